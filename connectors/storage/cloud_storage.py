@@ -84,10 +84,6 @@ class CloudStorage(ReadableStorage):
         """See Storage."""
         self.has_objects("", is_waited_for=True)
 
-    def check_readable(self) -> None:
-        """See ReadableStorage."""
-        self.has_objects("", is_waited_for=True)
-
     def delete_unfinished(self) -> None:
         """See Storage; nothing that is unfinished can be seen, and the server deletes it."""
 

@@ -148,7 +148,7 @@ class HdfsStorage(ReadableStorage):
         self._write(name, pieces)
 
     def check_readable(self) -> None:
-        """See ReadableStorage."""
+        """See Storage; nothing is created."""
         if self._few.status(self._path("")) is not None:
             self._few.list(self._path(""), limit=1)
 

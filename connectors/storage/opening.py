@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from commitlake.connectors.storage.folder_storage import FolderStorage
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.storage import LakeStorage, ReadableStorage, Storage
-from commitlake.connectors.storage.uris import is_cloud, is_google, is_hdfs, is_s3
+from commitlake.connectors.storage.uris import check_scheme, is_cloud, is_google, is_hdfs, is_s3
 
 
 def open_storage(uri: str, pace: Pace | None = None) -> Storage:
@@ -41,6 +43,33 @@ def open_lake_storage(place: str, s3: S3Options | None = None) -> LakeStorage:
     from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
 
     return S3Storage(place, s3)
+
+
+def open_for_arrow(uri: str, s3_endpoint: str | None = None, s3_region: str | None = None) -> Storage | None:
+    """Return access to a place that Arrow will read next, or None for a folder; no request is made.
+
+    Arrow finds the endpoint of S3 in the environment alone, so it is set there, also if it is that of a profile.
+
+    Args:
+        uri: URI of the place; also `file:///…`.
+        s3_endpoint: URL of S3; by default that of the environment or the profile.
+        s3_region: region of S3; likewise.
+
+    Raises:
+        ObjectStoreError: if Arrow cannot read such a place, or the URI has not the form of its scheme.
+    """
+    check_scheme(uri)
+    if is_readable(uri):
+        return open_readable(uri)
+    if not is_s3(uri):
+        return None
+    from commitlake.connectors.storage.s3_clients import s3_options  # noqa: PLC0415 (likewise)
+    from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
+
+    options = s3_options(s3_endpoint, s3_region)
+    if options.endpoint is not None:
+        os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
+    return S3Storage(uri, options)
 
 
 def is_storage(place: str) -> bool:

@@ -94,6 +94,10 @@ class Storage(ABC):
     def check(self) -> None:
         """Check that the place can be used, with few attempts, because a user waits."""
 
+    def check_readable(self) -> None:
+        """Check that the place can be listed, with few attempts, because a user waits; it need not exist."""
+        self.check()
+
     @abstractmethod
     def delete_unfinished(self) -> None:
         """Delete the incomplete files that killed writers have left."""
@@ -235,10 +239,6 @@ class Entry:
 
 class ReadableStorage(Storage):
     """A place that Arrow reads through `filesystem.open_filesystem`; for S3, it has a client of its own."""
-
-    @abstractmethod
-    def check_readable(self) -> None:
-        """Check that the place can be listed, with few attempts, because a user waits; it need not exist."""
 
     @abstractmethod
     def entry(self, name: str) -> Entry | None:

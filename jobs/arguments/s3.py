@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Protocol
 
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.options import Options, option
 
 
@@ -37,3 +39,30 @@ def set_s3_environment(arguments: NamesObjectStore) -> None:
     for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
         if value:
             os.environ[variable] = value
+
+
+def check_stores_at_uris(stores: str, endpoint: str | None = None, region: str | None = None) -> None:
+    """Check that stores in object stores and in HDFS can be listed; Arrow's errors name neither cause nor remedy.
+
+    Args:
+        stores: places of stores with commas between, as of `--store`; paths of folders are not checked.
+        endpoint: value of `--s3-endpoint`.
+        region: value of `--s3-region`.
+
+    Raises:
+        ObjectStoreError: if a place cannot be listed, or its URI is not one that jobs can read.
+    """
+    uris = [place.strip() for place in stores.split(",") if is_uri(place)]
+    if not uris:
+        return
+    from commitlake.connectors.storage.opening import open_for_arrow
+
+    for uri in uris:
+        folder = _folder_above_wildcards(uri)
+        if (storage := open_for_arrow(folder, endpoint, region)) is not None:
+            storage.check_readable()
+
+
+def _folder_above_wildcards(place: str) -> str:
+    """Return the part of a URI before the first path component with a wildcard."""
+    return re.split(r"/[^/]*[*?\[{]", place, maxsplit=1)[0]

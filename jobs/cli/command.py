@@ -45,7 +45,7 @@ from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.reading.settings_files import naming_settings
 from commitlake.connectors.reading.unread import watch_unread_warnings
 from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
-from commitlake.connectors.storage.uris import absolute_place, is_uri
+from commitlake.connectors.storage.uris import absolute_place
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.arguments.times import join_time_values, local_texts, parse_time
 from commitlake.jobs.cli.options import (
@@ -403,7 +403,7 @@ def _run(
             watch_unread_warnings() as has_unread,
         ):
             find_named_lake(arguments)
-            _check_object_stores(arguments)
+            _check_stores(arguments)
             exit_code = job(arguments)
             if exit_code == ExitCode.OK and has_unread():
                 exit_code = ExitCode.DAMAGE
@@ -439,47 +439,14 @@ def find_named_lake(arguments: argparse.Namespace) -> None:
         arguments.lake = find_lake(place)
 
 
-def _check_object_stores(arguments: argparse.Namespace) -> None:
-    """Check access to the object stores of stores at URIs, because later errors name neither cause nor remedy.
-
-    Arrow opens such stores by the environment alone, so an endpoint of the profile is added to it.
-    """
-    given = getattr(arguments, "store", None) or ""
-    parts = [part.strip() for part in str(given).split(",") if is_uri(part)]
-    if not parts:
-        return
-    _check_other_object_stores(parts, has_requests=not getattr(arguments, "reports_places", False))
-    places = [part for part in parts if part.startswith("s3://")]
-    if not places:
-        return
-    from commitlake.connectors.storage.s3_clients import s3_options
-    from commitlake.connectors.storage.s3_storage import S3Storage
-
-    options = s3_options(getattr(arguments, "s3_endpoint", None), getattr(arguments, "s3_region", None))
-    if options.endpoint is not None:
-        os.environ["AWS_ENDPOINT_URL_S3"] = options.endpoint
+def _check_stores(arguments: argparse.Namespace) -> None:
+    """Check access to stores at URIs, before the job begins. A job that reports on places does so itself."""
     if getattr(arguments, "reports_places", False):
         return
-    for place in places:
-        S3Storage(_folder_above_wildcards(place), options).check()
+    from commitlake.jobs.arguments.s3 import check_stores_at_uris
 
-
-def _check_other_object_stores(places: Sequence[str], *, has_requests: bool) -> None:
-    """Check that URIs outside S3 are valid, and that their folders can be listed."""
-    from commitlake.connectors.storage.opening import is_readable, open_readable
-    from commitlake.connectors.storage.uris import check_scheme
-
-    for place in places:
-        check_scheme(place)
-        if is_readable(place):
-            storage = open_readable(_folder_above_wildcards(place))
-            if has_requests:
-                storage.check_readable()
-
-
-def _folder_above_wildcards(place: str) -> str:
-    """Return the part of a URI before the first path component with a wildcard."""
-    return re.split(r"/[^/]*[*?\[{]", place, maxsplit=1)[0]
+    endpoint, region = (getattr(arguments, name, None) for name in ("s3_endpoint", "s3_region"))
+    check_stores_at_uris(str(getattr(arguments, "store", None) or ""), endpoint, region)
 
 
 def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

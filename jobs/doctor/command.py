@@ -90,7 +90,7 @@ def _run_checks(command: Doctor) -> Iterator[DoctorFinding]:
     yield machine.resources()
     yield machine.folder("temporary files", tempfile.gettempdir())
     if command.store:
-        yield from machine.stores(command.store)
+        yield from machine.stores(command.store, command.s3_endpoint, command.s3_region)
     for name, place in (("lake", command.lake), ("bodies", command.bodies)):
         if place:
             yield from _check_place(name, place, command)

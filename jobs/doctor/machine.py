@@ -146,22 +146,27 @@ def folder(check: str, place: str) -> DoctorFinding:
     return DoctorFinding(check, State.OK, found)
 
 
-def stores(place: str) -> Iterator[DoctorFinding]:
+def stores(place: str, s3_endpoint: str | None = None, s3_region: str | None = None) -> Iterator[DoctorFinding]:
     """Check that stores exist at a path, and that their files can be read.
 
     Args:
         place: a store folder, a glob, or several with commas between.
+        s3_endpoint: value of `--s3-endpoint`.
+        s3_region: value of `--s3-region`.
     """
     from commitlake.connectors.formats.registry import all_formats
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.connectors.storage.arrow_errors import s3_error_of
+    from commitlake.connectors.storage.errors import ObjectStoreError
     from commitlake.jobs.arguments.broker_name import broker_name
+    from commitlake.jobs.arguments.s3 import check_stores_at_uris
 
     formats = all_formats()
     try:
+        check_stores_at_uris(place, s3_endpoint, s3_region)
         found = find_stores(place, broker_name(place, None, None, (), formats).name, formats=formats)
     except (CommitLakeError, OSError) as error:
-        shown = s3_error_of(error)
+        shown = error if isinstance(error, ObjectStoreError) else s3_error_of(error)
         advice = "name the folder that holds commitlog/ or journal/" if shown is None else shown.advice
         yield DoctorFinding("store", State.MISSING, str(error) if shown is None else shown.found, advice)
         return

@@ -58,8 +58,10 @@ class Ship(ShipOptions):
             if getattr(self, name) <= datetime.timedelta(0):
                 raise JobError(f"--{name.replace('_', '-')}: expected more than 0 seconds")
         from commitlake.connectors.storage.opening import is_storage
+        from commitlake.connectors.storage.uris import check_scheme
         from commitlake.jobs.ship.run import fetch_store, ship_store
 
+        check_scheme(self.store)
         if is_storage(self.store):
             if not self.once or is_storage(self.to):
                 raise JobError(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 from pathlib import Path
 
 import pytest
 
-from commitlake.connectors import plain_connections
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.cli import command
@@ -67,19 +64,6 @@ def test_an_endpoint_with_credentials_is_refused_for_a_store(
     assert "hunter2" not in errors
 
 
-def test_an_unencrypted_connection_to_a_store_is_warned_of(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store.example:9000")
-    monkeypatch.setattr(plain_connections, "_warned", set())
-    monkeypatch.setattr("commitlake.connectors.storage.s3_storage.S3Storage.check", lambda _: None)
-    with caplog.at_level(logging.WARNING):
-        command._check_object_stores(argparse.Namespace(store="s3://bucket/store"))
-        command._check_object_stores(argparse.Namespace(store="/data/store"))
-    (message,) = caplog.messages
-    assert "http://store.example:9000" in message
-
-
 @pytest.mark.parametrize("store", ["s3://stores/a", "/data/a, s3://stores/{broker}/store"])
 def test_a_store_whose_server_is_away_is_one_error_before_the_job_begins(
     store: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -92,15 +76,6 @@ def test_a_store_whose_server_is_away_is_one_error_before_the_job_begins(
         (line,) = capsys.readouterr().err.splitlines()
         assert "s3://stores" in line
         assert "found no server at the endpoint. Is the endpoint right (--s3-endpoint, AWS_ENDPOINT_URL_S3)" in line
-
-
-def test_an_endpoint_of_the_profile_is_set_for_arrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("[default]\nendpoint_url = http://127.0.0.1:9\n")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")
-    monkeypatch.setattr("commitlake.connectors.storage.s3_storage.S3Storage.check", lambda _: None)
-    command._check_object_stores(argparse.Namespace(store="s3://stores/a"))
-    assert os.environ["AWS_ENDPOINT_URL_S3"] == "http://127.0.0.1:9"
 
 
 def test_a_name_that_is_too_long_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
