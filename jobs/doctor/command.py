@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -108,33 +108,36 @@ def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFindi
     from commitlake.connectors.catalog.lookup import find_lake
     from commitlake.connectors.catalog.names import is_catalog_place
     from commitlake.connectors.lake.lake import Lake
+    from commitlake.connectors.lake.packs.stores import open_store
     from commitlake.connectors.lake.paths import folder_here
-    from commitlake.jobs.arguments.places import lake_of
+    from commitlake.connectors.storage.errors import S3Error
+    from commitlake.jobs.arguments.s3 import set_s3_environment
     from commitlake.jobs.doctor import machine
     from commitlake.jobs.doctor.servers import object_store
     from commitlake.schemas.errors import CommitLakeError
 
-    if name == "lake":
+    is_lake = name == "lake"
+    if is_lake:
         try:
             place = find_lake(place) if is_catalog_place(place) else place
         except CommitLakeError as error:
             advice = "check the catalog's address and token in the environment, and the name"
             yield DoctorFinding(name, State.MISSING, str(error), advice)
             return
+    set_s3_environment(command)  # for all later checks
+    try:
+        opened = Lake(place) if is_lake else open_store(place)
+    except S3Error as error:
+        yield DoctorFinding("s3", State.MISSING, error.found, error.advice)
+        return
+    except CommitLakeError as error:
+        yield DoctorFinding(name, State.MISSING, str(error), "name a folder, or s3://bucket/prefix")
+        return
     folder = folder_here(place)
-    if folder is None:
-        named = replace(command, lake=place)
+    yield object_store(place) if folder is None else machine.folder(name, str(folder))
+    if isinstance(opened, Lake):
         try:
-            lake_of(named)  # sets the endpoint and region for all later checks
-        except CommitLakeError as error:
-            yield DoctorFinding("s3", State.MISSING, str(error), "expected s3://bucket/prefix")
-            return
-        yield object_store(place)
-    else:
-        yield machine.folder(name, str(folder))
-    if name == "lake":
-        try:
-            yield DoctorFinding(name, State.OK, _lake_contents(Lake(place)))
+            yield DoctorFinding(name, State.OK, _lake_contents(opened))
         except CommitLakeError as error:
             yield DoctorFinding(
                 name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"

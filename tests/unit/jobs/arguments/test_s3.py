@@ -27,6 +27,7 @@ def test_options_replace_the_environment_only_if_they_are_given(monkeypatch: pyt
 def test_an_unencrypted_connection_to_a_store_is_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")  # restores what the check sets
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store.example:9000")
     monkeypatch.setattr(plain_connections, "_warned", set())
     monkeypatch.setattr(S3Storage, "check", lambda _: None)
