@@ -63,7 +63,7 @@ from commitlake.jobs.cli.options import (
 )
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
 from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
-from commitlake.jobs.report.output_forms import displaying
+from commitlake.jobs.report.output_forms import Display, displaying
 from commitlake.jobs.report.text_table import fold
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
@@ -308,7 +308,7 @@ def run_job(
 
             streams.enter_context(json_lines(_job_name(parser)))
         streams.enter_context(guarded_streams(raw=arguments.raw, edit_errors=_sentence_editor(arguments)))
-        streams.enter_context(displaying(arguments))
+        streams.enter_context(displaying(_display_settings(arguments)))
         return _run_measured(parser, job, arguments)
 
 
@@ -322,6 +322,12 @@ def _sentence_editor(arguments: argparse.Namespace) -> Callable[[str], str]:
         return fold(shown, get_terminal_size().columns) if is_folded else shown
 
     return edited
+
+
+def _display_settings(arguments: argparse.Namespace) -> Display:
+    form = getattr(arguments, "output", None) or getattr(arguments, "format", None) or "table"
+    is_local = getattr(arguments, "local_time", False) and form in ("table", "tree")
+    return Display(getattr(arguments, "full", False), is_local, arguments.quiet, hasattr(arguments, "full"))
 
 
 def _make_places_absolute(arguments: argparse.Namespace) -> None:
@@ -402,7 +408,7 @@ def _run(
             naming_settings(getattr(arguments, "broker_conf", None)),
             watch_unread_warnings() as has_unread,
         ):
-            find_named_lake(arguments)
+            find_named_lake(vars(arguments))
             _check_stores(arguments)
             exit_code = job(arguments)
             if exit_code == ExitCode.OK and has_unread():
@@ -422,21 +428,24 @@ def _run(
     return exit_code
 
 
-def find_named_lake(arguments: argparse.Namespace) -> None:
+def find_named_lake(values: dict[str, Any]) -> None:
     """Replace the catalog name of a lake by the lake's root, so that workers and other processes also get the root.
 
     A job that reports on places does so itself.
 
+    Args:
+        values: values of a job's options by name; `lake` is replaced.
+
     Raises:
         CatalogError: if there is no such lake, or its catalog cannot be asked.
     """
-    place = getattr(arguments, "lake", None)
-    if getattr(arguments, "reports_places", False):
+    place = values.get("lake")
+    if values.get("reports_places"):
         return
     if isinstance(place, str) and is_catalog_place(place):
         from commitlake.connectors.catalog.lookup import find_lake
 
-        arguments.lake = find_lake(place)
+        values["lake"] = find_lake(place)
 
 
 def _check_stores(arguments: argparse.Namespace) -> None:

@@ -23,9 +23,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.spark.submit_arguments import option_pairs
+from commitlake.connectors.storage.uris import is_s3
 from commitlake.jobs.cli.command import JobError, explain_error, find_named_lake
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.process import set_command_name, stop_signal, stop_softly
@@ -77,14 +78,14 @@ def _run(options: Sequence[str], command: Sequence[str]) -> int:
     chosen = {**read_defaults(configuration_folder()), **settings(options)}
     check_attempts(settings(options))
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
-    parsed = parser.parse_args(arguments)
-    command = replace_lake_name(command, parsed)
-    check_shared(parser, parsed, [folder for folder in chosen.get(SETTING, "").split(",") if folder])
+    values = vars(parser.parse_args(arguments))
+    command = replace_lake_name(command, values)
+    check_shared(parser, values, [folder for folder in chosen.get(SETTING, "").split(",") if folder])
     with tempfile.TemporaryDirectory(prefix="commitlake-job-") as temporary:
-        return _submit(command, parser, parsed, chosen, Path(temporary))
+        return _submit(command, parser, values, chosen, Path(temporary))
 
 
-def replace_lake_name(command: Sequence[str], parsed: argparse.Namespace) -> list[str]:
+def replace_lake_name(command: Sequence[str], values: dict[str, Any]) -> list[str]:
     """Return a job's arguments with the catalog name of a lake replaced by the lake's location.
 
     Only this machine asks the catalog, so the token stays here; and the driver cannot take the name for a folder in its
@@ -92,11 +93,11 @@ def replace_lake_name(command: Sequence[str], parsed: argparse.Namespace) -> lis
 
     Args:
         command: the job and its arguments.
-        parsed: the parsed arguments; the name in them is replaced, too.
+        values: values of the job's options by name; the name in them is replaced, too.
     """
-    given = getattr(parsed, "lake", None)
-    find_named_lake(parsed)
-    found = getattr(parsed, "lake", None)
+    given = values.get("lake")
+    find_named_lake(values)
+    found = values.get("lake")
     return [*command] if found == given else [*command, "--lake", str(found)]  # the last one counts
 
 
@@ -117,7 +118,7 @@ def check_attempts(given: Mapping[str, str]) -> None:
 def _submit(
     command: Sequence[str],
     parser: argparse.ArgumentParser,
-    parsed: argparse.Namespace,
+    values: Mapping[str, Any],
     chosen: Mapping[str, str],
     folder: Path,
 ) -> int:
@@ -126,7 +127,7 @@ def _submit(
     from commitlake.connectors.spark.session import QUIET_JVM, submission_settings
     from commitlake.connectors.spark.yarn_application import YarnApplication, forget_settings
 
-    prepared = prepare({**submission_settings(_s3_options_of(parsed)), **_CLUSTER_SETTINGS}, with_driver=True)
+    prepared = prepare({**submission_settings(_s3_options_of(values)), **_CLUSTER_SETTINGS}, with_driver=True)
     no_defaults = folder / "no-defaults.conf"
     no_defaults.touch()
     submitter = [*_SUBMITTER, "--properties-file", str(no_defaults), "--driver-java-options", QUIET_JVM]
@@ -141,7 +142,7 @@ def _submit(
         application = YarnApplication(gateway, output, staging)
         application.submit(with_file(prepared.words[:-1], job), str(Path(__file__).with_name("yarn_driver.py")))
         try:
-            return _wait_for(application, command[0], quiet=getattr(parsed, "quiet", False))
+            return _wait_for(application, command[0], quiet=values["quiet"])
         finally:
             output.delete_all()
     finally:
@@ -223,13 +224,13 @@ def with_file(options: Sequence[str], file: Path) -> list[str]:
     return [*chain.from_iterable(pairs), "--conf", f"{_ATTEMPTS}=1"]
 
 
-def _s3_options_of(parsed: argparse.Namespace) -> S3Options | None:
+def _s3_options_of(values: Mapping[str, Any]) -> S3Options | None:
     """Return the options for S3 if the lake is there, because Spark then needs additional jars; otherwise None."""
-    if not str(getattr(parsed, "lake", None) or "").startswith("s3://"):
+    if not is_s3(values.get("lake") or ""):
         return None
     from commitlake.connectors.storage.s3_clients import s3_options
 
-    return s3_options(getattr(parsed, "s3_endpoint", None), getattr(parsed, "s3_region", None))
+    return s3_options(values.get("s3_endpoint"), values.get("s3_region"))
 
 
 def _print_error(name: str, message: str, hint: str, code: int) -> int:

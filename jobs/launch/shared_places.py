@@ -7,7 +7,7 @@ counts as shared if it is on a network file system, or if the setting `spark.com
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -25,17 +25,17 @@ _NETWORK = (
 _MOUNTS = Path("/proc/self/mounts")
 
 
-def check_shared(parser: argparse.ArgumentParser, arguments: argparse.Namespace, shared: Sequence[str]) -> None:
+def check_shared(parser: argparse.ArgumentParser, values: Mapping[str, object], shared: Sequence[str]) -> None:
     """Raise an error for places in a job's arguments that only this machine can reach.
 
     Args:
-        arguments: its parsed arguments.
+        values: values of its options by name.
         shared: folders that the user, or the cluster's administrator, has named as shared.
 
     Raises:
         JobError: for the first place that is not shared.
     """
-    for name, place in places(parser, arguments):
+    for name, place in places(parser, values):
         path = Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
         if is_uri(place) and not place.startswith("file:"):
             continue
@@ -52,10 +52,10 @@ def check_shared(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
             )
 
 
-def places(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
+def places(parser: argparse.ArgumentParser, values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the option name and value of each place in a job's arguments; a value with several places is split."""
     for action in parser._actions:  # noqa: SLF001 (no other way)
-        value = getattr(arguments, action.dest, None)
+        value = values.get(action.dest)
         if action.metavar not in _METAVARS or not value or value == argparse.SUPPRESS:
             continue
         name = next((name for name in names_in_help(action) if name.startswith("--")), str(action.metavar))

@@ -14,7 +14,6 @@ removed or changes its meaning, the number is increased. Keys of each job are li
 
 from __future__ import annotations
 
-import argparse
 import datetime
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -55,14 +54,9 @@ def display() -> Display:
 
 
 @contextmanager
-def displaying(arguments: argparse.Namespace) -> Iterator[None]:
-    """While the block runs, let `display` and time texts follow the options of a job."""
-    form = getattr(arguments, "output", None) or getattr(arguments, "format", None) or "table"
-    is_local = getattr(arguments, "local_time", False) and form in ("table", "tree")
-    shown = Display(
-        getattr(arguments, "full", False), is_local, getattr(arguments, "quiet", False), hasattr(arguments, "full")
-    )
-    token, zone = _DISPLAY.set(shown), SHOWN_ZONE.set(None if is_local else datetime.UTC)
+def displaying(shown: Display) -> Iterator[None]:
+    """While the block runs, let `display` and time texts follow the settings of a job."""
+    token, zone = _DISPLAY.set(shown), SHOWN_ZONE.set(None if shown.is_local else datetime.UTC)
     try:
         yield
     finally:

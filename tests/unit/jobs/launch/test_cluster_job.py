@@ -11,6 +11,7 @@ import pytest
 from commitlake.connectors.catalog import lookup
 from commitlake.jobs.archive.command import build_parser
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.launch import cluster_job
 from commitlake.jobs.launch.cluster_job import (
     TerminalOutput,
     check_attempts,
@@ -53,11 +54,16 @@ def test_the_file_is_sent_with_the_users_files_and_there_is_one_attempt() -> Non
 def test_a_lake_that_is_named_in_a_catalog_is_found_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "find_lake", {"main.logs": "s3://b/lake"}.__getitem__)
     words = ["archive", "--store", "s3://logs", "--lake", "main.logs", "--topic", "main.logs"]
-    parsed = build_parser().parse_args(words[1:])
-    sent = replace_lake_name(words, parsed)
-    assert parsed.lake == "s3://b/lake"
-    assert build_parser().parse_args(sent[1:]) == parsed
-    assert replace_lake_name(COMMAND, build_parser().parse_args(COMMAND[1:])) == COMMAND
+    values = vars(build_parser().parse_args(words[1:]))
+    sent = replace_lake_name(words, values)
+    assert values["lake"] == "s3://b/lake"
+    assert vars(build_parser().parse_args(sent[1:])) == values
+    assert replace_lake_name(COMMAND, vars(build_parser().parse_args(COMMAND[1:]))) == COMMAND
+
+
+@pytest.mark.parametrize(("lake", "is_there"), [("s3://b/lake", True), ("s3a://b/lake", True), ("/lake", False)])
+def test_spark_gets_jars_for_an_object_store_only_for_a_lake_there(lake: str, is_there: bool) -> None:
+    assert (cluster_job._s3_options_of({"lake": lake}) is not None) == is_there
 
 
 def test_more_than_one_attempt_is_refused() -> None:

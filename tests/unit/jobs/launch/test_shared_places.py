@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ def mounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def check(*argv: str, shared: tuple[str, ...] = ()) -> None:
     """Check the arguments of an archive."""
     parser = build_parser()
-    check_shared(parser, parser.parse_args(argv), shared)
+    check_shared(parser, vars(parser.parse_args(argv)), shared)
 
 
 @pytest.mark.parametrize(
@@ -80,5 +79,5 @@ def test_a_system_that_does_not_tell_has_only_local_folders(monkeypatch: pytest.
 
 def test_places_of_defaults_count() -> None:
     parser = demo.build_parser()
-    assert ("--dir", "commitlake-demo") in list(places(parser, parser.parse_args([])))
-    assert list(places(parser, argparse.Namespace())) == []
+    assert ("--dir", "commitlake-demo") in list(places(parser, vars(parser.parse_args([]))))
+    assert list(places(parser, {})) == []
