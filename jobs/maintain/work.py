@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress, read_last_commit
+from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -41,7 +42,6 @@ from commitlake.pipelines.maintenance.packs import (
     named_packs,
     plan_pack_merges,
 )
-from commitlake.pipelines.maintenance.table_files import read_table_files
 from commitlake.pipelines.repair.contents import SUMMED_TABLES, seal_contents, unsealed_tables
 from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.joining import join_sorted

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from commitlake.connectors.lake.delta_log.versions import snapshot_files
+from commitlake.connectors.lake.delta_log.versions import files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.log_format.deliveries import RETRY_ROWS
 from commitlake.connectors.reading.stores import Store
@@ -119,5 +119,5 @@ def edge_notes(edges: FollowedEdges) -> list[str]:
 
 
 def _message_count(lake: Lake) -> int:
-    files = snapshot_files(lake.uri("messages"), lake.storage_options).files
+    files = files_of_table(lake.uri("messages"), lake.table_at("messages")).files
     return sum(file.rows or 0 for file in files)

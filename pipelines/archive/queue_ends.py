@@ -11,16 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
-from commitlake.connectors.lake.delta_log.versions import AddedFile
+from commitlake.connectors.lake.delta_log.versions import files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.table_rows import TableRows
@@ -121,11 +118,12 @@ def _read_ends(lake: Lake, last: ArchiveCommit, brokers: Collection[str]) -> pa.
 
 def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[str]]:
     """Return the ends of queues according to the newest files of `profiles`, and the runs that these files describe."""
-    table = lake.find("profiles")
+    uri, table = lake.uri("profiles"), lake.find("profiles")
+    files = [] if table is None else sorted(files_of_table(uri, table).files, key=lambda file: -file.modified_ms)
     runs, size = set[str](), 0
-    reader = TableRows(lake.uri("profiles"), lake.s3, _READ)
+    reader = TableRows(uri, lake.s3, _READ)
     ends, more, waiting = _ENDS.empty_table(), list[pa.Table](), 0
-    for file in [] if table is None else _newest_files(table)[:_MAX_FILES]:
+    for file in files[:_MAX_FILES]:
         for rows in reader.read(file):
             runs.update(pc.unique(rows.column(RUN_ID.name)).to_pylist())
             more.append(_ends_of(rows.filter(_is_one_of(rows, brokers))))
@@ -136,15 +134,6 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
         if size > _MAX_BYTES:
             break
     return _newest_ends([ends, *more]), runs
-
-
-def _newest_files(table: DeltaTable) -> list[AddedFile]:
-    """Return the data files of a table, the last written first."""
-    actions = file_actions(table).sort_by([("modification_time", "descending")]).to_pylist()
-    names = [unquote(action["path"]) for action in actions]
-    return [
-        AddedFile(name, name, None, action["size_bytes"], None) for name, action in zip(names, actions, strict=True)
-    ]
 
 
 def _after_unjudged(lake: Lake, ends: pa.Table, runs: set[str], last: ArchiveCommit) -> pa.Table:

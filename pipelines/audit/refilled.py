@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import Transaction
 
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.sum_changes import wrapped
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
@@ -22,7 +23,7 @@ from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.sides import Sides, open_sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.windows import window_starts
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
+from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.repair.refill import refilled_since
 from commitlake.pipelines.repair.repeat_runs import REFILL_ID
 from commitlake.schemas.tables.profile import KEY_COLUMNS

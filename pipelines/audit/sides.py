@@ -21,7 +21,7 @@ import pyarrow as pa
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.lake.delta_log.versions import AddedFile, snapshot_files
+from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
 from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
@@ -193,7 +193,7 @@ class Sides:
 
     def counted(self) -> Counted | None:
         """Return the part of the logs for which runs recorded counts; None if there is none."""
-        runs = _read_all_rows(*self._open_rows(self.lake.uri("archive_runs"), run_counts.RUN_COLUMNS))
+        runs = _read_all_rows(*self._open_rows("archive_runs", run_counts.RUN_COLUMNS))
         profiles, files = self._run_profiles(run_counts.TAKEN)
         taken = [table for _, table in self.runner.run(profiles.taken, self._group_files(files))]
         has_expired = bool({"profiles", "archive_runs"} & self.moment.expired.keys())
@@ -268,20 +268,21 @@ class Sides:
     ) -> tuple[MessageRows, Sequence[AddedFile]]:
         """Return a reader of the wanted messages, and the data files that may have them."""
         wanted = RowCriteria(self.span, within)
-        table, files = self._open_rows(self.lake.uri("messages"), columns, self.moment.version, DICTIONARIES)
+        table, files = self._open_rows("messages", columns, self.moment.version, DICTIONARIES)
         return MessageRows(table, wanted), [file for file in files if wanted.may_hold(file)]
 
     def _run_profiles(self, columns: pa.Schema) -> tuple[run_counts.RunProfiles, Sequence[AddedFile]]:
         version = self.moment.profiles
         if version is None:
             return run_counts.RunProfiles(TableRows(self.lake.uri("profiles"), self.lake.s3, columns), ()), ()
-        table, files = self._open_rows(self.lake.uri("profiles"), columns, version)
+        table, files = self._open_rows("profiles", columns, version)
         return run_counts.RunProfiles(table, self.moment.later), files
 
     def _open_rows(
-        self, uri: str, columns: pa.Schema, version: int | None = None, dictionaries: Sequence[str] = ()
+        self, table: str, columns: pa.Schema, version: int | None = None, dictionaries: Sequence[str] = ()
     ) -> tuple[TableRows, Sequence[AddedFile]]:
-        files = snapshot_files(uri, self.lake.storage_options, version).files
+        uri = self.lake.uri(table)
+        files = files_of_table(uri, self.lake.table_at(table, version)).files
         return TableRows(uri, self.lake.s3, columns, dictionaries), files
 
 

@@ -28,18 +28,14 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.erasure.ledger import newest_rows, read_rows
 from commitlake.pipelines.erasure.rewriting import TableWork, commit
 from commitlake.pipelines.maintenance.compaction import rewrite_file
-from commitlake.pipelines.maintenance.table_files import (
-    ConcurrentMaintenanceError,
-    TableFile,
-    exchange_files,
-    read_table_files,
-)
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files, new_table_file
 from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, changes_of
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, count_minutes, write_minutes_file
 from commitlake.schemas.errors import ConcurrentRunError
@@ -189,7 +185,7 @@ def _write_minutes(lake: Lake, counted: Sequence[tuple[Key, pa.Table]], whole: s
     if not parts:
         return []
     name = f"part-erased-{secrets.token_hex(16)}.zstd.parquet"
-    return [TableFile.of(write_minutes_file(pa.concat_tables(parts), lake, name))]
+    return [new_table_file(write_minutes_file(pa.concat_tables(parts), lake, name))]
 
 
 def correct_profiles(lake: Lake, number: int) -> TableWork | None:

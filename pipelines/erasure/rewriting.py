@@ -18,6 +18,7 @@ from deltalake import DeltaTable, Transaction
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.delta_log.file_actions import TableFile
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.erasures import APPLICATION_ID, FORM, FORM_ID, ErasedPlaces, erased_form, erasure_number
 from commitlake.connectors.lake.lake import Lake
@@ -35,7 +36,7 @@ from commitlake.pipelines.erasure.selection import (
     without_erased_rows,
 )
 from commitlake.pipelines.maintenance.compaction import rewrite_file
-from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files
 from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows
 from commitlake.pipelines.masking.erasure_rows import erasure_rows
 from commitlake.schemas.errors import ConcurrentRunError

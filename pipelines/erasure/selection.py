@@ -24,12 +24,11 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, file_actions, read_table_files
 from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.pipelines.maintenance.table_files import TableFile, read_table_files
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts
 from commitlake.pipelines.message_keys.lookup import find_keys

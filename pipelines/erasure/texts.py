@@ -22,16 +22,12 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.erasure.rewriting import TableWork
 from commitlake.pipelines.maintenance.compaction import rewrite_file
-from commitlake.pipelines.maintenance.table_files import (
-    ConcurrentMaintenanceError,
-    TableFile,
-    exchange_files,
-    read_table_files,
-)
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files
 from commitlake.schemas.errors import ConcurrentRunError
 
 ERASED = "[erased]"

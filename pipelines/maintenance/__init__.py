@@ -1,6 +1,6 @@
 """Maintenance of a lake's tables without a JVM: merging small files, sorting rows, and dropping old data.
 
-table_files   a table's data files as its log lists them; commits that replace files
+table_files   commits that replace data files of a table
 merging       merges sorted files into one, in bounded memory
 compaction    OPTIMIZE: chooses small files, merges them, and commits the merges one by one
 expiry        drops rows and packs that are older than their retention

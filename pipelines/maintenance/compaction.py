@@ -22,6 +22,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.sum_changes import sum_in_footer
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import check_table_links
@@ -32,12 +33,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_file
 from commitlake.pipelines.maintenance.merging import Merge, UnsortedFileError, open_merge
-from commitlake.pipelines.maintenance.table_files import (
-    ConcurrentMaintenanceError,
-    TableFile,
-    exchange_files,
-    read_table_files,
-)
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files
 
 _MAX_ROWS = 4 << 20  # their sort keys are held in memory
 _MAX_FILES = 512  # files that are open at the same time

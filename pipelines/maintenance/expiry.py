@@ -18,16 +18,11 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.pipelines.maintenance.table_files import (
-    NO_HOOKS,
-    ConcurrentMaintenanceError,
-    TableFile,
-    exchange_files,
-    read_table_files,
-)
+from commitlake.pipelines.maintenance.table_files import NO_HOOKS, ConcurrentMaintenanceError, exchange_files
 
 _PROPERTY = "commitlake.expiredBefore."
 _MAX_TRIES = 100

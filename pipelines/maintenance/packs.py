@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.merged import MAX_MEMBERS, PackPlace, covers, read_members, write_merged
@@ -34,7 +35,6 @@ from commitlake.connectors.lake.packs.names import PackFile, new_token, pack_nam
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance.table_files import read_table_files
 from commitlake.schemas.tables.messages import BODY_REF, STORE_DATE
 
 SMALL_BYTES = 4 << 20

@@ -1,4 +1,4 @@
-"""A table's data files as its log lists them, and commits that replace some of them.
+"""Commits that replace some of the data files of a table.
 
 A replacement is a compare-and-set on the table's version: it is tried only on the newest version, after checking that
 every file to be removed is still there. A concurrent append (an archive run, a stream) loses nothing and only costs a
@@ -7,20 +7,18 @@ retry. If another process has removed one of these files first, the replacement 
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.delta_log.seals import newest_seal
@@ -29,8 +27,6 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.tables.messages import STORE_DATE
-from commitlake.schemas.times import from_ms
 
 METADATA_KEY = "commitlake.maintain"
 # Hooks are off: an expired entry of the log may be the only one with the archive's progress; see log_care.
@@ -45,61 +41,10 @@ class ConcurrentMaintenanceError(CommitLakeError):
     exit_code = ExitCode.REFUSED
 
 
-@dataclass(frozen=True, slots=True)
-class TableFile:
-    """A data file in the newest version of a table.
-
-    Attributes:
-        path: relative to the table's folder, as the log writes it.
-        partition: partition values by column; empty for tables without partitions.
-        size: size in bytes.
-        rows: number of rows; None if its writer did not record it.
-        modified_ms: time at which its rows were added, ms since 1970.
-        first_time: smallest store_timestamp; None if not known.
-        statistics: statistics in the log, as JSON.
-        has_deletions: True if some of its rows are deleted by a deletion vector.
-    """
-
-    path: str
-    partition: dict[str, str | None]
-    size: int
-    rows: int | None
-    modified_ms: int
-    first_time: datetime.datetime | None = None
-    statistics: str = "{}"
-    has_deletions: bool = False
-
-    @classmethod
-    def of(cls, file: DataFile, modified_ms: int | None = None) -> TableFile:
-        """Return a new file without partition values, whose rows were added at a time, by default now."""
-        added = time.time_ns() // 1_000_000 if modified_ms is None else modified_ms
-        return cls(file.path, {}, file.size, file.rows, added, statistics=file.statistics)
-
-    @property
-    def date(self) -> datetime.date:
-        """Date that determines the age of the file's rows: that of its partition, or else of its last change."""
-        text = self.partition.get(STORE_DATE.name)
-        if text is not None:
-            return datetime.date.fromisoformat(text)
-        return from_ms(self.modified_ms).date()
-
-
-def read_table_files(table: DeltaTable) -> list[TableFile]:
-    """Return the data files of a table, in the order of its log."""
-    return [_table_file(action) for action in file_actions(table).to_pylist()]
-
-
-def _table_file(action: dict[str, Any]) -> TableFile:
-    partition = {name: None if value is None else str(value) for name, value in (action.get("partition") or {}).items()}
-    return TableFile(
-        path=action["path"],
-        partition=partition,
-        size=action["size_bytes"],
-        rows=action.get("num_records"),
-        modified_ms=action["modification_time"],
-        first_time=(action.get("min") or {}).get("store_timestamp"),
-        has_deletions=bool(action.get("deletion_vector")),
-    )
+def new_table_file(file: DataFile, modified_ms: int | None = None) -> TableFile:
+    """Return a new file without partition values, whose rows were added at a time, by default now."""
+    added = time.time_ns() // 1_000_000 if modified_ms is None else modified_ms
+    return TableFile(file.path, {}, file.size, file.rows, added, statistics=file.statistics)
 
 
 def exchange_files(

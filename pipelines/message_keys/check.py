@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import newest_commit
-from commitlake.connectors.lake.delta_log.versions import AddedFile, snapshot_files
+from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
@@ -89,19 +89,20 @@ class KeyFiles:
 def keys_of_messages(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
     """Return the files of a version of `messages`, by default the newest, whose rows contain keys."""
     schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
-    return _find_key_files(lake, lake.uri("messages"), schema, version, since, is_messages=True)
+    return _find_key_files(lake, "messages", schema, version, since)
 
 
 def keys_of_table(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
     """Return the files of a version of `message_keys`, by default the newest."""
-    return _find_key_files(lake, lake.uri("message_keys"), SCHEMA, version, since, is_messages=False)
+    return _find_key_files(lake, "message_keys", SCHEMA, version, since)
 
 
 def _find_key_files(
-    lake: Lake, uri: str, schema: pa.Schema, version: int | None, since: datetime.date | None, *, is_messages: bool
+    lake: Lake, table: str, schema: pa.Schema, version: int | None, since: datetime.date | None
 ) -> KeyFiles:
-    files = snapshot_files(uri, lake.storage_options, version).files
-    return KeyFiles(TableRows(uri, lake.s3, schema, REPEATING), files, is_messages, since)
+    uri = lake.uri(table)
+    files = files_of_table(uri, lake.table_at(table, version)).files
+    return KeyFiles(TableRows(uri, lake.s3, schema, REPEATING), files, table == "messages", since)
 
 
 def check_keys(lake: Lake, since: datetime.date | None = None, runner: Runner = HERE) -> KeysCheck:

@@ -33,9 +33,10 @@ from commitlake.connectors.lake.archive_log import (
 )
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.delta_log.history import CommitNote, read_history
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.maintenance.table_files import METADATA_KEY, NO_HOOKS, read_table_files
+from commitlake.pipelines.maintenance.table_files import METADATA_KEY, NO_HOOKS
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY
 from commitlake.schemas.layouts.numbers import parse_int64
 

@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.delta_log.entries import commit_info, parse_json
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, write_seal
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, sum_in_footer, wrapped
@@ -25,7 +26,7 @@ from commitlake.connectors.lake.rows.row_sums import rows_of_file
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
+from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 

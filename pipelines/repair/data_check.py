@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, file_actions, read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance.table_files import TableFile, read_table_files
 from commitlake.schemas.counts import count_text
 
 _FILES, _DEEP_FILES = 100, 1

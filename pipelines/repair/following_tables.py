@@ -14,11 +14,12 @@ from deltalake import Transaction
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
+from commitlake.pipelines.maintenance.table_files import exchange_files, new_table_file
 from commitlake.pipelines.repair.commits import LostRuns
 from commitlake.schemas.tables.lake_tables import FOLLOWING
 
@@ -85,7 +86,7 @@ def replace_rows(
 
 def _write_rows(lake: Lake, name: str, rows: pa.Table, modified_ms: int) -> TableFile:
     file = write_plain_file(rows, lake, name, f"part-kept-{secrets.token_hex(16)}.zstd.parquet")
-    return TableFile.of(file, modified_ms)
+    return new_table_file(file, modified_ms)
 
 
 def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:

@@ -39,13 +39,14 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import APPLICATION_ID as ARCHIVE
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places, erasure_number
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import snapshot_application
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
+from commitlake.pipelines.maintenance.table_files import exchange_files, new_table_file
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.erasure_rows import ERASURES_SCHEMA, ErasureWriter, conform, erasure_rows
 from commitlake.pipelines.repair.commits import repair_note
@@ -158,7 +159,7 @@ def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[Dat
         when = "so far" if since is None else f"from {since:%Y-%m-%d %H:%M:%S} UTC on"
         yield f"{table}: all snapshots{of_store} {when}"
     name = f"part-repair-{secrets.token_hex(16)}.zstd.parquet"
-    kept = [TableFile.of(write_plain_file(rows, lake, table, name))] if rows.num_rows else []
+    kept = [new_table_file(write_plain_file(rows, lake, table, name))] if rows.num_rows else []
     lost = sum(file.rows or 0 for file in files) - rows.num_rows
     exchange_files(lake, table, files, kept, changes_data=True, note=repair_note(lost))
     for path in sorted(names):

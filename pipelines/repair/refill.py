@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
@@ -44,7 +45,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.task import ArchiveTasks, check_written
 from commitlake.pipelines.archive.work import check_is_archived
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
+from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.pipelines.repair.commits import read_note, repair_note

@@ -26,10 +26,11 @@ from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
+from commitlake.pipelines.maintenance.table_files import exchange_files, new_table_file
 from commitlake.pipelines.repair.commits import repair_note
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, repair_log
@@ -124,7 +125,7 @@ def _repair_table(
     added = _write_marks(lake, lake.table(table)) if table == EVENTS else []
     rows = sum(damage.file.rows or 0 for damage in found)
     exchange_files(
-        lake, table, [damage.file for damage in found], list(map(TableFile.of, added)), changes_data=True,
+        lake, table, [damage.file for damage in found], list(map(new_table_file, added)), changes_data=True,
         note=repair_note(rows),
     )  # fmt: skip
     for damage in found:

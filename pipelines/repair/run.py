@@ -29,6 +29,7 @@ import pyarrow as pa
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.follower import restore_runs
 from commitlake.connectors.lake.lake import Lake
@@ -38,7 +39,7 @@ from commitlake.pipelines.consumptions.follow import follow_consume_logs
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import followed_version as followed_edges
 from commitlake.pipelines.edges.progress import is_ahead
-from commitlake.pipelines.maintenance.table_files import exchange_files, read_table_files
+from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.repair import replay_tables
 from commitlake.pipelines.repair.commits import commit_repair, finished_runs, is_unfinished, lost_runs, repair_note

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -29,7 +30,7 @@ from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.maintenance.compaction import rewrite_file
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
+from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.replay.changes import Changes, as_produced, finish
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, check_is_free, read_states

@@ -10,7 +10,7 @@ overwrite removes files and may add others that contain the same rows again: `re
 follower can refuse (`check_append_only`) or delete their rows. Source: the Delta protocol, "Actions".
 
 By default, commit files are deleted after 30 days, and only checkpoints remain. A new reader, or one that is further
-behind, reads the whole table as one version: `snapshot_files`.
+behind, reads the whole table as one version: `files_of_table`.
 
 No library does this: `deltalake` lists the files of one version, but neither the files that a version removed nor
 whether a commit changed data. Its `load_cdf` and Spark's change data feed return rows, and only of tables with change
@@ -35,7 +35,7 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
 from commitlake.connectors.lake.delta_log.entries import count_rows, parse_json
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.delta_log.file_actions import PARTITION, file_actions, file_bounds, read_table_files
 from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.connectors.storage.uris import absolute_place, is_uri
@@ -44,7 +44,6 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.times import epoch_us
 
 StorageOptions = Mapping[str, str] | None
-PARTITION, _TIME = "store_date", "store_timestamp"
 _TIME_TYPE = pa.timestamp("us", "UTC")
 ERASURE_KEY = "commitlake.erase"
 """Mark of an erasure's commit in `userMetadata`."""
@@ -72,6 +71,7 @@ class AddedFile:
         rows: number of rows; None if its writer did not record it.
         first_time: smallest `store_timestamp`; None if unknown, and for files from `added_versions`.
         last_time: largest `store_timestamp`; None in the same cases.
+        modified_ms: time at which its rows were added, ms since 1970; 0 for files from `added_versions`.
     """
 
     path: str
@@ -81,6 +81,7 @@ class AddedFile:
     rows: int | None
     first_time: datetime.datetime | None = None
     last_time: datetime.datetime | None = None
+    modified_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,23 +144,6 @@ def added_versions(
     return _read_versions(table_uri, range(after + 1, newest + 1), storage_options)
 
 
-def snapshot_files(table_uri: str, storage_options: StorageOptions = None, version: int | None = None) -> AddedVersion:
-    """Return all files of a table as one version.
-
-    Args:
-        table_uri: path or URI of the table.
-        storage_options: deltalake's options for an object store.
-        version: version of the table; the newest by default.
-
-    Raises:
-        VersionsError: if files contain more than the table's rows.
-    """
-    table = _open(table_uri, storage_options)
-    if version is not None:
-        table.load_as_version(version)
-    return files_of_table(table_uri, table)
-
-
 def files_of_table(table_uri: str, table: DeltaTable) -> AddedVersion:
     """Return all files of an open table as one version.
 
@@ -167,16 +151,11 @@ def files_of_table(table_uri: str, table: DeltaTable) -> AddedVersion:
         VersionsError: if files contain more than the table's rows.
     """
     files = []
-    for action in file_actions(table).to_pylist():
-        if action.get("deletion_vector"):
-            raise _deletion_vector_error(action["path"])
-        date = (action.get("partition") or {}).get(PARTITION)
-        rows = action.get("num_records")
-        file = _file_in_table(
-            table_uri, action["path"], None if date is None else str(date), action["size_bytes"], rows
-        )
-        least, greatest = ((action.get(bound) or {}).get(_TIME) for bound in ("min", "max"))
-        files.append(replace(file, first_time=least, last_time=greatest))
+    for file in read_table_files(table):
+        if file.has_deletions:
+            raise _deletion_vector_error(file.path)
+        added = _file_in_table(table_uri, file.path, file.partition.get(PARTITION), file.size, file.rows)
+        files.append(replace(added, modified_ms=file.modified_ms, first_time=file.first_time, last_time=file.last_time))
     return AddedVersion(table.version(), tuple(files))
 
 

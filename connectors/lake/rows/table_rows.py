@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.delta_log.check import WAY_OUT
-from commitlake.connectors.lake.delta_log.versions import PARTITION, AddedFile, table_files
+from commitlake.connectors.lake.delta_log.file_actions import PARTITION
+from commitlake.connectors.lake.delta_log.versions import AddedFile, table_files
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.plain_arrays import repeated, repeated_text
 from commitlake.connectors.storage.s3_options import S3Options

@@ -14,18 +14,14 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.versions import added_versions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance import compaction, merging
 from commitlake.pipelines.maintenance.compaction import compact, plan_bins, plan_compaction
-from commitlake.pipelines.maintenance.table_files import (
-    ConcurrentMaintenanceError,
-    TableFile,
-    exchange_files,
-    read_table_files,
-)
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, data_files, prepared_lake, rows_of, shop_messages
 

@@ -17,8 +17,8 @@ from commitlake.connectors.lake.delta_log.versions import (
     VersionGoneError,
     VersionsError,
     added_versions,
+    files_of_table,
     files_of_time,
-    snapshot_files,
     table_files,
 )
 from commitlake.schemas.errors import ExitCode
@@ -106,7 +106,7 @@ def test_a_delete_has_removed_files_and_their_rewritten_ones(uri: str) -> None:
 
 def test_a_snapshot_is_one_big_version(uri: str) -> None:
     DeltaTable(uri).delete("number = 1")
-    snapshot = snapshot_files(uri)
+    snapshot = files_of_table(uri, DeltaTable(uri))
     assert (snapshot.version, snapshot.rows, snapshot.removed) == (2, 3, ())
     assert _numbers(uri, snapshot.files) == [2, 3, 4]
     assert {file.store_date for file in snapshot.files} == {"2026-11-20", "2026-11-21", None}
@@ -118,7 +118,7 @@ def test_names_are_decoded_once(tmp_path: Path) -> None:
     write_deltalake(uri, table, partition_by=["place"])
     (version,) = added_versions(uri, -1)
     assert Path(version.files[0].path).exists()
-    assert _numbers(uri, version.files) == _numbers(uri, snapshot_files(uri).files) == [1]
+    assert _numbers(uri, version.files) == _numbers(uri, files_of_table(uri, DeltaTable(uri)).files) == [1]
 
 
 def test_a_version_cleaned_from_the_log_is_an_error(uri: str) -> None:
@@ -126,7 +126,7 @@ def test_a_version_cleaned_from_the_log_is_an_error(uri: str) -> None:
     (Path(uri) / "_delta_log" / f"{0:020d}.json").unlink()
     with pytest.raises(VersionGoneError, match=r"version 0 of .* is no longer in its log: expected 0{20}\.json"):
         list(added_versions(uri, -1))
-    assert snapshot_files(uri).rows == 4
+    assert files_of_table(uri, DeltaTable(uri)).rows == 4
 
 
 def test_a_recreated_table_is_an_error_for_its_follower(uri: str) -> None:
