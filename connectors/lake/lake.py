@@ -355,14 +355,25 @@ class PinnedLake(Lake):
         options, known = self.storage_options, self._tables.get(table)
         if known is not None and known.options == options:
             return known.table
-        opened = Lake.find(self, table) if known is None else self.table_at(table, known.table.version())
+        opened = Lake.find(self, table) if known is None else Lake.table_at(self, table, known.table.version())
         if opened is not None:
             self._tables[table] = _OpenTable(opened, options)
         return opened
 
+    def table_at(self, table: str, version: int | None = None) -> DeltaTable:
+        """See Lake; a table that this view has at that version, by default any, is not opened again."""
+        known = self._tables.get(table)
+        if known is not None and version in (None, known.table.version()):
+            return self.table(table)
+        return Lake.table_at(self, table, version)
+
     def pinned(self) -> PinnedLake:
         """Return this view, whose tables stay as they are."""
         return self
+
+    def newest(self) -> Lake:
+        """Return the lake without this view's versions: each table is opened at its newest."""
+        return Lake(self.root, self.s3)
 
     def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None]]:
         """Pickle only the lake's place, because another process opens its own tables."""

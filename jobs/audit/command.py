@@ -155,25 +155,26 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     key = evidence_key(command)
     bodies = _bodies_of(command, lake)
     moment = read_moment(lake)
+    reading = lake.pinned()
     span = AuditSpan(command.start, command.end).whole_windows()
     stores = _stores_of(command, moment)
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
     # Spark is not started for a lake with missing files, unless all files are read anyway.
     reads_much = not command.is_on_spark or command.deep
     runner = make_runner(command, "audit") if reads_much else HERE
-    findings = damaged_files(lake, deep=command.deep, runner=runner)
+    findings = damaged_files(reading, deep=command.deep, runner=runner)
     if prevents_comparison(findings):
         notes = ["nothing else was compared, because the tables cannot be read"]
         if file is not None:
             file.write(audit_page(lake, span, moment, [], findings, notes))
         _print_comparisons(command, [], findings, notes, lake)
         return _sign_findings(command, lake, key, audit_facts(moment, span, [], findings, notes), ExitCode.DAMAGE)
-    findings += compare_archive_runs(lake, moment, {finding.table for finding in findings})
+    findings += compare_archive_runs(reading, moment, {finding.table for finding in findings})
     if not reads_much:
         runner = make_runner(command, "audit")
     with (
         runner_progress(runner, f"auditing {lake.root}", 0, quiet=command.quiet),
-        open_sides(runner, lake, bodies, span.since(moment.expired.get("messages")), moment) as sides,
+        open_sides(runner, reading, bodies, span.since(moment.expired.get("messages")), moment) as sides,
         sides.messages() as messages,
     ):
         runs_notes = _notes_of(command, span, sides.span)
@@ -189,13 +190,13 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
             comparisons.append(partial(compare_message_keys, sides))
         verdicts = runner.run_at_once(comparisons)
         of_keys, note = verdicts.pop() if compares_keys else ([], "")
-    of_minutes, minutes_note = ([], "") if _is_damaged("topic_minutes", findings) else compare_minutes(lake, moment)
+    of_minutes, minutes_note = ([], "") if _is_damaged("topic_minutes", findings) else compare_minutes(reading, moment)
     of_edges, edges_note = ([], "") if _is_damaged("edges", findings) else compare_edges(lake, moment)
     if span.first is not None or span.last is not None:
         verdicts = [replace(verdict, compared=verdict.windows > 0) for verdict in verdicts]
     damaged = {finding.table for finding in findings}
     of_contents, content_notes = compare_contents(lake, damaged, runner)
-    findings += [*of_contents, *of_keys, *of_minutes, *of_edges, *find_lost_messages(lake, span)]
+    findings += [*of_contents, *of_keys, *of_minutes, *of_edges, *find_lost_messages(reading, span)]
     notes = [each for each in (note, minutes_note, edges_note, *content_notes) if each]
     if file is not None:
         file.write(audit_page(lake, span, moment, verdicts, findings, notes))

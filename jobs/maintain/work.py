@@ -129,12 +129,17 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
     last = read_last_commit(plan.lake)
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
     for table, declared in LAKE_TABLES.items():
-        opened = plan.lake.find(table)
+        view = plan.lake.pinned()  # a new one after each step that changes the table
+        opened = view.find(table)
         if opened is None:
             continue
         before = measure(read_table_files(opened))
-        expired, notes = _drop_replay_copies(plan) if table == COPIES else (_expire(plan, table), [])
-        compaction = _compact(plan, table, declared.sort_columns)
+        expired, notes = _drop_replay_copies(plan) if table == COPIES else (_expire(plan, view, table), [])
+        if expired.count:
+            view = plan.lake.pinned()
+        compaction = _compact(plan, view, table, declared.sort_columns)
+        if compaction.written:
+            view = plan.lake.pinned()
         if compaction.unsorted:
             notes.append(
                 f"{count_text(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
@@ -145,12 +150,14 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
                 "not vacuumed: an unfinished archive run has files for it; 'commitlake archive' finishes that run"
             )
         else:
-            garbage = _vacuum(plan, table)
+            garbage = _vacuum(plan, view, table)
+            if garbage.count:
+                view = plan.lake.pinned()
         if not plan.dry_run:
-            write_checkpoint(plan.lake, table)
-            notes.extend(filter(None, [clean_log(plan.lake, table, plan.now)]))
+            write_checkpoint(view, table)
+            notes.extend(filter(None, [clean_log(view, table, plan.now)]))
             seal_contents(plan.lake, unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
-        after = measure(read_table_files(plan.lake.table(table)))
+        after = measure(read_table_files(view.table(table)))
         yield TableCare(
             table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)
         )
@@ -182,19 +189,19 @@ def _names(replays: Sequence[str]) -> str:
     return f"the replay {replays[0]}{more}"
 
 
-def _expire(plan: MaintenancePlan, table: str) -> Expired:
+def _expire(plan: MaintenancePlan, view: Lake, table: str) -> Expired:
     before = plan.before(table)
     if before is None:
         return Expired()
-    files = expired_files(plan.lake, table, before)
+    files = expired_files(view, table, before)
     if files and not plan.dry_run:
         announce_expiry(plan.lake, table, before)
         expire_files(plan.lake, table, files, before)
     return measure(files)
 
 
-def _compact(plan: MaintenancePlan, table: str, sort_columns: tuple[str, ...]) -> Compaction:
-    bins = plan_compaction(plan.lake, table, plan.target_bytes)
+def _compact(plan: MaintenancePlan, view: Lake, table: str, sort_columns: tuple[str, ...]) -> Compaction:
+    bins = plan_compaction(view, table, plan.target_bytes)
     size = sum(found.size for found in bins)
     if plan.dry_run:
         return Compaction(sum(len(found.files) for found in bins), len(bins), size)
@@ -212,8 +219,8 @@ def _join_for_merge(plan: MaintenancePlan, table: str) -> Join | None:
     return None if run_id is None else partial(join_sorted, run_id=run_id)
 
 
-def _vacuum(plan: MaintenancePlan, table: str) -> Garbage:
-    found = find_garbage(plan.lake, table, plan.retention)
+def _vacuum(plan: MaintenancePlan, view: Lake, table: str) -> Garbage:
+    found = find_garbage(view, table, plan.retention)
     if found.count and not plan.dry_run:
         vacuum(plan.lake, table, plan.retention)
     return found

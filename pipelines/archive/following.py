@@ -81,10 +81,11 @@ def follow_tables(
     if not with_edges:
         return FollowedTables(keys)
     consumed = follow_consume_logs(lake, stores)
-    if followed_version(lake) < 0 and _message_count(lake) > MAX_FIRST_ROWS:
+    reading = lake.pinned()
+    if followed_version(reading) < 0 and _message_count(reading) > MAX_FIRST_ROWS:
         return FollowedTables(keys, consumptions=consumed, problems=consumed.problems, notes=[_LACKS_EDGES])
     states, problems = read_retry_states(stores)
-    edges = catch_up_edges(lake, runner, states=states, without_roles=without_roles)
+    edges = catch_up_edges(lake, runner, states=states, without_roles=without_roles, reading=reading)
     return FollowedTables(keys, edges, consumed, [*consumed.problems, *problems], edge_notes(edges))
 
 

@@ -93,7 +93,7 @@ def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Audit
         with sides.with_bodies(since) as bodies:
             notes += bodies.errors
             verdict = compare(("messages", "packs"), bodies.messages, bodies.found, BODY_FIGURES, notes)
-        before, since = since, _first_kept_date(read_expiries(sides.lake.table("messages")), kept)
+        before, since = since, _first_kept_date(read_expiries(sides.lake.newest().table("messages")), kept)
         if not verdict.differing or since == before:
             return verdict
 

@@ -23,7 +23,7 @@ from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
 from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import Lake, PinnedLake
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.log_format.format import Formats
@@ -133,7 +133,7 @@ class Sides:
     """Counts a lake's messages at the audited moment on each side: in tables, packs, stores and HBase.
 
     Attributes:
-        lake: the lake.
+        lake: view of the lake.
         bodies: root folder of the packs.
         span: time range of messages.
         moment: moment of the lake.
@@ -142,7 +142,7 @@ class Sides:
         scratch: folder of this machine, for windows that do not fit into memory.
     """
 
-    lake: Lake
+    lake: PinnedLake
     bodies: str
     span: AuditSpan
     moment: Moment
@@ -300,7 +300,9 @@ def open_sides(runner: Runner, lake: Lake, bodies: str, span: AuditSpan, moment:
 
     Args:
         runner: runs the tasks.
+        lake: the lake, or a view of it that was opened after the moment.
         bodies: root folder of the packs.
     """
     with tempfile.TemporaryDirectory(prefix="commitlake-audit-") as scratch:
-        yield Sides(lake, bodies, span, moment, read_erased(lake, moment), runner, Path(scratch))
+        view = lake.pinned()
+        yield Sides(view, bodies, span, moment, read_erased(view, moment), runner, Path(scratch))

@@ -231,7 +231,7 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
     """Compare `message_keys` with the keys of `messages`. Returns findings, and a note if it was not possible."""
     if {"messages", "message_keys"} & sides.moment.expired.keys():
         return [], "message_keys is not compared: some of its rows, or of those of messages, have expired"
-    table = sides.lake.find("message_keys")
+    table = sides.lake.newest().find("message_keys")  # it follows later than the tables of the moment
     if table is None:
         return [], "message_keys is not compared: it has not followed messages yet"
     followed = table.transaction_version(APPLICATION_ID)

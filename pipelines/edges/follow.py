@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, repeat, zip_longest
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -113,6 +113,7 @@ def catch_up_edges(
     wait: Callable[[float], object] = time.sleep,
     states: RetryStates = _NO_STATES,
     without_roles: Collection[str] = (),
+    reading: Lake | None = None,
 ) -> EdgesUpdate:
     """Add the steps of all rows in `messages`, with retries if other runs commit first.
 
@@ -120,17 +121,19 @@ def catch_up_edges(
         runner: runs the tasks that update `message_keys`, if it is not up to date.
         wait: waits for a number of seconds.
         without_roles: names of data files of `messages` that are known to have no row with a role.
+        reading: view of the lake to update from first; by default its newest versions.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    reading = lake.pinned()
+    reading = reading or lake.pinned()
     wanted, consumed = reading.table("messages").version(), _consumptions_version(reading)
     is_done = (version := followed_version(reading)) >= wanted and followed_consumptions(reading) >= consumed
     if is_done and not _has_changes(reading, states):
         return EdgesUpdate(version, seconds=time.monotonic() - started)
-    tries = list(follow_to(wanted, lambda: follow_edges(lake, runner, states, without_roles), wait))
+    views = chain([reading], repeat(None))  # what other runs have committed is read before each further attempt
+    tries = list(follow_to(wanted, lambda: follow_edges(lake, runner, states, without_roles, next(views)), wait))
     version = tries[-1].version
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
     unread = sum(one.unread for one in tries)
@@ -143,6 +146,7 @@ def follow_edges(
     runner: Runner = HERE,
     states: RetryStates = _NO_STATES,
     without_roles: Collection[str] = (),
+    reading: Lake | None = None,
 ) -> EdgesUpdate:
     """Add the steps of new rows in `messages` and `consumptions`. If these can no longer be read, rebuild the table.
 
@@ -150,12 +154,13 @@ def follow_edges(
         runner: runs the tasks that update `message_keys`, which is needed to find earlier messages.
         states: content of retry stores, which replaces their earlier content.
         without_roles: names of data files of `messages` that are known to have no row with a role.
+        reading: view of the lake to update from; by default its newest versions.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    reading = lake.pinned()
+    reading = reading or lake.pinned()
     progress, done = followed_version(reading), followed_erasure(reading)
     consumptions = followed_consumptions(reading)
     erased = read_erased_places(reading)

@@ -14,6 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 
 import pyarrow.parquet as pq
 
@@ -92,26 +93,31 @@ def catch_up_keys(
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    wanted = lake.table("messages").version()
-    if (version := followed_version(lake)) >= wanted:
+    reading = lake.pinned()
+    wanted = reading.table("messages").version()
+    if (version := followed_version(reading)) >= wanted:
         return KeysUpdate(version, 0, time.monotonic() - started)
-    tries = list(follow_to(wanted, lambda: follow_keys(lake, runner, prepared), wait))
+    views = chain([reading], repeat(None))  # what other runs have committed is read before each further attempt
+    tries = list(follow_to(wanted, lambda: follow_keys(lake, runner, prepared, next(views)), wait))
     version, rows = tries[-1].version, sum(one.rows for one in tries)
     return KeysUpdate(version, rows, time.monotonic() - started, is_unfinished=version < wanted)
 
 
-def follow_keys(lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None = None) -> KeysUpdate:
+def follow_keys(
+    lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None = None, reading: Lake | None = None
+) -> KeysUpdate:
     """Add the keys of new rows in `messages`. If these can no longer be read, rebuild the table.
 
     Args:
         runner: runs the tasks if there is much to do; otherwise this thread does it.
         prepared: keys that the tasks of a run have written; used if the run's rows are all that the table lacks.
+        reading: view of the lake to update from; by default its newest versions.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    reading = lake.pinned()
+    reading = reading or lake.pinned()
     progress, done = followed_version(reading), followed_erasure(reading)
     erased = read_erased_places(reading)
     new = readable_files(reading, progress)

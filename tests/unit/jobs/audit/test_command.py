@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -14,10 +15,12 @@ from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.snapshots import StoreRange
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.restore import command as restore
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit import moment as audit_moment
 from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
 from commitlake.pipelines.audit.span import AuditSpan
@@ -26,6 +29,9 @@ from commitlake.pipelines.audit.verdicts import AuditVerdict, as_text
 from commitlake.pipelines.maintenance.expiry import announce_expiry
 from commitlake.schemas.errors import ExitCode, UnavailableError
 from tests.support.lakes import GrowingLake, prepared_lake, shop_messages
+from tests.support.opened_tables import opened
+
+__all__ = ["opened"]  # a fixture
 
 DAY = datetime.date(2026, 11, 20)
 
@@ -41,6 +47,19 @@ def _archive_twice(growing: GrowingLake) -> None:
     for seed in range(2):
         growing.write(shop_messages(10, seed=seed))
         growing.archive()
+
+
+def test_an_audit_opens_tables_a_limited_number_of_times(tmp_path: Path, opened: list[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(20))
+    run_archive(ThreadRunner(1), Config(str(growing.store), growing.lake.root))
+    opened.clear()
+    assert audit.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
+    # At the moment, in one view after it, and at the newest version where others may have changed a table meanwhile.
+    assert Counter(opened) == {
+        "messages": 5, "archive_runs": 3, "profiles": 3, "edges": 3, "message_keys": 2, "quality_results": 2,
+        "topic_minutes": 2,
+    }  # fmt: skip
 
 
 def at(text: str) -> datetime.datetime:

@@ -21,8 +21,10 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import commit_messages
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.maintain import work
+from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.message_keys.lookup import find_keys
@@ -31,7 +33,10 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.copied_replays import COPIES, add_copied_replay, add_copies
 from tests.support.lakes import FIRST_DATE, GrowingLake, data_files, prepared_lake, rows_of, shop_messages
+from tests.support.opened_tables import opened
 from tests.support.packs import folder_store
+
+__all__ = ["opened"]  # a fixture
 
 DAY_SECONDS = 86_400
 STATISTICS = '{"numRecords": 10}'
@@ -55,6 +60,19 @@ def run(capsys: pytest.CaptureFixture[str], growing: GrowingLake, *more: str) ->
     captured = capsys.readouterr()
     assert captured.out == ""
     return code, captured.err
+
+
+def test_maintain_opens_tables_a_limited_number_of_times(tmp_path: Path, opened: list[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    for seed in range(2):
+        growing.write(shop_messages(20, seed=seed))
+        run_archive(ThreadRunner(1), Config(str(growing.store), growing.lake.root))
+    counts = []
+    for _ in range(2):  # the second run has nothing to merge
+        opened.clear()
+        assert maintain.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
+        counts.append((opened.count("messages"), opened.count("profiles"), len(opened)))
+    assert counts == [(11, 4, 36), (7, 2, 19)]
 
 
 def state(growing: GrowingLake) -> dict[str, float]:
@@ -343,6 +361,7 @@ def and_die(*arguments, **named):
     result = whole(*arguments, **named) if step == "_merge" else None
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(compaction, step, and_die)
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.maintain import command as maintain
 maintain.main(["--lake", lake, "--quiet"])
 """

@@ -67,5 +67,5 @@ def test_a_run_opens_tables_a_limited_number_of_times(tmp_path: Path, opened: li
     opened.clear()
     run_archive(ThreadRunner(1), config)
     # Each takes six requests in an object store, and reads the whole log since the newest checkpoint.
-    assert counts == [26, 26, 26]
-    assert len(opened) == 8
+    assert counts == [21, 21, 21]
+    assert len(opened) == 7
