@@ -83,8 +83,7 @@ def _write(command: Metrics, path: Path) -> ExitCode:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from commitlake.connectors.whole_files import write_whole
-    from commitlake.jobs.metrics.collector import MetricsCollector
-    from commitlake.jobs.metrics.measure import Measured
+    from commitlake.jobs.metrics.measure import Measured, MetricsCollector
 
     check_text_file("--textfile", path)
     measured = Measured.of(command)
@@ -104,8 +103,7 @@ def _serve(command: Metrics, host: str, port: int) -> ExitCode:
     from prometheus_client import CollectorRegistry
 
     from commitlake.jobs.cli.process import stop_softly
-    from commitlake.jobs.metrics.collector import MetricsCollector
-    from commitlake.jobs.metrics.measure import Measured
+    from commitlake.jobs.metrics.measure import Measured, MetricsCollector
     from commitlake.jobs.metrics.server import MetricsServer, serve
 
     registry = CollectorRegistry()

@@ -1,17 +1,25 @@
-"""The measurements of `commitlake metrics`: the lag, and a lake's state, dead letters and traffic."""
+"""The measurements of `commitlake metrics`, and the collector that repeats them on request.
+
+The lag is measured, and a lake's state, dead letters and traffic.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.jobs.lag.source import measure_lag
 from commitlake.jobs.metrics.archive_families import archive_families
+from commitlake.jobs.metrics.gauges import up
 from commitlake.jobs.metrics.lag_families import lag_families
 from commitlake.jobs.metrics.traffic_families import traffic_families
 from commitlake.pipelines.archive_health.state import ArchiveState, read_archive_state
@@ -20,7 +28,9 @@ from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group
 from commitlake.pipelines.lag.answer import LagAnswer, queue_ends
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.schemas.errors import CommitLakeError
 
+_LOG = logging.getLogger(__name__)
 _READ = ("messages", "topic_minutes", "quarantine", "gaps", "archive_runs")
 """Tables from which the state of a lake is computed."""
 
@@ -67,3 +77,37 @@ class Measured:
         yield from traffic_families(self.traffic, self.lag, cluster)
         if self.state is not None:
             yield from archive_families(self.state, self.dead_letters)
+
+
+class MetricsCollector(Collector):
+    """Thread-safe Prometheus collector that measures on request, and caches the result.
+
+    Args:
+        measure: Function that returns the metrics.
+        keep_seconds: Time for which an answer is reused.
+    """
+
+    def __init__(self, measure: Callable[[], Iterable[GaugeMetricFamily]], keep_seconds: float) -> None:
+        self._measure, self._keep_seconds = measure, keep_seconds
+        self._lock = threading.Lock()
+        self._families: Sequence[GaugeMetricFamily] = ()
+        self._measured_at = float("-inf")
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the current metrics; if the measurement fails, yield only the metric that says so."""
+        with self._lock:
+            if time.monotonic() - self._measured_at >= self._keep_seconds:
+                self._families = self._measure_or_report()
+                self._measured_at = time.monotonic()
+            yield from self._families
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Yield nothing, so that registration does not trigger a measurement."""
+        yield from ()
+
+    def _measure_or_report(self) -> Sequence[GaugeMetricFamily]:
+        try:
+            return [*self._measure(), up(is_readable=True)]
+        except (CommitLakeError, OSError) as error:
+            _LOG.warning("the metrics cannot be read: %s", error)
+            return [up(is_readable=False)]

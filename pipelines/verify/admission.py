@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
-from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
+from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds, may_have_light_queues
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.small_files import SmallFiles

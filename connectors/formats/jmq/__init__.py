@@ -4,5 +4,5 @@ format    all of this as one object    rules    a record in plain Python (standa
 message_row  a message as a row        reading  the compiled loops of `connectors.formats.jmq.kernel`
 queues    topics by the queue files    decoder  columns that a journal stores in another form, or lacks
 facts     data of the queue entries    queue_facts, queue_files, queue_writer  queues: compared, read, written
-small_files  checkpoint and offsets    samples  a small journal, for set-up
+small_files  checkpoint and offsets
 """

@@ -167,7 +167,7 @@ class JmqFormat(Format):
 
     def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
         """Return a small segment, and a file of the consume log; see `Format`."""
-        from commitlake.connectors.formats.jmq.samples import sample_consume_file, sample_segment
+        from commitlake.connectors.formats.jmq.reading import sample_consume_file, sample_segment
 
         return {f"{self.folder}/{segment_name(0)}": sample_segment(segment_size), **sample_consume_file()}
 

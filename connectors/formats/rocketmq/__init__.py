@@ -6,5 +6,5 @@ consume_queues   queues, for many entries at once         batch_queues  the same
 queue_writer     queues, rewritten (queue_rules)          indexes       ConsumeQueues and IndexFiles, entry by entry
 dialects         detection of a store's dialect           key_index     keys, looked up in IndexFiles
 facts            the index data of records                small_files   checkpoint, offsets
-topic_configs    topics.json and subscriptionGroup.json   topic_kinds   topics that have queues of batches
+topic_configs    topics.json and subscriptionGroup.json   topic_kinds   topics with queues of batches, light queues
 """

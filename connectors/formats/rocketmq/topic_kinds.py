@@ -1,4 +1,8 @@
-"""Queue types of a RocketMQ store's topics, as topics.json or the folders of their queues show them."""
+"""Types of a RocketMQ store's queues, as topics.json or the folders of the queues show them.
+
+Topics have simple queues or queues of batches. A store may also have light queues; see
+`schemas.layouts.rocketmq.light_queues`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,11 @@ from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
 from commitlake.connectors.log_format.queues import TopicKinds, can_hold_batches
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES
 from commitlake.schemas.store_files import folders_in
+
+_CONFIG = "config"
 
 
 def read_topic_kinds(root: Path) -> TopicKinds:
@@ -37,3 +45,21 @@ def listed_kinds(root: Path) -> Mapping[str, bool]:
         str(topic): isinstance(config, dict) and has_batch_queues(config.get("attributes"))
         for topic, config in table.items()
     }
+
+
+def may_have_light_queues(root: Path) -> bool:
+    """Return whether a store may have light queues, to which a broker with `enableLmq` adds records.
+
+    Any producer can send a message with the names and offsets of light queues. A broker without `enableLmq` ignores
+    them; this is the default. One with `enableLmq` has such queues, or writes its offsets to a file of their own. If
+    all queues are missing, only the log can show that the store had some.
+
+    Args:
+        root: the store's folder.
+    """
+    queues = folders_in(root / consume_queues.QUEUES.folder)
+    if any(name.startswith(LIGHT_PREFIX) for name in queues):
+        return True
+    if any((root / _CONFIG / f"{OFFSETS_FILES[1]}{suffix}").exists() for suffix in ("", ".bak")):
+        return True
+    return not queues and not folders_in(root / batch_queues.QUEUES.folder)

@@ -20,9 +20,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.jobs.metrics.collector import MetricsCollector
 from commitlake.jobs.metrics.command import main
 from commitlake.jobs.metrics.lag_families import lag_families
+from commitlake.jobs.metrics.measure import MetricsCollector
 from commitlake.jobs.metrics.server import HEALTH_PATH, MAX_CONNECTIONS, MetricsServer, serve
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import LagAnswer

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
+from commitlake.connectors.formats.rocketmq.topic_kinds import may_have_light_queues
 
 
 @pytest.mark.parametrize(
