@@ -7,8 +7,10 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
+from commitlake.connectors.storage.uris import has_scheme
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.options import Once, Options, Rule, argument, option
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
@@ -75,6 +77,24 @@ def file_size(text: str) -> int:
     if not 1 <= size <= INT64_MAX or size != int(size):
         raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a number of bytes, or a size as in 16MiB")
     return int(size)
+
+
+def folder_text(text: str) -> str:
+    """Return the path of a folder that a job writes to, unchanged.
+
+    Raises:
+        argparse.ArgumentTypeError: for a URI, which would become a folder of this machine with a name such as "gs:".
+    """
+    if has_scheme(text):
+        raise argparse.ArgumentTypeError(
+            f"{text[:100]!r}: expected the path of a folder. Mount other places as a folder"
+        )
+    return text
+
+
+def folder_path(text: str) -> Path:
+    """Return the path of a folder that a job writes to; see `folder_text`."""
+    return Path(folder_text(text))
 
 
 def positive_decimal(text: str, what: str, most: float = math.inf) -> float:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from commitlake.jobs.arguments.broker_conf import BROKER_CONF_HELP
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.stores import at_least, file_size, positive
+from commitlake.jobs.arguments.stores import at_least, file_size, folder_text, positive
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import Once, Section, flag, older_form, option, repeated
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
@@ -61,7 +61,9 @@ def _parse_mebibytes(text: str) -> int:
 class BrokerArguments(Command):
     """The options of `broker`; `jobs.broker.settings` has the defaults of those whose value a broker.conf may have."""
 
-    store: str = option("the store's folder; created if it does not exist", required=True, metavar="PATH")
+    store: str = option(
+        "the store's folder; created if it does not exist", parse=folder_text, required=True, metavar="PATH"
+    )
     listen: str = option(
         "the address for clients (default: 127.0.0.1:10911)",
         default="127.0.0.1:10911",

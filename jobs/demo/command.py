@@ -23,6 +23,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.run import VERSION, archive_progress, default_page_writer
 from commitlake.jobs.archive.snapshots import read_snapshots
 from commitlake.jobs.archive.summary import summary
+from commitlake.jobs.arguments.stores import folder_text
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.cli.options import option
@@ -89,7 +90,9 @@ class Demo(Command):
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
-    dir: str = option("the demo's folder (default: commitlake-demo)", default="commitlake-demo", metavar="DIR")
+    dir: str = option(
+        "the demo's folder (default: commitlake-demo)", parse=folder_text, default="commitlake-demo", metavar="DIR"
+    )
     layout: str = option("format of the store's files (default: rocketmq)", default="rocketmq", choices=tuple(_FILL))
     orders: int = option("number of orders in the shop (default: 400)", parse=int, default=400, metavar="N")
 

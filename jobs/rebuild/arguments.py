@@ -14,6 +14,7 @@ from commitlake.jobs.arguments.selection import Topics
 from commitlake.jobs.arguments.stores import (
     delay_levels,
     file_size,
+    folder_path,
     positive,
     store_argument,
 )
@@ -80,7 +81,7 @@ class RebuildOptions(
 
     store: str | None = store_argument(f"store folder, the one that holds {FOLDERS}; with --out also the URI of a copy")
     out: Path | None = option(
-        "folder for the result: new, or of an interrupted run", parse=Path, metavar="DIR", one_of=_WHERE
+        "folder for the result: new, or of an interrupted run", parse=folder_path, metavar="DIR", one_of=_WHERE
     )
     in_place: bool = flag(
         "replace the store's own files; the old files are kept beside them as NAME.old-TIME", one_of=_WHERE

@@ -27,7 +27,7 @@ from commitlake.jobs.arguments.names import some_names, warn
 from commitlake.jobs.arguments.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.arguments.runner import SparkArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
-from commitlake.jobs.arguments.stores import StoreName, delay_levels, file_size, positive, store_name
+from commitlake.jobs.arguments.stores import StoreName, delay_levels, file_size, folder_path, positive, store_name
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
@@ -92,7 +92,7 @@ class Restore(
     EXAMPLES = EXAMPLES
 
     out: Path = option(
-        "folder for the store: new, empty, or of an interrupted run", parse=Path, required=True, metavar="DIR"
+        "folder for the store: new, empty, or of an interrupted run", parse=folder_path, required=True, metavar="DIR"
     )
     broker: str | None = store_name("the store's name in the lake (default: the only one)")
     start: datetime.datetime | None = option(

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from commitlake.jobs.arguments.stores import file_size, given_store, store_argument
+from commitlake.jobs.arguments.stores import file_size, folder_path, given_store, store_argument
+from commitlake.jobs.broker import command as broker
 from commitlake.jobs.cli.command import JobError, job_parser
 from commitlake.jobs.cli.options import Options, add_options
+from commitlake.jobs.demo import command as demo
+from commitlake.jobs.rebuild import command as rebuild
+from commitlake.jobs.restore import command as restore
+from commitlake.schemas.errors import ExitCode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +52,33 @@ def test_a_size_is_a_number_of_bytes_or_has_a_unit(text: str, size: int) -> None
 def test_another_text_is_not_a_size(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="expected a number of bytes, or a size as in 16MiB"):
         file_size(text)
+
+
+@pytest.mark.parametrize("place", ["gs://bucket/store", "S3://bucket/store", "file:///data/store", "dbfs:/store"])
+def test_a_folder_to_write_to_is_no_uri(place: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="expected the path of a folder"):
+        folder_path(place)
+
+
+@pytest.mark.parametrize("path", ["/data/store", "store", "", "c:/store", "a:b/store"])
+def test_a_folder_to_write_to_is_any_path(path: str) -> None:
+    assert folder_path(path) == Path(path)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        (broker, ["--store", "gs://bucket/x"]),
+        (demo, ["--dir", "gs://bucket/x"]),
+        (rebuild, ["--store", "/store", "--out", "gs://bucket/x"]),
+        (restore, ["--lake", "/lake", "--out", "gs://bucket/x"]),
+    ],
+)
+def test_a_command_that_writes_a_store_refuses_a_uri(
+    command: ModuleType, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        command.main(arguments)
+    assert caught.value.code == ExitCode.USAGE
+    assert not list(tmp_path.iterdir())
