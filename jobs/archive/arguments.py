@@ -7,7 +7,7 @@ import datetime
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.evidence import EvidenceArgument
@@ -16,16 +16,25 @@ from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.runner import ThreadArguments
 from commitlake.jobs.arguments.selection import Topics
-from commitlake.jobs.arguments.stores import StoreName, file_size, store_name
-from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Section, flag, only_with, option, repeated, without_variable
+from commitlake.jobs.arguments.stores import StoreName, file_size, positive, store_name
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.options import (
+    Section,
+    flag,
+    needs,
+    not_with,
+    only_with,
+    option,
+    overrides,
+    repeated,
+    without_variable,
+)
 from commitlake.schemas.layouts.numbers import parse_decimal
 
 if TYPE_CHECKING:
     from commitlake.connectors.rocketmq.throttle import Rate
     from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
 
-_Archive = TypeVar("_Archive", bound="ArchiveOptions")
 
 _RATE = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,3})?) ?(?P<unit>KiB|MiB|GiB)?(/s)?")
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -35,7 +44,6 @@ _WHAT_IS_PULLED = (
     "does not get messages of deleted topics, of queues without read permission, or, from brokers 4.9, the op records "
     "of transactions; the summary counts the latter two."
 )
-_OF_FILES = ("broker_conf", "available_now")
 _PULLED = Section("from brokers, without their files", _WHAT_IS_PULLED)
 
 
@@ -50,6 +58,13 @@ def _rate(text: str) -> Rate:
     return Rate(messages=number) if unit is None else Rate(bytes=number * _BYTES[unit])
 
 
+def _parse_pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected NAME=VALUE")
+    return name, value
+
+
 @dataclass(frozen=True, kw_only=True)
 class PullArguments(Topics, after={Topics: "from_broker"}):
     """Options of an archive that pulls messages from live brokers instead of reading their files."""
@@ -59,6 +74,10 @@ class PullArguments(Topics, after={Topics: "from_broker"}):
         "only from the one that --broker names; keys and TLS come from the environment, as for replay",
         metavar="HOST:PORT",
         section=_PULLED,
+        rules=(
+            *not_with("store", hint="leave one of them out"),
+            *overrides("broker_conf", "available_now", hint="leave {other} out"),
+        ),
     )
     topic: tuple[str, ...] = repeated(
         "only this topic (default: all topics, including the system's)",
@@ -118,7 +137,7 @@ class ArchiveOptions(
         "the broker's settings file broker.conf, for brokerName and the folders of the log", metavar="FILE"
     )
     partition_mib: int = option(
-        "size of the log whose bodies go into one pack, MiB (default: 32)", parse=int, default=32, metavar="N"
+        "size of the log whose bodies go into one pack, MiB (default: 32)", parse=positive, default=32, metavar="N"
     )
     on_corrupt: str | None = option(
         "bytes that are not an intact record: fail (archive nothing, exit 3) or quarantine (record them in the table "
@@ -136,7 +155,12 @@ class ArchiveOptions(
         parse=Path,
         metavar="FILE",
     )
-    quality_page: Path | None = option(argparse.SUPPRESS, parse=Path, metavar="FILE")
+    quality_page: Path | None = option(
+        argparse.SUPPRESS,
+        parse=Path,
+        metavar="FILE",
+        rules=not_with("html", hint="{this} is another name of {other}: leave one of them out"),
+    )
     no_keys: bool = flag(
         "do not update message_keys, edges and consumptions in this run; look-ups by key read the missing part from "
         "messages"
@@ -148,9 +172,11 @@ class ArchiveOptions(
     hbase: str | None = option(
         "also write messages to a table in HBase, through its Thrift server (default: off)", metavar="HOST[:PORT]"
     )
-    hbase_option: tuple[str, ...] = repeated(
+    hbase_option: tuple[tuple[str, str], ...] = repeated(
         "further HBase options, see connectors/hbase/options.py: table, ttlSeconds, compression, batchRows, …",
+        parse=_parse_pair,
         metavar="NAME=VALUE",
+        rules=needs("hbase"),
     )
     mask: tuple[str, ...] = repeated(
         "mask a field of every message before it is archived: body, body.NAME, property.NAME, keys or tags by hash, "
@@ -162,6 +188,15 @@ class ArchiveOptions(
         "instead of archiving, add the missing rows of this table, computed from the lake's messages, as after an "
         "upgrade; needs no --store",
         choices=("topic_minutes", "edges"),
+        rules=overrides(
+            "store",
+            "from_broker",
+            "follow",
+            "available_now",
+            "html",
+            "quality_page",
+            hint="{this} reads the lake: leave one of them out",
+        ),
     )
     commit_every: int | None = option(
         "size of the log after which a run commits, so that a run that is killed loses no more than that, as in 16GiB "
@@ -189,7 +224,7 @@ class ArchiveOptions(
     )
     max_mib_per_run: int = option(
         "with --follow or --available-now: size of the log that one run may read, MiB (default: 1024)",
-        parse=int,
+        parse=positive,
         default=1024,
         metavar="N",
     )
@@ -209,23 +244,9 @@ class ArchiveOptions(
         """Path of the HTML page to write; None if no page is requested."""
         return self.html or self.quality_page
 
-
-def checked_source(command: _Archive) -> _Archive:
-    """Check that broker options and file options are not mixed; drop conflicting values set only by the environment.
-
-    Raises:
-        JobError: for the first conflict.
-    """
-    if command.from_broker is None:
-        return command
-    for name in ("store", "broker-conf"):
-        command = without_variable(command, "from-broker", name)
-    if command.store is not None:
-        raise JobError("--store and --from-broker cannot be used together", "leave one of them out")
-    for name in _OF_FILES:
-        if getattr(command, name):
-            raise JobError(f"--{name.replace('_', '-')} has no effect with --from-broker", "leave it out")
-    return command
+    def resolved(self) -> Self:
+        """Return the command without variables of a store's files if it pulls from brokers."""
+        return without_variable(without_variable(self, "from-broker", "store"), "from-broker", "broker-conf")
 
 
 def source_of(command: ArchiveOptions) -> BrokerSource:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.jobs.archive.arguments import ArchiveOptions, checked_source
+from commitlake.jobs.archive.arguments import ArchiveOptions
 from commitlake.jobs.arguments.runner import check_workers
 from commitlake.jobs.cli.collector import garbage_collection_off
 from commitlake.jobs.cli.command import JobError
@@ -103,14 +103,11 @@ class Archive(ArchiveOptions):
 
     def run(self) -> ExitCode:
         """Check the arguments, and run the archive."""
-        for option in ("partition_mib", "max_mib_per_run"):
-            if getattr(self, option) < 1:
-                raise JobError(f"--{option.replace('_', '-')}: expected at least 1, found {getattr(self, option)}")
-        if self.html is not None and self.quality_page is not None:
-            raise JobError("--quality-page is another name of --html", "leave one of them out")
         if self.backfill is not None:
-            return _backfill(self)
-        return _run(checked_source(self))
+            from commitlake.jobs.archive.backfill import backfill
+
+            return backfill(self)
+        return _run(self)
 
 
 def _run(command: ArchiveOptions) -> ExitCode:
@@ -138,16 +135,6 @@ def _run(command: ArchiveOptions) -> ExitCode:
 def _is_new_folder(lake: str) -> bool:
     """Return True if the lake is a folder that does not exist yet, so that all messages of a store are new."""
     return not is_uri(lake) and not Path(lake).exists()
-
-
-def _backfill(command: ArchiveOptions) -> ExitCode:
-    for name in ("store", "from_broker", "follow", "available_now", "page"):
-        if getattr(command, name):
-            shown = {"page": "html"}.get(name, name).replace("_", "-")
-            raise JobError(f"--{shown} has no effect with --backfill, which reads the lake", "leave one of them out")
-    from commitlake.jobs.archive.backfill import backfill
-
-    return backfill(command)
 
 
 def _archive(command: ArchiveOptions, judge: JudgeProcess | None) -> ExitCode:

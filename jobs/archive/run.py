@@ -144,19 +144,11 @@ def _page_writer_of(command: ArchiveOptions, lake: Lake, file: PageFile | None) 
 
 
 def _hbase_options(command: ArchiveOptions) -> HBaseOptions | None:
-    given = {}
-    for option in command.hbase_option:
-        name, equals, value = option.partition("=")
-        if not equals:
-            raise JobError(f"--hbase-option: expected NAME=VALUE, found {option!r}")
-        given[name] = value
     if command.hbase is None:
-        if given:
-            raise JobError("--hbase-option needs --hbase HOST[:PORT]")
         return None
     from commitlake.connectors.hbase.options import HBaseOptions
 
-    return HBaseOptions.of_address(command.hbase, **given)
+    return HBaseOptions.of_address(command.hbase, **dict(command.hbase_option))
 
 
 def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:

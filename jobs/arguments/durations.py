@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
+from collections.abc import Callable
 
 _DURATION = re.compile(r"([0-9]{1,6})([smhdw])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -27,6 +28,22 @@ def parse_duration(text: str) -> datetime.timedelta:
     if length > _LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is too long: expected at most {_LONGEST.days}d")
     return length
+
+
+def duration_of(least: str, reason: str = "") -> Callable[[str], datetime.timedelta]:
+    """Return a function for argparse's `type` that parses a duration of at least `least`.
+
+    Args:
+        reason: why it cannot be shorter, for the error.
+    """
+
+    def duration(text: str) -> datetime.timedelta:
+        length = parse_duration(text)
+        if length < parse_duration(least):
+            raise argparse.ArgumentTypeError(f"{text!r}: expected {least} or more{reason and ': '}{reason}")
+        return length
+
+    return duration
 
 
 def duration_text(length: datetime.timedelta) -> str:

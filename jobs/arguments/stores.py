@@ -16,13 +16,14 @@ from commitlake.jobs.cli.options import Once, Options, Rule, argument, option
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """Return a function for argparse's `type` that parses a whole number of at least `least`."""
+def at_least(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
+    """Return a function for argparse's `type` that parses a whole number of at least `least` and at most `most`."""
+    wanted = f"{least} or more" if most == INT64_MAX else f"{least} to {most}"
 
     def number(text: str) -> int:
-        found = parse_int(text, least, INT64_MAX)
+        found = parse_int(text, least, most)
         if found is None:
-            raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a whole number, {least} or more")
+            raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a whole number, {wanted}")
         return found
 
     return number

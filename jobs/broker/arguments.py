@@ -8,10 +8,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from commitlake.jobs.arguments.broker_conf import BROKER_CONF_HELP
-from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.durations import duration_of, parse_duration
 from commitlake.jobs.arguments.stores import at_least, file_size, folder_text, positive
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import Once, Section, flag, older_form, option, repeated
+from commitlake.jobs.cli.options import (
+    Once,
+    Section,
+    flag,
+    if_value,
+    needs,
+    not_with,
+    older_form,
+    only_with,
+    option,
+    repeated,
+)
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 
 NO_NAME_SERVER = "none"
@@ -23,12 +34,8 @@ _NETWORK = Section("network")
 _BROKER = Section("broker")
 _COPIES = Section("master and slave")
 _STORE = Section("store")
-
-
-def _parse_interval(text: str) -> datetime.timedelta:
-    if not (length := parse_duration(text)):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected 1s or more")
-    return length
+_MASTER = "--register IP:PORT names the master's name server, which knows the master's address"
+_NO_COPIES = not_with("layout jmq", "layout boltmq", hint="such a log cannot be copied to slaves: leave {this} out")
 
 
 def _parse_hours(text: str) -> tuple[int, ...]:
@@ -111,6 +118,9 @@ class BrokerArguments(Command):
     tls_mode: str | None = option(
         "permissive also accepts plain text (default: tls.server.mode in the file, otherwise permissive)",
         choices=("disabled", "permissive", "enforcing"),
+        rules=if_value(
+            "permissive", "enforcing", rules=needs("tls_config", hint="{other} FILE names the certificates")
+        ),
         section=_NETWORK,
     )
     broker: str | None = option(
@@ -143,8 +153,8 @@ class BrokerArguments(Command):
     )
     transaction_check_interval: datetime.timedelta = option(
         "time between two questions about a transaction (default: 30s)",
-        parse=_parse_interval,
-        default=_parse_interval("30s"),
+        parse=duration_of("1s"),
+        default=parse_duration("30s"),
         metavar="TIME",
         section=_BROKER,
     )
@@ -159,6 +169,11 @@ class BrokerArguments(Command):
         "a SYNC_MASTER answers a send when a slave has the message; a SLAVE keeps a copy of its master's log",
         choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
         default="ASYNC_MASTER",
+        rules=(
+            *if_value("SYNC_MASTER", rules=needs("ha_listen", hint="its slaves get the log from {other} IP:PORT")),
+            *if_value("SLAVE", rules=needs("register", "ha_master", hint=_MASTER)),
+            *_NO_COPIES,
+        ),
         section=_COPIES,
     )
     broker_id: int | None = option(
@@ -168,17 +183,23 @@ class BrokerArguments(Command):
         "the address where slaves get a master's log, in plain text; clients are then also served two ports below "
         "--listen, where RocketMQ's slaves connect (default: none)",
         metavar="IP:PORT",
+        rules=(
+            *not_with("role SLAVE", hint="a slave cannot have slaves: leave {this} out, or choose another --role"),
+            *_NO_COPIES,
+        ),
         section=_COPIES,
     )
     ha_allow: str | None = option(
         "addresses or networks of the slaves; without it, anybody who can connect to --ha-listen can read the log, and "
         "can make a SYNC_MASTER believe that a slave has it",
         metavar="IP[/N],…",
+        rules=only_with("ha_listen"),
         section=_COPIES,
     )
     ha_master: str | None = option(
         "where a slave gets the log (default: the address that its name server has for the master)",
         metavar="IP:PORT",
+        rules=needs("role SLAVE", hint="only a slave has a master: add {other}"),
         section=_COPIES,
     )
     slave_read: bool = flag(
@@ -252,6 +273,7 @@ class BrokerArguments(Command):
     delay_levels: str | None = option(
         "delays of the levels from 1 on, as '1s 5s 10s' (default: RocketMQ's 18 levels)",
         metavar="LEVELS",
+        rules=not_with("layout jmq", hint="JMQ has no delayed messages: leave {this} out"),
         section=_STORE,
     )
     broker_conf: str | None = option(BROKER_CONF_HELP, metavar="FILE", section=_STORE)

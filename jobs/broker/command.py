@@ -49,8 +49,6 @@ def tls_properties(arguments: BrokerArguments) -> TlsProperties | None:
     from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsMode
 
     if arguments.tls_config is None:
-        if arguments.tls_mode not in {None, "disabled"}:
-            raise JobError(f"--tls-mode {arguments.tls_mode}: certificates are missing", "give --tls-config FILE")
         return None
     try:
         found = read_tls_properties(Path(arguments.tls_config))
@@ -212,22 +210,6 @@ def _replication_options(arguments: BrokerArguments, tls: TlsProperties | None) 
 
     role = Role(arguments.role)
     is_slave = role is Role.SLAVE
-    if is_slave and arguments.ha_listen:
-        raise JobError(
-            f"--ha-listen {arguments.ha_listen}: a slave cannot have slaves", "leave it out, or choose another --role"
-        )
-    if arguments.ha_allow and not arguments.ha_listen:
-        raise JobError(f"--ha-allow {arguments.ha_allow}: has no effect without --ha-listen", "add --ha-listen IP:PORT")
-    if not is_slave and arguments.ha_master:
-        raise JobError(f"--ha-master {arguments.ha_master}: only a slave has a master", "add --role SLAVE")
-    if role is Role.SYNC_MASTER and not arguments.ha_listen:
-        raise JobError(
-            "--role SYNC_MASTER: its slaves need a port to get the log from", "give one with --ha-listen IP:PORT"
-        )
-    if is_slave and not (arguments.ha_master or arguments.register):
-        raise JobError(
-            "--role SLAVE: the address of its master is missing", "give --register IP:PORT of the master's name server"
-        )
     if (_default_broker_id(arguments) > 0) is not is_slave:
         raise JobError(
             f"--broker-id: expected {'more than 0' if is_slave else '0'} for {role}, found {arguments.broker_id}"

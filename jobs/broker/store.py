@@ -77,28 +77,11 @@ def _open(arguments: BrokerArguments, settings: Settings, broker: BrokerOptions)
             f"add --layout {found[0]}, or name another folder",
         )
     if layout is FileLayout.JMQ:
-        _check_jmq(arguments, broker)
+        _check_v4(arguments, broker)
         return JmqStore.open(arguments.store, _journal_options(arguments, settings, broker), marks=broker.marks())
     if layout is FileLayout.BOLTMQ:
-        _check_boltmq(arguments, broker)
+        _check_v4(arguments, broker)
     return MessageStore.open(arguments.store, _store_options(arguments, settings, broker), is_copy=arguments.is_slave)
-
-
-def _check_jmq(arguments: BrokerArguments, broker: BrokerOptions) -> None:
-    if arguments.role != "ASYNC_MASTER" or arguments.ha_listen:
-        raise JobError("--layout jmq: its journal cannot be copied to slaves", "leave out --role and --ha-listen")
-    if arguments.delay_levels:
-        raise JobError(
-            "--delay-levels and --layout jmq cannot be used together: JMQ has no delayed messages",
-            "leave out --delay-levels",
-        )
-    _check_v4(arguments, broker)
-
-
-def _check_boltmq(arguments: BrokerArguments, broker: BrokerOptions) -> None:
-    if arguments.role != "ASYNC_MASTER" or arguments.ha_listen:
-        raise JobError("--layout boltmq: its log cannot be copied to slaves", "leave out --role and --ha-listen")
-    _check_v4(arguments, broker)
 
 
 def _check_v4(arguments: BrokerArguments, broker: BrokerOptions) -> None:

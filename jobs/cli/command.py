@@ -119,6 +119,10 @@ class Command(Common, ABC):
     def run(self) -> ExitCode:
         """Run the command with the values of its fields, and return its exit code."""
 
+    def resolved(self) -> Self:
+        """Return the command without older forms, and without variables that another option overrides."""
+        return self
+
     @classmethod
     def parser(cls) -> argparse.ArgumentParser:
         """Return the parser of the command's options."""
@@ -134,7 +138,7 @@ class Command(Common, ABC):
         Raises:
             JobError: for a combination of options that is refused.
         """
-        command = cls(**values_of(cls, arguments))
+        command = cls(**values_of(cls, arguments)).resolved()
         if (refused := conflict(command)) is not None:
             raise JobError(*refused)
         return command

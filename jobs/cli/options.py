@@ -94,27 +94,30 @@ class OneOf:
 
 
 class Rule(NamedTuple):
-    """Forbidden combination of two options.
+    """Forbidden combination of an option with others.
 
     Attributes:
-        text: the error; `{this}` is the option with the rule, `{other}` the other one.
-        other: field name of the other option, optionally with a value, as in `via hbase`.
-        is_refused_with: True if the two options must not be used together; False if the option needs the other one.
+        text: the error; `{this}` is the option with the rule, `{other}` the first given one of the others, or all of
+            them if it needs one, and `{action}` the command's action.
+        others: field names of the other options, optionally with values, as in `via hbase`.
+        is_refused_with: True if the option must not be used together with any of the others; False if it needs one.
         hint: a hint on what to do.
         allows_variables: True if the rule only says that the option has no effect; environment variables may still set
             it, for other commands.
+        values: values of the option with which the rule holds; if there are none, any but the default.
     """
 
     text: str
-    other: str
+    others: tuple[str, ...]
     is_refused_with: bool
     hint: str = ""
     allows_variables: bool = False
+    values: tuple[str, ...] = ()
 
 
-def needs(other: str, hint: str = "") -> tuple[Rule, ...]:
-    """Return the rule that an option may only be used together with another one."""
-    return (Rule("{this} needs {other}", other, is_refused_with=False, hint=hint),)
+def needs(*others: str, hint: str = "") -> tuple[Rule, ...]:
+    """Return the rule that an option may only be used together with another one, or with one of several."""
+    return (Rule("{this} needs {other}", others, is_refused_with=False, hint=hint),)
 
 
 def only_with(other: str, this: str = "{this}") -> tuple[Rule, ...]:
@@ -124,18 +127,33 @@ def only_with(other: str, this: str = "{this}") -> tuple[Rule, ...]:
         this: name of the option in the error; by default the first one.
     """
     text, hint = f"{this} has no effect without {{other}}", "add {other}, or leave it out"
-    return (Rule(text, other, is_refused_with=False, hint=hint, allows_variables=True),)
+    return (Rule(text, (other,), is_refused_with=False, hint=hint, allows_variables=True),)
 
 
 def not_with(*others: str, hint: str = "") -> tuple[Rule, ...]:
-    """Return rules that an option cannot be used together with certain others."""
-    text = "{this} and {other} cannot be used together"
-    return tuple(Rule(text, other, is_refused_with=True, hint=hint) for other in others)
+    """Return the rule that an option cannot be used together with certain others."""
+    return (Rule("{this} and {other} cannot be used together", others, is_refused_with=True, hint=hint),)
 
 
 def overrides(*others: str, hint: str = "") -> tuple[Rule, ...]:
-    """Return rules that an option makes certain others ineffective."""
-    return tuple(Rule("{other} has no effect with {this}", other, is_refused_with=True, hint=hint) for other in others)
+    """Return the rule that an option makes certain others ineffective."""
+    return (Rule("{other} has no effect with {this}", others, is_refused_with=True, hint=hint),)
+
+
+def of_actions(*actions: str) -> tuple[Rule, ...]:
+    """Return the rule that an option belongs to some of the actions of a command with the argument `action`."""
+    text, hint = "{this} cannot be used with {action}", f"it belongs to {_joined(actions)}"
+    return (Rule(text, (" ".join(("action", *actions)),), is_refused_with=False, hint=hint),)
+
+
+def refuses(*others: str, hint: str = "") -> tuple[Rule, ...]:
+    """Return the rule that a value of an option, such as an action, accepts none of certain others."""
+    return (Rule("{other} cannot be used with {this}", others, is_refused_with=True, hint=hint),)
+
+
+def if_value(*values: str, rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Return rules that hold for certain values of an option, also for the default."""
+    return tuple(rule._replace(values=values) for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,50 +387,60 @@ def values_of(kind: type[Options], arguments: argparse.Namespace) -> dict[str, A
 
 def conflict(options: Options) -> tuple[str, str] | None:
     """Return the error and the hint for the first combination of options that is refused; None if there is none."""
-    declared = declarations(type(options))
-    for name, entry in declared.items():
-        if isinstance(entry, Shorthand) or not _is_given(options, name):
-            continue
+    for name, entry in value_options(type(options)):
         for rule in entry.rules:
-            if _is_given(options, rule.other) != rule.is_refused_with:
+            this = " ".join((name, *rule.values))
+            given = [other for other in rule.others if _is_given(options, other, is_needed=not rule.is_refused_with)]
+            if not _is_given(options, this) or bool(given) != rule.is_refused_with:
                 continue
             variables = {variable_of(each) for each in entry.names_of(name)}
             if not (rule.allows_variables and variables & os.environ.keys()):
                 names = {
-                    "this": _option_on_command_line(declared, name),
-                    "other": _option_on_command_line(declared, rule.other),
+                    "this": _shown(options, f"{name} {getattr(options, name)}" if rule.values else name),
+                    "other": _one_of([_shown(options, other) for other in given[:1] or rule.others]),
+                    "action": _shown(options, f"action {getattr(options, 'action', '')}"),
                 }
                 return rule.text.format(**names), rule.hint.format(**names)
     return None
 
 
-def given_options(options: Options, names: Iterable[str]) -> list[str]:
-    """Return the command line names of those of the given fields whose value differs from the default.
+def _is_given(options: Options, named: str, *, is_needed: bool = False) -> bool:
+    """Return True if an option differs from its default or, if `named` is "FIELD VALUE …", has one of these values.
 
-    A value that chooses nothing, such as False or 0, does not count: a settings file may state it for all actions.
+    Args:
+        is_needed: True if a value that chooses nothing, such as False or 0, counts. Such a value has no effect where
+            the option must not be used: a settings file may state it for all actions.
     """
-    declared = declarations(type(options))
-    return [
-        _option_on_command_line(declared, name)
-        for name in names
-        if _is_given(options, name) and getattr(options, name) not in (None, False, 0, (), [])
-    ]
-
-
-def _is_given(options: Options, named: str) -> bool:
-    """Return True if an option differs from its default or, if `named` is "FIELD VALUE", has this value."""
-    name, _, value = named.partition(" ")
+    name, *values = named.split(" ")
     found = getattr(options, name)
-    if value:
-        return str(found) == value
-    return any(each.name == name and found != each.default for each in fields(cast("Any", options)))
+    if values:
+        return str(found) in values
+    default = next(each.default for each in fields(cast("Any", options)) if each.name == name)
+    return found != default and (is_needed or found not in (None, False, 0, (), []))
 
 
-def _option_on_command_line(declared: Mapping[str, Declaration | Shorthand], named: str) -> str:
+def _shown(options: Options, named: str) -> str:
+    """Return an option as on a command line, with its value if `named` has one: `--via hbase`, or `'evidence key'`."""
     name, space, value = named.partition(" ")
-    entry = declared[name]
-    assert isinstance(entry, Declaration)
+    declared = declarations(type(options))
+    entry = declared.get(name)
+    if not isinstance(entry, Declaration):
+        return ""
+    if entry.is_argument:
+        return f"'{getattr(options, 'NAME', '')} {value}'" if value else str(entry.settings.get("metavar", name))
+    if entry.settings["help"] == argparse.SUPPRESS:
+        for other, short in declared.items():
+            if isinstance(short, Shorthand) and (short.name, short.value) == (name, value):
+                return f"--{other}"
     return entry.names_of(name)[0] + space + value
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"one of {_joined(names)}"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
 def without_variable(options: _Options, given: str, other: str) -> _Options:

@@ -23,7 +23,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.run import VERSION, archive_progress, default_page_writer
 from commitlake.jobs.archive.snapshots import read_snapshots
 from commitlake.jobs.archive.summary import summary
-from commitlake.jobs.arguments.stores import folder_text
+from commitlake.jobs.arguments.stores import folder_text, positive
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.cli.options import option
@@ -94,15 +94,13 @@ class Demo(Command):
         "the demo's folder (default: commitlake-demo)", parse=folder_text, default="commitlake-demo", metavar="DIR"
     )
     layout: str = option("format of the store's files (default: rocketmq)", default="rocketmq", choices=tuple(_FILL))
-    orders: int = option("number of orders in the shop (default: 400)", parse=int, default=400, metavar="N")
+    orders: int = option("number of orders in the shop (default: 400)", parse=positive, default=400, metavar="N")
 
     def run(self) -> ExitCode:
         """Fill the store, archive it, and show the result."""
         from commitlake.connectors.spark.runner import SparkRunner
         from commitlake.jobs.arguments.runner import open_session
 
-        if self.orders < 1:
-            raise JobError(f"--orders: expected at least 1, found {self.orders}")
         folder = _clean_folder(Path(self.dir))
         store, lake = folder / "broker-a" / "store", Lake(str(folder / "lake"))
         started = time.monotonic()

@@ -1,4 +1,4 @@
-"""The options of `dlq`, and the checks on their combinations."""
+"""The options of `dlq`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,22 @@ from typing import ClassVar
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Keys, Predicate, Tags, TimeRange, Topics
+from commitlake.jobs.arguments.stores import at_least
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Section, argument, flag, given_options, needs, option, repeated, shorthand
-from commitlake.jobs.replay.arguments import SendingArguments, queues_option
+from commitlake.jobs.cli.options import (
+    Section,
+    argument,
+    flag,
+    if_value,
+    needs,
+    not_with,
+    of_actions,
+    option,
+    refuses,
+    repeated,
+    shorthand,
+)
+from commitlake.jobs.replay.arguments import ALL_IDS, NO_TARGET, SendingArguments, queues_option
 from commitlake.jobs.report.output_forms import FORMS, DisplayArguments
 
 SHOW, EXPORT, REDRIVE, OUTCOME = "show", "export", "redrive", "outcome"
@@ -25,15 +38,10 @@ ACTIONS = {
 FORMATS = ("csv", "jsonl", "parquet")
 MAX_SAMPLES = 20
 _CHOOSING = ("group", "topic", "tag", "cause", "key", "where", "broker", "start", "end")
-_OPTIONS_OF = {
-    "out": (EXPORT,), "format": (SHOW, EXPORT, OUTCOME), "body": (EXPORT,),
-    "again": (REDRIVE,), "include_replayed": (REDRIVE,), "to_topic": (REDRIVE,), "target_timeout": (REDRIVE,),
-    "rate": (REDRIVE,), "speed": (REDRIVE,), "pause_if_lag": (REDRIVE,), "limit": (REDRIVE,), "dry_run": (REDRIVE,),
-    "yes": (REDRIVE,), "verify": (REDRIVE,), "namesrv": (REDRIVE, OUTCOME), "follow": (REDRIVE, OUTCOME),
-    "transform": (REDRIVE,), "mask": (REDRIVE,), "follow_for": (REDRIVE, OUTCOME),
-    "samples": (SHOW, OUTCOME),
-}  # fmt: skip
-"""The actions that accept an option, for each option that not every action accepts."""
+_SENDING = (
+    "to_topic", "target_timeout", "rate", "speed", "pause_if_lag", "transform", "mask", "limit", "dry_run", "verify",
+    "yes",
+)  # fmt: skip
 
 _EXPORT = Section("export")
 _REDRIVE = Section("redrive and outcome")
@@ -55,8 +63,19 @@ class DlqOptions(
         choices=tuple(ACTIONS),
         default=SHOW,
         metavar="ACTION",
+        rules=(
+            *if_value(SHOW, EXPORT, OUTCOME, rules=refuses(*_SENDING, hint="it belongs to redrive")),
+            *if_value(SHOW, EXPORT, rules=refuses("namesrv", hint="it belongs to redrive and outcome")),
+            *if_value(EXPORT, rules=needs("out", hint="as in --out letters.csv")),
+            *if_value(REDRIVE, rules=needs("namesrv", "dry_run", hint=NO_TARGET)),
+            *if_value(REDRIVE, rules=needs(*_CHOOSING, hint="as in --group billing, or --where true")),
+            *if_value(OUTCOME, rules=needs("replay_id", hint=ALL_IDS)),
+            *if_value(OUTCOME, rules=refuses(*_CHOOSING, hint="the id already selects the messages")),
+        ),
     )
-    replay_id: str = argument("with outcome: the id of the replay, as printed by redrive", metavar="ID", default="")
+    replay_id: str = argument(
+        "with outcome: the id of the replay, as printed by redrive", metavar="ID", default="", rules=of_actions(OUTCOME)
+    )
     topic: tuple[str, ...] = repeated("only messages first sent to this topic", section=WHICH)
     cause: str | None = option(
         "only of this cause: its number in the list that the same options give, or the beginning of its name",
@@ -67,32 +86,44 @@ class DlqOptions(
     samples: int | None = option(
         f"dead letters shown of each cause or outcome, at most {MAX_SAMPLES} (default: 3 if one cause is chosen, "
         "otherwise 0)",
-        parse=int,
+        parse=at_least(0, MAX_SAMPLES),
         metavar="N",
+        rules=of_actions(SHOW, OUTCOME),
     )
     format: str | None = option(
         "output format (default: table), or the format of the file of 'export' (default: from its suffix)",
         "--format",
         "--output",
         choices=(*FORMS, "parquet"),
+        rules=(*if_value("parquet", rules=of_actions(EXPORT)), *of_actions(SHOW, EXPORT, OUTCOME)),
     )
     json: ClassVar = shorthand("same as --format jsonl", format="jsonl")
-    out: str | None = option("the file to write; an existing file is replaced", metavar="FILE", section=_EXPORT)
+    out: str | None = option(
+        "the file to write; an existing file is replaced", metavar="FILE", section=_EXPORT, rules=of_actions(EXPORT)
+    )
     body: bool = flag(
         "include bodies: as text, or in base64 if they are not text; in Parquet as bytes",
         "--body",
         "--with-bodies",
         section=_EXPORT,
+        rules=of_actions(EXPORT),
     )
     again: bool = flag(
         "also send dead letters that an earlier redrive has sent or started to send; without it, the sent ones are "
         "skipped, and the started ones are an error",
         section=_REDRIVE,
+        rules=of_actions(REDRIVE),
     )
     include_replayed: bool = flag(
-        "also send those that died again after a replay; without it, they are skipped", section=_REDRIVE
+        "also send those that died again after a replay; without it, they are skipped",
+        section=_REDRIVE,
+        rules=of_actions(REDRIVE),
     )
-    follow: bool = flag("wait until each message is consumed or dead again", section=_REDRIVE)
+    follow: bool = flag(
+        "wait until each message is consumed or dead again",
+        section=_REDRIVE,
+        rules=(*of_actions(REDRIVE, OUTCOME), *not_with("dry_run")),
+    )
     follow_for: datetime.timedelta | None = option(
         "with --follow: give up after this time (default: no limit)",
         "--follow-for",
@@ -100,46 +131,19 @@ class DlqOptions(
         parse=parse_duration,
         metavar="TIME",
         section=_REDRIVE,
-        rules=needs("follow"),
+        rules=(*of_actions(REDRIVE, OUTCOME), *needs("follow")),
     )
     queues: str = queues_option("key")
     output: str = "table"
     """The format of what a redrive shows before it sends; no option sets it."""
 
-    def check(self) -> None:
-        """Check that the options fit the action and each other.
-
-        Raises:
-            JobError: for the first option that does not fit.
-        """
-        action = self.action
-        if (action == OUTCOME) != bool(self.replay_id):
-            wanted = "the id of a replay" if action == OUTCOME else "no id"
-            raise JobError(f"dlq {action}: expected {wanted}", "'commitlake replay list --lake LAKE' lists all replays")
-        for field, actions in _OPTIONS_OF.items():
-            for name in given_options(self, [field] if action not in actions else []):
-                raise JobError(f"{name} cannot be used with 'dlq {action}'", f"it belongs to {' and '.join(actions)}")
-        given = given_options(self, _CHOOSING)
-        if action == OUTCOME and given:
-            raise JobError(f"{given[0]} cannot be used with 'dlq outcome'", "the id already selects the messages")
-        self.check_times()
-        if self.samples is not None and not 0 <= self.samples <= MAX_SAMPLES:
-            raise JobError(f"--samples: expected 0 to {MAX_SAMPLES}, found {self.samples}")
-        if action != EXPORT and self.format == "parquet":
-            raise JobError(f"--format parquet cannot be used with 'dlq {action}'", "it belongs to export")
-        if action == EXPORT:
-            self.exported_file()
-        elif action == REDRIVE:
-            self._check_redrive(given)
-
     def exported_file(self) -> tuple[str, str]:
         """Return path and format of the file that 'export' writes.
 
         Raises:
-            JobError: if no file is given, or its format is not known.
+            JobError: if the format is not known.
         """
-        if self.out is None:
-            raise JobError("dlq export: expected --out, the file to write", "as in --out letters.csv")
+        assert self.out is not None
         suffix = Path(self.out).suffix.removeprefix(".").lower()
         chosen = self.format or suffix
         if chosen not in FORMATS:
@@ -148,12 +152,3 @@ class DlqOptions(
                 "--format sets the format if the name does not",
             )
         return self.out, chosen
-
-    def _check_redrive(self, given: list[str]) -> None:
-        self.check_sending()
-        if not given:
-            raise JobError(
-                "dlq redrive: expected an option that selects dead letters", "as in --group billing, or --where true"
-            )
-        if self.follow and self.dry_run:
-            raise JobError("--follow and --dry-run cannot be used together")

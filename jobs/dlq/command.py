@@ -54,7 +54,9 @@ class Dlq(DlqOptions):
 
     def run(self) -> ExitCode:
         """Run the chosen action."""
-        self.check()
+        self.check_times()
+        if self.action == EXPORT:
+            self.exported_file()
         lake = lake_of(self)
         with naming_damaged_files(lake, _READ):
             return self._run_action(lake)

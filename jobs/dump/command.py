@@ -24,9 +24,9 @@ from commitlake.jobs.arguments.broker_conf import (
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.arguments.names import some_names, warn
 from commitlake.jobs.arguments.selection import Queues, Topics
-from commitlake.jobs.arguments.stores import StoreName, at_least, given_store, store_argument, store_name
+from commitlake.jobs.arguments.stores import StoreName, at_least, given_store, positive, store_argument, store_name
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import OneOf, flag, needs, only_with, option, repeated
+from commitlake.jobs.cli.options import OneOf, flag, needs, not_with, only_with, option, repeated
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -49,7 +49,7 @@ EXAMPLES = (
 
 
 _WHAT = OneOf()
-_RECORDS = "to pick records, filter the JSON, or use 'query' on a lake"
+_OF_QUEUES = needs("consumequeue", hint="to pick records, filter the JSON, or use 'query' on a lake")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,22 +74,30 @@ class Dump(
         "--body",
         default="none",
         choices=("base64", "text", "none"),
+        rules=not_with("consumequeue", "index", hint="entries have no bodies: leave {this} out"),
     )
     consumequeue: bool = flag("print the entries of the queues instead", one_of=_WHAT)
     index: bool = flag(
         "print the entries of the IndexFiles instead (a copy in an object store lacks the newest one)", one_of=_WHAT
     )
-    topic: tuple[str, ...] = repeated("with --consumequeue: only this topic", rules=needs("consumequeue", _RECORDS))
-    queue: tuple[int, ...] = repeated(
-        "with --consumequeue: only this queue", parse=at_least(0), rules=needs("consumequeue", _RECORDS)
-    )
+    topic: tuple[str, ...] = repeated("with --consumequeue: only this topic", rules=_OF_QUEUES)
+    queue: tuple[int, ...] = repeated("with --consumequeue: only this queue", parse=at_least(0), rules=_OF_QUEUES)
     broker_conf: str | None = option(BROKER_CONF_HELP, metavar="FILE", rules=only_with("index"))
-    index_slots: int | None = option("with --index: the broker's maxHashSlotNum", parse=int, metavar="N")
-    index_entries: int | None = option("with --index: the broker's maxIndexNum", parse=int, metavar="N")
+    index_slots: int | None = option(
+        "with --index: the broker's maxHashSlotNum",
+        parse=positive,
+        metavar="N",
+        rules=(*needs("index"), *needs("index_entries")),
+    )
+    index_entries: int | None = option(
+        "with --index: the broker's maxIndexNum",
+        parse=positive,
+        metavar="N",
+        rules=(*needs("index"), *needs("index_slots")),
+    )
 
     def run(self) -> ExitCode:
         """Print the requested records or entries as JSON lines."""
-        _check(self)
         if self.consumequeue or self.index:
             return _run_indexes(self)
         from commitlake.connectors.reading.stores import segment_size
@@ -183,17 +191,6 @@ def _check_names(store: Store, topics: Sequence[str], queues: Sequence[int]) -> 
 
     for sentence in unknown_names([store], topics, queues):
         warn("commitlake dump", f"the store has {sentence}; topics with queues: {some_names(queues_by_topic(store))}")
-
-
-def _check(command: Dump) -> None:
-    if command.body != "none" and (command.consumequeue or command.index):
-        raise JobError("--body-as has no effect with --consumequeue and --index: their entries have no bodies")
-    if (command.index_slots is None) != (command.index_entries is None):
-        raise JobError("--index-slots and --index-entries must be given together")
-    if command.index_slots is not None and min(command.index_slots, command.index_entries or 0) < 1:
-        raise JobError("--index-slots and --index-entries: expected at least 1 of each")
-    if command.index_slots is not None and not command.index:
-        raise JobError("--index-slots and --index-entries need --index")
 
 
 def _print_rows(rows: Iterable[dict[str, object]]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.durations import duration_of, parse_duration
 from commitlake.jobs.arguments.evidence import EvidenceArgument
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.runner import SparkArguments
@@ -38,7 +38,9 @@ class EraseOptions(
         "keep older versions of the tables for this time, at least 1d (default: 7d)",
         "--vacuum-after",
         "--retention",
-        parse=parse_duration,
+        parse=duration_of(
+            "1d", "a running job must be done with its version by then; if no other job is running, use --now"
+        ),
         default=parse_duration("7d"),
         metavar="TIME",
     )

@@ -30,12 +30,10 @@ and a retry may help; 2 for a wrong lake or option; 3 if a table is damaged, or 
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.erase.arguments import SELECTING, EraseOptions
 from commitlake.jobs.report.output_forms import format_option
@@ -119,11 +117,6 @@ def _check(command: EraseOptions) -> None:
         raise JobError("expected messages to erase, found none", hint)
     if not command.reason or not command.reason.strip():
         raise JobError("--reason: expected a reason, found nothing", "it is stored in the table erasures")
-    if command.retention < datetime.timedelta(days=1):
-        raise JobError(
-            f"--vacuum-after: expected at least 1d, found {duration_text(command.retention)}",
-            "a running job must be done with its version by then; if no other job is running, use --now",
-        )
 
 
 def _keys_to_erase(command: EraseOptions) -> KeysToErase:

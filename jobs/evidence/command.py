@@ -20,12 +20,22 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import argument, flag, option, repeated, without_variable
+from commitlake.jobs.cli.options import (
+    argument,
+    flag,
+    if_value,
+    needs,
+    of_actions,
+    option,
+    refuses,
+    repeated,
+    without_variable,
+)
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -47,6 +57,8 @@ EXAMPLES = (
     ("evidence verify evidence.jsonl --lake /data/lake --public-key evidence.pem.pub", "and that none is missing"),
 )
 KEY, VERIFY, SHOW = "key", "verify", "show"
+_TRUSTED = "without a trusted key a signature proves nothing: use FILE.pub from 'commitlake evidence key'"
+_OF_LAKE = "it prints the documents of a lake"
 _SHOWN = 20
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
@@ -65,21 +77,35 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
-    action: str = argument("what to do", is_optional=False, choices=(KEY, VERIFY, SHOW))
+    action: str = argument(
+        "what to do",
+        is_optional=False,
+        choices=(KEY, VERIFY, SHOW),
+        rules=(
+            *if_value(KEY, rules=needs("out", hint="name a file outside of every repository")),
+            *if_value(VERIFY, rules=(*needs("file", "lake"), *needs("public_key", hint=_TRUSTED))),
+            *if_value(SHOW, rules=(*needs("lake", hint=_OF_LAKE), *refuses("file", hint=_OF_LAKE))),
+        ),
+    )
     file: str | None = argument("verify: file of documents, one per line", metavar="FILE")
     lake: str | None = option("verify and show: a folder, s3://bucket/prefix, or catalog.schema", metavar="PLACE")
-    out: str | None = option("key: file for the private key; the public key is written to FILE.pub", metavar="FILE")
+    out: str | None = option(
+        "key: file for the private key; the public key is written to FILE.pub", metavar="FILE", rules=of_actions(KEY)
+    )
     public_key: tuple[str, ...] = repeated("verify: a trusted public key", metavar="FILE")
     head: str | None = option("verify: expected SHA-256 of the newest document", parse=_parse_sha256, metavar="SHA256")
     from_any: bool = flag("verify: the first document may have any number")
 
     def run(self) -> ExitCode:
         """Run the chosen action: create a key, or verify a chain."""
-        return _run_action(without_variable(self, "file", "lake"))
+        return _run_action(self)
+
+    def resolved(self) -> Self:
+        """Return the command without the variable of the lake if a file is given."""
+        return without_variable(self, "file", "lake")
 
 
 def _run_action(command: EvidenceCommand) -> ExitCode:
-    _check(command)
     if command.action == KEY:
         from commitlake.pipelines.evidence.keys import make_key
 
@@ -91,27 +117,6 @@ def _run_action(command: EvidenceCommand) -> ExitCode:
             print(text)
         return ExitCode.OK
     return _verify_chain(command)
-
-
-def _check(command: EvidenceCommand) -> None:
-    if command.action == KEY:
-        if not command.out:
-            raise JobError(
-                "evidence key: expected --out FILE, found nothing", "name a file outside of every repository"
-            )
-        return
-    if command.out:
-        raise JobError(f"--out has no effect with {command.action}", "leave it out")
-    if command.action == SHOW and (command.file or not command.lake):
-        raise JobError("evidence show: expected --lake", "it prints the documents of a lake")
-    if command.action == VERIFY:
-        if not command.file and not command.lake:
-            raise JobError("evidence verify: expected a FILE or --lake, or both")
-        if not command.public_key:
-            raise JobError(
-                "evidence verify: expected --public-key, found none",
-                "without a trusted key a signature proves nothing: use FILE.pub from 'commitlake evidence key'",
-            )
 
 
 def _verify_chain(command: EvidenceCommand) -> ExitCode:

@@ -67,7 +67,7 @@ class Explain(
     key: tuple[str, ...] = repeated(
         "business key or unique key; needs --topic",
         section=WHICH,
-        rules=needs("topic", "a broker's index knows keys by topic"),
+        rules=needs("topic", hint="a broker's index knows keys by topic"),
     )
     from_offset: int | None = option("physical offset, inclusive", parse=int, metavar="N", section=WHICH)
     to_offset: int | None = option("physical offset, exclusive", parse=int, metavar="N", section=WHICH)

@@ -39,7 +39,9 @@ class SourceArguments(S3Arguments, LayoutArgument, after={S3Arguments: "store", 
 class LagArguments(SourceArguments, BrokerConfArgument, after={BrokerConfArgument: "watch"}):
     """Options for measuring lag."""
 
-    bodies: str | None = option(BODIES_HELP, metavar="PLACE", rules=needs("lake", "a store has its bodies in its log"))
+    bodies: str | None = option(
+        BODIES_HELP, metavar="PLACE", rules=needs("lake", hint="a store has its bodies in its log")
+    )
     watch: datetime.timedelta = option(
         "with --lake: time over which the movement of groups is watched, for rates, the time to catch up, and the "
         "verdicts slow, stalled and rewound; if snapshots are rarer, the one before is compared (default: 5m)",
@@ -67,7 +69,7 @@ class LagQuestion(Brokers, Groups, Topics):
         "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)",
         parse=parse_time,
         metavar="TIME",
-        rules=needs("lake", "a store has no history of its groups; 'commitlake snapshot' records one"),
+        rules=needs("lake", hint="a store has no history of its groups; 'commitlake snapshot' records one"),
     )
     filter: tuple[tuple[str, str, str], ...] = repeated(
         "a group's filter on a topic: tags separated by ||, or sql:EXPRESSION; overrides the stored filter",

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, ClassVar
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import flag, option, repeated
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.options import flag, if_value, needs, option, repeated
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
 from commitlake.jobs.report.output_forms import OutputArguments
@@ -141,6 +141,7 @@ class LagCommand(
     by: str | None = option(
         "rows of the table: a row for each group, or for each of its queues, as in all other formats (default: group)",
         choices=("group", "queue"),
+        rules=if_value("group", rules=needs("output table", hint="rows of the other formats are queues")),
     )
     fail_if: tuple[Condition, ...] = repeated(
         "exit with 3 if a row meets this condition: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; "
@@ -168,8 +169,6 @@ def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
     from commitlake.jobs.report.rows_output import write
     from commitlake.pipelines.lag.groups import worst_first
 
-    if command.by == "group" and command.output != "table":
-        raise JobError(f"--by group: rows of --format {command.output} are queues", "leave --by out")
     answer = measure_lag(command, command)
     unknown = unknown_names(command, answer)
     missing = [*answer.missing, *unknown]

@@ -14,7 +14,7 @@ from commitlake.jobs.arguments.lake_names import check_brokers
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import flag, needs, option, repeated
+from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, repeated
 from commitlake.jobs.report.output_forms import DisplayArguments
 from commitlake.pipelines.lineage.story import MAX_RECORDS, Question
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_key, parse_mask
@@ -23,8 +23,7 @@ from commitlake.schemas.layouts.numbers import parse_int64
 TREE, TABLE, JSON, MERMAID = "tree", "table", "json", "mermaid"
 _ONE_RECORD = ("key", "id", "offset")
 _OF_STORIES = ("depth", "related_by", "mask", "body", "follow", "limit")
-
-
+_AS_IN = "as in --from -1d --to now"
 _SEVERAL = "; of several, each has its own story"
 
 
@@ -47,7 +46,12 @@ class LineageOptions(
         "the record at a physical offset of a broker's log", metavar="BROKER:OFFSET", section=WHICH
     )
     topics: bool = flag(
-        "show which topics feed which, between --from and --to, by keys that pass from one to the other"
+        "show which topics feed which, between --from and --to, by keys that pass from one to the other",
+        rules=(
+            *overrides(*_OF_STORIES, hint="{other} belongs to a single story"),
+            *needs("start", hint=_AS_IN),
+            *needs("end", hint=_AS_IN),
+        ),
     )
     depth: int | None = option(
         "follow at most this many edges from the records that match (default: no limit)", parse=int, metavar="N"
@@ -67,13 +71,21 @@ class LineageOptions(
         default=TREE,
         choices=(TREE, TABLE, JSON, MERMAID),
     )
-    body: bool = flag("include bodies, for --format json and for --html")
+    body: bool = flag(
+        "include bodies, for --format json and for --html",
+        rules=needs("format json", "html", hint="query --body prints the body of one message"),
+    )
     mask: tuple[str, ...] = repeated(
         "mask a field in all output, as in body.email=hash, property.phone=last:4, keys=null; the "
         f"key of hash is in {KEY_VARIABLE}",
         metavar="FIELD=RULE",
     )
-    follow: bool = flag("print new steps as they are archived, until each outcome is final; archives nothing itself")
+    follow: bool = flag(
+        "print new steps as they are archived, until each outcome is final; archives nothing itself",
+        rules=not_with(
+            "format json", "format mermaid", "html", "openlineage", hint="{this} prints steps as they are archived"
+        ),
+    )
     follow_for: datetime.timedelta | None = option(
         "with --follow: give up after this time (default: 10m)",
         parse=parse_duration,
@@ -98,23 +110,9 @@ def check(command: LineageOptions) -> None:
             f"expected one of --key, --id, --offset and --topics, found {found}", "--key takes the key of an order"
         )
     command.check_times()
-    if command.topics:
-        _check_topics(command)
     if len(command.key) + len(command.id) > 1 and (command.follow or command.html or command.openlineage):
         option = "follow" if command.follow else "html" if command.html else "openlineage"
         raise JobError(f"--{option} is for one story: expected one --key or --id")
-    if command.follow and (command.format not in (TREE, TABLE) or command.html or command.openlineage):
-        raise JobError("--follow prints steps as they are archived: it needs --format tree, and no --html")
-    if command.body and command.format != JSON and command.html is None:
-        raise JobError("--body needs --format json or --html", "query --body prints the body of one message")
-
-
-def _check_topics(command: LineageOptions) -> None:
-    for name in _OF_STORIES:
-        if getattr(command, name) not in (None, False, ()):
-            raise JobError(f"--{name.replace('_', '-')} belongs to a single story, found --topics")
-    if command.start is None or command.end is None:
-        raise JobError("--topics needs --from and --to", "as in --from -1d --to now")
 
 
 def one_by_one(command: LineageOptions) -> Iterator[LineageOptions]:

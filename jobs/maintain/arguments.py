@@ -6,11 +6,11 @@ import argparse
 import datetime
 from dataclasses import dataclass
 
-from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.durations import duration_of, parse_duration
 from commitlake.jobs.arguments.layouts import LayoutArgument, layout_option
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.runner import SparkArguments
-from commitlake.jobs.arguments.stores import StoreName, store_name
+from commitlake.jobs.arguments.stores import StoreName, positive, store_name
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import flag, only_with, option, repeated
 
@@ -39,13 +39,15 @@ class MaintainOptions(
     )
     vacuum_after: datetime.timedelta = option(
         "delete files that the tables no longer use once they are this old (default: 7d)",
-        parse=parse_duration,
+        parse=duration_of(
+            "1d", "a running archive must have committed its files by then, and readers must be done with their version"
+        ),
         default=parse_duration("7d"),
         metavar="TIME",
     )
     target_mib: int = option(
         "size of a merged data file, MiB; files of at least half this size are not merged (default: 128)",
-        parse=int,
+        parse=positive,
         default=128,
         metavar="N",
     )

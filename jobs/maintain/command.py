@@ -149,7 +149,6 @@ def _check_pack_folder(lake: Lake, given: str | None) -> None:
 
 def _check(command: MaintainOptions) -> None:
     from commitlake.jobs.maintain.work import BODIES
-    from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
     from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
     names = (*(table for table in LAKE_TABLES if table not in KEPT_FOR_EVER), BODIES)
@@ -159,13 +158,6 @@ def _check(command: MaintainOptions) -> None:
                 f"--keep: there is no table {table!r}.{did_you_mean(table, names)}",
                 f"expected one of: {', '.join(names)}",
             )
-    if command.vacuum_after < SHORTEST_RETENTION:
-        raise JobError(
-            f"--vacuum-after: expected at least 1d, found {duration_text(command.vacuum_after)}",
-            "a running archive must have committed its files by then, and readers must be done with their version",
-        )
-    if command.target_mib < 1:
-        raise JobError(f"--target-mib: expected at least 1, found {command.target_mib}")
 
 
 def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:

@@ -64,10 +64,6 @@ class Offsets(OffsetsOptions):
             moment = getattr(self, name)
             if moment is not None and is_in_future(moment):
                 raise JobError(f"--{name.replace('_', '-')}: expected a time in the past, found {moment.isoformat()}")
-        if self.namesrv is None:
-            for name, is_given in (("apply", self.apply), ("mqadmin", self.output == MQADMIN)):
-                if is_given:
-                    raise JobError(f"--{name}: expected --namesrv, the brokers' name server")
         with nullcontext() if self.namesrv is None else offset_client(self.namesrv) as client:
             return _compute_and_print(self, client)
 

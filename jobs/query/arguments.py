@@ -11,7 +11,7 @@ from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.engine import EngineArguments, is_spark_given
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Ids, Keys, Kinds, Predicate, Queues, TimeRange, Topics
-from commitlake.jobs.arguments.stores import file_size
+from commitlake.jobs.arguments.stores import at_least, file_size
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory
 from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, shorthand
@@ -26,6 +26,9 @@ _OF_SELECT = overrides(
 )
 _EXCERPT = "it shows an excerpt; --id MSG_ID --body prints the body of one message"
 _LOOK_UPS = "HBase looks up by id, key, or topic"
+_IN_THIS_PROCESS = not_with(
+    "engine spark", "via hbase", hint="{this} limits a query in this process: leave one of them out"
+)
 
 
 def _parse_text(text: str) -> str | None:
@@ -56,13 +59,25 @@ class QueryOptions(
 ):
     """The options of `query`."""
 
-    table: str = option("the table to query (default: messages)", choices=tuple(LAKE_TABLES), default="messages")
+    table: str = option(
+        "the table to query (default: messages)",
+        choices=tuple(LAKE_TABLES),
+        default="messages",
+        rules=(
+            *not_with(*_CONDITIONS, hint="{other} selects messages: --where selects rows of any table"),
+            *not_with("grep", "via hbase", "body", "body_out", hint="{other} is for the table messages"),
+        ),
+    )
     sql: str | None = option(
         f"any SELECT over the lake's tables, also with aggregates: {', '.join(LAKE_TABLES)}; nothing else is accepted, "
         "and --limit counts its rows. Among the selected columns, body() is a message's body, or body(t) if messages "
         "has the alias t. With --spark it is Spark's SQL",
         metavar="SELECT",
-        rules=(*_OF_SELECT, *overrides("table", hint="name the tables in the SELECT")),
+        rules=(
+            *_OF_SELECT,
+            *overrides("table", hint="name the tables in the SELECT"),
+            *needs("via delta", hint="{this} can query only the lake: leave --via out"),
+        ),
     )
     tables: bool = flag("print the lake's tables, with their number of rows", rules=(*not_with("describe"), *_OF_TABLE))
     describe: str | None = option(
@@ -72,7 +87,7 @@ class QueryOptions(
         "any predicate over the table's columns",
         metavar="SQL",
         section=WHICH,
-        rules=needs("via delta", _LOOK_UPS),
+        rules=needs("via delta", hint=_LOOK_UPS),
     )
     grep: str | None = option(
         "search the bodies of the messages for a regular expression (RE2's syntax, over bytes), on all cores or, with "
@@ -90,20 +105,27 @@ class QueryOptions(
     order_by: str | None = option(
         "sort by these columns, 'A desc' for descending order (default: store time)",
         metavar="A,B",
-        rules=needs("via delta", _LOOK_UPS),
+        rules=needs("via delta", hint=_LOOK_UPS),
     )
     count: bool = flag("print only the number of rows")
-    limit: int = option("largest number of rows, 0 for all (default: 100)", parse=int, default=100, metavar="N")
+    limit: int = option("largest number of rows, 0 for all (default: 100)", parse=at_least(0), default=100, metavar="N")
     body: bool = flag(
         "print only the body of the one matching message; with --format json, jsonl or csv the body of each row",
         rules=not_with("count"),
     )
-    body_out: str | None = option("write the body to a file; implies --body", metavar="FILE", rules=not_with("count"))
-    stored_body: bool = flag("print the body as the broker stored it, possibly compressed")
+    body_out: str | None = option(
+        "write the body to a file; implies --body",
+        metavar="FILE",
+        rules=(*not_with("count"), *needs("output table", hint="{this} writes a single body")),
+    )
+    stored_body: bool = flag(
+        "print the body as the broker stored it, possibly compressed", rules=needs("body", "body_out", "sql")
+    )
     via: str = option(
         "where to look up messages: the lake's table, or HBase (default: delta)",
         choices=("delta", "hbase"),
         default="delta",
+        rules=needs("id", "key", "topic", hint="HBase can look up messages only by these"),
     )
     hbase: str | None = option(
         "HBase's Thrift server (default: localhost:9090)",
@@ -122,12 +144,14 @@ class QueryOptions(
         "otherwise no limit)",
         parse=parse_duration,
         metavar="TIME",
+        rules=_IN_THIS_PROCESS,
     )
     memory: int | None = option(
         "end the query if this process needs more memory, as in 512MiB, with exit code 4 (default: half of this "
         "machine's with --sql or --where, otherwise no limit)",
         parse=file_size,
         metavar="SIZE",
+        rules=_IN_THIS_PROCESS,
     )
     spark: ClassVar = shorthand(
         "run the query on Spark, for results that are too large for one process", engine=str(Engine.SPARK)
@@ -144,24 +168,18 @@ class QueryOptions(
         Raises:
             JobError: for the first conflict.
         """
-        if self.limit < 0:
-            raise JobError(f"--limit: expected 0 or more, found {self.limit}")
         self.check_times()
-        if self.table != "messages":
-            self._check_table()
-        if self.sql is not None and self.via != "delta":
-            raise JobError("--sql can query only the lake", "leave --via out")
-        if self.via == "hbase":
-            self._check_hbase()
-        if self._runs_elsewhere and (self.timeout is not None or self.memory is not None):
-            name = "memory" if self.timeout is None else "timeout"
+        if self.via == "hbase" and is_spark_given(self):
+            raise JobError("--via hbase and --spark cannot be used together")
+        if not self.prints_bodies:
+            return
+        if self.output == "table" and self.columns is not None:
+            raise JobError("--body prints no columns", "with --format json, jsonl or csv it adds the body to them")
+        if self.output != "table" and not 1 <= self.limit <= MAX_BODY_ROWS:
             raise JobError(
-                f"--{name} limits a query in this process", "leave out --spark and --via hbase, or the limit"
+                f"--body with --format {self.output}: expected --limit 1 to {MAX_BODY_ROWS}, found {self.limit}",
+                "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
             )
-        if self.prints_bodies:
-            self._check_body()
-        elif self.stored_body and self.sql is None:
-            raise JobError("--stored-body needs --body")
 
     def limits(self) -> Limits:
         """Return the query's time and memory limits, given or default; none if the query runs on Spark or HBase."""
@@ -180,35 +198,3 @@ class QueryOptions(
     @property
     def _runs_elsewhere(self) -> bool:
         return self.is_on_spark or self.via == "hbase"
-
-    def _check_table(self) -> None:
-        if any(getattr(self, name) not in (None, ()) for name in _CONDITIONS):
-            raise JobError(
-                f"the table {self.table} accepts no condition except --where", "the other conditions are for messages"
-            )
-        if self.grep is not None:
-            raise JobError(f"--grep searches messages, found --table {self.table}")
-        if self.via == "hbase":
-            raise JobError(f"--via hbase reads only the table messages: leave out --table {self.table}")
-        if self.prints_bodies:
-            raise JobError(f"--body prints bodies of messages, found --table {self.table}")
-
-    def _check_hbase(self) -> None:
-        if is_spark_given(self):
-            raise JobError("--via hbase and --spark cannot be used together")
-        if not (self.id or self.key or self.topic):
-            raise JobError(
-                "--via hbase needs one of --id, --key and --topic", "HBase can look up messages only by these"
-            )
-
-    def _check_body(self) -> None:
-        if self.output == "table":
-            if self.columns is not None:
-                raise JobError("--body prints no columns", "with --format json, jsonl or csv it adds the body to them")
-        elif self.body_out is not None:
-            raise JobError(f"--body-out writes a single body, found --format {self.output}")
-        elif not 1 <= self.limit <= MAX_BODY_ROWS:
-            raise JobError(
-                f"--body with --format {self.output}: expected --limit 1 to {MAX_BODY_ROWS}, found {self.limit}",
-                "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
-            )

@@ -19,7 +19,7 @@ from commitlake.jobs.arguments.stores import (
     store_argument,
 )
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import OneOf, flag, option, repeated
+from commitlake.jobs.cli.options import OneOf, flag, not_with, option, repeated
 
 if TYPE_CHECKING:
     from commitlake.pipelines.rebuild.settings import RequestedSettings
@@ -86,5 +86,11 @@ class RebuildOptions(
     in_place: bool = flag(
         "replace the store's own files; the old files are kept beside them as NAME.old-TIME", one_of=_WHERE
     )
-    salvage: bool = flag("first write a clean log into DIR, then rebuild from it")
+    salvage: bool = flag(
+        "first write a clean log into DIR, then rebuild from it",
+        rules=(
+            *not_with("in_place", hint="{this} changes no store, and writes a new one: give --out"),
+            *not_with("topic", hint="{this} always salvages the whole log: leave {other} out"),
+        ),
+    )
     topic: tuple[str, ...] = repeated("only the queues of this topic")

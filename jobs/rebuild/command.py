@@ -75,7 +75,6 @@ class Rebuild(RebuildOptions):
             UnknownDelaysError,
         )
 
-        _check_combinations(self)
         stores = find_stores(place, None, formats=layout_of(self))
         if len(stores) != 1:
             raise JobError(f"{place}: expected one store, found {len(stores)}")
@@ -99,13 +98,6 @@ class Rebuild(RebuildOptions):
             failed = error.filename or self.out or stores[0].root
             hint = "the store has lost nothing; fix the problem and run again: the job continues where it stopped"
             raise JobError(f"{failed}: {error.strerror}", hint, ExitCode.FAILED) from None
-
-
-def _check_combinations(command: RebuildOptions) -> None:
-    if command.salvage and command.in_place:
-        raise JobError("--salvage changes no store: it writes a new one", "give --out")
-    if command.salvage and command.topic:
-        raise JobError("--salvage always salvages the whole log", "leave --topic out")
 
 
 def _check(command: RebuildOptions, store: Store) -> None:

@@ -1,12 +1,12 @@
-"""The options of `replay`, those that it shares with `dlq`, and the checks on their combinations."""
+"""The options of `replay`, and those that it shares with `dlq`."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
 import re
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.layouts import layout_option
@@ -23,16 +23,20 @@ from commitlake.jobs.arguments.selection import (
     TimeRange,
     Topics,
 )
+from commitlake.jobs.arguments.stores import at_least
 from commitlake.jobs.arguments.times import parse_time
-from commitlake.jobs.cli.command import Command, JobError
+from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import (
     Rule,
     Section,
     argument,
     flag,
-    given_options,
+    if_value,
+    needs,
     not_with,
+    of_actions,
     option,
+    refuses,
     repeated,
     shorthand,
     switch,
@@ -53,11 +57,13 @@ ACTIONS = {
     UNDO: "show which offsets make the target's groups skip what it sent; with --apply, set them",
 }
 _OF_ONE = (SHOW, RESUME, STOP, THROTTLE, VERIFY, UNDO)
-_OF_UNDO = ("group", "apply", "skip_others", "online")
-_CHOOSING = (
+_OF_SEND = (
     "store", "from_broker", "topic", "queue", "key", "keys_file", "tag", "id", "broker", "start", "end", "where",
     "dlq_of", "not_consumed_by", "all_copies", "to_topic", "limit", "transform", "mask", "again",
 )  # fmt: skip
+_SELECTING = ("topic", "key", "keys_file", "id", "start", "where", "dlq_of", "not_consumed_by", "broker", "tag")
+ALL_IDS = "'commitlake replay list --lake LAKE' lists all replays"
+NO_TARGET = "--namesrv names the target's name server; --dry-run shows what would be sent, and needs none"
 _NONE = "none"
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,3})?")
 
@@ -174,7 +180,7 @@ class SendingArguments(Selecting):
         metavar="FIELD=RULE",
         section=_CHANGES,
     )
-    limit: int = option("send only the first N (default: all)", parse=int, default=0, metavar="N")
+    limit: int = option("send only the first N (default: all)", parse=at_least(0), default=0, metavar="N")
     dry_run: bool = flag("show what would be sent, and send nothing; without --namesrv, nothing is shown of the target")
     # None if it is not given: actions that do not send refuse it.
     verify: bool | None = switch(
@@ -183,34 +189,17 @@ class SendingArguments(Selecting):
     )
     yes: bool = flag("do not ask for confirmation; required to send without a terminal")
     confirm_over: int = option(
-        "ask before more messages than this are sent (default: 0, always)", parse=int, default=0, metavar="N"
+        "ask before more messages than this are sent (default: 0, always)", parse=at_least(0), default=0, metavar="N"
     )
 
-    def check_sending(self) -> None:
-        """Check that a target is given, and that times and numbers are possible.
 
-        Raises:
-            JobError: for the first option that does not fit.
-        """
-        if self.namesrv is None and not self.dry_run:
-            raise JobError(
-                "expected --namesrv, the target's name server", "--dry-run shows what would be sent, and needs none"
-            )
-        self.check_times()
-        for name, number in (("limit", self.limit), ("confirm-over", self.confirm_over)):
-            if number < 0:
-                raise JobError(f"--{name}: expected 0 or more, found {number}")
-
-
-def _refused_without_lake(*others: str) -> tuple[Rule, ...]:
-    text = "{other} needs messages of the lake, and cannot be used with {this}"
-    return tuple(Rule(text, other, is_refused_with=True) for other in others)
-
-
+_OF_LAKE = Rule(
+    "{other} needs messages of the lake, and cannot be used with {this}", ("offsets_at", "bodies"), is_refused_with=True
+)
 _ALL_COPIES_HINT = "name the topics of retries and dead letters, as in --topic %RETRY%billing --topic %DLQ%billing"
 _NO_CONSUMER = Rule(
     "{this} and {other} cannot be used together, as no group consumes dead letters",
-    "not_consumed_by",
+    ("not_consumed_by",),
     is_refused_with=True,
     hint="leave {other} out; 'commitlake dlq outcome ID' shows which of a replay's letters were consumed",
 )
@@ -235,20 +224,32 @@ class ReplayOptions(
         choices=tuple(ACTIONS),
         default=SEND,
         metavar="ACTION",
+        rules=(
+            *if_value(SEND, rules=needs("namesrv", "dry_run", hint=NO_TARGET)),
+            *if_value(
+                SEND,
+                rules=needs(*_SELECTING, hint="as in --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20"),
+            ),
+            *if_value(LIST, *_OF_ONE, rules=refuses(*_OF_SEND, hint="a replay's messages are fixed when it starts")),
+            *if_value(*_OF_ONE, rules=needs("replay_id", hint=ALL_IDS)),
+            *if_value(THROTTLE, rules=needs("rate", "speed", hint="as in --rate 500/s, --speed 2x or --rate none")),
+        ),
     )
-    replay_id: str = argument("id of the replay: 'replay list' shows all", metavar="ID", default="")
-    resume: str | None = option("same as 'replay resume ID'", metavar="ID")
+    replay_id: str = argument(
+        "id of the replay: 'replay list' shows all", metavar="ID", default="", rules=of_actions(*_OF_ONE)
+    )
+    resume: str | None = option("same as 'replay resume ID'", metavar="ID", rules=of_actions(SEND))
     store: str | None = option(
         "messages from the log of a store in this folder, or of several by a glob; nothing needs to be archived",
         metavar="PATH",
         section=_FROM,
-        rules=(*not_with("from_broker", hint="leave one of them out"), *_refused_without_lake("offsets_at", "bodies")),
+        rules=(*not_with("from_broker", hint="leave one of them out"), _OF_LAKE),
     )
     from_broker: str | None = option(
         "messages from live topics of the brokers that these name servers know; needs --topic or --dlq-of",
         metavar="HOST:PORT",
         section=_FROM,
-        rules=(*_refused_without_lake("offsets_at", "bodies"), *not_with("all_copies", hint=_ALL_COPIES_HINT)),
+        rules=(_OF_LAKE, *not_with("all_copies", hint=_ALL_COPIES_HINT)),
     )
     layout: str | None = layout_option(_FROM)
     keys_file: str | None = option(
@@ -279,6 +280,7 @@ class ReplayOptions(
         parse=parse_time,
         metavar="TIME",
         section=WHICH,
+        rules=needs("not_consumed_by"),
     )
     all_copies: bool = flag(
         "also copies of messages for retries, and dead letters, each sent to its original topic (default: one of each "
@@ -292,48 +294,23 @@ class ReplayOptions(
     include_replayed: bool = flag(
         "also messages that an earlier replay has sent; without it, they are skipped", section=WHICH
     )
-    group: tuple[str, ...] = repeated("only this group (default: all that consume the target's topics)", section=_UNDO)
-    apply: bool = flag("set the offsets", section=_UNDO)
+    group: tuple[str, ...] = repeated(
+        "only this group (default: all that consume the target's topics)", section=_UNDO, rules=of_actions(UNDO)
+    )
+    apply: bool = flag("set the offsets", section=_UNDO, rules=of_actions(UNDO))
     skip_others: bool = flag(
-        "also skip messages of others that lie between those of the replay: groups lose them", section=_UNDO
+        "also skip messages of others that lie between those of the replay: groups lose them",
+        section=_UNDO,
+        rules=of_actions(UNDO),
     )
     online: bool = flag(
-        "also while a group has clients; brokers 5.x tell them the new offsets, older ones cannot", section=_UNDO
+        "also while a group has clients; brokers 5.x tell them the new offsets, older ones cannot",
+        section=_UNDO,
+        rules=of_actions(UNDO),
     )
 
-    def check(self) -> None:
-        """Check that the options fit the action and each other.
-
-        Raises:
-            JobError: for the first option that does not fit.
-        """
-        if (self.action in _OF_ONE) != bool(self.replay_id):
-            wanted = "the id of a replay" if self.action in _OF_ONE else "no id"
-            raise JobError(
-                f"replay {self.action}: expected {wanted}", "'commitlake replay list --lake LAKE' lists all replays"
-            )
-        if self.action != UNDO:
-            for name in given_options(self, _OF_UNDO):
-                raise JobError(f"{name} belongs to 'replay undo'")
-        if self.action == SEND:
-            self._check_send()
-            return
-        for name in given_options(self, _CHOOSING):
-            raise JobError(
-                f"{name} cannot be used with 'replay {self.action}'", "a replay's messages are fixed when it starts"
-            )
-        if self.action == THROTTLE and self.rate is None and self.speed is None:
-            raise JobError(
-                "replay throttle: expected --rate or --speed", "as in --rate 500/s, --speed 2x or --rate none"
-            )
-
-    def _check_send(self) -> None:
-        self.check_sending()
-        if self.offsets_at is not None and self.not_consumed_by is None:
-            raise JobError("--offsets-at needs --not-consumed-by")
-        chosen = ("topic", "key", "keys_file", "id", "start", "where", "dlq_of", "not_consumed_by", "broker", "tag")
-        if not any(getattr(self, name) for name in chosen):
-            raise JobError(
-                "expected an option that selects messages",
-                "as in --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20",
-            )
+    def resolved(self) -> Self:
+        """Return the command `replay resume ID` for `replay --resume ID`."""
+        if self.resume is None or self.action != SEND or self.replay_id:
+            return self
+        return replace(self, action=RESUME, replay_id=self.resume, resume=None)

@@ -12,11 +12,10 @@ the target cannot accept them, or another process is sending the replay; 130 if 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.places import lake_of
-from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.replay.arguments import (
     LIST,
@@ -81,18 +80,10 @@ class Replay(ReplayOptions):
 
     def run(self) -> ExitCode:
         """Run the chosen action."""
-        if self.resume is not None:
-            return self._to_resume_action(self.resume).run()
-        self.check()
+        self.check_times()
         lake = lake_of(self)
         with naming_damaged_files(lake, _READ):
             return self._run_action(lake)
-
-    def _to_resume_action(self, replay_id: str) -> Replay:
-        """Return the command `replay resume ID` for `replay --resume ID`."""
-        if self.action != SEND or self.replay_id:
-            raise JobError(f"--resume cannot be used with 'replay {self.action}'", "leave one of them out")
-        return replace(self, action=RESUME, replay_id=replay_id, resume=None)
 
     def _run_action(self, lake: Lake) -> ExitCode:
         from commitlake.jobs.replay.actions import ask_to_stop, show_all, show_one, throttle

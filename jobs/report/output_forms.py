@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ClassVar
 
-from commitlake.jobs.cli.options import Options, flag, option, shorthand
+from commitlake.jobs.cli.options import Options, Rule, flag, option, shorthand
 from commitlake.schemas.times import SHOWN_ZONE
 
 SCHEMA = "commitlake.output/1"
@@ -77,13 +77,14 @@ class DisplayArguments(Options):
     )
 
 
-def format_option(text: str = "output format", more: Sequence[str] = ()) -> str:
+def format_option(text: str = "output format", more: Sequence[str] = (), rules: Sequence[Rule] = ()) -> str:
     """Declare `--format`; `--output` is its older name.
 
     Args:
         more: further forms of this command.
     """
-    return option(f"{text} (default: table)", "--format", "--output", choices=(*FORMS, *more), default="table")
+    choices = (*FORMS, *more)
+    return option(f"{text} (default: table)", "--format", "--output", choices=choices, default="table", rules=rules)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ from commitlake.jobs.arguments.stores import StoreName, delay_levels, file_size,
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.options import option
+from commitlake.jobs.cli.options import not_with, option
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import FileSettings
@@ -105,7 +105,10 @@ class Restore(
         "end with the last record stored before this time", "--to", parse=parse_time, metavar="TIME"
     )
     at: datetime.datetime | None = option(
-        "restore the store as it was at this time: all records stored before", parse=parse_time, metavar="TIME"
+        "restore the store as it was at this time: all records stored before",
+        parse=parse_time,
+        metavar="TIME",
+        rules=not_with("start", "end", hint="{this} restores everything before a time"),
     )
     from_offset: int | None = option("begin at this physical offset", parse=_parse_offset, metavar="N")
     to_offset: int | None = option("end before this physical offset", parse=_parse_offset, metavar="N")
@@ -197,8 +200,6 @@ def _warn_of_masks(command: Restore) -> None:
 
 
 def _check(command: Restore) -> None:
-    if command.at is not None and (command.start is not None or command.end is not None):
-        raise JobError("--at cannot be used with --from or --to", "--at restores everything before a time")
     command.check_times()
     first, last = command.from_offset, command.to_offset
     if first is not None and last is not None and first >= last:

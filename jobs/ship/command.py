@@ -16,7 +16,6 @@ were skipped; 4 if another agent ships to the same target, or the target has the
 
 from __future__ import annotations
 
-import datetime
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +53,6 @@ class Ship(ShipOptions):
 
     def run(self) -> ExitCode:
         """Ship the store once, or repeatedly until the agent is stopped."""
-        for name in ("interval", "files_interval"):
-            if getattr(self, name) <= datetime.timedelta(0):
-                raise JobError(f"--{name.replace('_', '-')}: expected more than 0 seconds")
         from commitlake.connectors.storage.opening import is_storage
         from commitlake.connectors.storage.uris import check_scheme
         from commitlake.jobs.ship.run import fetch_store, ship_store

@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.durations import duration_of
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.arguments.names import did_you_mean, some_names, warn
 from commitlake.jobs.arguments.places import LakeArguments, lake_of
@@ -72,10 +72,10 @@ class Snapshot(
     broker_conf: str | None = option(
         "with --store: the broker's settings file broker.conf, for brokerName and the folders of the log",
         metavar="FILE",
-        rules=needs("store", "live brokers report their own names"),
+        rules=needs("store", hint="live brokers report their own names"),
     )
     every: datetime.timedelta | None = option(
-        "take a snapshot at this interval, until stopped (SIGTERM)", parse=parse_duration, metavar="TIME"
+        "take a snapshot at this interval, until stopped (SIGTERM)", parse=duration_of("1s"), metavar="TIME"
     )
 
     def run(self) -> ExitCode:
@@ -87,8 +87,6 @@ class Snapshot(
         shown: set[str] = set()
         if self.every is None:
             return _take_snapshots(self, shown)
-        if self.every <= datetime.timedelta(0):
-            raise JobError("--every: expected more than 0 seconds")
         stop = threading.Event()
         worst = ExitCode.OK
         with stop_softly(stop.set):

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.arguments.durations import duration_text, parse_duration
+from commitlake.jobs.arguments.durations import duration_of, duration_text, parse_duration
 from commitlake.jobs.arguments.engine import EngineArguments, is_spark_given
 from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.names import did_you_mean
 from commitlake.jobs.arguments.selection import Brokers, Kinds, Queues, Tags, TimeRange, Topics
+from commitlake.jobs.arguments.stores import at_least
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import flag, needs, option, shorthand
+from commitlake.jobs.cli.options import flag, if_value, needs, option, overrides, shorthand
 from commitlake.jobs.lag.arguments import SourceArguments
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.pipelines.tps.question import GROUPS, SECOND
@@ -50,7 +51,8 @@ _SHOWN = {
     DELAYED: "delayed messages and timers: how many are waiting, were delivered, are overdue, or wait longer than a "
     "segment is kept",
 }
-_OF_RATES = ("window", "step", "percentiles", "compare", "html")
+_OF_RATES = ("window", "step", "percentiles", "compare", "html", "by")
+_OF_DELAYED = "its rows name topics and levels; select with --broker, --from and --to"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +83,10 @@ class TpsOptions(
         "; ".join(f"{name}: {text}" for name, text in _SHOWN.items()) + f" (default: {RATES})",
         default=RATES,
         choices=tuple(_SHOWN),
+        rules=(
+            *if_value(HOT_QUEUES, HOT_KEYS, DELAYED, rules=overrides(*_OF_RATES, hint="leave one of them out")),
+            *if_value(DELAYED, rules=overrides("kind", "topic", "queue", "tag", hint=_OF_DELAYED)),
+        ),
     )
     by: str | None = option(
         f"what to group by, separated by commas: {', '.join(GROUPS)}; 'none' for a single group (default: topic). Only "
@@ -90,13 +96,14 @@ class TpsOptions(
     )
     window: datetime.timedelta | None = option(
         "one row for each window of this length, 1s or more, as in 1s, 5m, 1h (default: one row for the whole time)",
-        parse=parse_duration,
+        parse=duration_of("1s"),
         metavar="TIME",
     )
     step: datetime.timedelta | None = option(
         "with --window: begin a window at this interval, so that windows overlap; must divide --window",
         parse=parse_duration,
         metavar="TIME",
+        rules=needs("window"),
     )
     percentiles: bool = flag(
         "also show p50, p95 and p99 of size, latency and wait, in ms: see schemas/tables/topic_minutes.py; only for "
@@ -115,7 +122,7 @@ class TpsOptions(
     )
     top: int = option(
         "only the groups with the most messages, now or at the time of --compare; 0 for all (default: 20)",
-        parse=int,
+        parse=at_least(0),
         default=20,
         metavar="N",
     )
@@ -134,29 +141,11 @@ def check(command: TpsOptions) -> None:
     Raises:
         JobError: for the first conflict.
     """
-    if command.top < 0:
-        raise JobError(f"--top: expected 0 or more, found {command.top}")
-    if command.show != RATES:
-        _check_show_options(command)
     if is_spark_given(command) and command.runs_on != Engine.SPARK:
         if command.store is not None:
             raise JobError("--spark needs --lake", "a store's log is read in this process")
         raise JobError(f"--spark has no effect with --show {command.show}", "leave one of them out")
     _check_lengths(command)
-
-
-def _check_show_options(command: TpsOptions) -> None:
-    """Raise an error for options that have no effect with `--show`."""
-    for name in (*_OF_RATES, "by"):
-        if getattr(command, name) not in (None, False):
-            raise JobError(f"--{name} has no effect with --show {command.show}", "leave one of them out")
-    if command.show == DELAYED:
-        for name in ("kind", "topic", "queue", "tag"):
-            if getattr(command, name) not in (None, ()):
-                raise JobError(
-                    f"--{name} has no effect with --show {DELAYED}",
-                    "its rows name topics and levels; select with --broker, --from and --to",
-                )
 
 
 def groups_of(text: str | None) -> list[str]:
@@ -180,18 +169,14 @@ def groups_of(text: str | None) -> list[str]:
 
 def _check_lengths(command: TpsOptions) -> None:
     window, step = command.window, command.step
-    if window is not None and window < SECOND:
-        raise JobError("--window: expected 1s or more, found 0s", "a second is the shortest window")
     if command.compare is not None and window is not None and COMPARED[command.compare] % (step or window):
         raise JobError(
             f"--compare {command.compare}: expected {'--step' if step else '--window'} that divides a "
             f"{command.compare}, found {duration_text(step or window)}",
             "as in --window 1h",
         )
-    if step is None:
+    if window is None or step is None:
         return
-    if window is None:
-        raise JobError("--step has no effect without --window", "add --window, or leave it out")
     if step < SECOND or window % step:
         raise JobError(f"--step: expected a part of --window {duration_text(window)}, found {duration_text(step)}",
                        "as in --window 5m --step 1m")  # fmt: skip

@@ -219,7 +219,7 @@ def test_guard_warns_of_a_store_that_is_not_in_the_lake(
     ("main", "options", "words"),
     [
         (verify.main, ["--s3-region", "x", "--local"], "--s3-region has no effect without --lake"),
-        (dump.main, ["--index", "--body-as", "text"], "--body-as has no effect with --consumequeue and --index"),
+        (dump.main, ["--index", "--body-as", "text"], "--body-as and --index cannot be used together"),
     ],
 )
 def test_an_option_without_an_effect_is_refused(

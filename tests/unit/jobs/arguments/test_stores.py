@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -82,3 +83,28 @@ def test_a_command_that_writes_a_store_refuses_a_uri(
         command.main(arguments)
     assert caught.value.code == ExitCode.USAGE
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("archive --store s --lake l --partition-mib 0", "--partition-mib: '0': expected a whole number, 1 or more"),
+        ("archive --store s --lake l --hbase h --hbase-option a", "--hbase-option: 'a': expected NAME=VALUE"),
+        ("demo --orders 0", "--orders: '0': expected a whole number, 1 or more"),
+        ("dlq --lake l --samples 21", "--samples: '21': expected a whole number, 0 to 20"),
+        ("dump s --index --index-slots 0 --index-entries 40", "--index-slots: '0': expected a whole number, 1 or more"),
+        ("dump s --index --index-slots 10 --index-entries -5", "--index-entries: '-5': expected a whole number, 1 or"),
+        ("erase --lake l --key a --vacuum-after 1h", "'1h': expected 1d or more: a running job must be done"),
+        ("maintain --lake l --vacuum-after 1h", "--vacuum-after: '1h': expected 1d or more: a running archive must"),
+        ("maintain --lake l --target-mib 0", "--target-mib: '0': expected a whole number, 1 or more"),
+        ("ship --store s --to t --interval 0s", "--interval: '0s': expected 1s or more"),
+        ("snapshot --store s --lake l --every 0s", "--every: '0s': expected 1s or more"),
+        ("tps --lake l --top -1", "--top: '-1': expected a whole number, 0 or more"),
+        ("tps --lake l --window 0s", "--window: '0s': expected 1s or more"),
+    ],
+)
+def test_a_value_that_is_not_possible_is_refused(command: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    job, *words = command.split()
+    with pytest.raises(SystemExit, match="2"):
+        importlib.import_module(f"commitlake.jobs.{job}.command").main(words)
+    assert error in capsys.readouterr().err

@@ -58,7 +58,7 @@ def test_a_condition_that_exceeds_the_memory_ends_with_an_error(growing: Growing
 
 def test_limits_are_refused_where_they_have_no_effect(capsys: pytest.CaptureFixture[str]) -> None:
     assert query.main(["--lake", "lake", "--sql", "SELECT 1", "--spark", "--timeout", "1m"]) == ExitCode.USAGE
-    assert "--timeout limits a query in this process" in capsys.readouterr().err
+    assert "--timeout and --spark cannot be used together" in capsys.readouterr().err
 
 
 def test_the_default_is_less_than_the_memory_of_the_machine() -> None:

@@ -18,11 +18,14 @@ from commitlake.jobs.cli.options import (
     conflict,
     declarations,
     flag,
+    if_value,
     needs,
     not_with,
+    of_actions,
     only_with,
     option,
     overrides,
+    refuses,
     repeated,
     shorthand,
     values_of,
@@ -55,7 +58,7 @@ class Shop(Command, Forms, after={Forms: "topic"}):
     topic: tuple[str, ...] = repeated("topics")
     limit: int = option("rows", parse=int, default=100, rules=not_with("count", hint="leave one out"))
     count: bool = flag("count rows", rules=overrides("topic", hint="all are counted"))
-    bodies: str | None = option("bodies", rules=needs("lake", "a folder has none"))
+    bodies: str | None = option("bodies", rules=needs("lake", hint="a folder has none"))
     server: str | None = option("server", section=_WHERE, rules=only_with("form json"))
 
     def run(self) -> ExitCode:
@@ -105,6 +108,53 @@ def test_the_help_has_the_declared_texts_sections_and_names() -> None:
 )
 def test_a_combination_that_is_refused_is_said_with_a_hint(words: list[str], error: str, hint: str) -> None:
     assert conflict(Shop(**values_of(Shop, Shop.parser().parse_args(words)))) == (error, hint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stall(Options):
+    """Options of a command with actions."""
+
+    NAME = "stall"
+    action: str = argument(
+        "what to do",
+        default="show",
+        rules=(
+            *if_value("sell", "give", rules=needs("to", "anybody", hint="as in --to Ann")),
+            *if_value("show", "give", rules=refuses("price", hint="it is free")),
+        ),
+    )
+    item: str = argument("what", metavar="ITEM", default="", rules=of_actions("sell", "give"))
+    to: str | None = option("to whom")
+    anybody: bool = flag("to anybody")
+    price: float | None = option("price", parse=float, rules=of_actions("sell"))
+    engine: str = option(argparse.SUPPRESS, default="own")
+    spark: ClassVar = shorthand("on Spark", engine="spark")
+    memory: int | None = option("memory", parse=int, rules=not_with("engine spark"))
+
+
+@pytest.mark.parametrize(
+    ("stall", "error"),
+    [
+        (Stall(action="sell"), ("'stall sell' needs one of --to and --anybody", "as in --to Ann")),
+        (Stall(action="sell", to="Ann", item="tea", price=1.5), None),
+        (Stall(item="tea"), ("ITEM cannot be used with 'stall show'", "it belongs to sell and give")),
+        (Stall(action="give", anybody=True, price=1.5), ("--price cannot be used with 'stall give'", "it is free")),
+        (Stall(action="give", anybody=True, price=0.0), None),
+        (Stall(memory=1, engine="spark"), ("--memory and --spark cannot be used together", "")),
+    ],
+)
+def test_an_option_may_belong_to_some_actions(stall: Stall, error: tuple[str, str] | None) -> None:
+    assert conflict(stall) == error
+
+
+def test_a_value_that_chooses_nothing_is_enough_where_an_option_is_needed() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Throttle(Options):
+        action: str = argument("what to do", rules=if_value("throttle", rules=needs("rate")))
+        rate: float | None = option("messages per second, 0 for no limit", parse=float)
+
+    assert conflict(Throttle(action="throttle", rate=0.0)) is None
+    assert conflict(Throttle(action="throttle")) is not None
 
 
 def test_options_of_which_one_must_be_given_are_refused_without_any(capsys: pytest.CaptureFixture[str]) -> None:

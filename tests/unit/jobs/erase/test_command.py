@@ -285,7 +285,6 @@ def test_a_rebuilt_table_of_keys_has_no_erased_keys(growing: GrowingLake, capsys
         ([], "expected messages to erase, found none"),
         (["--key", "a"], "--reason: expected a reason"),
         (["--key", "a", "--reason", "of a"], "it contains one of the keys"),
-        (["--key", "a", "--reason", "b", "--retention", "1h"], "expected at least 1d"),
         (["--key", "", "--reason", "b"], "found an empty one"),
         (["--finish", "--key", "a"], "--key has no effect with --finish"),
         (["--finish", "--list"], "cannot be used together"),

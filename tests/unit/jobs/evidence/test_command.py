@@ -308,11 +308,11 @@ def test_a_file_without_a_key_is_refused(tmp_path: Path, text: str, capsys: pyte
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (["key"], "expected --out FILE"),
-        (["verify", "--public-key", "x"], "expected a FILE or --lake"),
-        (["verify", "file"], "expected --public-key"),
-        (["show"], "expected --lake"),
-        (["show", "--lake", "/nowhere", "--out", "x"], "--out has no effect with show"),
+        (["key"], "'evidence key' needs --out"),
+        (["verify", "--public-key", "x"], "'evidence verify' needs one of FILE and --lake"),
+        (["verify", "file"], "'evidence verify' needs --public-key"),
+        (["show"], "'evidence show' needs --lake"),
+        (["show", "--lake", "/nowhere", "--out", "x"], "--out cannot be used with 'evidence show'"),
         (["verify", "/nowhere", "--public-key", "/nowhere"], "expected a file with a key"),
     ],
 )

@@ -210,8 +210,8 @@ def test_the_table_and_the_summary_are_printed(growing: GrowingLake, capsys: pyt
         (["--group", "billing", "--consume-from", at(3), "--topic", "ordes"], 3, "Did you mean 'orders'?"),
         (["--group", "billing", "--at", at(3), "--broker", "broker-b"], 2, "the lake has no store 'broker-b'"),
         (["--group", "billing", "--at", "2999-01-01"], 2, "expected a time in the past"),
-        (["--group", "billing", "--at", at(3), "--apply"], 2, "--apply: expected --namesrv"),
-        (["--group", "billing", "--at", at(3), "--mqadmin"], 2, "--mqadmin: expected --namesrv"),
+        (["--group", "billing", "--at", at(3), "--apply"], 2, "--apply needs --namesrv"),
+        (["--group", "billing", "--at", at(3), "--mqadmin"], 2, "--format mqadmin needs --namesrv"),
         (["--group", "billing", "--at", at(3), "--yes"], 2, "--yes needs --apply"),
     ],
 )

@@ -272,8 +272,8 @@ def test_salvage_makes_a_store_without_damage(store: Path, tmp_path: Path, capsy
     ("arguments", "expected"),
     [
         (["/nowhere", "--out", "{out}", "--local"], "does not exist"),
-        (["{store}", "--in-place", "--salvage"], "--salvage changes no store"),
-        (["{store}", "--out", "{out}", "--salvage", "--topic", "rare"], "--salvage always salvages the whole log"),
+        (["{store}", "--in-place", "--salvage"], "--salvage and --in-place cannot be used together"),
+        (["{store}", "--out", "{out}", "--salvage", "--topic", "rare"], "--salvage and --topic cannot be"),
         (["{store}", "--out", "{store}", "--local"], "is the store's own folder"),
         (["{store}", "--out", "{store}", "--salvage", "--local"], "is the store's own folder"),
         (["{store}", "--out", "{store}/index", "--local"], "is the store's own folder or one in it"),

@@ -109,7 +109,6 @@ def test_lost_segments_end_with_exit_code_3(tmp_path: Path, capsys: pytest.Captu
             "expected s3://bucket/prefix, gs://bucket/prefix, abfss://container@account",
         ),
         (["--store", "store", "--to", "s3://user:secret@bucket/copy"], "holds credentials"),
-        (["--store", "store", "--to", "copy", "--interval", "0s"], "more than 0"),
         (["--store", "store", "--to", "copy", "--rate", "12"], "is not a rate"),
         (["--store", "store", "--to", "copy", "--broker", "a\0b"], "NUL"),
         (["--store", "store", "--to", "store/commitlog/" + segment_name(0)], "is inside the other"),
