@@ -251,9 +251,11 @@ def read_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
 
     def batches(columns: Sequence[str]) -> Iterator[pa.Table]:
         for run_id in run_ids:
-            with pq.ParquetFile(
-                files.open_input_file(profiles_file_name(run_id)), page_checksum_verification=True
-            ) as file:
+            # If the source is still open when the process ends, a thread of Arrow may close it then, and abort.
+            with (
+                files.open_input_file(profiles_file_name(run_id)) as source,
+                pq.ParquetFile(source, page_checksum_verification=True) as file,
+            ):
                 for batch in file.iter_batches(_BATCH_ROWS, columns=list(columns)):
                     yield pa.Table.from_batches([batch])
 

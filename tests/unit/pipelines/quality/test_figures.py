@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.pipelines.archive import commit_series
 from commitlake.pipelines.archive.commit_series import read_figures
 from commitlake.pipelines.archive.profile_files import open_profiles_file
 from commitlake.pipelines.quality.figures import PageFigures
@@ -86,6 +89,22 @@ def test_the_figures_of_several_commits_are_those_of_one(tmp_path: Path) -> None
     )
     assert figures.by_window == figures_of(PROFILE).by_window
     assert [row["messages_sum"] for row in figures.shown] == [row["messages_sum"] for row in figures_of(PROFILE).shown]
+
+
+def test_the_files_of_profiles_are_closed_after_they_were_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake(str(tmp_path))
+    with open_profiles_file(lake, "one") as file:
+        file.add(PROFILE)
+    sources: list[pa.NativeFile] = []
+
+    def open_parquet(source: pa.NativeFile, **options: bool) -> pq.ParquetFile:
+        sources.append(source)
+        return pq.ParquetFile(source, **options)
+
+    monkeypatch.setattr(commit_series, "pq", SimpleNamespace(ParquetFile=open_parquet))
+    read_figures(lake, ["one"])
+    assert sources
+    assert all(source.closed for source in sources)
 
 
 def test_an_expectation_is_met_by_a_run_if_it_is_met_by_each_commit() -> None:
