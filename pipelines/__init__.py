@@ -13,6 +13,7 @@
     lineage        history of the messages of a key, a message id or an offset
     tps            messages per second in any time range
     lag, offsets   lag of consumer groups; their past offsets, and setting of offsets
+    lag_minutes    the table `lag_minutes`: lag of consumer groups by minute
     dead_letters   dead letters by group, topic and cause
     replay         sends archived messages again
     masking        removal of personal data from messages

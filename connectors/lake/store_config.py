@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,17 +55,31 @@ def read_store_config(lake: Lake, broker: str, at: datetime.datetime | None = No
         LakeError: There is no lake.
         QueryError: The table cannot be read.
     """
+    return config_at(read_config_changes(lake, broker), at)
+
+
+def read_config_changes(lake: Lake, broker: str) -> list[dict[str, Any]]:
+    """Read all changes of a store's configuration, oldest first, for `config_at`; none if the lake has none of it.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
     try:
         table = lake.table(_NAME)
     except NoTableError:
-        return StoreConfig()
-    rows = _rows_of(table, broker)
-    if rows and at is not None:
-        at = max(at, rows[0]["recorded_at"])
+        return []
+    return _rows_of(table, broker)
+
+
+def config_at(changes: Sequence[Mapping[str, Any]], at: datetime.datetime | None) -> StoreConfig:
+    """Return a store's configuration at a time, as `read_store_config` does, from all of its changes."""
+    if changes and at is not None:
+        at = max(at, changes[0]["recorded_at"])
     found: dict[Key, str | None] = {}
-    for row in rows:
-        if at is None or row["recorded_at"] <= at:
-            found[row["kind"], row["name"]] = row["value"]
+    for change in changes:
+        if at is None or change["recorded_at"] <= at:
+            found[change["kind"], change["name"]] = change["value"]
     values = {key: value for key, value in found.items() if value is not None}
     return StoreConfig(values, frozenset(found.keys() - values.keys()))
 

@@ -18,6 +18,7 @@ _ORIGINS = {
     Origin.ARCHIVE: "`archive` writes it.",
     Origin.COMMITS: "`archive` writes it, with each run.",
     Origin.MESSAGES: "It is derived from `messages`, and can be made again from it.",
+    Origin.COMPUTED: "`archive --backfill` writes it. It can be computed again from the other tables.",
     Origin.SNAPSHOTS: "`snapshot` and `archive` write it.",
     Origin.CONSUME_LOGS: "`archive` writes it, for JMQ stores.",
     Origin.REPLAYS: "`replay` and `dlq redrive` write it.",

@@ -97,6 +97,23 @@ QUERIES: Mapping[str, tuple[tuple[str, str], ...]] = {
             ),
         ),
     ),
+    "lag_minutes": (
+        (
+            "Show how far groups were behind at each hour",
+            (
+                "SELECT minute, lag_minutes.group, sum(messages_max) AS messages, max(time_lag_s_max) AS seconds "
+                "FROM lag_minutes WHERE date_trunc('hour', minute) = minute GROUP BY minute, lag_minutes.group "
+                "ORDER BY minute"
+            ),
+        ),
+        (
+            "Sum what groups consumed in each hour",
+            (
+                "SELECT date_trunc('hour', minute) AS hour, lag_minutes.group, sum(consumed) AS consumed "
+                "FROM lag_minutes GROUP BY hour, lag_minutes.group ORDER BY hour"
+            ),
+        ),
+    ),
     "archive_runs": (("List the newest runs", "SELECT * FROM archive_runs ORDER BY sequence DESC LIMIT 5"),),
     "replays": (("Show what happened to each replay", "SELECT replay_id, at, event FROM replays ORDER BY at"),),
     "replay_messages": (

@@ -187,7 +187,7 @@ class ArchiveOptions(
     backfill: str | None = option(
         "instead of archiving, add the missing rows of this table, computed from the lake's messages, as after an "
         "upgrade; needs no --store",
-        choices=("topic_minutes", "edges"),
+        choices=("topic_minutes", "edges", "lag_minutes"),
         rules=overrides(
             "store",
             "from_broker",

@@ -15,6 +15,7 @@ from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.archive.following import edge_notes
 from commitlake.pipelines.edges.follow import catch_up_edges
+from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -27,11 +28,12 @@ def backfill(command: ArchiveOptions) -> ExitCode:
     lake.check_writable()
     finish_runs(lake, "", VERSION)
     runner = make_runner(command, "archive", lake.s3)
-    return (
-        _backfill_edges(command, lake, runner)
-        if command.backfill == "edges"
-        else _backfill_topic_minutes(command, lake, runner)
-    )
+    tables = {
+        "edges": _backfill_edges,
+        "lag_minutes": _backfill_lag_minutes,
+        "topic_minutes": _backfill_topic_minutes,
+    }
+    return tables[command.backfill or ""](command, lake, runner)
 
 
 def _backfill_topic_minutes(command: ArchiveOptions, lake: Lake, runner: Runner) -> ExitCode:
@@ -57,4 +59,19 @@ def _backfill_edges(command: ArchiveOptions, lake: Lake, runner: Runner) -> Exit
         print_line(f"edges: {added} ({done.seconds:.1f} s)")
         for note in edge_notes(done):
             print_line(f"  {note}")
+    return ExitCode.OK
+
+
+def _backfill_lag_minutes(command: ArchiveOptions, lake: Lake, runner: Runner) -> ExitCode:
+    started = time.monotonic()
+    with runner_progress(runner, f"computing lag in {lake.root}", 0, quiet=command.quiet):
+        done = backfill_lag_minutes(lake, runner)
+    if not command.quiet:
+        again = f", {count_text(done.repeated, 'minute')} computed again" if done.repeated else ""
+        added = (
+            f"{count_text(done.minutes, 'minute')} computed, {count_text(done.rows, 'row')} added{again}"
+            if done.minutes
+            else "lacks nothing"
+        )
+        print_line(f"lag_minutes: {added} ({time.monotonic() - started:.1f} s)")
     return ExitCode.OK

@@ -126,6 +126,7 @@ _ORDER = {
     "message_keys": ("key_hash", "key", "store_timestamp"),
     "profiles": ("broker", "topic", "queue_id", "window_start"),
     "topic_minutes": ("minute", "broker", "topic", "queue_id", "tag", "other_tags", "kind"),
+    "lag_minutes": ("minute", "broker", "group", "topic", "queue_id", "broadcasts"),
 }
 
 

@@ -19,7 +19,7 @@ from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQu
 from commitlake.pipelines.lag.answer import Given, lag_of_lake
 from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary
 from commitlake.pipelines.lag.measure import Lag
-from commitlake.pipelines.lag.verdicts import FigureBounds
+from commitlake.pipelines.lag.queue_rows import figures_of, queue_row
 
 Row = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def lag_table(lake: Lake, bodies: str, question: LagQuestion) -> pa.Table:
     for at in times:
         answer = lag_of_lake(lake, at, question.selection, Given(bodies=bodies))
         lags = [row for row in answer.rows if row.kind in GROUP_KINDS]
-        rows += map(_queue_row, lags) if question.by == "queue" else _group_rows(lags)
+        rows += map(queue_row, lags) if question.by == "queue" else _group_rows(lags)
     return pa.Table.from_pylist(rows, arrow_schema(question.columns))
 
 
@@ -54,24 +54,6 @@ def _first_and_last_snapshot(
     sql = f"SELECT min(as_of) AS first, max(as_of) AS last FROM {OFFSETS} WHERE {where}"
     (found,) = run_sql(offsets, OFFSETS, sql).read_all().to_pylist()
     return found["first"], found["last"]
-
-
-def _queue_row(row: Lag) -> Row:
-    return {
-        "broker": row.broker,
-        "kind": row.kind,
-        "group": row.group,
-        "topic": row.topic,
-        "queue_id": row.queue_id,
-        "as_of": row.as_of,
-        "offset_min": row.offset.low,
-        "offset_max": row.offset.high,
-        "end": row.end,
-        **_figures(row.messages, row.bytes, row.seconds),
-        "next_message_time": row.next_time,
-        "filter": row.filter,
-        "members": row.members,
-    }
 
 
 def _group_rows(rows: Iterable[Lag]) -> Iterable[Row]:
@@ -87,17 +69,6 @@ def _group_rows(rows: Iterable[Lag]) -> Iterable[Row]:
             "as_of": min(row.as_of for row in queues),
             "queues": len(queues),
             "queues_behind": sum(row.messages.high is None or row.messages.high > 0 for row in queues),
-            **_figures(found.messages, found.bytes, found.seconds),
+            **figures_of(found.messages, found.bytes, found.seconds),
             "next_message_time": min(times, default=None),
         }
-
-
-def _figures(messages: FigureBounds, size: FigureBounds, seconds: FigureBounds) -> Row:
-    return {
-        "messages_min": int(messages.low),
-        "messages_max": None if messages.high is None else int(messages.high),
-        "bytes_min": int(size.low),
-        "bytes_max": None if size.high is None else int(size.high),
-        "time_lag_s_min": seconds.low,
-        "time_lag_s_max": seconds.high,
-    }

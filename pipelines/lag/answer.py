@@ -6,7 +6,7 @@ import datetime
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
@@ -14,7 +14,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
-from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
+from commitlake.connectors.lake.store_config import SETTING, TOPIC, StoreConfig, read_store_config
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.archive.store_config import settings_of, topics_of
@@ -56,6 +56,7 @@ BATCHES = (
 )
 """Note of a row whose records may be inner batches."""
 _LOGGER = logging.getLogger(__name__)
+_Part: TypeAlias = GroupLag | DelayLag | TimerLag | HalfLag
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,21 +149,52 @@ def lag_of_lake(
         store = LakeMessages(messages, broker, pack_location(given.bodies or lake.bodies, lake.s3))
         progress = archived.get(broker, StoreProgress(0))
         subscriptions = subscriptions.with_given(given.filters)
-        archived_only = wanted
-        if progress.topics is not None:
-            if not wanted.topics or not set(wanted.topics) <= set(progress.topics):
-                missing.append(_some_topics_note(broker, progress.topics))
-            archived_only = replace(wanted, topics=[topic for topic in progress.topics if takes_topic(wanted, topic)])
-            if not archived_only.topics:
-                continue
-        deleted = {name for kind, name in config.removed if kind == TOPIC}
+        if progress.topics is not None and (not wanted.topics or not set(wanted.topics) <= set(progress.topics)):
+            missing.append(_some_topics_note(broker, progress.topics))
+        archived_only = _archived_topics(wanted, progress)
+        if archived_only is None:
+            continue
         measured = _measure_store(moments, store, subscriptions, archived_only, levels, progress.end)
-        measured = _mark_batches(measured, config.of_kind(TOPIC))
-        rows += [_judge_deleted(row) if row.topic in deleted else row for row in measured]
+        rows += _with_config(measured, config)
         if at is None:
             rows += rows_of_entries(moments[OffsetKind.GROUP], entries_of_lake(lake, broker), archived_only)
     missing += lost_sentences(list(_lost_while_waiting(lake, rows)))
     return LagAnswer(rows, missing, positions, broadcasting, times)
+
+
+def lag_of_groups(
+    moment: Moment, messages: LakeMessages, subscriptions: Subscriptions, config: StoreConfig, progress: StoreProgress
+) -> list[Lag]:
+    """Return the rows of the groups of one store in a lake at a time: those that `lag_of_lake` has for them.
+
+    Args:
+        moment: Offsets of the groups at the time.
+        messages: Messages of the store.
+        subscriptions: Subscriptions of the groups, from `Subscriptions.at_later_time`.
+        config: Configuration of the store at the time.
+        progress: How far the store is archived.
+    """
+    moment, _ = _drop_impossible_offsets(moment, config.of_kind(TOPIC))
+    wanted = _archived_topics(ALL_MESSAGES, progress)
+    if wanted is None:
+        return []
+    groups = GroupLag(moment, subscriptions, wanted, what_is_missing(moment, progress.end))
+    return _with_config(_measure_parts(moment, messages, groups, [groups]), config)
+
+
+def _archived_topics(wanted: Selection, progress: StoreProgress) -> Selection | None:
+    """Return a selection without the topics of a store that are not archived; None if none is left."""
+    if progress.topics is None:
+        return wanted
+    topics = [topic for topic in progress.topics if takes_topic(wanted, topic)]
+    return replace(wanted, topics=topics) if topics else None
+
+
+def _with_config(rows: Sequence[Lag], config: StoreConfig) -> list[Lag]:
+    """Judge rows by the store's configuration: deleted topics, and topics whose records may be batches."""
+    deleted = {name for kind, name in config.removed if kind == TOPIC}
+    marked = _mark_batches(rows, config.of_kind(TOPIC))
+    return [_judge_deleted(row) if row.topic in deleted else row for row in marked]
 
 
 def _lost_while_waiting(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
@@ -305,7 +337,7 @@ def _measure_store(
     moment = moments[OffsetKind.GROUP]
     missing = what_is_missing(moment, archived_until)
     groups = GroupLag(moment, subscriptions, wanted, missing)
-    parts: list[GroupLag | DelayLag | TimerLag | HalfLag] = [groups]
+    parts: list[_Part] = [groups]
     if not wanted.groups and not wanted.topics:
         if delays := moments.get(OffsetKind.DELAY):
             parts.append(DelayLag(delays, levels, what_is_missing(delays, archived_until)))
@@ -313,6 +345,17 @@ def _measure_store(
         timers_missing = what_is_missing(timers or moment, archived_until)
         parts.append(TimerLag(moment.broker, timers, moments.get(OffsetKind.TIMER), moment.at, timers_missing))
         parts.append(HalfLag(moment, missing))
+    return _measure_parts(moment, messages, groups, parts)
+
+
+def _measure_parts(moment: Moment, messages: Messages, groups: GroupLag, parts: Sequence[_Part]) -> list[Lag]:
+    """Feed all counters the messages of a store, and return the rows.
+
+    Args:
+        moment: Offsets of the groups.
+        groups: Lag of the groups, one of the parts.
+        parts: What is measured.
+    """
     spans = messages.measure(_to_times(moment), groups.topics, [count for part in parts for count in part.counts])
     if messages.has_deleted and (lost := groups.lost_counter(spans)) is not None:
         messages.measure(Times(moment.at), (), [lost])

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -85,6 +85,49 @@ class Moment:
 Moments = dict[tuple[str, OffsetKind], Moment]
 
 
+class Snapshots(Protocol):
+    """Snapshots of a store's offsets, in a table or in memory."""
+
+    broker: str
+    """The store's name."""
+
+    def marks(self, kind: OffsetKind) -> pa.Table:
+        """Return the rows of whole snapshots of a kind, oldest first: `as_of`, `log_end` and `log_start`."""
+
+    def known(self, kind: OffsetKind, until: datetime.datetime, earlier: datetime.datetime) -> pa.Table:
+        """Return the offsets as known at two times, see `snapshot_tables.known_offsets`."""
+
+    def between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
+        """Return the offsets that changed in a time range, see `snapshot_tables.offsets_between`."""
+
+
+class StoredSnapshots:
+    """Snapshots of a store in a lake's `consumer_offsets`.
+
+    Args:
+        table: The table.
+        broker: The store's name.
+    """
+
+    def __init__(self, table: DeltaTable, broker: str) -> None:
+        self._table, self.broker = table, broker
+        self._marks: pa.Table | None = None
+
+    def marks(self, kind: OffsetKind) -> pa.Table:
+        """See `Snapshots.marks`."""
+        if self._marks is None:
+            self._marks = snapshot_marks(self._table, self.broker)
+        return self._marks.filter(pc.equal(self._marks["kind"], str(kind)))
+
+    def known(self, kind: OffsetKind, until: datetime.datetime, earlier: datetime.datetime) -> pa.Table:
+        """See `Snapshots.known`."""
+        return known_offsets(self._table, self.broker, str(kind), until, earlier)
+
+    def between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
+        """See `Snapshots.between`."""
+        return offsets_between(self._table, self.broker, str(kind), after, until)
+
+
 def offsets_at(
     table: DeltaTable, broker: str, at: datetime.datetime | None, watch: datetime.timedelta = WATCH
 ) -> dict[OffsetKind, Moment]:
@@ -98,13 +141,22 @@ def offsets_at(
     Returns:
         A moment for each kind that has a snapshot at or before the time.
     """
-    marks = snapshot_marks(table, broker)
-    found = {}
-    for kind in OffsetKind:
-        of_kind = _SnapshotsAround.of(marks.filter(pc.equal(marks["kind"], str(kind))), at, watch)
-        if of_kind is not None:
-            found[kind] = _read_moment(table, broker, kind, of_kind, at)
-    return found
+    snapshots = StoredSnapshots(table, broker)
+    found = {kind: moment_at(snapshots, kind, at, watch) for kind in OffsetKind}
+    return {kind: moment for kind, moment in found.items() if moment is not None}
+
+
+def moment_at(
+    snapshots: Snapshots, kind: OffsetKind, at: datetime.datetime | None, watch: datetime.timedelta = WATCH
+) -> Moment | None:
+    """Return the offsets of a kind at a time; None if there is no snapshot at or before it.
+
+    Args:
+        at: The time; None for the last snapshot.
+        watch: Time over which the movement of groups is watched.
+    """
+    around = _SnapshotsAround.of(snapshots.marks(kind), at, watch)
+    return None if around is None else _read_moment(snapshots, kind, around, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +193,12 @@ def _offset_owners(kind: OffsetKind, rows: pa.Table) -> list[OffsetOwner]:
 
 
 def _read_moment(
-    table: DeltaTable, broker: str, kind: OffsetKind, marks: _SnapshotsAround, at: datetime.datetime | None
+    snapshots: Snapshots, kind: OffsetKind, marks: _SnapshotsAround, at: datetime.datetime | None
 ) -> Moment:
     taken: datetime.datetime = marks.last["as_of"]
     taken_next: datetime.datetime | None = None if marks.following is None else marks.following["as_of"]
     moment = at or taken
-    rows = known_offsets(table, broker, str(kind), moment, marks.compared_at)
+    rows = snapshots.known(kind, moment, marks.compared_at)
     positions, now = _offset_owners(kind, rows), rows["offset"].to_pylist()
     if moment == taken:
         offsets = {place: OffsetAt(one, one) for place, one in zip(positions, now, strict=True) if one is not None}
@@ -154,13 +206,13 @@ def _read_moment(
         offsets = {place: OffsetAt(one, None) for place, one in zip(positions, now, strict=True) if one is not None}
     else:
         known: dict[OffsetOwner, int | None] = dict(zip(positions, now, strict=True))
-        moved = offsets_between(table, broker, str(kind), moment, taken_next)
+        moved = snapshots.between(kind, moment, taken_next)
         following = known | dict(zip(_offset_owners(kind, moved), moved["offset"].to_pylist(), strict=True))
         bounds = {place: _bounds_between(known.get(place), offset) for place, offset in following.items()}
         offsets = {place: one for place, one in bounds.items() if one is not None}
     earlier = zip(positions, rows["earlier"].to_pylist(), strict=True)
     return Moment(
-        broker=broker,
+        broker=snapshots.broker,
         at=moment,
         taken=taken,
         taken_next=taken_next,
@@ -170,7 +222,7 @@ def _read_moment(
         offsets=offsets,
         compared_at=marks.compared_at if marks.compared_at < taken else None,
         compared={place: one for place, one in earlier if one is not None},
-        moves=_offset_moves(kind, offsets_between(table, broker, str(kind), marks.compared_at, taken)),
+        moves=_offset_moves(kind, snapshots.between(kind, marks.compared_at, taken)),
     )
 
 

@@ -115,18 +115,51 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | Non
         broker: The store's name.
         at: The time; None for the newest.
     """
-    known = _Known()
-    for row in dict_rows(rows_between(table, SUBSCRIBED, broker, EPOCH, at)):
-        known.add(row)
-    found = known.subscribed()
-    later = [] if at is None else dict_rows(next_rows(table, SUBSCRIBED, broker, at))
-    for row in later:
-        key = GroupTopic(row["group"], row["topic"])
-        if row["topic"] is not None and key not in found and row["expression"] is not None:
-            since = f"{row['as_of']:%Y-%m-%dT%H:%M:%SZ}"
-            choice = SubscriptionFilter.of(row["expression_type"], row["expression"])
-            found[key] = SubscribedAt(choice, note=f"its subscription is known only from {since} on; that one is used")
-    return Subscriptions(found, known.asked_at)
+    return SubscriptionTimeline(table, broker, at).at(at)
+
+
+class SubscriptionTimeline:
+    """The subscriptions of a store's groups at several times, in ascending order, from one reading of the table.
+
+    Args:
+        table: The table `subscriptions`.
+        broker: The store's name.
+        until: The last of the times; None for the newest subscriptions.
+    """
+
+    def __init__(self, table: DeltaTable, broker: str, until: datetime.datetime | None) -> None:
+        self._rows: Sequence[Row] = list(dict_rows(rows_between(table, SUBSCRIBED, broker, EPOCH, until)))
+        self._next: Sequence[Row] = (
+            [] if until is None else list(dict_rows(next_rows(table, SUBSCRIBED, broker, until)))
+        )
+        self._known, self._place = _Known(), 0
+        self._last: Subscriptions | None = None
+
+    def at(self, time: datetime.datetime | None) -> Subscriptions:
+        """Return the subscriptions at a time, see `subscriptions_at`; no later time may have been given before."""
+        before = self._place
+        while self._place < len(self._rows) and (time is None or self._rows[self._place]["as_of"] <= time):
+            self._known.add(self._rows[self._place])
+            self._place += 1
+        if self._last is None or self._place > before:
+            self._last = Subscriptions(self._subscribed(), self._known.asked_at)
+        return self._last
+
+    def _subscribed(self) -> dict[GroupTopic, SubscribedAt]:
+        """Return the known subscriptions, and of the others the first later one, with a note."""
+        found = self._known.subscribed()
+        seen: set[tuple[str, GroupTopic]] = set()
+        for row in (*self._rows[self._place :], *self._next):
+            key = GroupTopic(row["group"], row["topic"])
+            if (row["source"], key) in seen:
+                continue
+            seen.add((row["source"], key))
+            if row["topic"] is not None and key not in found and row["expression"] is not None:
+                since = f"{row['as_of']:%Y-%m-%dT%H:%M:%SZ}"
+                choice = SubscriptionFilter.of(row["expression_type"], row["expression"])
+                note = f"its subscription is known only from {since} on; that one is used"
+                found[key] = SubscribedAt(choice, note=note)
+        return found
 
 
 class PastSubscriptions(NamedTuple):

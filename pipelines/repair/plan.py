@@ -49,6 +49,9 @@ KEYS = "message_keys"
 MINUTES = "topic_minutes"
 EDGES = "edges"
 CONSUMPTIONS = "consumptions"
+LAG = "lag_minutes"
+COMPUTE_LAG = "'commitlake archive --backfill lag_minutes' computes it again"
+"""What is to be done about `lag_minutes` after a repair has moved it aside."""
 _COUNTED_AGAIN = "the table is counted again from messages; if some messages have expired, its rows are lost instead"
 _STARTS_EMPTY = (
     "the table is moved aside and starts empty with the next snapshot, because each of its rows holds only changes"
@@ -58,14 +61,16 @@ _KEEPS_EARLIER = (
 )
 _FROM_COMMITS = "no version of it is intact: it is moved aside and rebuilt from the commits of messages"
 _READ_AGAIN = "the table is moved aside; the next archive run reads again what the stores' consume logs still have"
+_MOVED_ASIDE = f"the table is moved aside; {COMPUTE_LAG}"
 _REPAIRS = {
     MINUTES: _COUNTED_AGAIN,
+    LAG: _MOVED_ASIDE,
     CONSUMPTIONS: _READ_AGAIN,
     **dict.fromkeys(SNAPSHOT_TABLES, _STARTS_EMPTY),
     **replay_tables.BEGINS_EMPTY,
 }
 TABLES_OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
-DERIVED_TABLES = (EDGES, MINUTES)
+DERIVED_TABLES = (EDGES, MINUTES, LAG)
 _MAX_NAMED = 5  # number of wrong files of a table that the plan names
 TABLES = tuple(LAKE_TABLES)
 """All tables: each can be rebuilt, return to an earlier version, or start empty."""
@@ -161,14 +166,18 @@ class RepairPlan:
 
 def _content_lines(contents: Contents) -> Iterator[str]:
     yield from (f"{contents.table}: {line}" for line in contents.sentences(_MAX_NAMED))
-    rebuilt = "is counted again" if contents.table == MINUTES else "is rebuilt"
-    way = f"{rebuilt} from messages" if contents.table in DERIVED_TABLES else "keeps the rows that it has now"
+    ways = {
+        MINUTES: "is counted again from messages",
+        EDGES: "is rebuilt from messages",
+        LAG: f"is moved aside, and {COMPUTE_LAG}",
+    }
+    way = ways.get(contents.table, "keeps the rows that it has now")
     yield f"  the changes are undone if the files from before are still there; if not, the table {way}"
 
 
 def _log_repair_text(table: str, repair: LogRepair) -> str:
-    if table in KEPT_TABLES or is_rebuilt(table, repair):
-        return REBUILD_TEXT
+    if table in {LAG, *KEPT_TABLES} or is_rebuilt(table, repair):
+        return _MOVED_ASIDE if table == LAG else REBUILD_TEXT
     if repair.is_lost or repair.goes_back:
         return _version_repair_text(table, repair)
     if repair.undone and repair.first is None:

@@ -13,6 +13,7 @@
     8. tables of snapshots,     kept_tables       starts an empty table, if a data file is damaged: of a snapshot only
        consumptions                               changes are stored, and consume logs can be read again
     9. tables of replays        replay_tables     returns to the last intact version, and marks the replays
+    10. lag_minutes                               moves it aside, if it or what it is computed from is damaged
 
 Nothing is deleted: replaced files are moved to `_damaged/<time>` in the lake. If a repair is killed, running it again
 completes it. No other process may write to the lake meanwhile.
@@ -48,16 +49,19 @@ from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, lost_entries, repair_log
 from commitlake.pipelines.repair.following_tables import OF_RUNS, delete_runs, lost_run_ids, named_files, refill_tables
 from commitlake.pipelines.repair.kept_tables import (
+    HISTORIES,
     KEPT_TABLES,
     keep_earlier_snapshots,
     rebuild_history,
     rebuild_kept_table,
 )
 from commitlake.pipelines.repair.plan import (
+    COMPUTE_LAG,
     CONSUMPTIONS,
     DERIVED_TABLES,
     EDGES,
     KEYS,
+    LAG,
     MINUTES,
     TABLES_OF_COMMITS,
     RepairPlan,
@@ -138,6 +142,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     )
     _repair_keys(aside, plan, runner)
     _repair_edges(aside, plan, runner, is_wrong=EDGES in {one.table for one in changed})
+    missing += _move_lag_aside(aside, plan, is_wrong=LAG in {one.table for one in changed})
     if plan.recorded and not recorded_losses(lake) and must_recount(lake, {"messages"}):
         recount = [MINUTES]  # it may have been counted without them
     _recount_minutes(lake, recount, runner)
@@ -322,6 +327,22 @@ def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner, *, is_wr
     if is_changed or is_ahead(lake) or reason_not_updatable(lake, followed_edges(lake)):
         aside.move_table(EDGES)
         follow_edges(lake, runner)
+
+
+def _move_lag_aside(aside: AsideFolder, plan: RepairPlan, *, is_wrong: bool) -> Iterator[str]:
+    """Move `lag_minutes` aside if it is damaged, or if a table from which it is computed may have other rows now.
+
+    Yields:
+        A sentence about it.
+    """
+    lake = aside.lake
+    if not lake.has_log(LAG) and LAG not in {*plan.logs, *plan.files}:
+        return
+    is_damaged = bool({LAG, "messages", *HISTORIES} & {*plan.logs, *plan.files})
+    is_other = plan.adoption is not None or plan.recorded or plan.ahead or plan.lost or plan.unfinished
+    if is_wrong or is_damaged or is_other:
+        aside.move_table(LAG)
+        yield f"{LAG}: all minutes: {COMPUTE_LAG}"
 
 
 def _replacement_note(lake: Lake, repair: LogRepair) -> dict[str, Any]:

@@ -25,6 +25,8 @@ class Origin(StrEnum):
     """An archive run writes them, and its commit of `messages` names the files."""
     MESSAGES = "messages"
     """They are computed from the rows or commits of `messages`."""
+    COMPUTED = "computed"
+    """`archive --backfill` computes them from other tables; runs that archive do not."""
     SNAPSHOTS = "snapshots"
     """Snapshots of consumer offsets add them."""
     CONSUME_LOGS = "consume_logs"
@@ -127,6 +129,14 @@ _TABLES = (
         "topic_minutes",
         "Table of messages counted by topic, queue, tag, kind and minute",
         ("topic", "minute"),
+    ),
+    LakeTable(
+        "lag_minutes",
+        Origin.COMPUTED,
+        "lag_minutes",
+        "Table of the lag of consumer groups by topic, queue and minute",
+        ("minute", "group", "topic", "queue_id"),
+        key=("broker", "kind", "group", "topic", "queue_id", "broadcasts", "minute"),
     ),
     LakeTable("archive_runs", Origin.MESSAGES, "archive_runs", "Table with one row per finished run"),
     LakeTable("replays", Origin.REPLAYS, "replays", "Table of the events of each replay"),

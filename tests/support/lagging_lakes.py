@@ -7,6 +7,7 @@ import functools
 import json
 import random
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,23 @@ _EXPRESSIONS = (
 def lagging_lake(seed: int) -> str:
     """Return the folder of a lake; it lacks what `seed` chooses."""
     folder = Path(_folders().name) / str(seed)
-    return _RandomLake(folder, seed).made()
+    lake = _RandomLake(folder, seed, EVERY_MS)
+    for _ in lake.grow():
+        pass
+    return lake.lake.root
+
+
+def growing_lake(folder: Path, seed: int, every_ms: int) -> Iterator[Lake]:
+    """Make such a lake in a folder, and yield it after each step, and at the end.
+
+    Args:
+        folder: The folder.
+        seed: As for `lagging_lake`.
+        every_ms: Time between two snapshots.
+    """
+    random_lake = _RandomLake(folder, seed, every_ms)
+    for _ in random_lake.grow():
+        yield random_lake.lake
 
 
 @functools.cache
@@ -62,9 +79,10 @@ def _folders() -> tempfile.TemporaryDirectory[str]:
 class _RandomLake:
     """A lake whose stores get messages, snapshots and archive runs by turns."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, every_ms: int) -> None:
         self._chance = random.Random(seed)
-        self._lake = Lake(str(folder / "lake"))
+        self._every_ms = every_ms
+        self.lake = Lake(str(folder / "lake"))
         self._stores = {broker: GrowingLake(folder / broker) for broker in BROKERS}
         self._offsets: dict[str, dict[OffsetOwner, int]] = {broker: {} for broker in BROKERS}
         self._begins: dict[str, list[int]] = {broker: [0] for broker in BROKERS}
@@ -80,24 +98,25 @@ class _RandomLake:
         topics["orders"] = {"topicName": "orders", "readQueueNums": 4, "attributes": {"queue.type": "BatchCQ"}}
         (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": topics}))
 
-    def made(self) -> str:
-        """Return the folder of the lake, after all steps."""
+    def grow(self) -> Iterator[None]:
+        """Do all steps; yield after each of them, and at the end."""
         for step in range(STEPS):
             for broker in BROKERS:
                 self._write(broker, step)
                 if self._is_recreated and step in {3, 5} and self._chance.random() < 0.7:
                     self._stores[broker].recreate_topics()
                 if step == 0 or (step < STEPS - 1 and self._chance.random() < 0.5):
-                    archive_store(self._stores[broker].store, self._lake, broker)
+                    archive_store(self._stores[broker].store, self.lake, broker)
                 if self._chance.random() < 0.8:
                     self._snapshot(broker, step)
-        archive_store(self._stores["broker-a"].store, self._lake, "broker-a")
-        return self._lake.root
+            yield
+        archive_store(self._stores["broker-a"].store, self.lake, "broker-a")
+        yield
 
     def _write(self, broker: str, step: int) -> None:
         growing, chance = self._stores[broker], self._chance
-        begin = MIDNIGHT_MS + step * EVERY_MS
-        times = sorted(begin + chance.randrange(EVERY_MS) for _ in range(chance.randrange(2, 9)))
+        begin = MIDNIGHT_MS + step * self._every_ms
+        times = sorted(begin + chance.randrange(self._every_ms) for _ in range(chance.randrange(2, 9)))
         # The clock is set back, but not while topics are created again, which a history then knows earlier than `lag`.
         if chance.random() < 0.2 and not (self._is_recreated and step in {3, 4, 5, 6}):
             times = [*times[2:], *times[:2]]
@@ -134,7 +153,7 @@ class _RandomLake:
         start = self._starts[broker]
         if start is not None and chance.random() < 0.4:
             self._starts[broker] = chance.choice([each for each in self._begins[broker] if each >= start])
-        time = from_ms(MIDNIGHT_MS + (step + 1) * EVERY_MS)
+        time = from_ms(MIDNIGHT_MS + (step + 1) * self._every_ms)
         asks = self._has_subscriptions and chance.random() < 0.8
         snapshot = StoreSnapshot(
             broker,
@@ -146,7 +165,7 @@ class _RandomLake:
             log_end=None if chance.random() < 0.05 else len(growing.log),
             log_start=None if chance.random() < 0.1 else self._starts[broker],
         )
-        append_progress(self._lake, snapshot)
+        append_progress(self.lake, snapshot)
 
     def _subscriptions(self) -> list[tuple[GroupTopic, Subscription]]:
         chance, found = self._chance, []

@@ -1,0 +1,125 @@
+"""Snapshots of a store's offsets in memory, for the offsets at many times from one reading of the table.
+
+What is held are the offsets before the first of the times, and the changes up to the snapshot after the last one.
+"""
+
+from __future__ import annotations
+
+import datetime
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.snapshot_tables import known_offsets, offsets_between, snapshot_marks
+from commitlake.pipelines.lag.offsets import WATCH
+from commitlake.pipelines.snapshot.progress import OffsetKind
+from commitlake.schemas.times import epoch_us
+
+_PLACE = ("group", "topic", "queue_id")
+_NEVER = np.iinfo(np.int64).min
+
+
+class LoadedSnapshots:
+    """Snapshots of a store's groups, as `offsets.Snapshots`, for times in a range.
+
+    Args:
+        table: The table `consumer_offsets`.
+        broker: The store's name.
+        first: The first of the times.
+        last: The last of the times.
+    """
+
+    def __init__(self, table: DeltaTable, broker: str, first: datetime.datetime, last: datetime.datetime) -> None:
+        self.broker, kind = broker, OffsetKind.GROUP
+        marks = snapshot_marks(table, broker)
+        marks = marks.filter(pc.equal(marks["kind"], str(kind)))
+        times: Sequence[datetime.datetime] = marks["as_of"].to_pylist()
+        begin, end = _needed_snapshots(times, first, last)
+        self._marks = marks.slice(begin, end - begin)
+        if begin == end:
+            return
+        start = times[begin]
+        known = known_offsets(table, broker, str(kind), start, start)
+        before = known.select([*_PLACE, "offset"]).append_column("as_of", pa.nulls(len(known), self._time_type))
+        later = offsets_between(table, broker, str(kind), start, times[end - 1])
+        rows = pa.concat_tables([before, later.select(before.column_names)])
+        self._changes = later
+        self._places, codes = _distinct_places(rows)
+        changed = rows["as_of"].cast(pa.int64()).fill_null(_NEVER).to_numpy()
+        order = np.lexsort((changed, codes))
+        self._times, self._offsets = changed[order], rows["offset"].combine_chunks().take(pa.array(order))
+        self._starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+
+    @property
+    def _time_type(self) -> pa.DataType:
+        return self._marks.schema.field("as_of").type
+
+    def marks(self, kind: OffsetKind) -> pa.Table:
+        """Return the rows of whole snapshots that times in the range need, oldest first; see `Snapshots.marks`."""
+        assert kind is OffsetKind.GROUP
+        return self._marks
+
+    def known(self, kind: OffsetKind, until: datetime.datetime, earlier: datetime.datetime) -> pa.Table:
+        """Return the offsets as known at two times; see `Snapshots.known`."""
+        assert kind is OffsetKind.GROUP
+        rows = self._last_rows(until)
+        found = self._places.filter(pa.array(rows >= 0))
+        is_known = rows >= 0
+        earlier_rows = self._last_rows(earlier)[is_known]
+        return found.append_column("offset", self._offsets_of(rows[is_known])).append_column(
+            "earlier", self._offsets_of(earlier_rows)
+        )
+
+    def between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
+        """Return the offsets that changed in a time range; see `Snapshots.between`."""
+        assert kind is OffsetKind.GROUP
+        times = self._changes["as_of"].cast(pa.int64()).to_numpy()
+        first, end = np.searchsorted(times, [epoch_us(after), epoch_us(until)], side="right").tolist()
+        return self._changes.slice(first, max(0, end - first))
+
+    def _last_rows(self, time: datetime.datetime) -> Array:
+        """Return the last row of each place at or before a time; -1 for places without one."""
+        counts = (
+            np.add.reduceat((self._times <= epoch_us(time)).astype(np.int64), self._starts)
+            if len(self._starts)
+            else np.zeros(0, np.int64)
+        )
+        return np.where(counts > 0, self._starts + counts - 1, -1)
+
+    def _offsets_of(self, rows: Array) -> pa.Array:
+        return self._offsets.take(pa.array(rows, mask=rows < 0))
+
+
+def _needed_snapshots(
+    times: Sequence[datetime.datetime], first: datetime.datetime, last: datetime.datetime
+) -> tuple[int, int]:
+    """Return the range of the snapshots that the offsets at times from `first` to `last` are made of.
+
+    It begins with the snapshot with which the first of the times is compared, see `offsets.Moment.compared_at`, and
+    ends after the one that follows the last of them.
+
+    Args:
+        times: Times of all snapshots, in ascending order.
+        first: The first of the times.
+        last: The last of the times.
+    """
+    end = min(bisect_right(times, last) + 1, len(times))
+    before = bisect_right(times, first)
+    begin = max(0, bisect_right(times, times[before - 1] - WATCH) - 1) if before else 0
+    return (begin, end) if bisect_right(times, last) else (0, 0)
+
+
+def _distinct_places(rows: pa.Table) -> tuple[pa.Table, Array]:
+    """Return the distinct groups, topics and queues in their order, and for each row the number of its own."""
+    codes = np.zeros(len(rows), np.int64)
+    for name in _PLACE:
+        values = pc.rank(rows[name], sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        codes = codes * (int(values.max(initial=0)) + 1) + values
+        codes = np.unique(codes, return_inverse=True)[1].reshape(-1)
+    first = np.unique(codes, return_index=True)[1]
+    return rows.select(_PLACE).take(pa.array(first)), codes

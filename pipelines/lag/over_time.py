@@ -1,0 +1,56 @@
+"""Lag of one store's groups at many times, as `answer.lag_of_lake` has it for one, with few readings of the tables.
+
+Of `consumer_offsets`, `subscriptions` and `store_config`, what the times need is read once; `messages` is asked for
+each of the times.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.lake import PinnedLake
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
+from commitlake.connectors.lake.store_config import config_at, read_config_changes
+from commitlake.pipelines.lag.answer import lag_of_groups
+from commitlake.pipelines.lag.lake_messages import LakeMessages
+from commitlake.pipelines.lag.loaded_snapshots import LoadedSnapshots
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.offsets import moment_at
+from commitlake.pipelines.lag.subscriptions import Subscriptions, SubscriptionTimeline
+from commitlake.pipelines.snapshot.progress import OffsetKind
+
+
+class StoreLag:
+    """The lag of a store's groups at times in a range.
+
+    Args:
+        lake: The lake; it has snapshots of the store.
+        broker: The store's name.
+        first: The first of the times.
+        last: The last of the times.
+    """
+
+    def __init__(self, lake: PinnedLake, broker: str, first: datetime.datetime, last: datetime.datetime) -> None:
+        self._snapshots = LoadedSnapshots(lake.table(OFFSETS), broker, first, last)
+        subscribed = open_snapshots(lake, SUBSCRIBED)
+        self._subscribed = None if subscribed is None else SubscriptionTimeline(subscribed, broker, last)
+        self._config = read_config_changes(lake, broker)
+        commit = read_last_commit(lake)
+        self._progress = (commit and commit.stores.get(broker)) or StoreProgress(0)
+        self._messages = LakeMessages(lake.table("messages"), broker, pack_location(lake.bodies, lake.s3))
+
+    def rows_at(self, time: datetime.datetime) -> list[Lag]:
+        """Return the rows of groups at a time, in ascending order of the times; none before the first snapshot."""
+        moment = moment_at(self._snapshots, OffsetKind.GROUP, time)
+        if moment is None:
+            return []
+        subscriptions = Subscriptions() if self._subscribed is None else self._subscribed.at(time)
+        return lag_of_groups(
+            moment,
+            self._messages,
+            subscriptions.at_later_time(time),
+            config_at(self._config, time),
+            self._progress,
+        )

@@ -1,0 +1,191 @@
+"""Adds the minutes that `lag_minutes` lacks, and computes those again whose rows came late.
+
+A run first removes the rows that are to be computed again, in one commit with the versions of the tables that it has
+read. It then adds one commit for each day or so. Each commit carries, as application transactions, the last minute that
+the table has of each store, see `progress`: of two runs at once only one commits, and a run that is killed leaves a
+table that is complete up to an earlier minute, which the next run goes on from. Tasks write the data files, each for an
+hour of a store.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots, snapshot_brokers
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.lag_minutes.late_rows import MinutesToCompute, minutes_to_compute, newest_versions
+from commitlake.pipelines.lag_minutes.minutes import SCHEMA, MinuteRange, MinutesTask, hours_of, minute_time
+from commitlake.pipelines.lag_minutes.progress import (
+    APPLICATION_ID,
+    MinutesProgress,
+    StoreMinutes,
+    read_progress,
+    topics_number,
+)
+from commitlake.schemas.errors import ConcurrentRunError
+
+TABLE = "lag_minutes"
+_HOURS_OF_COMMIT = 24
+
+
+@dataclass(frozen=True, slots=True)
+class AddedMinutes:
+    """Counts of a run.
+
+    Attributes:
+        minutes: number of minutes that were computed, of all stores.
+        rows: number of rows that were added.
+        repeated: number of these minutes that the table had before.
+    """
+
+    minutes: int = 0
+    rows: int = 0
+    repeated: int = 0
+
+
+def backfill_lag_minutes(
+    lake: Lake, runner: Runner = HERE, on_commit: Callable[[int], None] = lambda _: None
+) -> AddedMinutes:
+    """Compute the minutes that `lag_minutes` lacks.
+
+    Args:
+        lake: the lake.
+        runner: runs the tasks that compute minutes and write files.
+        on_commit: called with the number of minutes of each commit.
+
+    Raises:
+        ConcurrentRunError: if another run was first.
+        LakeError: if there is no lake.
+    """
+    pinned = lake.pinned()
+    pinned.table("messages")
+    offsets = open_snapshots(pinned, OFFSETS)
+    if offsets is None:
+        return AddedMinutes()
+    last = read_last_commit(pinned)
+    archived = {} if last is None else last.stores
+    before = read_progress(pinned.find(TABLE), snapshot_brokers(offsets, OFFSETS))
+    todo = minutes_to_compute(pinned, before, archived)
+    progress = _cut(lake, before, todo, replace(before, versions=newest_versions(pinned)), archived)
+    repeated = sum(max(0, before.stores[broker].until + 1 - minutes.first) for broker, minutes in todo.items())
+    ranges = sorted(
+        (hour for broker, (first, end) in todo.items() for hour in hours_of(broker, first, end)),
+        key=lambda hour: hour.first,
+    )
+    done = AddedMinutes(repeated=repeated)
+    for start in range(0, len(ranges), _HOURS_OF_COMMIT):
+        hours = ranges[start : start + _HOURS_OF_COMMIT]
+        files = [file for _, file in runner.run(partial(_run_task, MinutesTask(lake)), hours) if file is not None]
+        progress = _commit(lake, progress, _reached(progress, hours), files)
+        minutes = sum(hour.last + 1 - hour.first for hour in hours)
+        on_commit(minutes)
+        done = replace(done, minutes=done.minutes + minutes, rows=done.rows + sum(file.rows for file in files))
+    return done
+
+
+def _run_task(task: MinutesTask, minutes: MinuteRange) -> DataFile | None:
+    return task.run(minutes)
+
+
+def _reached(progress: MinutesProgress, hours: Iterable[MinuteRange]) -> MinutesProgress:
+    """Return the progress after hours that are in the order of time."""
+    stores = dict(progress.stores)
+    for hour in hours:
+        stores[hour.broker] = replace(stores[hour.broker], until=hour.last)
+    return replace(progress, stores=stores)
+
+
+def _commit(
+    lake: Lake,
+    before: MinutesProgress,
+    after: MinutesProgress,
+    files: Sequence[DataFile],
+    removed: Sequence[tuple[str, int]] = (),
+) -> MinutesProgress:
+    """Commit files and progress, and return the progress after the commit.
+
+    Raises:
+        ConcurrentRunError: if another run was first; nothing was committed.
+    """
+    numbers, new = before.numbers(), after.numbers()
+    table = lake.find(TABLE)
+    known = None if table is None else table.transaction_version(APPLICATION_ID)
+    if (known or 0) == numbers[APPLICATION_ID]:
+        beside = {name: (numbers[name], number) for name, number in new.items() if name != APPLICATION_ID}
+        step = (known, new[APPLICATION_ID])
+        if advance(lake, TABLE, files, APPLICATION_ID, step, beside=beside, removed=removed):
+            return after
+    raise ConcurrentRunError(
+        f"{lake.uri(TABLE)}: another run was first; what this one has not committed yet was not kept. Run it again"
+    )
+
+
+def _cut(
+    lake: Lake,
+    before: MinutesProgress,
+    todo: Mapping[str, MinutesToCompute],
+    after: MinutesProgress,
+    archived: Mapping[str, StoreProgress],
+) -> MinutesProgress:
+    """Remove the rows of minutes that are to be computed again, and record what was read; return the new progress."""
+    stores = dict(before.stores)
+    firsts: dict[str, int] = {}
+    for broker, minutes in todo.items():
+        known, of_store = before.stores[broker], archived.get(broker, StoreProgress(0))
+        if minutes.first <= known.until:
+            firsts[broker] = minutes.first
+        until = min(known.until, minutes.first - 1)
+        stores[broker] = StoreMinutes(until, of_store.end, topics_number(of_store))
+    after = replace(after, stores=stores)
+    if after.numbers() == before.numbers():
+        return before
+    removed, kept = [], []
+    if firsts:
+        for path, size, rows in _files_with_rows(lake, firsts):
+            removed.append((path, size))
+            if rows.num_rows:
+                name = f"part-{secrets.token_hex(16)}.zstd.parquet"
+                kept.append(write_plain_file(rows, lake, TABLE, name))
+    return _commit(lake, before, after, kept, removed)
+
+
+def _files_with_rows(lake: Lake, firsts: Mapping[str, int]) -> Iterator[tuple[str, int, pa.Table]]:
+    """Yield the data files that have rows of given stores from given minutes on.
+
+    Args:
+        lake: the lake.
+        firsts: by broker, the first minute.
+
+    Yields:
+        Path in the log, size and other rows of each file.
+    """
+    folder = lake.folder(TABLE)
+    earliest = minute_time(min(firsts.values()))
+    for action in file_actions(lake.table(TABLE)).to_pylist():
+        greatest = (action.get("max") or {}).get("minute")
+        if greatest is not None and greatest < earliest:
+            continue
+        with folder.open_input_file(unquote(action["path"])) as source:
+            rows = pq.read_table(source, page_checksum_verification=True).select(SCHEMA.names).cast(SCHEMA)
+        is_kept = pa.array([True] * rows.num_rows, pa.bool_())
+        for broker, first in firsts.items():
+            is_late = pc.greater_equal(rows["minute"], pa.scalar(minute_time(first), SCHEMA.field("minute").type))
+            is_kept = pc.and_(is_kept, pc.invert(pc.and_(pc.equal(rows["broker"], broker), is_late)))
+        kept = rows.filter(is_kept)
+        if kept.num_rows < rows.num_rows:
+            yield action["path"], action["size_bytes"], kept

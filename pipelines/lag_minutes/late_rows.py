@@ -1,0 +1,233 @@
+"""Minutes of `lag_minutes` that must be computed again, because rows for them came late.
+
+The figures of a minute depend on the snapshots before and after it, on the messages that were stored before it, and on
+the subscriptions and the configuration of that time. So minutes are computed again
+
+- from the snapshot before a new one,
+- from the time of new messages, subscriptions and changes of the configuration,
+- from the first snapshot that referred to a part of the log that was not archived, if more of the log is archived,
+- from the beginning, if the archived topics of a store have changed; if the first configuration of a store was
+  recorded, which holds for all times before; or if new rows cannot be told from old ones, as after a repair,
+- where a group is first known to subscribe to a topic, from the first minute of its rows of the topic: its filter
+  holds for all times before.
+
+As a rule, all of that is later than the last minute of the table.
+"""
+
+from __future__ import annotations
+
+import datetime
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.delta_log.versions import AddedFile, VersionsError
+from commitlake.connectors.lake.lake import PinnedLake
+from commitlake.connectors.lake.new_files import readable_files
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, snapshot_marks
+from commitlake.connectors.lake.sql import text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.pipelines.lag_minutes.minutes import first_minute_at, last_minute_at
+from commitlake.pipelines.lag_minutes.progress import FOLLOWED, NOTHING, MinutesProgress, topics_number
+from commitlake.pipelines.snapshot.progress import OffsetKind
+
+_TIMES = {"messages": "store_timestamp", OFFSETS: "as_of", SUBSCRIBED: "as_of", "store_config": "recorded_at"}
+"""By followed table, the column with the time from which a row has an effect."""
+
+
+class Mark(NamedTuple):
+    """A whole snapshot of a store's groups.
+
+    Attributes:
+        as_of: its time.
+        log_end: physical offset of the end of the log then; None if not known.
+    """
+
+    as_of: datetime.datetime
+    log_end: int | None
+
+
+@dataclass
+class _NewRows:
+    """New rows of a followed table.
+
+    Attributes:
+        first: by broker, the earliest time of them.
+        is_all: True if they cannot be told from the others.
+        subscribed: for `subscriptions`, the earliest time by broker, group and topic.
+    """
+
+    first: dict[str, datetime.datetime] = field(default_factory=dict)
+    is_all: bool = False
+    subscribed: dict[tuple[str, str, str], datetime.datetime] = field(default_factory=dict)
+
+
+class MinutesToCompute(NamedTuple):
+    """Minutes of a store to compute, as numbers of minutes since 1970.
+
+    Attributes:
+        first: the first of them; after `last` if there is none.
+        last: the last of them.
+    """
+
+    first: int
+    last: int
+
+
+def newest_versions(lake: PinnedLake) -> dict[str, int]:
+    """Return the version of each followed table; -1 for one that the lake does not have yet."""
+    found = {table: lake.find(table) for table in FOLLOWED}
+    return {table: NOTHING if opened is None else opened.version() for table, opened in found.items()}
+
+
+def minutes_to_compute(
+    lake: PinnedLake, progress: MinutesProgress, archived: Mapping[str, StoreProgress]
+) -> dict[str, MinutesToCompute]:
+    """Return the minutes to compute, by broker; none for stores without a snapshot whose messages are archived.
+
+    Args:
+        lake: the lake; it has `consumer_offsets`.
+        progress: what the table has.
+        archived: how far each store is archived.
+    """
+    newest = newest_versions(lake)
+    new = {table: _read_new(lake, table, progress.versions[table], newest[table]) for table in FOLLOWED}
+    found = {}
+    for broker, store in progress.stores.items():
+        of_store = archived.get(broker, StoreProgress(0))
+        marks = _read_marks(lake, broker)
+        last = _last_minute(marks, of_store)
+        if last is None:
+            continue
+        begin = first_minute_at(marks[0].as_of)
+        if store.until == NOTHING or topics_number(of_store) != store.topics or _has_first_config(lake, broker, new):
+            starts = [begin]
+        else:
+            starts = [store.until + 1, *_late_starts(lake, broker, marks, new)]
+            starts += _newly_archived(marks, store.archived, of_store.end)
+        found[broker] = MinutesToCompute(max(begin, min(starts)), max(last, store.until))
+    return found
+
+
+def _last_minute(marks: Sequence[Mark], archived: StoreProgress) -> int | None:
+    """Return the last minute whose messages are archived, as far as that is known; None if there is none."""
+    known = [mark.as_of for mark in marks if mark.log_end is None or mark.log_end <= archived.end]
+    if not known:
+        return None
+    last = last_minute_at(known[-1])
+    return last if last >= first_minute_at(marks[0].as_of) else None
+
+
+def _newly_archived(marks: Sequence[Mark], before: int, end: int) -> Iterator[int]:
+    """Yield the first minute whose figures were incomplete because of messages that are archived since."""
+    for number, mark in enumerate(marks):
+        if mark.log_end is not None and before < mark.log_end <= end:
+            yield last_minute_at(marks[number - 1].as_of) + 1 if number else first_minute_at(mark.as_of)
+            return
+
+
+def _late_starts(lake: PinnedLake, broker: str, marks: Sequence[Mark], new: Mapping[str, _NewRows]) -> Iterator[int]:
+    for table, rows in new.items():
+        if rows.is_all:
+            yield first_minute_at(marks[0].as_of)
+        elif (first := rows.first.get(broker)) is not None and table != OFFSETS:
+            yield first_minute_at(first)
+        elif first is not None:
+            number = bisect_left([mark.as_of for mark in marks], first)
+            yield last_minute_at(marks[number - 1].as_of) + 1 if number else first_minute_at(first)
+    yield from _first_subscribed(lake, broker, new[SUBSCRIBED])
+
+
+def _read_marks(lake: PinnedLake, broker: str) -> list[Mark]:
+    rows = dict_rows(snapshot_marks(lake.table(OFFSETS), broker))
+    return [Mark(row["as_of"], row["log_end"]) for row in rows if row["kind"] == OffsetKind.GROUP]
+
+
+def _read_new(lake: PinnedLake, table: str, before: int, newest: int) -> _NewRows:
+    """Return the new rows of a table.
+
+    Args:
+        table: name of the table.
+        before: version that was read; -1 for none.
+        newest: its newest version.
+    """
+    if before == newest:
+        return _NewRows()
+    if newest < before:  # the table was restored to an earlier version, or made anew
+        return _NewRows(is_all=True)
+    try:
+        new = readable_files(lake, before, table)
+    except VersionsError:
+        return _NewRows(is_all=True)
+    if new.from_scratch:
+        return _NewRows(is_all=True)
+    found = _NewRows()
+    for file in new.files:
+        _add_new(lake, table, file, found)
+    return found
+
+
+def _add_new(lake: PinnedLake, table: str, file: AddedFile, found: _NewRows) -> None:
+    time = _TIMES[table]
+    with lake.folder(table).open_input_file(file.name) as source:
+        columns = ["broker", time, *(["group", "topic", "expression"] if table == SUBSCRIBED else [])]
+        for batch in pq.ParquetFile(source).iter_batches(columns=columns):
+            rows = pa.Table.from_batches([batch])
+            rows = rows.filter(pc.and_(pc.is_valid(rows["broker"]), pc.is_valid(rows[time])))
+            _add_earliest(rows, ["broker"], time, found.first)
+            if table == SUBSCRIBED:
+                known = rows.filter(pc.and_(pc.is_valid(rows["topic"]), pc.is_valid(rows["expression"])))
+                _add_earliest(known, ["broker", "group", "topic"], time, found.subscribed)
+
+
+def _add_earliest(rows: pa.Table, keys: Sequence[str], time: str, found: dict[Any, datetime.datetime]) -> None:
+    """Add the earliest time of each key; a single column of keys is its own key."""
+    for row in rows.group_by(list(keys)).aggregate([(time, "min")]).to_pylist():
+        key = row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
+        found[key] = min(row[f"{time}_min"], found.get(key, row[f"{time}_min"]))
+
+
+def _first_subscribed(lake: PinnedLake, broker: str, new: _NewRows) -> Iterator[int]:
+    """Yield the first minute of groups that are known to subscribe to a topic only since the new rows."""
+    mine = {key[1:]: first for key, first in new.subscribed.items() if key[0] == broker}
+    table = lake.find("lag_minutes")
+    if not mine or table is None:
+        return
+    groups: dict[str, list[str]] = defaultdict(list)
+    for group, topic in mine:
+        groups[group].append(topic)
+    for group, topics in groups.items():
+        where = (
+            f'broker = {text_literal(broker)} AND "group" = {text_literal(group)} '
+            f"AND topic IN ({', '.join(map(text_literal, topics))})"
+        )
+        known = f"{where} AND expression IS NOT NULL"
+        sql = f"SELECT topic, min(as_of) AS first FROM {SUBSCRIBED} WHERE {known} GROUP BY topic"
+        for row in dict_rows(run_sql(lake.table(SUBSCRIBED), SUBSCRIBED, sql).read_all()):
+            if row["first"] < mine[group, row["topic"]]:
+                continue
+            of_topic = (
+                f"{where} AND topic = {text_literal(row['topic'])} AND minute < {timestamp_literal(row['first'])}"
+            )
+            earliest = f"SELECT min(minute) AS minute FROM lag_minutes WHERE {of_topic}"
+            (minute,) = run_sql(table, "lag_minutes", earliest).read_all().column("minute").to_pylist()
+            if minute is not None:
+                yield last_minute_at(minute)
+
+
+def _has_first_config(lake: PinnedLake, broker: str, new: Mapping[str, _NewRows]) -> bool:
+    """Return whether the first configuration of a store is among the new rows of `store_config`."""
+    first = new["store_config"].first.get(broker)
+    if first is None:
+        return False
+    sql = f"SELECT min(recorded_at) AS first FROM store_config WHERE broker = {text_literal(broker)}"
+    (known,) = run_sql(lake.table("store_config"), "store_config", sql).read_all().column("first").to_pylist()
+    return bool(known >= first)

@@ -1,0 +1,197 @@
+"""Computes the rows of `lag_minutes` for a range of minutes within an hour.
+
+A minute is not computed if nothing was stored, snapshotted or configured since the minute before, and no message waits:
+then nothing can have changed. While messages wait, verdicts may change by time alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.lake.lake import Lake, PinnedLake
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED
+from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.pipelines.lag.groups import GROUP_KINDS
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.over_time import StoreLag
+from commitlake.pipelines.lag.queue_rows import queue_row
+from commitlake.pipelines.lag.subscriptions import MAX_AGE
+from commitlake.schemas.tables.lag_minutes import KEY, LAG_MINUTES, MINUTE_SECONDS, REPEATED_MINUTES
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.times import EPOCH, epoch_us
+
+MINUTE = datetime.timedelta(seconds=MINUTE_SECONDS)
+SCHEMA = arrow_schema(LAG_MINUTES)
+_MINUTE_US = MINUTE_SECONDS * 1_000_000
+_GROWING = ("time_lag_s_min", "time_lag_s_max")
+_ROW_GROUP_ROWS = 1 << 17
+Row = Mapping[str, Any]
+Key = tuple[Any, ...]
+
+
+def minute_time(minute: int) -> datetime.datetime:
+    """Return the time of a minute, which is given as a number of minutes since 1970."""
+    return EPOCH + minute * MINUTE
+
+
+def first_minute_at(time: datetime.datetime) -> int:
+    """Return the first minute at or after a time, as a number of minutes since 1970."""
+    return -(-epoch_us(time) // _MINUTE_US)
+
+
+def last_minute_at(time: datetime.datetime) -> int:
+    """Return the last minute at or before a time, as a number of minutes since 1970."""
+    return epoch_us(time) // _MINUTE_US
+
+
+class MinuteRange(NamedTuple):
+    """Minutes of a store within an hour, as numbers of minutes since 1970.
+
+    Attributes:
+        broker: the store's name.
+        first: the first minute.
+        last: the last minute.
+    """
+
+    broker: str
+    first: int
+    last: int
+
+
+def hours_of(broker: str, first: int, last: int) -> Iterator[MinuteRange]:
+    """Divide a range of minutes at whole hours.
+
+    >>> [(part.first, part.last) for part in hours_of("broker-a", 58, 121)]
+    [(58, 59), (60, 119), (120, 121)]
+    """
+    while first <= last:
+        end = min(last, first - first % REPEATED_MINUTES + REPEATED_MINUTES - 1)
+        yield MinuteRange(broker, first, end)
+        first = end + 1
+
+
+@dataclass(frozen=True, slots=True)
+class MinutesTask:
+    """Computes minutes and writes their rows to a data file; can be pickled."""
+
+    lake: Lake
+
+    def run(self, minutes: MinuteRange) -> DataFile | None:
+        """Return the file, which no version refers to yet; None if there are no rows."""
+        rows = pa.Table.from_pylist(list(rows_of(self.lake.pinned(), minutes)), SCHEMA)
+        if not rows.num_rows:
+            return None
+        name = f"part-{minutes.first}-{secrets.token_hex(8)}.zstd.parquet"
+        return write_plain_file(sort_rows(rows), self.lake, "lag_minutes", name, row_group_rows=_ROW_GROUP_ROWS)
+
+
+def sort_rows(rows: pa.Table) -> pa.Table:
+    """Sort rows of the table in the order of its files."""
+    return rows.sort_by([(name, "ascending") for name in LAKE_TABLES["lag_minutes"].sort_columns])
+
+
+def rows_of(lake: PinnedLake, minutes: MinuteRange) -> Iterator[Row]:
+    """Yield the rows of `lag_minutes` for minutes of a store.
+
+    Args:
+        lake: the lake; it has snapshots of the store.
+        minutes: the minutes.
+    """
+    before = minute_time(minutes.first - 1)
+    lag = StoreLag(lake, minutes.broker, before, minute_time(minutes.last))
+    changing = _changing_minutes(lake, minutes)
+    known = _by_key(lag.rows_at(before))
+    for minute in range(minutes.first, minutes.last + 1):
+        time = minute_time(minute)
+        is_quiet = minute not in changing and not any(map(_waits, known.values()))
+        now = known if is_quiet else _by_key(lag.rows_at(time))
+        is_repeated = minute % REPEATED_MINUTES == 0
+        for key, row in now.items():
+            earlier = known.get(key)
+            if is_repeated or earlier is None or _differs(earlier, row, time):
+                yield {**row, "minute": time, "consumed": _consumed(earlier, row)}
+        for key in known.keys() - now.keys():
+            yield {**dict(zip(KEY, key, strict=True)), "minute": time}
+        known = now
+
+
+def _by_key(rows: Sequence[Lag]) -> dict[Key, Row]:
+    found = (
+        {**queue_row(row), "minute": row.as_of, "broadcasts": row.broadcasts, "verdict": str(row.judged.verdict)}
+        for row in rows
+        if row.kind in GROUP_KINDS
+    )
+    return {tuple(row[name] for name in KEY): row for row in found}
+
+
+def _waits(row: Row) -> bool:
+    return bool(row["messages_max"] is None or row["messages_max"])
+
+
+def carried_to(row: Row, time: datetime.datetime) -> Row:
+    """Return the figures of a row at a later minute, if nothing has changed since."""
+    seconds = (time - row["minute"]).total_seconds()
+    least, most = row["time_lag_s_min"], row["time_lag_s_max"]
+    if row["messages_min"]:
+        least = _later(least, seconds)
+    if most is not None and row["next_message_time"] is not None:
+        most = _later(most, seconds)
+    return {**row, "minute": time, "time_lag_s_min": least, "time_lag_s_max": most}
+
+
+def _later(waited: float, seconds: float) -> float:
+    """Return a time of whole milliseconds some seconds later, as the number that its decimal fraction is read as."""
+    return round((waited + seconds) * 1000) / 1000
+
+
+def _differs(earlier: Row, row: Row, time: datetime.datetime) -> bool:
+    carried = carried_to(earlier, time)
+    return any(carried[name] != value for name, value in row.items() if name not in {"minute", "as_of"})
+
+
+def _consumed(earlier: Row | None, row: Row) -> int | None:
+    return None if earlier is None else max(0, row["offset_min"] - earlier["offset_min"])
+
+
+def _changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
+    """Return the minutes of a range before which something was stored, snapshotted or configured.
+
+    Clients that have not been seen for a while are no longer known, so a snapshot of clients has an effect later, too.
+    """
+    after, until = minute_time(minutes.first - 1), minute_time(minutes.last)
+    of_broker = f"broker = {text_literal(minutes.broker)}"
+    found: set[int] = set()
+    counted = f"(arrow_cast(store_timestamp, 'Int64') + {_MINUTE_US - 1}) / {_MINUTE_US}"
+    stored = f"{_is_between('store_timestamp', after, until)} AND store_date BETWEEN {date_literal(after)} AND "
+    sql = f"SELECT DISTINCT {counted} AS minute FROM messages WHERE {of_broker} AND {stored}{date_literal(until)}"
+    found.update(run_sql(lake.table("messages"), "messages", sql).read_all().column("minute").to_pylist())
+    for table, column, effects in (
+        (OFFSETS, "as_of", (datetime.timedelta(0),)),
+        (SUBSCRIBED, "as_of", (datetime.timedelta(0), MAX_AGE)),
+        ("store_config", "recorded_at", (datetime.timedelta(0),)),
+    ):
+        opened = lake.find(table)
+        if opened is None:
+            continue
+        where = f"{of_broker} AND {_is_between(column, after - MINUTE - max(effects), until)}"
+        sql = f"SELECT DISTINCT {column} AS time FROM {table} WHERE {where}"
+        for row in dict_rows(run_sql(opened, table, sql).read_all()):
+            # At the time itself, and right after it, which differs if it is a whole minute.
+            found.update(first_minute_at(row["time"] + effect) for effect in effects)
+            found.update(last_minute_at(row["time"] + effect) + 1 for effect in effects)
+    return found
+
+
+def _is_between(column: str, after: datetime.datetime, until: datetime.datetime) -> str:
+    return f"{column} > {timestamp_literal(after)} AND {column} <= {timestamp_literal(until)}"

@@ -1,0 +1,112 @@
+"""The lag at given minutes, from the rows of `lag_minutes`.
+
+A row holds until there is another one of its group and queue, but at most for an hour. For whole hours only their own
+rows are read; for other minutes, those from the hour before on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import column_name, is_one_of, text_literal, timestamp_literal
+from commitlake.pipelines.lag_minutes.minutes import SCHEMA, minute_time
+from commitlake.schemas.selection import Selection
+from commitlake.schemas.tables.lag_minutes import KEY, MINUTE_SECONDS, REPEATED_MINUTES
+
+_MINUTE_US = MINUTE_SECONDS * 1_000_000
+
+
+def lag_at_minutes(table: DeltaTable, minutes: Sequence[int], wanted: Selection) -> Iterator[pa.Table]:
+    """Yield the lag at minutes, with the columns of `lag_minutes`, in tables for an hour or for several whole hours.
+
+    In rows of minutes in which nothing has changed, `consumed` is 0.
+
+    Args:
+        table: `lag_minutes`.
+        minutes: numbers of minutes since 1970; the table must have them for all wanted stores.
+        wanted: stores, groups and topics.
+    """
+    of_hours: dict[int, list[int]] = defaultdict(list)
+    for minute in minutes:
+        of_hours[minute - minute % REPEATED_MINUTES].append(minute)
+    whole = [hour for hour, found in of_hours.items() if found == [hour]]
+    if whole:
+        yield _existing(_read(table, _one_of_minutes(whole), wanted))
+    for hour, found in of_hours.items():
+        if found != [hour]:
+            rows = _read(table, f"minute >= {_literal(hour)} AND minute <= {_literal(max(found))}", wanted)
+            yield from _carried(rows, sorted(found))
+
+
+def _literal(minute: int) -> str:
+    return timestamp_literal(minute_time(minute))
+
+
+def _one_of_minutes(minutes: Sequence[int]) -> str:
+    between = f"minute >= {_literal(min(minutes))} AND minute <= {_literal(max(minutes))}"
+    return f"{between} AND {is_one_of('minute', map(_literal, minutes))}"
+
+
+def _read(table: DeltaTable, condition: str, wanted: Selection) -> pa.Table:
+    chosen = [
+        is_one_of(column_name(name), map(text_literal, values))
+        for name, values in (("broker", wanted.brokers), ("group", wanted.groups), ("topic", wanted.topics))
+        if values
+    ]
+    names = ", ".join(map(column_name, SCHEMA.names))
+    sql = f"SELECT {names} FROM lag_minutes WHERE {' AND '.join([condition, *chosen])}"
+    return run_sql(table, "lag_minutes", sql).read_all().cast(SCHEMA)
+
+
+def _existing(rows: pa.Table) -> pa.Table:
+    """Return the rows without those that say that a group or queue is gone."""
+    return rows.filter(pc.is_valid(rows["verdict"]))
+
+
+def _carried(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Table]:
+    """Yield the rows that hold at each minute, with the figures that they have then."""
+    rows = rows.combine_chunks()
+    codes = _key_codes(rows)
+    times = rows["minute"].cast(pa.int64()).to_numpy()
+    order = np.lexsort((times, codes))
+    rows, times = rows.take(pa.array(order)), times[order]
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    for minute in minutes if len(starts) else ():
+        counts = np.add.reduceat((times <= minute * _MINUTE_US).astype(np.int64), starts)
+        last = (starts + counts - 1)[counts > 0]
+        yield _at_minute(_existing(rows.take(pa.array(last))), minute)
+
+
+def _key_codes(rows: pa.Table) -> Array:
+    """Return a number for each row, which is the same for rows of the same group and queue."""
+    codes = np.zeros(rows.num_rows, np.int64)
+    for name in KEY:
+        values = rows[name].cast(pa.int32()) if pa.types.is_boolean(rows[name].type) else rows[name]
+        ranks = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+        codes = np.unique(codes * (int(ranks.max(initial=0)) + 1) + ranks, return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+def _at_minute(rows: pa.Table, minute: int) -> pa.Table:
+    """Return rows with the figures that they have at a later minute."""
+    passed_us = minute * _MINUTE_US - rows["minute"].cast(pa.int64()).to_numpy()
+    waits = pc.fill_null(pc.greater(rows["messages_min"], 0), False).to_numpy()
+    seconds = {"time_lag_s_min": waits, "time_lag_s_max": rows["next_message_time"].is_valid().to_numpy()}
+    found = {name: rows[name] for name in SCHEMA.names}
+    for name, grows in seconds.items():
+        known = rows[name].fill_null(0).to_numpy()
+        later = np.where(grows & (passed_us > 0), np.round((known + passed_us / 1_000_000) * 1000) / 1000, known)
+        found[name] = pa.array(later, mask=rows[name].is_null().to_numpy())
+    consumed = np.where(passed_us > 0, 0, rows["consumed"].fill_null(0).to_numpy())
+    is_unknown = rows["consumed"].is_null().to_numpy() & (passed_us == 0)
+    found["consumed"] = pa.array(consumed, mask=is_unknown)
+    found["minute"] = pa.array(np.full(rows.num_rows, minute * _MINUTE_US), SCHEMA.field("minute").type)
+    return pa.table(found, SCHEMA)
