@@ -10,7 +10,7 @@
 # COMMAND ----------
 
 from commitlake.jobs.arguments.lake_names import check_brokers
-from commitlake.jobs.lag.arguments import LagQuestion
+from commitlake.jobs.lag.arguments import LagGroupArguments
 from commitlake.jobs.lag.report import LagSource, lag_report
 from commitlake.jobs.lag.source import unknown_names
 from commitlake.jobs.notebooks.notebook import BROKER, LAKE, Parameter, open_notebook
@@ -42,7 +42,7 @@ check_brokers(lake, brokers)
 lag = lag_of_lake(lake, notebook.time("at"), wanted)
 groups = by_group(lag.rows)
 since = not_moved_since(lake, groups[0].worst) if groups else None
-unknown = unknown_names(LagQuestion(group=tuple(wanted.groups), topic=tuple(wanted.topics)), lag)
+unknown = unknown_names(LagGroupArguments(group=tuple(wanted.groups), topic=tuple(wanted.topics)), lag)
 names, until = [group.group for group in groups], max((row.as_of for row in lag.rows), default=None)
 history = lag_history(lake, names, until, brokers, topics=wanted.topics) if until else None
 report = lag_report(lag, history, LagSource(("--lake", lake.root), notebook.time("at")), unknown, since)

@@ -19,8 +19,7 @@ from typing import ClassVar
 
 from commitlake.jobs.arguments.stores import at_least
 from commitlake.jobs.arguments.times import parse_time
-from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.options import Options, Section, option, repeated
+from commitlake.jobs.cli.options import Options, Section, before, option, repeated
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 
@@ -41,16 +40,6 @@ class Selecting(Options):
         """Selection with the values of the command's options; a condition without an option stays empty."""
         declared = (vars(base).get("CONDITIONS", {}) for base in type(self).__mro__)
         return Selection(**{name: getattr(self, field) for each in declared for field, name in each.items()})
-
-    def check_times(self) -> None:
-        """Check that the time range is not empty.
-
-        Raises:
-            JobError: if it is.
-        """
-        start, end = self.selection.start, self.selection.end
-        if start is not None and end is not None and start >= end:
-            raise JobError(f"--from {start} is not before --to {end}", "exchange them")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +125,7 @@ class TimeRange(Selecting):
         parse=parse_time,
         metavar="TIME",
         section=WHICH,
+        rules=before("end"),
     )
     end: datetime.datetime | None = option(
         "only messages stored before this time", "--to", parse=parse_time, metavar="TIME", section=WHICH

@@ -105,6 +105,7 @@ class Rule(NamedTuple):
         allows_variables: True if the rule only says that the option has no effect; environment variables may still set
             it, for other commands.
         values: values of the option with which the rule holds; if there are none, any but the default.
+        is_order: True if the option's value must be less than that of the other one, where both are given.
     """
 
     text: str
@@ -113,6 +114,7 @@ class Rule(NamedTuple):
     hint: str = ""
     allows_variables: bool = False
     values: tuple[str, ...] = ()
+    is_order: bool = False
 
 
 def needs(*others: str, hint: str = "") -> tuple[Rule, ...]:
@@ -149,6 +151,12 @@ def of_actions(*actions: str) -> tuple[Rule, ...]:
 def refuses(*others: str, hint: str = "") -> tuple[Rule, ...]:
     """Return the rule that a value of an option, such as an action, accepts none of certain others."""
     return (Rule("{other} cannot be used with {this}", others, is_refused_with=True, hint=hint),)
+
+
+def before(other: str) -> tuple[Rule, ...]:
+    """Return the rule that an option's value, the start of a range, must be less than its end, another option."""
+    text = "{this} is not before {other}"
+    return (Rule(text, (other,), is_refused_with=True, hint="exchange them", is_order=True),)
 
 
 def if_value(*values: str, rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -388,20 +396,30 @@ def values_of(kind: type[Options], arguments: argparse.Namespace) -> dict[str, A
 def conflict(options: Options) -> tuple[str, str] | None:
     """Return the error and the hint for the first combination of options that is refused; None if there is none."""
     for name, entry in value_options(type(options)):
+        variables = {variable_of(each) for each in entry.names_of(name)} & os.environ.keys()
         for rule in entry.rules:
-            this = " ".join((name, *rule.values))
-            given = [other for other in rule.others if _is_given(options, other, is_needed=not rule.is_refused_with)]
-            if not _is_given(options, this) or bool(given) != rule.is_refused_with:
+            if (rule.allows_variables and variables) or not _is_broken(rule, options, name):
                 continue
-            variables = {variable_of(each) for each in entry.names_of(name)}
-            if not (rule.allows_variables and variables & os.environ.keys()):
-                names = {
-                    "this": _shown(options, f"{name} {getattr(options, name)}" if rule.values else name),
-                    "other": _one_of([_shown(options, other) for other in given[:1] or rule.others]),
-                    "action": _shown(options, f"action {getattr(options, 'action', '')}"),
-                }
-                return rule.text.format(**names), rule.hint.format(**names)
+            given = [other for other in rule.others if rule.is_refused_with and _is_given(options, other)]
+            others = given[:1] or rule.others
+            if rule.is_order:
+                others = (f"{rule.others[0]} {getattr(options, rule.others[0])}",)
+            names = {
+                "this": _shown(options, f"{name} {getattr(options, name)}" if rule.values or rule.is_order else name),
+                "other": _one_of([_shown(options, other) for other in others]),
+                "action": _shown(options, f"action {getattr(options, 'action', '')}"),
+            }
+            return rule.text.format(**names), rule.hint.format(**names)
     return None
+
+
+def _is_broken(rule: Rule, options: Options, name: str) -> bool:
+    """Return True if an option's rule forbids its combination with the other options."""
+    if rule.is_order:
+        start, end = getattr(options, name), getattr(options, rule.others[0])
+        return start is not None and end is not None and bool(start >= end)
+    given = [other for other in rule.others if _is_given(options, other, is_needed=not rule.is_refused_with)]
+    return _is_given(options, " ".join((name, *rule.values))) and bool(given) == rule.is_refused_with
 
 
 def _is_given(options: Options, named: str, *, is_needed: bool = False) -> bool:

@@ -28,7 +28,7 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.cli.options import option
 from commitlake.jobs.lineage.tree import write_tree
-from commitlake.jobs.report.rows_output import plain_rows, write_table
+from commitlake.jobs.report.rows_output import rows_of_batches, write_table
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.lineage.answer import story_of
 from commitlake.pipelines.lineage.story import Question
@@ -143,7 +143,7 @@ def _clean_folder(folder: Path) -> Path:
 def _show_query(lake: Lake, title: str, sql: str) -> None:
     print(f"\n{title}\n")
     reader = run_sql(lake.table("messages"), "messages", sql)
-    write_table(plain_rows(reader, 0), reader.schema.names, sys.stdout)
+    write_table(rows_of_batches(reader, 0), reader.schema.names, sys.stdout)
     sys.stdout.flush()
 
 

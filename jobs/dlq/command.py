@@ -54,7 +54,6 @@ class Dlq(DlqOptions):
 
     def run(self) -> ExitCode:
         """Run the chosen action."""
-        self.check_times()
         if self.action == EXPORT:
             self.exported_file()
         lake = lake_of(self)

@@ -18,7 +18,7 @@ from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.arguments.selection import WHICH, Keys, Queues, TimeRange, Topics
 from commitlake.jobs.arguments.stores import StoreName, given_store, store_argument, store_name
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import flag, needs, option, repeated
+from commitlake.jobs.cli.options import before, flag, needs, option, repeated
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.jobs.report.rows_output import write_objects
 from commitlake.schemas.counts import count_text
@@ -69,7 +69,9 @@ class Explain(
         section=WHICH,
         rules=needs("topic", hint="a broker's index knows keys by topic"),
     )
-    from_offset: int | None = option("physical offset, inclusive", parse=int, metavar="N", section=WHICH)
+    from_offset: int | None = option(
+        "physical offset, inclusive", parse=int, metavar="N", section=WHICH, rules=before("to_offset")
+    )
     to_offset: int | None = option("physical offset, exclusive", parse=int, metavar="N", section=WHICH)
     clock_tolerance: int | None = option(
         "largest expected error of a broker's clock; a larger error that lasted for less than "
@@ -118,10 +120,6 @@ def _warn_of_unknown_names(command: Explain) -> None:
 
 
 def _check(command: Explain) -> None:
-    command.check_times()
-    low, high = command.from_offset, command.to_offset
-    if low is not None and high is not None and low >= high:
-        raise JobError(f"--from-offset {low} is not before --to-offset {high}")
     for name in ("topic", "key"):
         for value in getattr(command, name):
             if not value.strip():

@@ -62,7 +62,7 @@ def _parse_filter(text: str) -> tuple[str, str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LagQuestion(Brokers, Groups, Topics):
+class LagGroupArguments(Brokers, Groups, Topics):
     """Options that select consumer groups; by default, all groups are measured."""
 
     at: datetime.datetime | None = option(

@@ -28,7 +28,7 @@ from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import flag, if_value, needs, option, repeated
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
+from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import LagVerdict
@@ -125,7 +125,7 @@ def parse_condition(text: str) -> Condition:
 class LagCommand(
     Command,
     LagArguments,
-    LagQuestion,
+    LagGroupArguments,
     OutputArguments,
     HtmlArgument,
     after={OutputArguments: "by", HtmlArgument: "by"},

@@ -17,7 +17,7 @@ from commitlake.jobs.arguments.names import nearest_or_all, some_names
 from commitlake.jobs.arguments.places import bodies_of, lake_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
+from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.groups import by_group
 from commitlake.pipelines.lag.history import LagHistory, lag_history
@@ -29,7 +29,7 @@ _READ = ("messages", "consumer_offsets", "subscriptions", "store_config", "edges
 """Tables from which the lag in a lake is computed, and lost ranges are read."""
 
 
-def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) -> LagAnswer:
+def measure_lag(arguments: LagArguments, question: LagGroupArguments | None = None) -> LagAnswer:
     """Measure the lag.
 
     Args:
@@ -41,7 +41,7 @@ def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) ->
         CommitLogError: There is no store, or it cannot be read.
         QueryError: A table cannot be read.
     """
-    asked = question or LagQuestion()
+    asked = question or LagGroupArguments()
     wanted, brokers = asked.selection, asked.broker
     given = Given(_filters_by_group(asked.filter))
     if arguments.lake is not None:
@@ -68,7 +68,9 @@ def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) ->
     )
 
 
-def measure_history(arguments: LagArguments, question: LagQuestion, answer: LagAnswer, most: int) -> LagHistory | None:
+def measure_history(
+    arguments: LagArguments, question: LagGroupArguments, answer: LagAnswer, most: int
+) -> LagHistory | None:
     """Return how far the worst groups were behind over time; None for a store, which has no history.
 
     Args:
@@ -89,7 +91,7 @@ def measure_history(arguments: LagArguments, question: LagQuestion, answer: LagA
         return lag_history(lake, groups, until, brokers, filters, topics)
 
 
-def unknown_names(question: LagQuestion, answer: LagAnswer) -> list[str]:
+def unknown_names(question: LagGroupArguments, answer: LagAnswer) -> list[str]:
     """Return a sentence for each requested group and topic without a known offset or a row."""
     known = {
         name: {getattr(place, name) for places in (answer.known, answer.broadcasting, answer.rows) for place in places}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import os
 from collections.abc import Iterator
@@ -18,13 +19,21 @@ from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides
 from commitlake.jobs.report.output_forms import DisplayArguments
 from commitlake.pipelines.lineage.story import MAX_RECORDS, Question
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_key, parse_mask
-from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 
 TREE, TABLE, JSON, MERMAID = "tree", "table", "json", "mermaid"
 _ONE_RECORD = ("key", "id", "offset")
 _OF_STORIES = ("depth", "related_by", "mask", "body", "follow", "limit")
 _AS_IN = "as in --from -1d --to now"
 _SEVERAL = "; of several, each has its own story"
+
+
+def _parse_place(text: str) -> tuple[str, int]:
+    broker, _, number = text.rpartition(":")
+    offset = parse_int(number, 0, INT64_MAX)
+    if not broker or offset is None:
+        raise argparse.ArgumentTypeError(f"{text[:200]!r}: expected BROKER:OFFSET, as in broker-a:4096")
+    return broker, offset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +51,8 @@ class LineageOptions(
 
     key: tuple[str, ...] = repeated(f"business key{_SEVERAL}", section=WHICH)
     id: tuple[str, ...] = repeated(f"offset message id, or client message id (UNIQ_KEY){_SEVERAL}", section=WHICH)
-    offset: str | None = option(
-        "the record at a physical offset of a broker's log", metavar="BROKER:OFFSET", section=WHICH
+    offset: tuple[str, int] | None = option(
+        "the record at a physical offset of a broker's log", parse=_parse_place, metavar="BROKER:OFFSET", section=WHICH
     )
     topics: bool = flag(
         "show which topics feed which, between --from and --to, by keys that pass from one to the other",
@@ -109,7 +118,6 @@ def check(command: LineageOptions) -> None:
         raise JobError(
             f"expected one of --key, --id, --offset and --topics, found {found}", "--key takes the key of an order"
         )
-    command.check_times()
     if len(command.key) + len(command.id) > 1 and (command.follow or command.html or command.openlineage):
         option = "follow" if command.follow else "html" if command.html else "openlineage"
         raise JobError(f"--{option} is for one story: expected one --key or --id")
@@ -129,22 +137,16 @@ def question_of(command: LineageOptions, lake: Lake) -> Question:
     """Return the options as a `Question`: the messages whose story is wanted, and limits of the story.
 
     Raises:
-        JobError: for an invalid position, or a broker that the lake does not have.
+        JobError: for a broker that the lake does not have.
         UsageError: for a number out of range.
     """
-    place = None
     if command.offset is not None:
-        broker, colon, text = command.offset.rpartition(":")
-        offset = parse_int64(text)
-        if not colon or not broker or offset is None or offset < 0:
-            raise JobError(f"--offset: expected BROKER:OFFSET, as in broker-a:4096, found {command.offset[:200]!r}")
-        check_brokers(lake, [broker])
-        place = broker, offset
+        check_brokers(lake, [command.offset[0]])
     limit = MAX_RECORDS if command.limit is None else command.limit
     return Question(
         next(iter(command.key), None),
         next(iter(command.id), None),
-        place,
+        command.offset,
         command.start,
         command.end,
         command.depth,

@@ -168,7 +168,6 @@ class QueryOptions(
         Raises:
             JobError: for the first conflict.
         """
-        self.check_times()
         if self.via == "hbase" and is_spark_given(self):
             raise JobError("--via hbase and --spark cannot be used together")
         if not self.prints_bodies:

@@ -45,7 +45,7 @@ from commitlake.jobs.query.bodies import (
 )
 from commitlake.jobs.query.grep import answer_grep
 from commitlake.jobs.query.sql_question import answer_sql
-from commitlake.jobs.report.rows_output import Row, plain_rows, write
+from commitlake.jobs.report.rows_output import Row, rows_of_batches, write
 from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.query.engines import TableQuery, ask_deltalake, ask_hbase, ask_spark, missing_in_hbase
 from commitlake.schemas.counts import count_text
@@ -179,7 +179,7 @@ def _run_query(query: QueryOptions) -> ExitCode:
             print(found)
             _explain_empty(query, lake, table, found)
             return whole
-        rows = _LimitedRows(plain_rows(batches, 0), query.limit)
+        rows = _LimitedRows(rows_of_batches(batches, 0), query.limit)
         if fetch and query.output == "table":
             if not _write_body(query, rows, fetch):
                 _explain_empty(query, lake, table, 0)

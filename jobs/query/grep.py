@@ -14,7 +14,7 @@ from commitlake.jobs.arguments.places import bodies_of
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
-from commitlake.jobs.report.rows_output import plain_rows, write
+from commitlake.jobs.report.rows_output import rows_of_batches, write
 from commitlake.pipelines.query.engines import TableQuery
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -66,7 +66,7 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
             count = sum(batch.num_rows for batch in batches)
             print(count)
         else:
-            count = write(query.output, plain_rows(batches, 0), [*columns, *MATCH_COLUMNS])
+            count = write(query.output, rows_of_batches(batches, 0), [*columns, *MATCH_COLUMNS])
     if not query.quiet or read.unreadable:
         for line in _summary(count, read, plan, query, time.monotonic() - started):
             print_line(line)

@@ -21,7 +21,7 @@ from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import BodyTexts, body_fetcher
 from commitlake.jobs.query.sql_bodies import expand_body, explain_body_error, rows_with_bodies
-from commitlake.jobs.report.rows_output import plain_rows, write
+from commitlake.jobs.report.rows_output import rows_of_batches, write
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -53,7 +53,7 @@ def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str]
             opened.append(BodyTexts(body_fetcher(bodies_of(query, lake), stored=query.stored_body)))
             return opened[0]
 
-        rows, columns = rows_with_bodies(plain_rows(answer, 0), columns, open_bodies)
+        rows, columns = rows_with_bodies(rows_of_batches(answer, 0), columns, open_bodies)
         shown = list(islice(rows, query.limit)) if query.limit else rows
         missing = warn_of_lost_ranges("query", lake) if _reads_messages(sql) else []
         count = write(query.output, iter(shown), columns, missing)

@@ -249,7 +249,11 @@ class ReplayOptions(
         "messages from live topics of the brokers that these name servers know; needs --topic or --dlq-of",
         metavar="HOST:PORT",
         section=_FROM,
-        rules=(_OF_LAKE, *not_with("all_copies", hint=_ALL_COPIES_HINT)),
+        rules=(
+            _OF_LAKE,
+            *not_with("all_copies", hint=_ALL_COPIES_HINT),
+            *needs("topic", "dlq_of", hint="{this} reads whole topics"),
+        ),
     )
     layout: str | None = layout_option(_FROM)
     keys_file: str | None = option(

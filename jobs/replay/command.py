@@ -80,7 +80,6 @@ class Replay(ReplayOptions):
 
     def run(self) -> ExitCode:
         """Run the chosen action."""
-        self.check_times()
         lake = lake_of(self)
         with naming_damaged_files(lake, _READ):
             return self._run_action(lake)

@@ -154,8 +154,6 @@ def _copy_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -> Mes
     from commitlake.pipelines.replay.copied_messages import copy_topics
 
     wanted = _source_selection(arguments)
-    if not wanted.topics:
-        raise JobError("--from-broker: expected topics", "as in --topic orders, or --dlq-of billing")
     with Admin(client_options(name_servers)) as admin:
         wanted = replace(wanted, topics=known_live_topics(arguments, admin, wanted.topics))
 

@@ -32,7 +32,7 @@ _TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"  # for milliseconds, %S includes the fraction
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
-def plain_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[Row]:
+def rows_of_batches(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[Row]:
     """Yield at most `limit` rows (0 for all): times as ISO 8601 in UTC, maps as dicts, bytes in base64."""
     rows = (row for batch in batches for row in _rows_of(batch))
     return islice(rows, limit) if limit else rows

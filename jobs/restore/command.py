@@ -31,7 +31,7 @@ from commitlake.jobs.arguments.stores import StoreName, delay_levels, file_size,
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.options import not_with, option
+from commitlake.jobs.cli.options import before, not_with, option
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import FileSettings
@@ -100,6 +100,7 @@ class Restore(
         "--from",
         parse=parse_time,
         metavar="TIME",
+        rules=before("end"),
     )
     end: datetime.datetime | None = option(
         "end with the last record stored before this time", "--to", parse=parse_time, metavar="TIME"
@@ -110,7 +111,9 @@ class Restore(
         metavar="TIME",
         rules=not_with("start", "end", hint="{this} restores everything before a time"),
     )
-    from_offset: int | None = option("begin at this physical offset", parse=_parse_offset, metavar="N")
+    from_offset: int | None = option(
+        "begin at this physical offset", parse=_parse_offset, metavar="N", rules=before("to_offset")
+    )
     to_offset: int | None = option("end before this physical offset", parse=_parse_offset, metavar="N")
     segment_size: int | None = option(
         "size of a file of the log, as 1073741824 or 1GiB: RocketMQ's mappedFileSizeCommitLog "
@@ -200,10 +203,6 @@ def _warn_of_masks(command: Restore) -> None:
 
 
 def _check(command: Restore) -> None:
-    command.check_times()
-    first, last = command.from_offset, command.to_offset
-    if first is not None and last is not None and first >= last:
-        raise JobError(f"--from-offset {first} is not less than --to-offset {last}")
     from commitlake.connectors.lake.owned_folders import check_no_owner
 
     check_no_owner(str(command.out), "--out")

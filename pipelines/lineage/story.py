@@ -38,6 +38,8 @@ _MAX_SHOWN = 200
 class Question:
     """A question about the messages of a key, a message id or a place, with options.
 
+    It has no `Selection`, which may have several keys and many other conditions, because a story is of one of them.
+
     Attributes:
         key: A business key.
         message_id: An offset message id, or a client's message id (UNIQ_KEY).

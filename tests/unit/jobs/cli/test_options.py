@@ -15,6 +15,7 @@ from commitlake.jobs.cli.options import (
     Section,
     add_options,
     argument,
+    before,
     conflict,
     declarations,
     flag,
@@ -145,6 +146,17 @@ class Stall(Options):
 )
 def test_an_option_may_belong_to_some_actions(stall: Stall, error: tuple[str, str] | None) -> None:
     assert conflict(stall) == error
+
+
+@pytest.mark.parametrize(("first", "last", "is_refused"), [(0, 0, True), (1, 0, True), (0, 1, False), (5, None, False)])
+def test_a_range_needs_a_start_before_its_end(first: int | None, last: int | None, is_refused: bool) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Page(Options):
+        first: int | None = option("first", parse=int, rules=before("last"))
+        last: int | None = option("last", parse=int)
+
+    error = (f"--first {first} is not before --last {last}", "exchange them")
+    assert conflict(Page(first=first, last=last)) == (error if is_refused else None)
 
 
 def test_a_value_that_chooses_nothing_is_enough_where_an_option_is_needed() -> None:

@@ -220,7 +220,7 @@ def test_all_copies_of_a_message_are_sent_only_on_request(world: ReplayWorld, tm
     ("arguments", "message"),
     [
         (["--store", "a", "--from-broker", "127.0.0.1:1", "--topic", TOPIC], "leave one of them out"),
-        (["--from-broker", "127.0.0.1:1", "--key", "order-1"], "--from-broker: expected topics"),
+        (["--from-broker", "127.0.0.1:1", "--key", "order-1"], "--from-broker needs one of --topic and --dlq-of"),
         (["--store", "a", "--not-consumed-by", "g", "--offsets-at", "-1h"], "--offsets-at needs messages of the"),
         (["--store", "/no/such/store", "--topic", TOPIC], "/no/such/store"),
         (["--from-broker", "127.0.0.1:1", "--topic", TOPIC, "--all-copies"], "name the topics of retries and dead let"),
