@@ -23,7 +23,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_jobs.py": ("pipelines.query.engines",),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
     "tests/integration/remoting/test_transactions.py": ("connectors.rocketmq.producers.transactions",),
-    "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
     "tests/integration/spark/test_analysis.py": (
         "pipelines.transforms.columns",
         "pipelines.transforms.dead_letters",
@@ -147,10 +146,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/tps/test_report.py": ("pipelines.tps.report",),
     "tests/unit/jobs/tps/test_other_questions.py": ("pipelines.tps.delayed", "pipelines.tps.store_tables"),
     "tests/unit/pipelines/topic_minutes/test_minutes.py": ("schemas.tables.topic_minutes",),
-    "tests/unit/pipelines/rebuild/test_rebuilt_files.py": (
-        "connectors.formats.rocketmq.queue_writer",
-        "connectors.formats.rocketmq.topic_kinds",
-    ),
+    "tests/unit/pipelines/rebuild/test_rebuilt_files.py": ("connectors.formats.rocketmq.queue_writer",),
     "tests/unit/pipelines/rebuild/test_topic_kinds.py": ("connectors.reading.facts.topic_kinds",),
     "tests/unit/jobs/replay/test_source.py": ("pipelines.replay.copied_messages",),
     "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),
