@@ -10,10 +10,11 @@ from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.followed_runs import check_follows
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.body_batches import BodyForm, batches_with_bodies, decompressed, in_form
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
@@ -23,6 +24,9 @@ from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.pipelines.analysis.arrow_lag import lag_table
 from commitlake.pipelines.analysis.lag_question import LagQuestion
 from commitlake.pipelines.dead_letters.letters import computed_columns
+from commitlake.pipelines.journeys.arrays import hops_table, journeys_table
+from commitlake.pipelines.journeys.question import JourneysQuestion
+from commitlake.pipelines.journeys.statements import Sources
 from commitlake.pipelines.query.engines import TableQuery
 from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 from commitlake.pipelines.tps.question import Origins, PartialCount, RatesQuestion
@@ -96,16 +100,7 @@ class ArrowTables:
         computed: Mapping[str, str],
         more: Sequence[str],
     ) -> pa.Table:
-        query = TableQuery(
-            "messages",
-            selection,
-            columns.names,
-            (),
-            0,
-            key_places=condition_of_keys(self.lake, selection.keys) if selection.keys else None,
-            unique_key_places=partial(condition_of_unique_key, self.lake),
-        )
-        where = [*query.where(Engine.DELTALAKE), *more]
+        where = [*self._where(selection, columns.names), *more]
         if form is None:
             return self._select("messages", columns, where, computed)
         found = self._select("messages", with_body_columns(columns), where, computed)
@@ -152,6 +147,56 @@ class ArrowTables:
         """
         return lag_table(self.lake, self.bodies, question)
 
+    def journeys(self, question: JourneysQuestion) -> pa.Table:
+        """Return what happened to the keys that have a record in a window.
+
+        Raises:
+            NoTableError: if the lake has no `edges`.
+            LakeError: if there is no lake, or no permission.
+            QueryError: if the predicate of the selection is not valid.
+        """
+        return journeys_table(*self._records_and_edges(question), question)
+
+    def hops(self, question: JourneysQuestion, window_us: int | None) -> pa.Table:
+        """Return the hops of keys between topics, for each window; for all the time if there is none.
+
+        Raises:
+            NoTableError: if the lake has no `edges`.
+            LakeError: if there is no lake, or no permission.
+            QueryError: if the predicate of the selection is not valid.
+        """
+        return hops_table(*self._records_and_edges(question), question, window_us)
+
+    def _records_and_edges(self, question: JourneysQuestion) -> tuple[Mapping[str, DeltaTable], Sources]:
+        """Return the tables that a question on journeys reads, and the queries of their rows."""
+        messages, edges = self.lake.table("messages"), self.lake.find("edges")
+        if edges is None:
+            raise NoTableError(no_edges(self.lake.root))
+        wanted = question.selection
+        where = self._where(replace(wanted, topics=(), start=question.begin, end=question.end), ())
+        if wanted.topics:
+            where.append(is_one_of("coalesce(origin_topic, topic)", map(text_literal, wanted.topics)))
+        rows = f"(SELECT * FROM {_source(messages, 'messages', MESSAGES)} WHERE {' AND '.join(where)})"
+        return {"messages": messages, "edges": edges}, Sources(rows, "edges")
+
+    def _where(self, selection: Selection, names: Sequence[str]) -> list[str]:
+        """Return the conditions of a selection on rows of `messages`.
+
+        Args:
+            selection: the selection.
+            names: columns that are wanted.
+        """
+        query = TableQuery(
+            "messages",
+            selection,
+            names,
+            (),
+            0,
+            key_places=condition_of_keys(self.lake, selection.keys) if selection.keys else None,
+            unique_key_places=partial(condition_of_unique_key, self.lake),
+        )
+        return query.where(Engine.DELTALAKE)
+
     def _select(
         self, name: str, columns: Columns, where: Iterable[str], computed: Mapping[str, str] = MappingProxyType({})
     ) -> pa.Table:
@@ -161,14 +206,11 @@ class ArrowTables:
             computed: SQL of columns that are computed, by name.
         """
         table = self.lake.table(name)
-        there = {field.name for field in table.schema().fields}
         listed = ", ".join(
             f"{computed.get(each) or column_name(each)} AS {column_name(each)}" for each in columns.names
         )
         condition = " AND ".join(["true", *where])
-        # Conditions may name columns that an older lake lacks.
-        lacking = [f"{_null_of(each)} AS {column_name(each.name)}" for each in columns if each.name not in there]
-        source = f"(SELECT *, {', '.join(lacking)} FROM {name})" if lacking else name
+        source = _source(table, name, columns)
         found = run_sql(table, name, f"SELECT {listed} FROM {source} WHERE {condition}").read_all()
         return found.cast(arrow_schema(columns))
 
@@ -182,6 +224,22 @@ class ArrowTables:
                 yield in_form(empty.append_column("body_error", pa.nulls(0, pa.string())), form)
             for stored in batches_with_bodies(batch, store, cache):
                 yield from (in_form(each, form) for each in decompressed(stored, DEFAULT_MAX_BYTES))
+
+
+def no_edges(lake: str) -> str:
+    """Return the text of the error for a lake without the table `edges`."""
+    return (
+        f"the lake {lake} has no table 'edges', which journeys need; 'commitlake archive --lake LAKE --backfill edges' "
+        "builds it"
+    )
+
+
+def _source(table: DeltaTable, name: str, columns: Columns) -> str:
+    """Return a table in SQL, with the given columns; those that an older lake lacks are null."""
+    there = {field.name for field in table.schema().fields}
+    # Conditions may name columns that an older lake lacks.
+    lacking = [f"{_null_of(each)} AS {column_name(each.name)}" for each in columns if each.name not in there]
+    return f"(SELECT *, {', '.join(lacking)} FROM {name})" if lacking else name
 
 
 def _null_of(column: Column) -> str:

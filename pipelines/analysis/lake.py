@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from commitlake.connectors.lake.packs.body_batches import BodyForm
     from commitlake.pipelines.analysis.lag_question import LagQuestion
+    from commitlake.pipelines.journeys.question import JourneysQuestion
     from commitlake.pipelines.tps.question import RatesQuestion
 
 Frame = TypeVar("Frame")
@@ -73,6 +74,10 @@ class _Tables(Protocol[_Frame_co]):
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> _Frame_co: ...
 
     def lag(self, question: LagQuestion) -> _Frame_co: ...
+
+    def journeys(self, question: JourneysQuestion) -> _Frame_co: ...
+
+    def hops(self, question: JourneysQuestion, window_us: int | None) -> _Frame_co: ...
 
 
 class Lake(Generic[Frame]):
@@ -324,6 +329,106 @@ class Lake(Generic[Frame]):
         from commitlake.pipelines.analysis.lag_question import make_lag_history_question
 
         return self._tables.lag(make_lag_history_question(by, window, since, until, broker, group, topic))
+
+    def journeys(
+        self,
+        *,
+        since: Time,
+        until: Time,
+        margin: datetime.timedelta | str = "1 day",
+        max_steps: int = 1_000,
+        broker: Texts | None = None,
+        topic: Texts | None = None,
+        key: Texts | None = None,
+        tag: Texts | None = None,
+        where: str | None = None,
+    ) -> Frame:
+        """Return what happened to each business key that has a record in a window: its path over topics, and outcome.
+
+        All records of one message are one step: half message and commit, delay and delivery, retries, dead letters, and
+        what a replay sent again. Records of one topic with one client message id are one message, even if its producer
+        sent them twice. Steps are in the order in which the messages were sent, by the brokers' clocks.
+
+        Also records of these keys from `margin` before the window to `margin` after it are read, and nothing else: what
+        was delivered, decided or sent again later counts as open. `began_before` and `went_on_after` say which keys the
+        window cuts.
+
+        Args:
+            since: Start of the window of store time: a `datetime` or ISO 8601, UTC without a time zone.
+            until: End of the window, exclusive.
+            margin: Time before and after the window: a `timedelta`, or a text such as `2 hours`.
+            max_steps: Largest number of steps in `path` and `steps`; a journey with more has `is_cut`, and all its
+                other columns are of all steps.
+            broker: Names of stores; all by default.
+            topic: Topics that messages were sent to; all by default. Others are no steps.
+            key: Business keys; all by default.
+            tag: Tags; all by default.
+            where: SQL predicate on a row of `messages`, in the dialect of the engine.
+
+        Returns:
+            The columns `commitlake.schemas.tables.journeys.JOURNEYS`.
+
+        Raises:
+            LakeError: There is no lake.
+            NoTableError: The lake has no table `edges`.
+            UsageError: An argument is not valid.
+            QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
+        """
+        from commitlake.pipelines.analysis.journeys_question import make_journeys_question
+
+        question = make_journeys_question(
+            since, until, margin, max_steps, broker=broker, topic=topic, key=key, tag=tag, where=where
+        )
+        return self._tables.journeys(question)
+
+    def topic_flow(
+        self,
+        *,
+        since: Time,
+        until: Time,
+        window: datetime.timedelta | str | None = "1 hour",
+        margin: datetime.timedelta | str = "1 day",
+        broker: Texts | None = None,
+        topic: Texts | None = None,
+        key: Texts | None = None,
+        tag: Texts | None = None,
+        where: str | None = None,
+    ) -> Frame:
+        """Return how often, and how fast, keys go from one topic to the next one, for each window of time.
+
+        A hop is a step of a journey and the next one, at most `margin` later; it counts where the later message was
+        sent. Messages whose first record is not in the lake are left out. So a day has the sums of its hours. Times are
+        rounded up to two digits, in `delays`, which can be added over rows; percentiles are those of `delays`.
+
+        Args:
+            since: Start of the time: a `datetime` or ISO 8601, UTC without a time zone.
+            until: End of the time, exclusive.
+            window: Length of the windows, in whole seconds: a `timedelta`, or a text such as `5 minutes`. They begin at
+                multiples of their length since 1970, UTC. None for one window for all the time.
+            margin: Longest time of a hop: a `timedelta`, or a text such as `2 hours`.
+            broker: Names of stores; all by default.
+            topic: Topics that messages were sent to; all by default. Others are no steps.
+            key: Business keys; all by default.
+            tag: Tags; all by default.
+            where: SQL predicate on a row of `messages`, in the dialect of the engine.
+
+        Returns:
+            The columns `commitlake.schemas.tables.journeys.HOPS`, none of which is null.
+
+        Raises:
+            LakeError: There is no lake.
+            NoTableError: The lake has no table `edges`.
+            UsageError: An argument is not valid.
+            QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
+        """
+        from commitlake.pipelines.analysis.journeys_question import make_journeys_question
+        from commitlake.pipelines.analysis.rates_question import make_window
+
+        question = make_journeys_question(
+            since, until, margin, broker=broker, topic=topic, key=key, tag=tag, where=where
+        )
+        window_us = None if window is None else make_window(window) // datetime.timedelta(microseconds=1)
+        return self._tables.hops(question, window_us)
 
     def lineage(
         self,

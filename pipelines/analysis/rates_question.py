@@ -20,8 +20,12 @@ _MAX_COUNT = 999_999
 _SECOND, _LONGEST = datetime.timedelta(seconds=1), datetime.timedelta(days=36_525)
 
 
-def make_window(window: datetime.timedelta | str) -> datetime.timedelta:
+def make_window(window: datetime.timedelta | str, name: str = "window") -> datetime.timedelta:
     """Return the length of windows.
+
+    Args:
+        window: the length, as a caller gives it.
+        name: name of the argument, for the error.
 
     Raises:
         UsageError: if it is no length of a second to 100 years, in whole seconds.
@@ -38,7 +42,7 @@ def make_window(window: datetime.timedelta | str) -> datetime.timedelta:
         expected = (
             "expected whole seconds, up to 100 years: a timedelta, or a text such as '30s', '5 minutes' or '1 day'"
         )
-        raise UsageError(f"window: {expected}, found {window!r}")
+        raise UsageError(f"{name}: {expected}, found {window!r}")
     return length
 
 

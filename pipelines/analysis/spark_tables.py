@@ -22,10 +22,12 @@ from commitlake.connectors.lake.sql import Engine, column_name
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.connectors.storage.uris import absolute_place
-from commitlake.pipelines.analysis.arrow_tables import with_body_columns
+from commitlake.pipelines.analysis.arrow_tables import no_edges, with_body_columns
 from commitlake.pipelines.analysis.lag_question import LagQuestion
 from commitlake.pipelines.analysis.spark_lag import PinnedTables, lag_frame
 from commitlake.pipelines.dead_letters.letters import computed_columns
+from commitlake.pipelines.journeys.frames import hops_of, journeys_of
+from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.pipelines.tps.question import Origins, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.pipelines.transforms.dead_letters import dead_letters_of
@@ -163,6 +165,37 @@ class SparkTables:
             offsets, messages, tables["subscriptions"], tables["store_config"], self._progress_at(version)
         )
         return lag_frame(self.spark, pinned, question)
+
+    def journeys(self, question: JourneysQuestion) -> DataFrame:
+        """Return what happened to the keys that have a record in a window.
+
+        Raises:
+            NoTableError: if the lake has no `edges`.
+            LakeError: if the session cannot open a table.
+        """
+        return journeys_of(*self._records_and_edges(question), question)
+
+    def hops(self, question: JourneysQuestion, window_us: int | None) -> DataFrame:
+        """Return the hops of keys between topics, for each window; for all the time if there is none.
+
+        Raises:
+            NoTableError: if the lake has no `edges`.
+            LakeError: if the session cannot open a table.
+        """
+        return hops_of(*self._records_and_edges(question), question, window_us)
+
+    def _records_and_edges(self, question: JourneysQuestion) -> tuple[DataFrame, DataFrame]:
+        """Return the records that a question on journeys reads, and `edges`."""
+        messages = self.table(LAKE_TABLES["messages"])
+        edges = self._find(LAKE_TABLES["edges"])[0]
+        if edges is None:
+            raise NoTableError(no_edges(self._shown))
+        wanted = question.selection
+        chosen = selected(replace(wanted, topics=(), start=question.begin, end=question.end))
+        if wanted.topics:
+            messages = messages.withColumn("origin_topic", F.coalesce("origin_topic", "topic"))
+            chosen = chosen & has_one_of("origin_topic", wanted.topics)
+        return messages.where(chosen), to_columns(edges, LAKE_TABLES["edges"].columns)
 
     def _pinned(self, name: str) -> tuple[DataFrame | None, int]:
         """Return a table at the version that it has now, and the version; None if it does not exist."""

@@ -35,6 +35,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.transforms.moments",
         "pipelines.transforms.queue_spans",
     ),
+    "tests/integration/spark/test_analysed_journeys.py": ("pipelines.journeys.frames",),
     "tests/integration/spark/test_query_engines.py": ("connectors.spark.plan_check", "connectors.lake.spark_reader"),
     "tests/unit/broker_lite/handlers/test_broker_resources.py": (
         "broker_lite.broker.statistics",

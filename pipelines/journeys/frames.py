@@ -1,0 +1,106 @@
+"""Journeys and hops as DataFrames of Spark: pure functions of DataFrames, without session, path, clock or action."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from commitlake.connectors.lake.sql import Engine
+from commitlake.pipelines.journeys.question import JourneysQuestion
+from commitlake.pipelines.journeys.statements import STEP_COLUMNS, TOTALS, Sources, Statements, Sum
+from commitlake.pipelines.transforms.columns import to_columns
+from commitlake.schemas.tables.columns import Scalar
+from commitlake.schemas.tables.journeys import HOPS, JOURNEYS, OPEN_STATES, STEP
+
+_SOURCES = Sources("{messages}", "{edges}")
+_SUMS = {Sum.SUM: F.sum, Sum.MIN: F.min, Sum.MAX: F.max}
+
+
+def journeys_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion) -> DataFrame:
+    """Return what happened to each business key that has a record in a window.
+
+    An order is paid in a transaction, and its shipping fails once. Copies of a message have its `unique_key`:
+
+        +----+----------+----------+------+---------------+        +-------+---------------------------+-------+
+        |keys|unique_key|     topic|  kind|store_timestamp|        |    key|                       path|retries|
+        +----+----------+----------+------+---------------+        +-------+---------------------------+-------+
+        |[o7]|        U1|    orders|normal|          14:00|        |     o7|[orders, payments, shipping]|      1|
+        |[o7]|        U2|  HALF_...|  half|          14:01|   ->   +-------+---------------------------+-------+
+        |[o7]|        U2|  payments|normal|          14:02|
+        |[o7]|        U3|  shipping|normal|          14:05|
+        |[o7]|        U3|%RETRY%b..| retry|          14:06|
+        +----+----------+----------+------+---------------+
+
+    Args:
+        messages: rows of `messages`, as the selection of the question chooses them; their time is chosen here.
+        edges: rows of `edges`.
+        question: the question.
+
+    Returns:
+        One row for each key that has a record in the window: `JOURNEYS`. Only `due_at` and, in steps, `hop_ms` and
+        `visible_at` may be null.
+    """
+    sql = Statements(question, Engine.SPARK, _SOURCES).steps_sql()
+    steps = messages.sparkSession.sql(sql, messages=messages, edges=edges)
+    step = F.when(F.col("number") <= question.max_steps, F.struct(*_fields_of_step()))
+    grouped = steps.groupBy("key").agg(
+        F.sort_array(F.collect_list(step)).alias("steps"),
+        F.max_by("state", "number").alias("last_state"),
+        *(_SUMS[how](column).alias(name) for name, (how, column) in TOTALS.items()),
+    )
+    outcome = F.col("last_state")
+    for rank, state in enumerate(reversed(OPEN_STATES), 1):
+        outcome = F.when(F.col("openness") == rank, F.lit(str(state))).otherwise(outcome)
+    return to_columns(
+        grouped.withColumns(
+            {
+                "path": F.transform("steps", lambda each: F.coalesce(each["topic"], F.lit(""))),  # so that none is null
+                "outcome": outcome,
+                "began_before": (F.col("first_at") < question.since_us) | (F.col("lacks_first") > 0),
+                "went_on_after": F.col("last_at") >= question.until_us,
+                "is_cut": F.col("messages") > question.max_steps,
+                "order_uncertain": F.col("order_uncertain") > 0,
+                **{name: F.timestamp_micros(name) for name in ("first_at", "last_at", "last_sent_at", "due_at")},
+            }
+        ),
+        JOURNEYS,
+    )
+
+
+def hops_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion, window_us: int | None) -> DataFrame:
+    """Return how often, and how fast, keys go from one topic to the next one.
+
+        +---+----------+--------+        +-----+------+--------+----+------+-------------------+
+        |key|     topic| sent_at|        | hour|source|  target|hops|p50_ms|             delays|
+        +---+----------+--------+        +-----+------+--------+----+------+-------------------+
+        | o7|    orders|14:00:00|        |14:00|orders|payments|   2|  1300|{1300: 1, 90000: 1}|
+        | o7|  payments|14:01:30|   ->   +-----+------+--------+----+------+-------------------+
+        | o8|    orders|14:00:10|
+        | o8|  payments|14:00:11.234|
+        +---+----------+--------+
+
+    Args:
+        messages: rows of `messages`, as the selection of the question chooses them; their time is chosen here.
+        edges: rows of `edges`.
+        question: the question.
+        window_us: length of the windows, microseconds; None for one window.
+
+    Returns:
+        One row for each window and pair of topics that follow each other: `HOPS`. Nothing is null.
+    """
+    sql = Statements(question, Engine.SPARK, _SOURCES).hops_sql(window_us)
+    rows = messages.sparkSession.sql(sql, messages=messages, edges=edges)
+    keys = ("hour_us", "source", "target", "total", "p50_ms", "p95_ms", "p99_ms")
+    entries = F.sort_array(F.collect_list(F.struct("bound_ms", "hops")))
+    grouped = rows.groupBy(*keys).agg(F.map_from_entries(entries).alias("delays"))
+    hour = F.timestamp_micros("hour_us").alias("hour")
+    return to_columns(grouped.select("*", hour, F.col("total").alias("hops")), HOPS)
+
+
+def _fields_of_step() -> list[SparkColumn]:
+    found = []
+    for column in STEP:
+        value = F.col(STEP_COLUMNS[column.name])
+        found.append((F.timestamp_micros(value) if column.type is Scalar.TIME else value).alias(column.name))
+    return found

@@ -1,0 +1,163 @@
+"""Journeys in a Spark session have the rows of the engine without Spark, and transforms do what their tables show."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chispa import assert_df_equality
+from hypothesis import Phase, given, settings
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import commitlake
+from commitlake.connectors.lake.lake import NoTableError
+from commitlake.pipelines.journeys.frames import hops_of, journeys_of
+from commitlake.pipelines.journeys.question import JourneysQuestion
+from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.edges import EDGES
+from commitlake.schemas.tables.journeys import HOPS, JOURNEYS
+from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.spark import spark_schema
+from tests.support.analysed_lakes import analysed_lake, rows_of
+from tests.support.hypothesis_profiles import load
+from tests.support.journeyed_lakes import PLANS, SHAPES, WINDOWS, JourneyedLake, Sent, by_key, time_of
+
+load()
+
+DAY = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
+QUESTION = JourneysQuestion(DAY, DAY + datetime.timedelta(days=1))
+EVERYTHING: dict[str, Any] = {"since": time_of(0), "until": time_of(1000)}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> JourneyedLake:
+    """A lake with messages of all shapes, two for each key."""
+    plan = [
+        Sent(f"o{number // 2}", ("orders", "payments")[number % 2], shape, 11 * number)
+        for number, shape in enumerate(SHAPES)
+    ]
+    return JourneyedLake(tmp_path_factory.mktemp("journeyed"), plan, 2)
+
+
+def test_journeys_are_the_same(foreign_session: SparkSession, made: JourneyedLake) -> None:
+    lake, here = commitlake.open(made.root, foreign_session), commitlake.open(made.root)
+    found = lake.journeys(**EVERYTHING)
+    assert by_key(found) == by_key(here.journeys(**EVERYTHING)) == made.journeys(0, 1000, 86_400)
+    declared = spark_schema(JOURNEYS)
+    assert [(field.name, field.dataType, field.metadata) for field in found.schema] == [
+        (field.name, field.dataType, field.metadata) for field in declared
+    ]
+
+
+def test_hops_are_the_same(foreign_session: SparkSession, made: JourneyedLake) -> None:
+    lake, here = commitlake.open(made.root, foreign_session), commitlake.open(made.root)
+    for window in ("1 hour", "1 minute", None):
+        found = lake.topic_flow(**EVERYTHING, window=window)
+        assert rows_of(found) == rows_of(here.topic_flow(**EVERYTHING, window=window)) != []
+        declared = spark_schema(HOPS)
+        assert [(field.name, field.dataType, field.metadata) for field in found.schema] == [
+            (field.name, field.dataType, field.metadata) for field in declared
+        ]
+
+
+def test_a_selection_is_the_same(foreign_session: SparkSession, made: JourneyedLake) -> None:
+    lake, here = commitlake.open(made.root, foreign_session), commitlake.open(made.root)
+    question: dict[str, Any] = {
+        **EVERYTHING,
+        "topic": ["orders", "it's"],
+        "key": ["o0", "o1", "o2"],
+        "where": "queue_id >= 0",
+    }
+    found = by_key(lake.journeys(**question, max_steps=1))
+    assert found == by_key(here.journeys(**question, max_steps=1))
+    assert {tuple(row["path"]) for row in found.values()} == {("orders",)}
+
+
+@pytest.mark.long("a lake with all shapes is compared each time")
+@settings(max_examples=20, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@given(plan=PLANS, window=WINDOWS)
+def test_journeys_of_many_plans_are_the_same(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, plan: Sequence[Sent], window: tuple[int, int, int]
+) -> None:
+    made = JourneyedLake(tmp_path_factory.mktemp("journeyed"), plan)
+    since, length, margin = window
+    question: dict[str, Any] = {"since": time_of(since), "until": time_of(since + length), "margin": f"{margin}s"}
+    lake, here = commitlake.open(made.root, spark), commitlake.open(made.root)
+    assert by_key(lake.journeys(**question)) == by_key(here.journeys(**question))
+    assert rows_of(lake.topic_flow(**question)) == rows_of(here.topic_flow(**question))
+
+
+def test_a_lake_without_edges_has_no_journeys(spark: SparkSession, tmp_path: Path) -> None:
+    lake = commitlake.open(analysed_lake(tmp_path).lake.root, spark)
+    with pytest.raises(NoTableError, match="has no table 'edges', which journeys need; 'commitlake archive"):
+        lake.journeys(since="2023-11-15", until="2023-11-16")
+
+
+def rows(spark: SparkSession, columns: Columns, *given_rows: dict[str, Any]) -> DataFrame:
+    """Return rows of a table, of which some columns are given."""
+    schema = spark_schema(columns)
+    return spark.createDataFrame([tuple(row.get(name) for name in columns.names) for row in given_rows], schema)
+
+
+def sent(seconds: float, key: str, topic: str, kind: str = "normal", **more: Any) -> dict[str, Any]:
+    """Return a row of `messages`, which is stored some seconds after 14:00."""
+    at = DAY + datetime.timedelta(hours=14, seconds=seconds)
+    place = {"broker": "b", "physical_offset": int(seconds * 1000)}
+    return {**place, "topic": topic, "kind": kind, "keys": [key], "store_timestamp": at, **more}
+
+
+def at(seconds: float) -> datetime.datetime:
+    """Return a time after 14:00."""
+    return DAY + datetime.timedelta(hours=14, seconds=seconds)
+
+
+def link(kind: str, first: float, then: float) -> dict[str, Any]:
+    """Return a row of `edges` from one record to another."""
+    return {
+        "side": "both", "kind": kind, "from_broker": "b", "from_physical_offset": int(first * 1000),
+        "from_timestamp": at(first), "to_broker": "b", "to_physical_offset": int(then * 1000), "to_timestamp": at(then),
+    }  # fmt: skip
+
+
+def test_journeys_of_a_table(spark: SparkSession) -> None:
+    messages = rows(
+        spark,
+        MESSAGES,
+        sent(0, "o7", "orders", unique_key="U1"),
+        sent(60, "o7", "RMQ_SYS_TRANS_HALF_TOPIC", "half", unique_key="U2", origin_topic="payments"),
+        sent(120, "o7", "payments", unique_key="U2"),
+        sent(300, "o7", "shipping", unique_key="U3"),
+        sent(360, "o7", "%RETRY%b", "retry", unique_key="U3", origin_topic="shipping"),
+    )
+    edges = rows(spark, EDGES, link("committed", 60, 120), link("retried", 300, 360))
+    found = journeys_of(messages, edges, QUESTION)
+    columns = ["key", "path", "messages", "records", "retries", "outcome", "began_before"]
+    expected = [("o7", ["orders", "payments", "shipping"], 3, 5, 1, "delivered", False)]
+    declared = spark.createDataFrame(expected, spark_schema(JOURNEYS.only(columns)))
+    assert_df_equality(found.select(*columns), declared, ignore_nullable=True)
+    assert [field.name for field in found.schema if not field.nullable] == ["key", "path", "steps"]
+    steps = found.select(F.inline("steps"))
+    assert [tuple(row) for row in steps.select("topic", "hop_ms", "state").collect()] == [
+        ("orders", None, "delivered"),
+        ("payments", 60_000, "delivered"),
+        ("shipping", 240_000, "delivered"),
+    ]
+
+
+def test_hops_of_a_table(spark: SparkSession) -> None:
+    messages = rows(
+        spark,
+        MESSAGES,
+        sent(0, "o7", "orders"),
+        sent(90, "o7", "payments"),
+        sent(10, "o8", "orders"),
+        sent(11.234, "o8", "payments"),
+    )
+    found = hops_of(messages, rows(spark, EDGES), QUESTION, 3_600_000_000)
+    expected = [(at(0), "orders", "payments", 2, 1300, 90_000, 90_000, {1300: 1, 90_000: 1})]
+    assert_df_equality(found, spark.createDataFrame(expected, spark_schema(HOPS)), ignore_nullable=True)
+    assert [field.name for field in found.schema if not field.nullable] == ["delays"]
