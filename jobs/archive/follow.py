@@ -24,7 +24,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.reading.snapshots import Snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -170,8 +169,7 @@ class Follower:
     def _archive(self, offered: Snapshot) -> None:
         """Archive those messages of a stream's micro-batch that the lake does not have yet."""
         config = self._config
-        lake, layouts = Lake(config.lake), config.layout
-        work = find_work(config.store, config.broker, lake, until=offered, formats=layouts)
+        work = find_work(config.store, config.broker, config.lake, until=offered, formats=config.layout)
         if not work.is_nothing:
             self._on_result(archive_concurrently(self._runner, config, work, wait=self._stop.wait))
 
@@ -207,8 +205,7 @@ def find_unfinished_work(config: Config) -> ArchiveWork | None:
         CommitLogError: as for `find_work`.
     """
     try:
-        lake, layouts = Lake(config.lake), config.layout
-        left = find_work(config.store, config.broker, lake, until=Snapshot({}), formats=layouts)
+        left = find_work(config.store, config.broker, config.lake, until=Snapshot({}), formats=config.layout)
     except EmptyStoreError:
         return None
     return left if left.last.sequence else None
@@ -233,12 +230,12 @@ def checkpoint_folder(config: Config) -> str:
     path = absolute_place(config.store)
     layout = "" if config.layout == ANY_FORMAT else f"\n{config.layout}"
     name = hashlib.blake2b(f"{path}\n{config.broker or ''}{layout}".encode(), digest_size=8).hexdigest()
-    return spark_uri(f"{Lake(config.lake).streams}/{name}")
+    return spark_uri(f"{config.lake.streams}/{name}")
 
 
 def _lake_end_offsets(config: Config) -> dict[str, int]:
     """Return the offset up to which each existing store is archived, where a stream without a checkpoint starts."""
-    last = read_last_commit(Lake(config.lake))
+    last = read_last_commit(config.lake)
     if last is None:
         return {}
     try:

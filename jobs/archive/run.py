@@ -73,7 +73,7 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
     config = Config(
         store=command.store or "",
         source=None if command.from_broker is None else source_of(command),
-        lake=lake.root,
+        lake=lake,
         bodies=command.bodies,
         bodies_moved=command.bodies_moved,
         broker=name.name,
@@ -110,13 +110,13 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
         runner = make_runner(command, "archive", lake.s3)
         config = _with_commit_bytes(config, runner)
         progress = partial(archive_progress, quiet=command.quiet)
-        committed = partial(_print_result, command)
+        committed = partial(_print_result, command, lake)
         result = archive_concurrently(runner, config, work, progress, on_committed=committed)
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
     if file is not None and not file.is_written:
         file.write(nothing_new_page(lake, [*result.ranges], summary(result)[0], result.problems, result.newer))
-    return _print_result(command, result)
+    return _print_result(command, lake, result)
 
 
 def _store_name_of(command: ArchiveOptions, lake: Lake) -> BrokerName:
@@ -156,11 +156,10 @@ def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
     from commitlake.connectors.spark.connect_session import is_connect
     from commitlake.jobs.archive.follow import Follower, find_unfinished_work
 
-    lake = Lake(config.lake)
-    lake.check_writable()
-    check_bodies(lake, config.bodies)
+    config.lake.check_writable()
+    check_bodies(config.lake, config.bodies)
     left = find_unfinished_work(config)
-    session = open_session("archive", lake.s3)
+    session = open_session("archive", config.lake.s3)
     if is_connect(session):
         raise JobError(
             "--follow and --available-now need a Spark session with a JVM in this process, which archives each batch "
@@ -171,7 +170,7 @@ def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
 
     def report(result: Result) -> None:
         nonlocal worst
-        worst = max(worst, _print_result(command, result))
+        worst = max(worst, _print_result(command, config.lake, result))
 
     interval = None if command.available_now else command.trigger
     snapshots = RepeatedSnapshots(config, command.snapshot_every)
@@ -189,16 +188,15 @@ def _follow_brokers(command: ArchiveOptions, config: Config) -> ExitCode:
     """Archive messages as they arrive at brokers, and return the worst exit code of all runs."""
     from commitlake.jobs.archive.follow_brokers import BrokerFollower
 
-    lake = Lake(config.lake)
-    lake.check_writable()
-    check_bodies(lake, config.bodies)
+    config.lake.check_writable()
+    check_bodies(config.lake, config.bodies)
     worst = ExitCode.OK
 
     def report(result: Result) -> None:
         nonlocal worst
-        worst = max(worst, _print_result(command, result))
+        worst = max(worst, _print_result(command, config.lake, result))
 
-    runner = make_runner(command, "archive", lake.s3)
+    runner = make_runner(command, "archive", config.lake.s3)
     config = _with_commit_bytes(config, runner)
     BrokerFollower(runner, config, report, command.snapshot_every).follow(command.trigger)
     return worst
@@ -210,7 +208,7 @@ def _with_commit_bytes(config: Config, runner: Runner) -> Config:
     return replace(config, commit_bytes=_COMMIT_BYTES_PER_CORE * runner.cores)
 
 
-def _print_result(command: ArchiveOptions, result: Result) -> ExitCode:
+def _print_result(command: ArchiveOptions, lake: Lake, result: Result) -> ExitCode:
     count("archive_messages", result.messages)
     count("archive_log_bytes", result.bytes)
     count("archive_quarantined_ranges", result.quarantined)
@@ -218,18 +216,17 @@ def _print_result(command: ArchiveOptions, result: Result) -> ExitCode:
     if not command.quiet:
         for line in summary(result):
             print_line(line)
-    _sign_evidence(command, result)
+    _sign_evidence(command, lake, result)
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
-def _sign_evidence(command: ArchiveOptions, result: Result) -> None:
+def _sign_evidence(command: ArchiveOptions, lake: Lake, result: Result) -> None:
     """Sign evidence for each archive run that has none yet, such as earlier runs that were killed."""
     key = evidence_key(command)
     if key is None:
         return
     from commitlake.pipelines.evidence.facts import archive_facts
 
-    lake = Lake(command.lake)
     last = last_subject(lake, "archive")
     if last is None:
         if not result.sequence:

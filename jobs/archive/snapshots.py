@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
-from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
@@ -82,20 +81,19 @@ def append_snapshots(
         snapshots: the snapshots from `read_snapshots`.
         ranges: ranges of the stores' logs, found after the snapshots were read.
     """
-    lake = Lake(config.lake)
     added: list[Appended] = []
     ends = {broker: log_range.end for broker, log_range in ranges.items()}
     ended = [replace(progress, log_end=ends.get(progress.broker)) for progress in snapshots]
     for group in grouped(ended):
         try:
-            added += append_all(lake, group)
+            added += append_all(config.lake, group)
         except ConcurrentRunError as error:  # another process has added the same offsets
             _LOG.warning("%s", error)
         except (QueryError, LogDamagedError) as error:  # the messages are still archived
             _LOG.warning(
                 "consumer_offsets or subscriptions of %s cannot be read: %s; consumer offsets are not saved "
                 "until 'commitlake maintain --repair' has repaired them",
-                lake.root,
+                config.lake.root,
                 error,
             )
     return added
@@ -123,7 +121,7 @@ class RepeatedSnapshots:
         if time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + self._seconds
-        if read_last_commit(Lake(self._config.lake)) is None:
+        if read_last_commit(self._config.lake) is None:
             return False
         snapshots = _read_progress(self._stores or _list_stores(self._config))
         for sentence in unreadable_offsets(snapshots):

@@ -74,7 +74,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
     (store,) = find_stores(str(root), formats=all_formats().only(log_format))
-    _archive(store, str(root))
+    _archive(store, Lake(str(root)))
     if (read_consume_log := log_format.read_consume_log) is not None:
         list(read_consume_log(store.folder, store.broker, None))
     _map_file(segment)
@@ -89,7 +89,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
     rebuild_store(store, root / "rebuilt", wanted)
     _verify(log_format, segment.parent, root / "rebuilt")
     if log_format.can_be_restored:
-        _restore(store, root / "lake")
+        _restore(store, Lake(str(root / "lake")), root / "restored")
     request = Request(arrow_schema(SOURCE), Mode.PERMISSIVE)
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))
 
@@ -100,11 +100,10 @@ def _verify(log_format: Format, log: Path, rebuilt: Path) -> None:
     verify_stores(find_stores(str(rebuilt), formats=all_formats().only(log_format)), VerifyOptions())
 
 
-def _restore(store: Store, root: Path) -> None:
+def _restore(store: Store, lake: Lake, target: Path) -> None:
     """Restore a small store from a lake with its keys, to compile the code for this."""
-    run_archive(HERE, Config(store.root, str(root), store.broker, quality=False, edges=False))
-    lake = Lake(str(root))
-    restore_store(lake, lake.bodies, root / "restored", Chosen(store.broker))
+    run_archive(HERE, Config(store.root, lake, store.broker, quality=False, edges=False))
+    restore_store(lake, lake.bodies, target, Chosen(store.broker))
 
 
 def _encode_message() -> None:
@@ -114,10 +113,9 @@ def _encode_message() -> None:
     encode_part(pa.Table.from_pylist([row], schema), pa.array([b"a"], pa.large_binary()), "a")
 
 
-def _archive(store: Store, scratch: str) -> None:
+def _archive(store: Store, lake: Lake) -> None:
     """Run an archive run's tasks on a small log and read a body back, to compile the code for this."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
-    lake = Lake(scratch)
     tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), "warm", "")
     (row,) = (row for row in tasks.run(0, splits) if row.table == "messages")
     rows = pq.ParquetFile(f"{lake.uri('messages')}/{row.path}").read(["body_ref", "body_crc"])

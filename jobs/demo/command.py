@@ -79,7 +79,7 @@ class OffsetHistory:
     def append(self) -> None:
         """Append the kept snapshots to the lake, oldest first."""
         for progress in self._read:
-            append_progress(Lake(self._config.lake), progress)
+            append_progress(self._config.lake, progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class Demo(Command):
         folder = _clean_folder(Path(self.dir))
         store, lake = folder / "broker-a" / "store", Lake(str(folder / "lake"))
         started = time.monotonic()
-        config = Config(str(store), lake.root, parser_version=VERSION, page=default_page_writer(lake))
+        config = Config(str(store), lake, parser_version=VERSION, page=default_page_writer(lake))
         offsets = OffsetHistory(config)
         _FILL[self.layout](store, orders=self.orders, pause=offsets.read)
         _print(f"a shop's broker, with {self.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")

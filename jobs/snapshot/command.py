@@ -86,26 +86,24 @@ class Snapshot(
         lake.table("messages")  # raises an error if this is not a lake
         shown: set[str] = set()
         if self.every is None:
-            return _take_snapshots(self, shown)
+            return _take_snapshots(self, lake, shown)
         stop = threading.Event()
         worst = ExitCode.OK
         with stop_softly(stop.set):
             while not stop.is_set():
-                worst = max(worst, _take_snapshots(self, shown))
+                worst = max(worst, _take_snapshots(self, lake, shown))
                 stop.wait(self.every.total_seconds())
         return worst
 
 
-def _take_snapshots(command: Snapshot, shown: set[str]) -> ExitCode:
+def _take_snapshots(command: Snapshot, lake: Lake, shown: set[str]) -> ExitCode:
     """Take one snapshot of each store or broker.
 
     Args:
         shown: notes that were printed before; new ones are added.
     """
-    from commitlake.connectors.lake.lake import Lake
     from commitlake.pipelines.snapshot.append import append_progress
 
-    lake = Lake(command.lake)
     code = ExitCode.OK
     for progress in (
         _read_stores(command, lake, command.store, shown) if command.store is not None else _ask_brokers(command)

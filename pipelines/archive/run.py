@@ -94,7 +94,7 @@ class Config:
 
     Attributes:
         store: store folder, glob or comma-separated list, as the source's `path`.
-        lake: folder of the lake, or `s3://bucket/prefix`; created if missing.
+        lake: the lake; created if missing.
         bodies: root folder of the packs; None for the lake itself.
         bodies_moved: True if all packs were moved there from their old location.
         broker: name of the store, if the path does not have it.
@@ -117,7 +117,7 @@ class Config:
     """
 
     store: str
-    lake: str
+    lake: Lake
     broker: str | None = None
     layout: Formats = ANY_FORMAT
     bodies: str | None = None
@@ -217,14 +217,13 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
         LakeError: if the folder is no lake.
         CommitLakeError: if the masks differ from the lake's.
     """
-    lake = Lake(config.lake)
     if config.source is not None:
         from commitlake.pipelines.archive.from_broker.planning import find_broker_work  # noqa: PLC0415 (of few runs)
 
-        work: ArchiveWork = find_broker_work(config.source, lake, until, on_new)
+        work: ArchiveWork = find_broker_work(config.source, config.lake, until, on_new)
     else:
         formats = config.layout
-        work = find_work(config.store, config.broker, lake, until=until, formats=formats, on_new=on_new)
+        work = find_work(config.store, config.broker, config.lake, until=until, formats=formats, on_new=on_new)
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
     return work
 
@@ -250,7 +249,7 @@ def run_archive(
         ConcurrentRunError: if another run has committed the same stores meanwhile.
     """
     started = time.monotonic()
-    lake = Lake(config.lake)
+    lake = config.lake
     if work is None:
         check_bodies(lake, config.bodies)
         work = plan_work(config)
@@ -259,7 +258,7 @@ def run_archive(
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
     if not work.has_new:
         result = finish_earlier_runs(config, work, runner)
-        put = _follow_hbase(lake, config, runner)
+        put = _follow_hbase(config, runner)
         unfinished_tables = (*result.unfinished_tables, *_unfinished_tables(NOTHING_FOLLOWED, put))
         seconds = time.monotonic() - started
         return replace(
@@ -274,7 +273,7 @@ def run_archive(
     open_for_append(lake)
     if config.quality and config.judge is None:
         prepare()
-    erased = _erased_places(lake, config, work)
+    erased = _erased_places(config, work)
     tasks = ArchiveTasks(
         parts,
         lake,
@@ -312,9 +311,9 @@ def run_archive(
             else Judged()
         )
     problems = list(config.problems)
-    commit = _commit(config, work, manifest, judged, _write_config(lake, work, started_at, problems), started_at)
+    commit = _commit(config, work, manifest, judged, _write_config(config, work, started_at, problems), started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
-    followed = _update_followers(lake, work.stores, config, runner, problems, manifest, erased.number)
+    followed = _update_followers(config, work.stores, runner, problems, manifest, erased.number)
     assert commit.counts is not None
     verdict = losses.verdict(judged.report).with_unread(len(followed.problems)).without_newer(work.newer)
     shown = ShownRun(
@@ -334,7 +333,7 @@ def run_archive(
         newer=work.newer,
     )
     try:
-        put = _follow_hbase(lake, config, runner)
+        put = _follow_hbase(config, runner)
     except HBaseError:
         _show_page(config, replace(shown, verdict=verdict.without("HBase")))
         raise
@@ -369,18 +368,18 @@ def run_archive(
     )
 
 
-def _erased_places(lake: Lake, config: Config, work: ArchiveWork) -> ErasedPlaces:
+def _erased_places(config: Config, work: ArchiveWork) -> ErasedPlaces:
     """Return the places of erased messages that the run may archive again, as after a restore of the lake."""
-    erased = read_erased_places(lake)
+    erased = read_erased_places(config.lake)
     if config.source is not None:  # a pull may get messages before the end, of a topic that no run has pulled yet
         return erased
     return erased.beyond({broker: store.end for broker, store in work.started_from.items()})
 
 
 def _write_config(
-    lake: Lake, work: ArchiveWork, started_at: datetime.datetime, problems: list[str]
+    config: Config, work: ArchiveWork, started_at: datetime.datetime, problems: list[str]
 ) -> dict[str, DataFile]:
-    file = write_config_changes(lake, work.stores, work.commit.run_id, started_at, problems)
+    file = write_config_changes(config.lake, work.stores, work.commit.run_id, started_at, problems)
     return {} if file is None else {"store_config": file}
 
 
@@ -415,14 +414,13 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     Returns:
         A result with sequence 0.
     """
-    lake = Lake(config.lake)
     if work.unfinished:
-        finish_runs(lake, work.commit.run_id, config.parser_version)
+        finish_runs(config.lake, work.commit.run_id, config.parser_version)
     problems = list(config.problems)
     notes = _record_config(config, work, problems)
     # Needed even without an unfinished run, because a run may have been killed when only its keys were missing.
     is_new = not work.last.sequence
-    followed = NOTHING_FOLLOWED if is_new else _update_followers(lake, work.stores, config, runner, problems)
+    followed = NOTHING_FOLLOWED if is_new else _update_followers(config, work.stores, runner, problems)
     return Result(
         0,
         work.snapshot.ranges,
@@ -441,17 +439,16 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
 
 def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> list[str]:
     """Record changed topics and groups of the stores in a commit without messages. Returns a sentence about it."""
-    lake = Lake(config.lake)
     started_at = datetime.datetime.now(datetime.UTC)
     stores = [store for store in work.stores if store.broker in work.last.stores]
-    file = write_files_changes(lake, stores, work.commit.run_id, started_at, problems)
+    file = write_files_changes(config.lake, stores, work.commit.run_id, started_at, problems)
     if file is None:
         return []
     counts = RunCounts(started_at.isoformat(), 0, 0, 0)
     commit = work.commit.with_written(counts, {"store_config": [file]})
     commit = replace(commit, bodies=work.last.bodies, masks=work.last.masks)
-    commit_run(lake, [], commit, work.started_from)
-    finish_runs(lake, commit.run_id, config.parser_version)
+    commit_run(config.lake, [], commit, work.started_from)
+    finish_runs(config.lake, commit.run_id, config.parser_version)
     return [f"{count_text(file.rows, 'changed topic or group', 'changed topics and groups')} recorded"]
 
 
@@ -467,9 +464,8 @@ def _prepared_keys(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKey
 
 
 def _update_followers(
-    lake: Lake,
-    stores: Sequence[Store],
     config: Config,
+    stores: Sequence[Store],
     runner: Runner,
     problems: Sequence[str],
     manifest: Sequence[ManifestRow] = (),
@@ -481,7 +477,7 @@ def _update_followers(
     prepared = _prepared_keys(manifest, erasure)
     without_roles = [row.path for row in manifest if not row.may_have_roles]
     followed = follow_tables(
-        lake, stores, runner, with_edges=config.edges, prepared=prepared, without_roles=without_roles
+        config.lake, stores, runner, with_edges=config.edges, prepared=prepared, without_roles=without_roles
     )
     return replace(followed, problems=[*problems, *followed.problems])
 
@@ -497,7 +493,8 @@ def _unfinished_tables(tables: FollowedTables, hbase: FollowedInHBase) -> list[s
     return [name for name, is_unfinished in found.items() if is_unfinished]
 
 
-def _follow_hbase(lake: Lake, config: Config, runner: Runner) -> FollowedInHBase:
+def _follow_hbase(config: Config, runner: Runner) -> FollowedInHBase:
+    lake = config.lake
     if config.hbase is None or not DeltaTable.is_deltatable(lake.uri("messages"), lake.storage_options):
         return _NOTHING_IN_HBASE
     from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415 (happybase, only where it is wanted)
@@ -527,10 +524,9 @@ def _commit(
     files.pop("message_keys", None)  # that table has the keys of earlier versions of `messages` first
     quarantined, gaps = _refused_counts(manifest)
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
-    lake = Lake(config.lake)
-    commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(lake, config.bodies))
+    commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(config.lake, config.bodies))
     commit = replace(commit, masks=None if config.masks is None else config.masks.to_text())
-    commit = commit_run(lake, messages, commit, work.started_from)
+    commit = commit_run(config.lake, messages, commit, work.started_from)
     if judged.report is not None:
         config.queue_ends.commit(commit.ranges, judged.incomplete)
     return commit

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.run import Config, plan_work
 from tests.benchmarks.commands import run_commitlake
 from tests.benchmarks.machine import machine
@@ -80,7 +81,7 @@ def _paths(place: Path) -> str:
 
 def _plan(stores: str, lake: str, cores: int) -> None:
     """Plan a run."""
-    config = Config(stores, lake)
+    config = Config(stores, Lake(lake))
     work = plan_work(config)
     if work.has_new:
         work.parts(config.max_partition_bytes, cores)

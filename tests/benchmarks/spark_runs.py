@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.spark.runner import SparkRunner
@@ -92,7 +93,7 @@ class SparkRuns:
         with WorkerMemory(_jvm_process(self._spark)) as memory:
             result = run_archive(
                 SparkRunner(self._spark),
-                Config(str(self._store), str(self._lake), BROKER, quality=everything, keys=everything),
+                Config(str(self._store), Lake(str(self._lake)), BROKER, quality=everything, keys=everything),
             )
         assert result.messages == self._messages, f"expected {self._messages} messages, found {result.messages}"
         self.worker_mib = max(self.worker_mib, memory.anonymous_mib)

@@ -84,7 +84,7 @@ def archive(root: Path, lake: Lake, split_bytes: int) -> None:
     """Archive as the job does, in this process."""
     work = find_work(str(root), "a", lake)
     open_for_append(lake)
-    config = Config(str(root), lake.root, broker="a")
+    config = Config(str(root), lake, broker="a")
     splits = work.splits(split_bytes)
     tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     with staging(lake, work.commit.run_id) as manifest:

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.archive.run import Config, run_archive
@@ -42,7 +43,7 @@ def write_lake(root: Path, counted: Sequence[bool] = (True, True)) -> Path:
         if seed == len(counted) - 1:
             growing.log[-50] ^= 1  # in the body
             growing.write([])
-        run_archive(HERE, Config(str(growing.store), growing.lake.root, quality=quality, judge=judge_nothing))
+        run_archive(HERE, Config(str(growing.store), growing.lake, quality=quality, judge=judge_nothing))
     return root
 
 
@@ -65,7 +66,7 @@ def judge_nothing(_: RunFacts) -> _NoJudge:
 def write_jmq_lake(root: Path) -> Path:
     """Create the same for a JMQ store, with one run."""
     store = write_jmq_store(root / "broker-a", 200)
-    run_archive(HERE, Config(str(store), str(root / "lake"), judge=judge_nothing))
+    run_archive(HERE, Config(str(store), Lake(str(root / "lake")), judge=judge_nothing))
     return root
 
 

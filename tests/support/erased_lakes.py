@@ -48,7 +48,7 @@ def shop_messages(count: int, secrets: Sequence[int] = (SECRET,), first: int = 0
 
 def archive(growing: GrowingLake) -> Result:
     """Archive the new messages of a store, with profiles and keys."""
-    return run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing))
+    return run_archive(HERE, Config(str(growing.store), growing.lake, judge=judge_nothing))
 
 
 def write_lake(folder: Path, runs: int = 2) -> GrowingLake:

@@ -78,7 +78,7 @@ class JmqShop:
 
     def archive(self) -> Result:
         """Archive new messages."""
-        return run_archive(HERE, Config(store=str(self.store), lake=self.lake.root, quality=False))
+        return run_archive(HERE, Config(store=str(self.store), lake=self.lake, quality=False))
 
     def rows(self, table: str, columns: str, order: str, where: str = "true") -> list[tuple[object, ...]]:
         """Return columns of a table of the lake, in a fixed order."""

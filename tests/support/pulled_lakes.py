@@ -36,7 +36,7 @@ class PulledLake:
     def config(self) -> Config:
         """Return the configuration of a run that pulls everything."""
         source = BrokerSource(ClientOptions(self.cluster.address, request_seconds=3.0), retry_seconds=0.2)
-        return Config("", str(self.folder), source=source, keys=False, quality=False)
+        return Config("", Lake(str(self.folder)), source=source, keys=False, quality=False)
 
     def plan(self, **changes: Any) -> BrokerWork:
         """Return the plan of a run."""

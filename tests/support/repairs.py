@@ -53,7 +53,7 @@ def contents(lake: Lake, *tables: str, without: Collection[str] = ()) -> dict[st
 
 def archive_run(growing: GrowingLake) -> Result:
     """Archive the store's new messages as the command does, with profiles, keys and edges, but without a judge."""
-    return run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing))
+    return run_archive(HERE, Config(str(growing.store), growing.lake, judge=judge_nothing))
 
 
 def forget_earlier_versions(lake: Lake) -> None:

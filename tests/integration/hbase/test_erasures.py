@@ -24,7 +24,7 @@ from tests.support.lakes import GrowingLake
 
 def follow(growing: GrowingLake, options: HBaseOptions) -> None:
     """Archive new messages, and let HBase follow."""
-    run_archive(HERE, Config(str(growing.store), growing.lake.root, hbase=options, judge=judge_nothing))
+    run_archive(HERE, Config(str(growing.store), growing.lake, hbase=options, judge=judge_nothing))
 
 
 def cells(options: HBaseOptions) -> tuple[str, int]:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
@@ -120,7 +121,7 @@ def thread_runner(step: str | None) -> Iterator[Runner]:
 
 def config_of(store: str, lake: str, commit_bytes: int | None = None) -> Config:
     """Return the configuration: a store's files, or messages pulled from brokers."""
-    config = Config(store, lake, "a", max_partition_bytes=1 << 20, parser_version="1", commit_bytes=commit_bytes)
+    config = Config(store, Lake(lake), "a", max_partition_bytes=1 << 20, parser_version="1", commit_bytes=commit_bytes)
     if not store.startswith(NAME_SERVER):
         return config
     return replace(config, store="", source=BrokerSource(ClientOptions(store.removeprefix(NAME_SERVER))))

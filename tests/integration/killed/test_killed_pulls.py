@@ -59,7 +59,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 def check_same(broker: Broker, lake: Path, folder: Path) -> None:
     """Compare a lake with an undisturbed one of the broker's files."""
-    config = Config(str(broker.live.store.path), str(folder / "files"), "broker-a", parser_version="1")
+    config = Config(str(broker.live.store.path), Lake(str(folder / "files")), "broker-a", parser_version="1")
     run_archive(HERE, config)
     found, expected = content(lake), content(folder / "files")
     for name, table in expected.items():

@@ -35,7 +35,7 @@ def test_an_erasure_leaves_no_content_in_any_object(
     growing = GrowingLake(tmp_path)
     for run in range(2):
         growing.write(shop_messages(50, first=50 * run))
-        run_archive(HERE, Config(str(growing.store), lake.root, judge=judge_nothing))
+        run_archive(HERE, Config(str(growing.store), lake, judge=judge_nothing))
     assert traces(downloaded(s3_server, bucket, tmp_path / "before"))
     arguments = ["--lake", lake.root, "--key", KEY, "--reason", "a test", "--yes", "--now"]
     assert erase.main(arguments) == ExitCode.OK, capsys.readouterr()

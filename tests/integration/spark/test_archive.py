@@ -69,7 +69,7 @@ class Archive:
     def run(self, **changes: object) -> Result:
         """Archive new messages."""
         # Queue offsets of these logs begin at 0 again in each segment, which the suites rightly refuse.
-        config = Config(str(self.store), str(self.lake), quality=False)
+        config = Config(str(self.store), Lake(str(self.lake)), quality=False)
         return run_archive(self.runner, dataclasses.replace(config, **changes))  # type: ignore[arg-type]
 
     def table(self, name: str = "messages") -> DataFrame:
@@ -446,8 +446,8 @@ def test_only_one_of_two_concurrent_runs_succeeds(small: Archive, begun: bool) -
         small.write(open_segment(FIRST[:5], SIZE))
         small.run()
         small.write(open_segment(FIRST, SIZE))
-    config = Config(str(small.store), str(small.lake), quality=False)
-    works = [find_work(config.store, None, Lake(config.lake)) for _ in range(2)]
+    config = Config(str(small.store), Lake(str(small.lake)), quality=False)
+    works = [find_work(config.store, None, config.lake) for _ in range(2)]
     assert works[0].commit.sequence == works[1].commit.sequence
     outcomes = at_once([lambda work=work: run_archive(small.runner, config, work) for work in works])  # type: ignore[misc]
     won = [outcome for outcome in outcomes if isinstance(outcome, Result)]
@@ -463,8 +463,8 @@ def test_only_one_of_two_concurrent_runs_succeeds(small: Archive, begun: bool) -
 def test_concurrent_runs_over_different_stores_succeed(small: Archive, tmp_path: Path) -> None:
     other = dataclasses.replace(small, store=tmp_path / "broker-b" / "store")
     other.write(open_segment(SECOND[:7], SIZE))
-    config = [Config(str(store), str(small.lake), quality=False) for store in (small.store, other.store)]
-    works = [find_work(each.store, None, Lake(each.lake)) for each in config]
+    config = [Config(str(store), Lake(str(small.lake)), quality=False) for store in (small.store, other.store)]
+    works = [find_work(each.store, None, each.lake) for each in config]
     assert works[0].commit.sequence == works[1].commit.sequence
     outcomes = at_once(
         [
@@ -484,8 +484,8 @@ def test_concurrent_runs_over_different_stores_succeed(small: Archive, tmp_path:
 
 
 def test_concurrent_runs_over_one_store_archive_each_message_once(small: Archive) -> None:
-    config = Config(str(small.store), str(small.lake), quality=False)
-    works = [find_work(config.store, None, Lake(config.lake)) for _ in range(3)]
+    config = Config(str(small.store), Lake(str(small.lake)), quality=False)
+    works = [find_work(config.store, None, config.lake) for _ in range(3)]
     results = at_once(
         [lambda work=work: archive_concurrently(small.runner, config, work) for work in works]  # type: ignore[misc]
     )
@@ -498,8 +498,8 @@ def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_p
     for name in "bcde":
         other = dataclasses.replace(small, store=tmp_path / f"broker-{name}" / "store")
         other.write(open_segment(SECOND, SIZE))
-        configs.append(Config(str(other.store), str(small.lake), quality=False))
-    works = [find_work(config.store, None, Lake(config.lake)) for config in configs]
+        configs.append(Config(str(other.store), Lake(str(small.lake)), quality=False))
+    works = [find_work(config.store, None, config.lake) for config in configs]
     results = at_once(
         [
             lambda config=config, work=work: archive_concurrently(small.runner, config, work)  # type: ignore[misc]
@@ -512,10 +512,10 @@ def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_p
 
 def test_the_later_of_two_overlapping_runs_is_refused(small: Archive) -> None:
     small.write(open_segment(FIRST[:10], SIZE))
-    config = Config(str(small.store), str(small.lake), quality=False)
-    shorter = find_work(config.store, None, Lake(config.lake))
+    config = Config(str(small.store), Lake(str(small.lake)), quality=False)
+    shorter = find_work(config.store, None, config.lake)
     small.write(open_segment(FIRST, SIZE))
-    longer = find_work(config.store, None, Lake(config.lake))
+    longer = find_work(config.store, None, config.lake)
     assert run_archive(small.runner, config, longer).messages == 30
     with pytest.raises(ConcurrentRunError, match="another run has archived broker-a meanwhile"):
         run_archive(small.runner, config, shorter)
@@ -637,7 +637,7 @@ def unusual_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
         new_message(1, properties=()),
     ]
     write_store(root / "b" / "store", [(0, open_segment([*odd, *FIRST], SIZE))])
-    run_archive(SparkRunner(spark), Config(str(root / "b" / "store"), str(root / "lake"), quality=False))
+    run_archive(SparkRunner(spark), Config(str(root / "b" / "store"), Lake(str(root / "lake")), quality=False))
     return root / "lake"
 
 

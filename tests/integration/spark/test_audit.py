@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
@@ -34,7 +35,7 @@ def archived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     """A folder with a store and a lake of three runs."""
     root = tmp_path_factory.mktemp("audited")
     store = root / "broker-a" / "store"
-    config = Config(str(store), str(root / "lake"), max_partition_bytes=SIZE // 4)
+    config = Config(str(store), Lake(str(root / "lake")), max_partition_bytes=SIZE // 4)
     sent = messages(MESSAGES)
     for part in (sent[:50], sent[50:130], sent[130:]):
         with MessageStore.open(store, OPTIONS) as broker:
@@ -76,7 +77,7 @@ def test_a_masked_lake_is_compared_with_its_store_under_the_same_masks(
     monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
     masks = parse_archive_masks(["keys=hash", "body=truncate:2", "tags=null"], {"COMMITLAKE_MASK_KEY": "a key"})
     shutil.rmtree(folder / "lake")
-    config = Config(str(folder / "broker-a" / "store"), str(folder / "lake"), broker="broker-a", masks=masks)
+    config = Config(str(folder / "broker-a" / "store"), Lake(str(folder / "lake")), broker="broker-a", masks=masks)
     assert run_archive(SparkRunner(spark), config).messages == MESSAGES
     code, verdicts = run_audit(folder, capsys)
     assert code == 0, verdicts
@@ -206,7 +207,7 @@ def test_an_archive_run_during_the_audit_is_not_a_difference(
         with MessageStore.open(store, OPTIONS) as broker:
             for message in messages(20, seed=3):
                 broker.put(message)
-        assert run_archive(SparkRunner(spark), Config(str(store), str(folder / "lake"))).messages == 20
+        assert run_archive(SparkRunner(spark), Config(str(store), Lake(str(folder / "lake")))).messages == 20
         return whole(sides)
 
     monkeypatch.setattr(Sides, "counted", archive_more)
@@ -233,7 +234,7 @@ def test_expired_and_never_counted_messages_are_not_a_difference(
     lake, today = growing.lake.root, datetime.datetime.now(datetime.UTC).date()
     for seed, counted in enumerate([False, True, False]):
         growing.write(shop_messages(40, days=4, seed=seed))
-        run_archive(SparkRunner(spark), Config(str(growing.store), lake, quality=counted))
+        run_archive(SparkRunner(spark), Config(str(growing.store), growing.lake, quality=counted))
         if seed == 0:
             code, verdicts = run_audit(tmp_path, capsys, "--store", str(growing.store))
             assert (code, verdicts["runs-messages"]["compared"], verdicts["messages-packs"]["messages"]) == (

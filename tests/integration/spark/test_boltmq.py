@@ -16,6 +16,7 @@ from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.rules import row_of
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.stores import find_stores, segment_size
@@ -76,7 +77,7 @@ def test_source_gives_the_rows_of_the_plain_reader(spark: SparkSession, store: P
 @pytest.mark.long("the jobs archive a BoltMQ store each time")
 def test_a_boltmq_store_is_archived_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    config = Config(str(store), str(lake))
+    config = Config(str(store), Lake(str(lake)))
     assert run_archive(SparkRunner(spark), config).messages == 600
     assert run_archive(SparkRunner(spark), config).messages == 0
     table = spark.read.format("delta").load(f"{lake}/messages")

@@ -55,9 +55,9 @@ def test_a_clock_that_steps_loses_and_duplicates_no_message(runner: Runner, tmp_
                 sent += 1
                 if number == 75:  # within a segment, and within a run
                     clock.now_ms += step_ms
-        result = run_archive(runner, Config(str(root), str(tmp_path / "lake"), "a"))
+        result = run_archive(runner, Config(str(root), Lake(str(tmp_path / "lake")), "a"))
         assert (result.messages, result.quarantined, result.gaps) == (150, 0, 0)
-    run_archive(runner, Config(str(root), str(tmp_path / "peaceful"), "a"))
+    run_archive(runner, Config(str(root), Lake(str(tmp_path / "peaceful")), "a"))
     found, expected = content(tmp_path / "lake"), content(tmp_path / "peaceful")
     assert found.keys() == expected.keys()
     for name, rows in expected.items():

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from commitlake import register
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.stores import find_stores, segment_size
@@ -116,7 +117,7 @@ def test_a_stream_reads_each_record_once(spark: SparkSession, store: Path, tmp_p
 @pytest.mark.long("the jobs archive a journal each time")
 def test_a_journal_is_archived_once_with_its_bodies(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    config = Config(str(store), str(lake))
+    config = Config(str(store), Lake(str(lake)))
     assert run_archive(SparkRunner(spark), config).messages == 700
     fill(store, 100, first=700)
     assert run_archive(SparkRunner(spark), config).messages == 100
@@ -141,7 +142,7 @@ def test_damage_and_gaps_are_recorded(spark: SparkSession, store: Path, tmp_path
     flip(store, 70)
     second = sorted((store / "journal").iterdir())[1]
     second.unlink()
-    result = run_archive(SparkRunner(spark), Config(str(store), str(lake), quality=False))
+    result = run_archive(SparkRunner(spark), Config(str(store), Lake(str(lake)), quality=False))
     assert (result.quarantined, result.gaps) == (1, 1)
     gone = range(FILE_BYTES, 2 * FILE_BYTES)
     table = spark.read.format("delta").load(f"{lake}/messages")

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.quality.judge import judge
@@ -140,7 +141,7 @@ def archived(spark: SparkSession, recorded_store: RecordedStore, tmp_path: Path)
     """A real store's messages in a lake, in several data files."""
     lake = tmp_path / "lake"
     run_archive(
-        SparkRunner(spark), Config(str(recorded_store.store), str(lake), "broker-a", max_partition_bytes=1 << 20)
+        SparkRunner(spark), Config(str(recorded_store.store), Lake(str(lake)), "broker-a", max_partition_bytes=1 << 20)
     )
     return DeltaTable(lake / "messages")
 

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.formats.registry import COMMITLOGS
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.verify import command as verify
@@ -32,7 +33,7 @@ def archived(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> P
     """A folder with a store and its lake."""
     root = tmp_path_factory.mktemp("verified")
     store = write_indexed_store(root / "broker-a" / "store", 200)
-    config = Config(str(store), str(root / "lake"), max_partition_bytes=SEGMENT_BYTES)
+    config = Config(str(store), Lake(str(root / "lake")), max_partition_bytes=SEGMENT_BYTES)
     assert run_archive(SparkRunner(spark), config).messages == 200
     return root
 
@@ -132,10 +133,8 @@ def archived_jmq(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
     """The same for a JMQ store."""
     root = tmp_path_factory.mktemp("verified-jmq")
     store = write_jmq_store(root / "broker-j" / "store", 200)
-    assert (
-        run_archive(SparkRunner(spark), Config(str(store), str(root / "lake"), max_partition_bytes=FILE_BYTES)).messages
-        == 200
-    )
+    config = Config(str(store), Lake(str(root / "lake")), max_partition_bytes=FILE_BYTES)
+    assert run_archive(SparkRunner(spark), config).messages == 200
     return root
 
 

@@ -44,7 +44,7 @@ def of_stream(error: Exception) -> StreamingQueryException:
 def config(tmp_path: Path) -> Config:
     """A store of twenty messages, and a lake that does not exist yet."""
     store = write_store(tmp_path / "store", [(0, open_segment(messages(20), SIZE))])
-    return Config(str(store), str(tmp_path / "lake"), "a")
+    return Config(str(store), Lake(str(tmp_path / "lake")), "a")
 
 
 def follower(config: Config, on_result: Callable[[Result], None] = lambda _: None) -> Follower:
@@ -54,7 +54,7 @@ def follower(config: Config, on_result: Callable[[Result], None] = lambda _: Non
 
 def plan(config: Config) -> ArchiveWork:
     """Return the archive work for the whole store."""
-    return find_work(config.store, config.broker, Lake(config.lake))
+    return find_work(config.store, config.broker, config.lake)
 
 
 def offer(config: Config) -> Snapshot:
@@ -89,7 +89,7 @@ def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[E
 def test_messages_that_another_run_archived_are_not_archived_again(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit_messages(open_for_append(Lake(config.lake)), [], plan(config).commit)
+    commit_messages(open_for_append(config.lake), [], plan(config).commit)
     tried: list[int] = []
 
     def run(_spark: object, _config: Config, work: ArchiveWork, **_: object) -> Result:
@@ -188,8 +188,8 @@ def test_a_store_without_a_segment_is_not_an_error(config: Config, tmp_path: Pat
 def test_a_quality_page_in_a_missing_folder_is_refused(
     config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--store", config.store, "--lake", config.lake, "--quality-page", str(tmp_path / "no" / "page.html")]
-    assert archive.main(arguments) == 2
+    arguments = ["--store", config.store, "--lake", config.lake.root]
+    assert archive.main([*arguments, "--quality-page", str(tmp_path / "no" / "page.html")]) == 2
     assert "expected a file in an existing folder" in capsys.readouterr().err
 
 
@@ -198,7 +198,7 @@ def test_a_quality_page_in_a_missing_folder_is_refused(
 def test_an_unsupported_object_store_is_a_usage_error(
     config: Config, option: str, following: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--store", config.store, "--lake", config.lake, option, "gs://bucket/x", *following]
+    arguments = ["--store", config.store, "--lake", config.lake.root, option, "gs://bucket/x", *following]
     assert archive.main(arguments) == 2
     assert "s3://bucket/prefix" in capsys.readouterr().err
-    assert not Path(config.lake).exists()
+    assert not Path(config.lake.root).exists()

@@ -57,7 +57,7 @@ def test_an_unfinished_run_is_finished(growing: GrowingLake, capsys: pytest.Capt
 
 
 def test_a_follower_adds_missing_keys_before_its_stream_begins(growing: GrowingLake) -> None:
-    config = Config(str(growing.store), growing.lake.root, "broker-a")
+    config = Config(str(growing.store), growing.lake, "broker-a")
     reported: list[Result] = []
     left = find_unfinished_work(config)
     assert left is not None
@@ -72,7 +72,7 @@ def follower_of_deliveries(folder: Path, results: list[Result]) -> Follower:
     shop.send(0, 8)
     shop.archive()
     shop.consume("billing", 3)
-    return Follower(None, Config(str(shop.store), shop.lake.root, "broker-a"), results.append)  # type: ignore[arg-type]
+    return Follower(None, Config(str(shop.store), shop.lake, "broker-a"), results.append)  # type: ignore[arg-type]
 
 
 def test_a_follower_adds_deliveries_while_no_message_arrives(tmp_path: Path) -> None:
@@ -97,6 +97,6 @@ def test_no_run_is_planned_for_stores_without_logs_of_deliveries(
 ) -> None:
     monkeypatch.setattr(follow, "find_unfinished_work", lambda _: pytest.fail("a run was planned"))
     results: list[Result] = []
-    config = Config(str(growing.store), growing.lake.root, "broker-a")
+    config = Config(str(growing.store), growing.lake, "broker-a")
     Follower(None, config, results.append).add_deliveries()  # type: ignore[arg-type]
     assert results == []

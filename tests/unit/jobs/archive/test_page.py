@@ -58,7 +58,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShownRun, Result, Rep
     damage_bodies(growing, shop_messages(60, seed=1), range(5, 10))
     shown: list[ShownRun] = []
     page = RunPage(Path("unused"), shown.append)
-    result = run_archive(HERE, Config(str(growing.store), growing.lake.root, page=page, judge=judge_nothing))
+    result = run_archive(HERE, Config(str(growing.store), growing.lake, page=page, judge=judge_nothing))
     (one,) = shown
     return one, result, run_page(one)
 

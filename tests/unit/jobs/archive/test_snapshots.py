@@ -68,7 +68,7 @@ def kept(lake: Lake) -> list[tuple[str, int | None]]:
 
 
 def test_each_snapshot_after_the_first_lists_the_stores_once(stores: Path, lake: Lake, listings: list[str]) -> None:
-    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
+    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
     for number in (1, 2, 3):
         write_offset(stores, number)
         repeated.take_if_due()
@@ -77,7 +77,7 @@ def test_each_snapshot_after_the_first_lists_the_stores_once(stores: Path, lake:
 
 
 def test_a_new_store_is_in_the_next_snapshot(stores: Path, lake: Lake) -> None:
-    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
+    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
     repeated.take_if_due()
     write_broker(stores, "b", 7)
     repeated.take_if_due()
@@ -87,7 +87,7 @@ def test_a_new_store_is_in_the_next_snapshot(stores: Path, lake: Lake) -> None:
 
 def test_a_deleted_store_gets_no_new_snapshot(stores: Path, lake: Lake) -> None:
     write_broker(stores, "b", 7)
-    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake.root), datetime.timedelta(0))
+    repeated = RepeatedSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
     repeated.take_if_due()
     shutil.rmtree(stores / "b")
     repeated.take_if_due()
@@ -96,5 +96,5 @@ def test_a_deleted_store_gets_no_new_snapshot(stores: Path, lake: Lake) -> None:
 
 def test_no_snapshot_is_taken_of_a_store_without_messages(stores: Path, lake: Lake) -> None:
     (stores / "empty" / "commitlog").mkdir(parents=True)
-    RepeatedSnapshots(Config(str(stores / "empty"), lake.root), datetime.timedelta(0)).take_if_due()
+    RepeatedSnapshots(Config(str(stores / "empty"), lake), datetime.timedelta(0)).take_if_due()
     assert not Path(lake.uri("consumer_offsets")).exists()

@@ -52,7 +52,7 @@ def _archive_twice(growing: GrowingLake) -> None:
 def test_an_audit_opens_tables_a_limited_number_of_times(tmp_path: Path, opened: list[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))
-    run_archive(ThreadRunner(1), Config(str(growing.store), growing.lake.root))
+    run_archive(ThreadRunner(1), Config(str(growing.store), growing.lake))
     opened.clear()
     assert audit.main(["--lake", growing.lake.root, "--quiet"]) == ExitCode.OK
     # At the moment, in one view after it, and at the newest version where others may have changed a table meanwhile.

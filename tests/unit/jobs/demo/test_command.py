@@ -18,7 +18,7 @@ from tests.support.lakes import archive_store
 
 def test_the_mail_service_stops_six_hours_before_the_end(tmp_path: Path) -> None:
     store, lake = tmp_path / "broker-a" / "store", Lake(str(tmp_path / "lake"))
-    offsets = OffsetHistory(Config(str(store), lake.root, broker="broker-a"))
+    offsets = OffsetHistory(Config(str(store), lake, broker="broker-a"))
     shop = fill_shop_store(store, orders=60, pause=offsets.read)
     archive_store(store, lake, "broker-a")
     offsets.read()

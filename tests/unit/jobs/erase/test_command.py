@@ -317,7 +317,7 @@ def test_messages_of_a_jmq_lake_are_erased(tmp_path: Path, capsys: pytest.Captur
                                 business_id=KEY if is_secret else f"order-{number}", properties=properties)
             )  # fmt: skip
     lake = Lake(str(tmp_path / "lake"))
-    run_archive(HERE, Config(str(store), lake.root, judge=judge_nothing))
+    run_archive(HERE, Config(str(store), lake, judge=judge_nothing))
     root = Path(lake.root)
     assert traces(root)
     arguments = ["--lake", lake.root, "--key", KEY, *REASON, "--yes", "--now"]

@@ -66,7 +66,7 @@ def test_maintain_opens_tables_a_limited_number_of_times(tmp_path: Path, opened:
     growing = GrowingLake(tmp_path)
     for seed in range(2):
         growing.write(shop_messages(20, seed=seed))
-        run_archive(ThreadRunner(1), Config(str(growing.store), growing.lake.root))
+        run_archive(ThreadRunner(1), Config(str(growing.store), growing.lake))
     counts = []
     for _ in range(2):  # the second run has nothing to merge
         opened.clear()

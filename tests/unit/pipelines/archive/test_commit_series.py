@@ -33,12 +33,12 @@ SIZE = 1 << 16
 def config(tmp_path: Path) -> Config:
     """A store of twenty messages, and a lake that is not there yet."""
     store = write_store(tmp_path / "store", [(0, open_segment(SENT, SIZE))])
-    return Config(str(store), str(tmp_path / "lake"), "a")
+    return Config(str(store), Lake(str(tmp_path / "lake")), "a")
 
 
 def plan(config: Config) -> ArchiveWork:
     """Return the plan of a run over the new messages."""
-    return find_work(config.store, config.broker, Lake(config.lake))
+    return find_work(config.store, config.broker, config.lake)
 
 
 def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
@@ -50,7 +50,7 @@ def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
             stores={"a": replace(found.stores["a"], end=end, last_record=None)},
             ranges={"a": CommittedRange(found.ranges["a"].start, end)},
         )
-    commit_messages(open_for_append(Lake(config.lake)), [], found)
+    commit_messages(open_for_append(config.lake), [], found)
     return Result(found.sequence, work.snapshot.ranges)
 
 
@@ -106,14 +106,14 @@ def test_messages_that_arrive_meanwhile_are_left_to_the_next_run(
 
 def ends_of_commits(config: Config) -> list[int]:
     """Return the end of the store in each commit, oldest first, which begins at the end of the one before."""
-    ranges = [found.ranges["a"] for found in read_commits(Lake(config.lake))][::-1]
+    ranges = [found.ranges["a"] for found in read_commits(config.lake)][::-1]
     assert [part.start for part in ranges] == [0, *(part.end for part in ranges[:-1])]
     return [part.end for part in ranges]
 
 
 def archived(config: Config) -> list[int]:
     """Return the offsets of all rows."""
-    table = DeltaTable(Lake(config.lake).uri("messages")).to_pyarrow_table(columns=["physical_offset"])
+    table = DeltaTable(config.lake.uri("messages")).to_pyarrow_table(columns=["physical_offset"])
     return sorted(table.column(0).to_pylist())
 
 

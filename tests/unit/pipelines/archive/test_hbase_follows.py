@@ -33,8 +33,8 @@ def followed(monkeypatch: pytest.MonkeyPatch, lake: Lake, answers: list[Any]) ->
         return found
 
     monkeypatch.setattr(follower, "follow", answer)
-    config = Config("store", lake.root, hbase=HBaseOptions.of_address("127.0.0.1:1"))
-    return run._follow_hbase(lake, config, None)  # type: ignore[arg-type]
+    config = Config("store", lake, hbase=HBaseOptions.of_address("127.0.0.1:1"))
+    return run._follow_hbase(config, None)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def test_the_next_run_commits_keys_that_a_stopped_run_left_out(tmp_path: Path, *
     growing.archive()
     lake = growing.lake
     assert followed_version(lake) < lake.table("messages").version()
-    result = run_archive(ThreadRunner(1), Config(str(growing.store), lake.root, keys=keys))
+    result = run_archive(ThreadRunner(1), Config(str(growing.store), lake, keys=keys))
     assert (result.sequence, result.messages) == (0, 0)
     assert (followed_version(lake) == lake.table("messages").version()) == keys
 
@@ -35,7 +35,7 @@ def test_changed_topics_are_recorded_without_new_messages(tmp_path: Path) -> Non
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(20))
     growing.configure(1)
-    config = Config(str(growing.store), growing.lake.root)
+    config = Config(str(growing.store), growing.lake)
     assert run_archive(ThreadRunner(1), config).messages == 20
     growing.configure(7)
     result = run_archive(ThreadRunner(1), config)
@@ -54,7 +54,7 @@ def test_changed_topics_are_recorded_without_new_messages(tmp_path: Path) -> Non
 
 def test_a_run_opens_tables_a_limited_number_of_times(tmp_path: Path, opened: list[str]) -> None:
     growing = GrowingLake(tmp_path)
-    config = Config(str(growing.store), growing.lake.root)
+    config = Config(str(growing.store), growing.lake)
     counts = []
     for seed in range(2):
         growing.write(shop_messages(20, seed=seed))

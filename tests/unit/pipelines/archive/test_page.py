@@ -9,7 +9,6 @@ import pytest
 
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.run import default_page_writer
 from commitlake.pipelines.archive.run import Config, run_archive
@@ -28,7 +27,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 def config_of(growing: GrowingLake, hbase: HBaseOptions | None = None) -> Config:
     """Return the settings of a run that is judged and shown."""
-    return Config(str(growing.store), growing.lake.root, page=default_page_writer(growing.lake), hbase=hbase)
+    return Config(str(growing.store), growing.lake, page=default_page_writer(growing.lake), hbase=hbase)
 
 
 def page_of(growing: GrowingLake) -> Path:
@@ -38,7 +37,7 @@ def page_of(growing: GrowingLake) -> Path:
 
 def test_a_run_overtaken_by_another_leaves_no_page(growing: GrowingLake) -> None:
     config = config_of(growing)
-    work = find_work(config.store, None, Lake(config.lake))
+    work = find_work(config.store, None, config.lake)
     growing.archive()
     with pytest.raises(ConcurrentRunError):
         run_archive(HERE, config, work)

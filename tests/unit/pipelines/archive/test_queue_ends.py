@@ -30,7 +30,7 @@ class Broker:
 
     def __init__(self, folder: Path) -> None:
         self.log = bytearray()
-        self.config = Config(str(folder / "store"), str(folder / "lake"), "a")
+        self.config = Config(str(folder / "store"), Lake(str(folder / "lake")), "a")
         self._segments = folder / "store"
 
     def write(
@@ -51,7 +51,7 @@ class Broker:
         """Archive what is new in one process, and return the number of violations of expectations about queues."""
         config = config or self.config
         result = archive_concurrently(HERE, config, plan_work(config))
-        return violations(result, Lake(config.lake))
+        return violations(result, config.lake)
 
 
 def violations(result: Result, lake: Lake) -> dict[str, int]:
@@ -171,10 +171,10 @@ def test_the_end_of_a_queue_is_not_known_after_a_window_with_too_many_ranges(
 def test_what_was_observed_is_shown_alike_in_every_run(broker: Broker) -> None:
     broker.write([0, 1, 2])
     broker.archive()
-    first = observed(Lake(broker.config.lake))
+    first = observed(broker.config.lake)
     broker.write([3, 4, 5])
     broker.archive()
-    assert observed(Lake(broker.config.lake)) == first
+    assert observed(broker.config.lake) == first
 
 
 def observed(lake: Lake) -> dict[str, str]:

@@ -30,7 +30,7 @@ def compared(lake: Lake) -> tuple[list[Any], str]:
 
 def archived(growing: GrowingLake, seed: int) -> Lake:
     growing.write(shop_messages(60, days=2, seed=seed))
-    run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing))
+    run_archive(HERE, Config(str(growing.store), growing.lake, judge=judge_nothing))
     return growing.lake
 
 
@@ -59,7 +59,7 @@ def test_a_count_that_differs_is_found(tmp_path: Path, column: str) -> None:
 def test_times_at_the_ends_of_calendars_are_compared(tmp_path: Path) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(new_message(number, born_timestamp=time) for number, time in enumerate(TIMES))
-    run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing))
+    run_archive(HERE, Config(str(growing.store), growing.lake, judge=judge_nothing))
     assert compared(growing.lake) == ([], "")
     add_to(growing.lake, "messages", "x + 1")
     (finding,), _ = compared(growing.lake)

@@ -102,7 +102,7 @@ def test_a_file_is_looked_at_only_if_the_task_that_wrote_it_found_such_a_record(
     look = Mock(wraps=may_have_roles)
     monkeypatch.setattr("commitlake.pipelines.edges.follow.may_have_roles", look)
     growing = family.growing
-    run_archive(HERE, Config(str(growing.store), growing.lake.root, quality=False))
+    run_archive(HERE, Config(str(growing.store), growing.lake, quality=False))
     assert look.call_count == bool(special)
     assert all(may_have_roles(*call.args) for call in look.call_args_list)
 

@@ -45,7 +45,7 @@ def masks_of(*rules: str) -> ArchiveMasks:
 def archive(growing: GrowingLake, *rules: str) -> Result:
     """Archive new messages with these rules."""
     masks = parse_archive_masks(rules, ENVIRONMENT)
-    return run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing, masks=masks))
+    return run_archive(HERE, Config(str(growing.store), growing.lake, judge=judge_nothing, masks=masks))
 
 
 def write(folder: Path, messages: list[NewMessage], *rules: str) -> tuple[GrowingLake, Result]:
@@ -220,7 +220,7 @@ def test_another_key_than_that_of_the_lake_is_refused(tmp_path: Path) -> None:
     growing.write([shop_message(1)])
     masks = replace(masks_of("keys=hash"), key=b"another")
     with pytest.raises(CommitLakeError, match="the key in COMMITLAKE_MASK_KEY is not the one") as refused:
-        run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing, masks=masks))
+        run_archive(HERE, Config(str(growing.store), growing.lake, judge=judge_nothing, masks=masks))
     assert refused.value.exit_code is ExitCode.REFUSED
 
 

@@ -111,7 +111,7 @@ def stores_of(growing: GrowingLake) -> str:
 
 
 def archive_all(growing: GrowingLake, judge: BeginJudging | None = judge_nothing) -> None:
-    run_archive(HERE, Config(stores_of(growing), growing.lake.root, judge=judge))
+    run_archive(HERE, Config(stores_of(growing), growing.lake, judge=judge))
 
 
 def rows_in(growing: GrowingLake, *tables: str) -> dict[str, list[str]]:

@@ -180,7 +180,7 @@ def test_each_broker_of_a_lost_file_has_its_own_gap(tmp_path: Path) -> None:
     first.write(shop_messages(20))
     second.write(shop_messages(30, seed=1))
     other = second.store.rename(tmp_path / "broker-b")
-    run_archive(HERE, Config(f"{first.store},{other}", first.lake.root, judge=judge_nothing))
+    run_archive(HERE, Config(f"{first.store},{other}", first.lake, judge=judge_nothing))
     expected = contents(first.lake, *TABLES)
     forget_earlier_versions(first.lake)
     damage(file_of(first), "deleted")

@@ -148,7 +148,7 @@ def test_archive_and_snapshot_work_with_a_damaged_side_table(
     snapshots = [
         StoreSnapshot("broker-a", SnapshotSource.FILE, {OffsetKind.GROUP: datetime.datetime.now(datetime.UTC)})
     ]
-    append_snapshots(Config(str(growing.store), growing.lake.root), snapshots, {})
+    append_snapshots(Config(str(growing.store), growing.lake), snapshots, {})
     assert f"{table} " in caplog.text or "consumer_offsets or subscriptions" in caplog.text
     assert "'commitlake maintain --repair'" in caplog.text
     assert len(contents(growing.lake)["messages"]) == (RUNS + 1) * COUNT
