@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.lake.delta_log.names import LOG
+from commitlake.connectors.lake.packs.location import OWN_PACKS, PackLocation, pack_location
 from commitlake.connectors.lake.paths import LakeError, check_links
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import has_scheme, is_s3, parse_s3_uri
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from commitlake.connectors.lake.delta_log.files import LogFolder
     from commitlake.connectors.storage.s3_storage import S3Storage
 
+BODIES = "bodies"
+"""Folder with the packs of bodies, if they are in the lake."""
 STREAMS = "_streams"
 """Folder with the checkpoints of streams into a lake; it may exist before the first table."""
 _NAME = "Name an empty folder or a new one"
@@ -51,6 +54,8 @@ class Lake:
             name of a lake in Unity Catalog.
         s3: the object store, by default that of the environment; None if the lake is in a folder. It is determined
             once, on the driver, and sent to workers with the paths.
+        packs: location of the packs, by default the folder `bodies` of the lake. If it is in an object store, that is
+            the lake's, or else that of the driver's environment.
 
     Raises:
         LakeError: if a lake cannot be there: another kind of store, or a folder name that deltalake misreads.
@@ -60,8 +65,15 @@ class Lake:
 
     root: str
     s3: S3Options | None = None
+    packs: PackLocation = OWN_PACKS
 
     def __post_init__(self) -> None:
+        self._resolve_root()
+        packs = pack_location(self.packs.root or self.uri(BODIES), self.packs.s3 or self.s3)
+        object.__setattr__(self, "packs", packs)
+
+    def _resolve_root(self) -> None:
+        """Resolve the name and the spelling of the lake's place, and determine its object store."""
         if is_catalog_place(self.root):
             object.__setattr__(self, "root", _import_lookup().find_lake(self.root))  # the class is frozen
         if is_s3(self.root):
@@ -82,8 +94,8 @@ class Lake:
 
     @property
     def bodies(self) -> str:
-        """Folder of the packs of bodies."""
-        return self.uri("bodies")
+        """Root of the packs: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`."""
+        return self.packs.root
 
     @property
     def streams(self) -> str:
@@ -192,7 +204,7 @@ class Lake:
 
     def pinned(self) -> PinnedLake:
         """Return a view of the lake in which each table stays at the version that it has when it is first opened."""
-        return PinnedLake(self.root, self.s3)
+        return PinnedLake(self.root, self.s3, self.packs)
 
     def has_log(self, table: str) -> bool:
         """Return True if a table's log has any file."""
@@ -373,11 +385,11 @@ class PinnedLake(Lake):
 
     def newest(self) -> Lake:
         """Return the lake without this view's versions: each table is opened at its newest."""
-        return Lake(self.root, self.s3)
+        return Lake(self.root, self.s3, self.packs)
 
-    def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None]]:
+    def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None, PackLocation]]:
         """Pickle only the lake's place, because another process opens its own tables."""
-        return PinnedLake, (self.root, self.s3)
+        return PinnedLake, (self.root, self.s3, self.packs)
 
 
 def _path_on_databricks(place: str) -> str:

@@ -74,7 +74,6 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
         store=command.store or "",
         source=None if command.from_broker is None else source_of(command),
         lake=lake,
-        bodies=command.bodies,
         bodies_moved=command.bodies_moved,
         broker=name.name,
         layout=layout_of(command),
@@ -101,7 +100,7 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
     config = replace(config, problems=unreadable_offsets(snapshots))
     on_new = None if judge is None else judge.start
     work = plan_work(config, on_new=on_new)
-    check_bodies(lake, config.bodies)
+    check_bodies(lake)
     if not work.has_new and config.hbase is None:
         result = finish_earlier_runs(config, work)
     else:
@@ -157,7 +156,7 @@ def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
     from commitlake.jobs.archive.follow import Follower, find_unfinished_work
 
     config.lake.check_writable()
-    check_bodies(config.lake, config.bodies)
+    check_bodies(config.lake)
     left = find_unfinished_work(config)
     session = open_session("archive", config.lake.s3)
     if is_connect(session):
@@ -189,7 +188,7 @@ def _follow_brokers(command: ArchiveOptions, config: Config) -> ExitCode:
     from commitlake.jobs.archive.follow_brokers import BrokerFollower
 
     config.lake.check_writable()
-    check_bodies(config.lake, config.bodies)
+    check_bodies(config.lake)
     worst = ExitCode.OK
 
     def report(result: Result) -> None:

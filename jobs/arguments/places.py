@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import unquote, urlsplit
 
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import BODIES, Lake
+from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.arguments.s3 import NamesObjectStore, S3Arguments, set_s3_environment
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.options import option
 from commitlake.jobs.cli.permissions import check_lake_is_readable
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.packs.stores import PackStore
 
 BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
 
@@ -35,6 +39,7 @@ class NamesLake(NamesObjectStore, Protocol):
         """Location of the lake; None only before the options are checked."""
 
 
+@runtime_checkable
 class NamesBodies(Protocol):
     """Options that may set the location of the packs, which contain message bodies."""
 
@@ -44,37 +49,49 @@ class NamesBodies(Protocol):
 
 
 def lake_of(arguments: NamesLake) -> Lake:
-    """Return the lake that the arguments name.
+    """Return the lake that the arguments name, with the location of its packs, if they have the option for it.
 
     The options of the object store are set in this process's environment, from which all code that opens a table, a
     pack or a JVM reads them.
 
     Raises:
         LakeError: if the lake cannot be read.
-        S3Error: if it is in an object store without a bucket's name, or the endpoint is not a URL.
+        S3Error: if it, or its packs, are in an object store without a bucket's name, or the endpoint is not a URL.
     """
     set_s3_environment(arguments)
     assert arguments.lake is not None
-    lake = Lake(arguments.lake)
+    bodies = arguments.bodies if isinstance(arguments, NamesBodies) else None
+    lake = Lake(arguments.lake, packs=PackLocation(bodies or ""))
     check_lake_is_readable(lake)
     return lake
 
 
-def bodies_of(arguments: NamesBodies, lake: Lake) -> str:
-    """Return the root folder or URI of the packs.
+def check_packs(lake: Lake) -> None:
+    """Check that the packs are where `--bodies` says; without it, the lake may not have any packs yet.
 
     Raises:
         JobError: if `--bodies` names a folder that does not exist.
     """
-    named: str | None = arguments.bodies
-    folder = _folder_of(named) if named else None
-    if folder is not None and not folder.is_dir():
+    folder = _folder_of(lake.bodies)
+    if lake.bodies != lake.uri(BODIES) and folder is not None and not folder.is_dir():
         found = "a file" if folder.exists() else "none"
         raise JobError(
-            f"--bodies {named}: expected the folder of the lake's packs, found {found}",
+            f"--bodies {lake.bodies}: expected the folder of the lake's packs, found {found}",
             "leave --bodies out if the packs are in the lake's own folder 'bodies'",
         )
-    return named or lake.bodies
+
+
+def open_packs(lake: Lake) -> PackStore:
+    """Open the store of the lake's packs.
+
+    Raises:
+        JobError: if `--bodies` names a folder that does not exist.
+        PackStoreError: if packs cannot be stored in this kind of place.
+    """
+    from commitlake.connectors.lake.packs.stores import open_store
+
+    check_packs(lake)
+    return open_store(lake.packs)
 
 
 def _folder_of(place: str) -> Path | None:

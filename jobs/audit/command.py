@@ -29,7 +29,7 @@ from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.evidence import EvidenceArgument, evidence_key, write_evidence
 from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.layouts import LayoutArgument, layout_of, layout_option
-from commitlake.jobs.arguments.places import LakeArguments, bodies_of, lake_of
+from commitlake.jobs.arguments.places import LakeArguments, lake_of, open_packs
 from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
 from commitlake.jobs.arguments.stores import StoreName, store_name
@@ -153,7 +153,7 @@ class Audit(
 
 def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     key = evidence_key(command)
-    bodies = _bodies_of(command, lake)
+    open_packs(lake)  # fails for an invalid place before much is read
     moment = read_moment(lake)
     reading = lake.pinned()
     span = AuditSpan(command.start, command.end).whole_windows()
@@ -174,7 +174,7 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
         runner = make_runner(command, "audit")
     with (
         runner_progress(runner, f"auditing {lake.root}", 0, quiet=command.quiet),
-        open_sides(runner, reading, bodies, span.since(moment.expired.get("messages")), moment) as sides,
+        open_sides(runner, reading, span.since(moment.expired.get("messages")), moment) as sides,
         sides.messages() as messages,
     ):
         runs_notes = _notes_of(command, span, sides.span)
@@ -243,15 +243,6 @@ def _print_comparisons(
         return
     whole = [] if findings else ["whole       the tables' data files, and what the runs have written"]
     print_text("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings, lake), *notes]))
-
-
-def _bodies_of(command: Audit, lake: Lake) -> str:
-    """Return the location of the packs, after checking that it can be opened."""
-    from commitlake.connectors.lake.packs.stores import open_store
-
-    root = bodies_of(command, lake)
-    open_store(root)
-    return root
 
 
 def _stores_of(command: Audit, moment: Moment) -> ComparedStores | None:

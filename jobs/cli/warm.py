@@ -19,7 +19,6 @@ from commitlake.connectors.formats.registry import COMMITLOGS, all_formats, form
 from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import PackRefs
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.log_format.format import Format
@@ -103,7 +102,7 @@ def _verify(log_format: Format, log: Path, rebuilt: Path) -> None:
 def _restore(store: Store, lake: Lake, target: Path) -> None:
     """Restore a small store from a lake with its keys, to compile the code for this."""
     run_archive(HERE, Config(store.root, lake, store.broker, quality=False, edges=False))
-    restore_store(lake, lake.bodies, target, Chosen(store.broker))
+    restore_store(lake, target, Chosen(store.broker))
 
 
 def _encode_message() -> None:
@@ -116,12 +115,12 @@ def _encode_message() -> None:
 def _archive(store: Store, lake: Lake) -> None:
     """Run an archive run's tasks on a small log and read a body back, to compile the code for this."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
-    tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), "warm", "")
+    tasks = ArchiveTasks(splits, lake, "warm", "")
     (row,) = (row for row in tasks.run(0, splits) if row.table == "messages")
     rows = pq.ParquetFile(f"{lake.uri('messages')}/{row.path}").read(["body_ref", "body_crc"])
     pack, *places = rows.column("body_ref").combine_chunks().flatten()
     refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))
-    read_bodies(open_store(tasks.bodies), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))
+    read_bodies(open_store(lake.packs), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))
 
 
 def _find_border(log_format: Format) -> None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import PackStore, open_store
+from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.lake_names import check_brokers, unknown_values
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.limits import limited, where_limits
@@ -78,7 +78,7 @@ def choose(arguments: DlqOptions, lake: Lake, *, samples: int | None) -> Chosen:
             count_letters(table, condition)
     _warn_of_unknown_names(table, arguments.selection)
     missing = warn_of_lost_ranges("dlq", lake, arguments.broker, arguments.start, arguments.end)
-    packs = None if arguments.no_shape else open_store(bodies_of(arguments, lake))
+    packs = None if arguments.no_shape else open_packs(lake)
     if samples is None and arguments.cause is None:
         return Chosen(table, condition, packs, missing=missing)
     with explain_invalid_where(arguments, lake):

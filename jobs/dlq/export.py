@@ -6,8 +6,7 @@ from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import check_no_owner
-from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import choose, explain_invalid_where
@@ -23,7 +22,7 @@ def export(arguments: DlqOptions, lake: Lake) -> ExitCode:
     chosen = choose(arguments, lake, samples=None)
     packs = chosen.packs
     if arguments.body and packs is None:  # --no-shape reads no bodies to find causes
-        packs = open_store(bodies_of(arguments, lake))
+        packs = open_packs(lake)
     with explain_invalid_where(arguments, lake):
         count = export_letters(
             chosen.table,

@@ -108,6 +108,7 @@ def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFindi
     from commitlake.connectors.catalog.lookup import find_lake
     from commitlake.connectors.catalog.names import is_catalog_place
     from commitlake.connectors.lake.lake import Lake
+    from commitlake.connectors.lake.packs.location import pack_location
     from commitlake.connectors.lake.packs.stores import open_store
     from commitlake.connectors.lake.paths import folder_here
     from commitlake.connectors.storage.errors import S3Error
@@ -126,7 +127,7 @@ def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFindi
             return
     set_s3_environment(command)  # for all later checks
     try:
-        opened = Lake(place) if is_lake else open_store(place)
+        opened = Lake(place) if is_lake else open_store(pack_location(place))
     except S3Error as error:
         yield DoctorFinding("s3", State.MISSING, error.found, error.advice)
         return

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
-from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.jobs.arguments.evidence import evidence_key, last_subject, write_evidence
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.arguments.places import bodies_of, lake_of
+from commitlake.jobs.arguments.places import check_packs, lake_of
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
@@ -281,9 +281,9 @@ def _erasure_place(command: EraseOptions) -> Place:
     lake.table("messages")  # raises an error if this is not a lake
     last = read_last_commit(lake) or ArchiveCommit(0, "")
     if command.bodies is None and last.bodies not in (None, IN_LAKE):
-        command = replace(command, bodies=last.bodies)
-    bodies = bodies_of(command, lake)
-    check_same_root(last, bodies_root(lake, bodies))
+        lake = replace(lake, packs=PackLocation(str(last.bodies)))
+    check_packs(lake)
+    check_same_root(last, bodies_root(lake))
     hbase = None
     if command.hbase:
         from commitlake.connectors.hbase.options import HBaseOptions
@@ -291,4 +291,4 @@ def _erasure_place(command: EraseOptions) -> Place:
         named = {"table": command.hbase_table} if command.hbase_table else {}
         hbase = HBaseOptions.of_address(command.hbase, **named)
     version = importlib.metadata.version("commitlake")
-    return Place(lake, pack_location(bodies), version, make_runner(command, "erase"), hbase)
+    return Place(lake, version, make_runner(command, "erase"), hbase)

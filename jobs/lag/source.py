@@ -14,7 +14,7 @@ from commitlake.jobs.arguments.broker_name import named_stores
 from commitlake.jobs.arguments.lake_names import check_brokers
 from commitlake.jobs.arguments.layouts import layout_of
 from commitlake.jobs.arguments.names import nearest_or_all, some_names
-from commitlake.jobs.arguments.places import bodies_of, lake_of
+from commitlake.jobs.arguments.places import check_packs, lake_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
@@ -48,7 +48,8 @@ def measure_lag(arguments: LagArguments, question: LagGroupArguments | None = No
         lake = lake_of(arguments).pinned()
         check_brokers(lake, brokers)
         delays = _delay_levels_by_broker(arguments.broker_conf, brokers or _archived_brokers(lake))
-        given = replace(given, delay_levels_ms=delays, bodies=bodies_of(arguments, lake), watch=arguments.watch)
+        check_packs(lake)
+        given = replace(given, delay_levels_ms=delays, watch=arguments.watch)
         with naming_damaged_files(lake, _READ):
             return lag_of_lake(lake, asked.at, wanted, given)
     stores = named_stores(arguments.source[1], None, arguments.broker_conf, layout_of(arguments))

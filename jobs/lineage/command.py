@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.names import did_you_mean, warn
-from commitlake.jobs.arguments.places import bodies_of, lake_of
+from commitlake.jobs.arguments.places import lake_of, open_packs
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.terminal import print_line, trusted
 from commitlake.jobs.lineage.arguments import (
@@ -116,7 +116,7 @@ def _read_story(command: LineageOptions, lake: Lake) -> Story:
     if command.body:
         from commitlake.pipelines.lineage.bodies import with_bodies
 
-        story = with_bodies(story, rows, bodies_of(command, lake))
+        story = with_bodies(story, rows, open_packs(lake))
     return mask_story(story, masks, key)
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.names import did_you_mean
-from commitlake.jobs.arguments.places import bodies_of, lake_of
+from commitlake.jobs.arguments.places import lake_of, open_packs
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
@@ -66,8 +66,6 @@ class Maintain(MaintainOptions):
 
     def run(self) -> ExitCode:
         """Maintain the tables, and print what was done."""
-        from commitlake.connectors.lake.packs.location import pack_location
-        from commitlake.connectors.lake.packs.stores import open_store
         from commitlake.connectors.runtime.local_runner import HERE
         from commitlake.jobs.maintain.work import MaintenancePlan, maintain_packs, maintain_tables
 
@@ -78,10 +76,9 @@ class Maintain(MaintainOptions):
             from commitlake.jobs.maintain.repair import run_repair
 
             return run_repair(self, lake)
-        location = pack_location(bodies_of(self, lake))
-        open_store(location)  # fails for an invalid place before a table has changed
+        open_packs(lake)  # fails for an invalid place before a table has changed
         lake.table("messages")  # raises an error if this is not a lake
-        _check_pack_folder(lake, self.bodies)
+        _check_pack_folder(lake)
         now = datetime.datetime.now(datetime.UTC)
         plan = MaintenancePlan(
             lake,
@@ -95,7 +92,7 @@ class Maintain(MaintainOptions):
         )
         for care in maintain_tables(plan):
             _print_lines(table_lines(care, dry_run=self.dry_run), quiet=self.quiet)
-        packs = maintain_packs(plan, location)
+        packs = maintain_packs(plan)
         _print_lines(_purge(self, plan), quiet=self.quiet)
         _print_lines(pack_lines(packs, dry_run=self.dry_run), quiet=self.quiet)
         took = duration_text(datetime.timedelta(seconds=round(time.monotonic() - started)))
@@ -108,7 +105,6 @@ def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
     """Delete older versions with erased data if their retention is over, and return lines about what was done."""
     import importlib.metadata
 
-    from commitlake.connectors.lake.packs.location import pack_location
     from commitlake.pipelines.erasure.ledger import read_states
     from commitlake.pipelines.erasure.run import Place, due_erasures, purge_erasures, unfinished_erasures
 
@@ -119,8 +115,7 @@ def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
     if due and plan.dry_run:
         lines.append(f"erasures: older versions of {len(due)} would be deleted")
     elif due:
-        packs = pack_location(bodies_of(command, plan.lake))
-        place = Place(plan.lake, packs, importlib.metadata.version("commitlake"), plan.runner)
+        place = Place(plan.lake, importlib.metadata.version("commitlake"), plan.runner)
         done, purged, error = purge_erasures(place, plan.now, lambda _: None)
         lines.append(
             f"erasures: {len(done)} purged, with {count_text(purged.files, 'data file')} and "
@@ -132,14 +127,14 @@ def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
     return lines
 
 
-def _check_pack_folder(lake: Lake, given: str | None) -> None:
+def _check_pack_folder(lake: Lake) -> None:
     """Raise an error if packs are in a table's folder, where a clean-up would delete them as unused files."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.archive.body_location import IN_LAKE, WAY_OUT, folder_around
 
     last = read_last_commit(lake)
     remembered = last.bodies if last is not None and last.bodies != IN_LAKE else None
-    for bodies in (given, remembered):
+    for bodies in (lake.bodies, remembered):
         folder = folder_around(lake, bodies) if bodies else None
         if folder is not None:
             raise JobError(

@@ -9,12 +9,11 @@ from contextlib import suppress
 
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.layouts import layout_of
 from commitlake.jobs.arguments.names import did_you_mean, warn
-from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.places import check_packs
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
@@ -37,6 +36,7 @@ def run_repair(command: MaintainOptions, lake: Lake) -> ExitCode:
     Returns:
         0 if the lake is intact, or was repaired; 3 if it is not intact, or rows are lost.
     """
+    check_packs(lake)  # before a table has changed
     _check_is_lake(lake)
     stores = _named_stores(command, lake)
     runner = make_runner(command, "maintain")
@@ -71,7 +71,7 @@ def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed
     Args:
         changed: tables with rows of another program that the repair keeps.
     """
-    place = Place(lake, pack_location(bodies_of(command, lake)), _VERSION, runner)
+    place = Place(lake, _VERSION, runner)
     outcomes = finish_erasures(place, lambda _: None)
     for outcome in outcomes:
         if outcome.error is not None:
@@ -79,7 +79,7 @@ def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed
         _print_line(
             command, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
         )
-    record_new_places(lake, bodies_of(command, lake), runner)
+    record_new_places(lake, runner)
     # Others keep the sums that they have: what another program changes from now on is a finding of the next audit.
     seal_contents(lake, {*changed, *unsealed_tables(lake)}, runner)
     for outcome in outcomes:
@@ -114,7 +114,7 @@ def _named_stores(command: MaintainOptions, lake: Lake) -> Stores | None:
         if store.broker not in known:
             warn("commitlake maintain", f"the lake has no store {store.broker!a}.{did_you_mean(store.broker, known)}")
     masks = None if commit is None else masks_of_lake(commit.masks, os.environ)
-    return Stores(stores, pack_location(bodies_of(command, lake)), masks, _VERSION)
+    return Stores(stores, masks, _VERSION)
 
 
 def _print_line(command: MaintainOptions, line: str) -> None:

@@ -15,7 +15,6 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress,
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.names import PackFile
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.runtime.local_runner import HERE
@@ -226,7 +225,7 @@ def _vacuum(plan: MaintenancePlan, view: Lake, table: str) -> Garbage:
     return found
 
 
-def maintain_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
+def maintain_packs(plan: MaintenancePlan) -> PackCare:
     """Delete expired, unused and unfinished packs, and merge small ones.
 
     Raises:
@@ -234,7 +233,7 @@ def maintain_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
         ConcurrentMaintenanceError: if another process does the same work.
     """
     last = read_last_commit(plan.lake) or ArchiveCommit(0, "")
-    store = open_store(location)
+    store = open_store(plan.lake.packs)
     packs = list(store.list_packs())
     dates = [date for table in ("messages", BODIES) if (date := plan.before(table)) is not None]
     expired = expired_packs(packs, max(dates), last.stores) if dates else []
@@ -247,15 +246,13 @@ def maintain_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
         delete_packs(store, [*expired, *orphans])
         unfinished = store.delete_unfinished(plan.now - plan.retention)
     gone = {pack.name for pack in (*expired, *orphans)}
-    merges = _merge_packs(plan, location, [pack for pack in packs if pack.name not in gone], last.stores)
+    merges = _merge_packs(plan, [pack for pack in packs if pack.name not in gone], last.stores)
     return PackCare(measure(expired), measure(orphans), unfinished, merges)
 
 
-def _merge_packs(
-    plan: MaintenancePlan, location: PackLocation, packs: Sequence[PackFile], progress: Mapping[str, StoreProgress]
-) -> PackMerges:
+def _merge_packs(plan: MaintenancePlan, packs: Sequence[PackFile], progress: Mapping[str, StoreProgress]) -> PackMerges:
     """Merge small packs of each date and broker, and finish the merges of killed runs."""
-    store = open_store(location)
+    store = open_store(plan.lake.packs)
     found = candidates(packs, progress)
     if not found:
         return PackMerges()
@@ -269,6 +266,6 @@ def _merge_packs(
     left = delete_merged(
         store,
         candidates([*store.list_packs()], progress),
-        lambda names: erase_bodies(plan.lake, location, names, plan.runner)[1],
+        lambda names: erase_bodies(plan.lake, names, plan.runner)[1],
     )
     return replace(merges, left=[*planned.left, *merges.left, *left])

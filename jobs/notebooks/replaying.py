@@ -121,7 +121,7 @@ def replay(
             if not is_again:
                 check_unfinished(others)
             announce(lake, plan, table, others)
-            messages = PlannedMessages(plan, table, open_store(lake.bodies))
+            messages = PlannedMessages(plan, table, open_store(lake.packs))
             counts = ReplayRun(lake, messages, client, Pace(rate or 0), Settings()).run(is_resumed=False)
             found = verify_replay(messages, Ledger(lake, plan.replay_id), client.puller)
             if found.problems:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.printable import printable
 from commitlake.jobs.cli.command import JobError
@@ -15,6 +15,9 @@ from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
 from commitlake.jobs.report.rows_output import Row
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.packs.stores import PackStore
 
 COLUMNS = ("broker", "physical_offset", "msg_id", "topic", "body_ref", "body_crc", "body_codec")
 BODY_COLUMNS = ("body", "body_base64")
@@ -24,22 +27,16 @@ _SHOWN = 3
 Fetch = Callable[[Row], bytes | None]
 
 
-def body_fetcher(root: str, *, stored: bool) -> Fetch:
+def body_fetcher(packs: PackStore, *, stored: bool) -> Fetch:
     """Return a function that reads the body of a row's message; the function returns None if the lake has no body.
 
     Args:
-        root: path or URI of the packs.
+        packs: the lake's packs.
         stored: whether bodies are wanted as the broker stored them.
-
-    Raises:
-        S3Error: if the root is in an object store without a bucket's name.
-        PackStoreError: if packs cannot be in such a place.
     """
     from commitlake.connectors.lake.packs.body import fetch_body
-    from commitlake.connectors.lake.packs.stores import open_store
 
-    store = open_store(root)
-    return lambda row: fetch_body(store, row, stored=stored)
+    return lambda row: fetch_body(packs, row, stored=stored)
 
 
 class BodyTexts:

@@ -27,7 +27,7 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.names import did_you_mean, warn
-from commitlake.jobs.arguments.places import bodies_of, lake_of
+from commitlake.jobs.arguments.places import lake_of, open_packs
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.limits import limited
@@ -154,7 +154,7 @@ def _run_query(query: QueryOptions) -> ExitCode:
         return answer_sql(query, lake_of(query), _open)
     lake = lake_of(query).pinned()
     started = time.monotonic()
-    fetch = body_fetcher(bodies_of(query, lake), stored=query.stored_body) if query.prints_bodies else None
+    fetch = body_fetcher(open_packs(lake), stored=query.stored_body) if query.prints_bodies else None
     try:
         table = _hbase_or_lake(query, lake) if query.via == "hbase" else _open(lake, query.table)
     except NoTableError:

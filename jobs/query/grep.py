@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.places import check_packs
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
@@ -20,6 +20,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
+    from commitlake.connectors.lake.packs.location import PackLocation
     from commitlake.connectors.runtime.runner import Runner
     from commitlake.pipelines.grep.planning import SearchPlan
     from commitlake.pipelines.grep.search import Read
@@ -39,7 +40,6 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
         QueryError: if the engine cannot understand or answer the conditions.
         PackStoreError: if the place of the packs cannot be read.
     """
-    from commitlake.connectors.lake.packs.location import pack_location
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.grep.pattern import parse_pattern
     from commitlake.pipelines.grep.planning import plan_search
@@ -52,7 +52,7 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
     conditions = table_query.where(Engine.DELTALAKE)
     columns = ["physical_offset"] if query.count else list(table_query.columns)
     limit = 0 if query.count else query.limit
-    location = pack_location(_bodies_of(query, lake))
+    location = _packs_of(query, lake)
     plan = plan_search(table, conditions)
     most = limit + 1 if limit else 0  # one more row shows whether there are more
     search = Search(lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not query.count)
@@ -73,16 +73,18 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
     return ExitCode.DAMAGE if read.unreadable else ExitCode.OK
 
 
-def _bodies_of(query: QueryOptions, lake: Lake) -> str:
+def _packs_of(query: QueryOptions, lake: Lake) -> PackLocation:
     """Return the location of the packs: from the option, otherwise from the lake's last archive run."""
     from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.packs.location import pack_location
     from commitlake.pipelines.archive.body_location import IN_LAKE
 
     if query.bodies is None:
         last = read_last_commit(lake)
         if last is not None and last.bodies not in (None, IN_LAKE):
-            return str(last.bodies)
-    return bodies_of(query, lake)
+            return pack_location(str(last.bodies), lake.s3)
+    check_packs(lake)
+    return lake.packs
 
 
 def _search_runner(query: QueryOptions) -> Runner:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import QueryError, run_sql_over
 from commitlake.jobs.arguments.names import did_you_mean
-from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
@@ -50,7 +50,7 @@ def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str]
         opened: list[BodyTexts] = []
 
         def open_bodies() -> BodyTexts:
-            opened.append(BodyTexts(body_fetcher(bodies_of(query, lake), stored=query.stored_body)))
+            opened.append(BodyTexts(body_fetcher(open_packs(lake), stored=query.stored_body)))
             return opened[0]
 
         rows, columns = rows_with_bodies(rows_of_batches(answer, 0), columns, open_bodies)

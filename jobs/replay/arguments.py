@@ -123,7 +123,6 @@ class SendingArguments(Selecting):
     The first fields are options that each command declares with its own help.
     """
 
-    bodies: str | None
     where: str | None
     again: bool
     output: str

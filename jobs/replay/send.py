@@ -12,13 +12,12 @@ from typing import NamedTuple
 
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.names import some_names, warn
-from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
@@ -132,7 +131,7 @@ def send_chosen(
         nowhere = Target("", None, QueueMapping(arguments.queues), ())
         if changes:
             plan = _make_plan(arguments, source, condition, choice, nowhere, choice_in_words)
-            show_changes(arguments, lake, _planned_messages(arguments, lake, source, plan), changes)
+            show_changes(arguments, lake, _planned_messages(lake, source, plan), changes)
         return Sent(ExitCode.OK)
     with target_client(arguments.namesrv) as client:
         origins = origin_topics(source.table, condition) if arguments.to_topic is None else []
@@ -148,7 +147,7 @@ def send_chosen(
             _show_other_replays(others)
         if arguments.dry_run:
             if changes:
-                show_changes(arguments, lake, _planned_messages(arguments, lake, source, plan), changes)
+                show_changes(arguments, lake, _planned_messages(lake, source, plan), changes)
             return Sent(ExitCode.OK)
         if not arguments.again:
             check_unfinished(others)
@@ -210,11 +209,9 @@ def _warn_unreadable(replay_id: str, error: ReplayError) -> None:
     warn(PROG, f"whether the replay {replay_id} has the same messages is not known: {error}")
 
 
-def _planned_messages(
-    arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan
-) -> PlannedMessages:
+def _planned_messages(lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
     """Return a plan's messages as they are in the source, before changes."""
-    packs = None if source.is_copied else open_store(bodies_of(arguments, lake))
+    packs = None if source.is_copied else open_packs(lake)
     return PlannedMessages(plan, source.table, packs)
 
 
@@ -223,9 +220,9 @@ def _write_changed_messages(
 ) -> ReplayPlan:
     """Store changed or copied messages in `replay_rows`, and return a plan that sends these rows."""
     if changes:
-        write_changes(lake, _planned_messages(arguments, lake, source, plan), changes)
+        write_changes(lake, _planned_messages(lake, source, plan), changes)
     elif source.is_copied:
-        write_copied(lake, _planned_messages(arguments, lake, source, plan))
+        write_copied(lake, _planned_messages(lake, source, plan))
     else:
         return plan
     sent = plan_of_changed(plan, lake.table("replay_rows"))
@@ -292,7 +289,7 @@ def _run_replay(
 ) -> ExitCode:
     pace = Pace(plan.rate, plan.speed)
     settings = Settings() if arguments.target_timeout is None else Settings(arguments.target_timeout.total_seconds())
-    messages = open_planned(lake, plan, open_store(bodies_of(arguments, lake)))
+    messages = open_planned(lake, plan, open_packs(lake))
     with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         shown = 0
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.rocketmq import Puller
-from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
@@ -26,7 +25,7 @@ def verify(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     state = read_state(lake, arguments.replay_id)
     check_has_copies(state)
     plan = state.plan
-    messages = open_planned(lake, plan, open_store(bodies_of(arguments, lake)))
+    messages = open_planned(lake, plan, open_packs(lake))
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
         return verify_sent(arguments, lake, messages, client.puller)
 

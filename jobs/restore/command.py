@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.broker_conf import read_store_conf
 from commitlake.jobs.arguments.names import some_names, warn
-from commitlake.jobs.arguments.places import LakeArguments, bodies_of, lake_of
+from commitlake.jobs.arguments.places import LakeArguments, check_packs, lake_of
 from commitlake.jobs.arguments.runner import SparkArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
 from commitlake.jobs.arguments.stores import StoreName, delay_levels, file_size, folder_path, positive, store_name
@@ -216,6 +216,7 @@ def _restore(command: Restore) -> Restored:
     from commitlake.pipelines.restore.run import restore_store
 
     lake = lake_of(command)
+    check_packs(lake)
     check_brokers(lake, [command.broker] if command.broker else [])
     conf = read_store_conf(command.broker_conf, command.broker or "")
     offsets = parse_offsets(_read(command.offsets), str(command.offsets)) if command.offsets else None
@@ -225,7 +226,6 @@ def _restore(command: Restore) -> Restored:
     with shown(f"restoring into {command.out}", quiet=command.quiet, runner=runner or HERE) as begin:
         return restore_store(
             lake,
-            bodies_of(command, lake),
             command.out,
             chosen,
             settings=command.wanted(conf),

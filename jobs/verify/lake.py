@@ -54,7 +54,7 @@ def add_lake_findings(
     if not ranges:
         return
     limit = max(report.findings.limit for report in reports)
-    with open_sides(runner, lake, lake.bodies, AuditSpan().since(moment.expired.get("messages")), moment) as sides:
+    with open_sides(runner, lake, AuditSpan().since(moment.expired.get("messages")), moment) as sides:
         differing = _differing_windows(sides, path, broker, ranges, layout, limit)
     by_name = {report.broker: report for report in reports}
     for (name, difference), count in differing.counts.items():

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.connectors.lake.sql import is_one_of, text_literal
 from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
-from commitlake.pipelines.lag.answer import Given, lag_of_lake
+from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.queue_rows import figures_of, queue_row
@@ -24,7 +24,7 @@ from commitlake.pipelines.lag.queue_rows import figures_of, queue_row
 Row = Mapping[str, Any]
 
 
-def lag_table(lake: Lake, bodies: str, question: LagQuestion) -> pa.Table:
+def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
     """Return the lag of a lake's groups, at one time or at the end of each window.
 
     Raises:
@@ -39,7 +39,7 @@ def lag_table(lake: Lake, bodies: str, question: LagQuestion) -> pa.Table:
         times = [end for end in question.ends(last).times() if first is not None and first <= end]
     rows: list[Row] = []
     for at in times:
-        answer = lag_of_lake(lake, at, question.selection, Given(bodies=bodies))
+        answer = lag_of_lake(lake, at, question.selection)
         lags = [row for row in answer.rows if row.kind in GROUP_KINDS]
         rows += map(queue_row, lags) if question.by == "queue" else _group_rows(lags)
     return pa.Table.from_pylist(rows, arrow_schema(question.columns))

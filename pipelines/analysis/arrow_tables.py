@@ -50,11 +50,9 @@ class ArrowTables:
 
     Attributes:
         lake: the lake.
-        bodies: root of its packs.
     """
 
     lake: Lake
-    bodies: str
 
     def table(self, table: LakeTable) -> pa.Table:
         """Return all rows of a table.
@@ -145,7 +143,7 @@ class ArrowTables:
             NoTableError: if the lake has no snapshots of consumer groups.
             LakeError: if there is no lake, or no permission.
         """
-        return lag_table(self.lake, self.bodies, question)
+        return lag_table(self.lake, question)
 
     def journeys(self, question: JourneysQuestion) -> pa.Table:
         """Return what happened to the keys that have a record in a window.
@@ -216,7 +214,7 @@ class ArrowTables:
 
     def _with_bodies(self, rows: pa.Table, form: BodyForm) -> Iterator[pa.RecordBatch]:
         """Yield rows with their bodies, grouped by pack, so that each frame of a pack is read once."""
-        store, cache = open_store(self.bodies), FrameCache()
+        store, cache = open_store(self.lake.packs), FrameCache()
         batches = _by_pack(rows).to_batches(max_chunksize=_BATCH_ROWS)
         for batch in batches or [pa.RecordBatch.from_pylist([], rows.schema)]:
             if not batch.num_rows:

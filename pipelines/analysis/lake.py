@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, c
 
 from commitlake.connectors.catalog.names import SchemaName, is_catalog_place, parse_name
 from commitlake.connectors.lake.lake import Lake as Tables
+from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.selecting import (
     Chosen,
@@ -106,9 +107,9 @@ class Lake(Generic[Frame]):
 
     def __init__(self, place: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> None:
         is_in_session = spark is not None and is_catalog_place(place)
-        self._place: Tables | SchemaName = parse_name(place) if is_in_session else Tables(place)
+        self._packs = PackLocation(bodies or "")
+        self._place: Tables | SchemaName = parse_name(place) if is_in_session else Tables(place, packs=self._packs)
         self._spark = spark
-        self._bodies = bodies
 
     def __repr__(self) -> str:
         spark = "" if self._spark is None else ", spark"
@@ -122,22 +123,22 @@ class Lake(Generic[Frame]):
         Raises:
             CatalogError: The lake is named in a catalog of the Spark session, and the environment names no catalog.
         """
-        return Tables(str(self._place)) if isinstance(self._place, SchemaName) else self._place
+        return Tables(str(self._place), packs=self._packs) if isinstance(self._place, SchemaName) else self._place
 
     @property
     def bodies(self) -> str:
         """Root folder of the packs."""
-        return self._bodies or self.paths.bodies
+        return self._packs.root or self.paths.bodies
 
     @property
     def _tables(self) -> _Tables[Frame]:
         if self._spark is None:
             from commitlake.pipelines.analysis.arrow_tables import ArrowTables
 
-            return cast("_Tables[Frame]", ArrowTables(self.paths, self.bodies))
+            return cast("_Tables[Frame]", ArrowTables(self.paths))
         from commitlake.pipelines.analysis.spark_tables import SparkTables
 
-        return cast("_Tables[Frame]", SparkTables(self._spark, self._place, self._bodies))
+        return cast("_Tables[Frame]", SparkTables(self._spark, self._place, self._packs))
 
     def table(self, name: str) -> Frame:
         """Return a table of the lake, with all columns that the reference lists, in its order.
@@ -469,9 +470,10 @@ class Lake(Generic[Frame]):
         question = Question(key, id, place, start, end, depth, related_by, limit)
         story, rows = story_and_rows(self.paths, question)
         if bodies:
+            from commitlake.connectors.lake.packs.stores import open_store
             from commitlake.pipelines.lineage.bodies import with_bodies
 
-            story = with_bodies(story, rows, self.bodies)
+            story = with_bodies(story, rows, open_store(self.paths.packs))
         if masks:
             from commitlake.pipelines.masking.masks import check_key, parse_mask
 
@@ -516,7 +518,7 @@ class Lake(Generic[Frame]):
         rows = rows_of(self.paths, question)
         if len(rows) != 1:
             raise UsageError(f"expected one record of {question.words}, found {len(rows)}")
-        return fetch_body(open_store(self.bodies), rows[0])
+        return fetch_body(open_store(self.paths.packs), rows[0])
 
     def topics(self, since: Time, until: Time) -> TopicGraph:
         """Return which topics feed which in a time range, by keys that pass from one topic to the other.

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 
 from commitlake.connectors.catalog.names import SchemaName, root_of
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
-from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.lake import BODIES, Lake, NoTableError
 from commitlake.connectors.lake.packs.body_batches import BodyForm
+from commitlake.connectors.lake.packs.location import OWN_PACKS, PackLocation, pack_location
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
@@ -52,12 +53,12 @@ class SparkTables:
     Attributes:
         spark: the session, with Delta Lake. Its own credentials and catalogs are used.
         place: the lake, or the schema of the session's catalog that has its tables.
-        bodies: root of its packs; None for `bodies` beside the tables.
+        packs: location of the packs of such a schema; by default the folder `bodies` beside the tables.
     """
 
     spark: SparkSession
     place: Lake | SchemaName
-    bodies: str | None = None
+    packs: PackLocation = OWN_PACKS
 
     def table(self, table: LakeTable) -> DataFrame:
         """Return a table.
@@ -112,7 +113,7 @@ class SparkTables:
             return found.select(*names)
         choose_python(self.spark)
         needed = [column_name(name, Engine.SPARK) for name in with_body_columns(columns).names]
-        return with_bodies(found.select(*needed), self._bodies(), form=form).select(*names, "body", "body_error")
+        return with_bodies(found.select(*needed), self._find_packs(), form=form).select(*names, "body", "body_error")
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> DataFrame:
         """Count messages by group and window.
@@ -246,14 +247,13 @@ class SparkTables:
             raise LakeError(f"Spark cannot open the table {table.name!r} of {self._shown}: {reason}") from error
         return found, ""
 
-    def _bodies(self) -> str:
-        if self.bodies is not None:
-            return absolute_place(self.bodies)
-        if isinstance(self.place, Lake):
-            return absolute_place(self.place.bodies)  # workers have other working folders
+    def _find_packs(self) -> PackLocation:
+        packs = self.place.packs if isinstance(self.place, Lake) else self.packs
+        if isinstance(self.place, Lake) or packs.root:
+            return pack_location(absolute_place(packs.root), packs.s3)  # workers have other working folders
         row = self.spark.sql(f"DESCRIBE DETAIL `{self.place.catalog}`.`{self.place.schema}`.messages").first()
         assert row is not None
-        return f"{root_of(row['location'], 'messages')}/bodies"
+        return pack_location(f"{root_of(row['location'], 'messages')}/{BODIES}")
 
 
 def _reason(error: Exception) -> str:

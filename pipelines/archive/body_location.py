@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import BODIES, Lake
 from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError, folder_here
@@ -29,13 +29,10 @@ WAY_OUT = (
 )
 
 
-def check_bodies(lake: Lake, bodies: str | None) -> None:
+def check_bodies(lake: Lake) -> None:
     """Check, before a run starts, that packs can be written to their location.
 
     A warning is logged for a lake whose bodies are already in such a folder.
-
-    Args:
-        bodies: root folder of the packs; None for the lake itself.
 
     Raises:
         PackStoreError: if packs cannot be written there.
@@ -43,30 +40,30 @@ def check_bodies(lake: Lake, bodies: str | None) -> None:
             folder of any broker's store.
         S3Error: if the root is in an object store but names no bucket, or the store cannot be reached.
     """
-    folder = folder_around(lake, bodies or lake.bodies)
+    folder = folder_around(lake, lake.bodies)
     if folder is not None:
-        if not _has_bodies_at(lake, bodies):
+        if not _has_bodies(lake):
             raise LakeError(
-                f"--bodies {bodies} is in {folder}, a folder of a lake: expected a folder outside the lake, or "
-                f"{lake.bodies}, because maintain deletes files that no table refers to"
+                f"--bodies {lake.bodies} is in {folder}, a folder of a lake: expected a folder outside the lake, or "
+                f"{lake.uri(BODIES)}, because maintain deletes files that no table refers to"
             )
         logger.warning("the bodies of this lake are in %s, a folder of a lake, where maintain would delete them. %s",
                        folder, WAY_OUT)  # fmt: skip
-    open_store(bodies or lake.bodies).check()
-    if bodies is None or folder is not None or bodies_root(lake, bodies) == IN_LAKE:
+    open_store(lake.packs).check()
+    if folder is not None or bodies_root(lake) == IN_LAKE:
         return
     try:
-        check_no_owner(bodies, "--bodies")
+        check_no_owner(lake.bodies, "--bodies", lake.packs.s3)
     except LakeError as error:
-        if not _has_bodies_at(lake, bodies):
+        if not _has_bodies(lake):
             raise
         logger.warning("%s. %s", error, WAY_OUT)
 
 
-def _has_bodies_at(lake: Lake, bodies: str | None) -> bool:
-    """Return whether the newest archive run stored the lake's bodies at the given location."""
+def _has_bodies(lake: Lake) -> bool:
+    """Return whether the newest archive run stored bodies at the location of the packs."""
     last = read_last_commit(lake)
-    return last is not None and last.bodies == bodies_root(lake, bodies)
+    return last is not None and last.bodies == bodies_root(lake)
 
 
 def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> None:
@@ -97,10 +94,10 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
                 )
 
 
-def bodies_root(lake: Lake, bodies: str | None) -> str:
-    """Return the root folder of the packs in the form in which commits record it; arguments as for `check_bodies`."""
-    root = _canonical_root(bodies or lake.bodies)
-    return IN_LAKE if root == _canonical_root(lake.bodies) else root
+def bodies_root(lake: Lake) -> str:
+    """Return the root folder of the packs in the form in which commits record it."""
+    root = _canonical_root(lake.bodies)
+    return IN_LAKE if root == _canonical_root(lake.uri(BODIES)) else root
 
 
 def check_same_root(last: ArchiveCommit, root: str) -> None:
@@ -145,11 +142,11 @@ def folder_around(lake: Lake, bodies: str) -> str | None:
     spelled, root = folder_here(bodies), folder_here(lake.root)
     if spelled is None:
         prefix, place = f"{lake.root.rstrip('/')}/", f"{str(parse_s3_uri(bodies)).rstrip('/')}/"
-        is_inside = root is None and place.startswith(prefix) and not place.startswith(f"{lake.bodies}/")
+        is_inside = root is None and place.startswith(prefix) and not place.startswith(f"{lake.uri(BODIES)}/")
         return prefix + place.removeprefix(prefix).partition("/")[0] if is_inside else None
     if root is None:
         return None
-    own = root / "bodies"
+    own = root / BODIES
     if spelled.is_relative_to(own) or spelled.resolve().is_relative_to(own.resolve()):
         return None
     for folder in _folders_of_lake(root):
@@ -160,5 +157,5 @@ def folder_around(lake: Lake, bodies: str) -> str | None:
 
 def _folders_of_lake(root: Path) -> list[Path]:
     """Return the lake's own folder and the folders in it, with links resolved."""
-    tables = [path for path in root.iterdir() if path.is_dir() and path.name != "bodies"] if root.is_dir() else []
+    tables = [path for path in root.iterdir() if path.is_dir() and path.name != BODIES] if root.is_dir() else []
     return [*tables, *(path.resolve() for path in tables), root, root.resolve()]

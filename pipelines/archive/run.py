@@ -38,7 +38,6 @@ from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
@@ -95,7 +94,6 @@ class Config:
     Attributes:
         store: store folder, glob or comma-separated list, as the source's `path`.
         lake: the lake; created if missing.
-        bodies: root folder of the packs; None for the lake itself.
         bodies_moved: True if all packs were moved there from their old location.
         broker: name of the store, if the path does not have it.
         layout: formats of stores to take from the path.
@@ -120,7 +118,6 @@ class Config:
     lake: Lake
     broker: str | None = None
     layout: Formats = ANY_FORMAT
-    bodies: str | None = None
     bodies_moved: bool = False
     max_partition_bytes: int = 32 * MIB
     on_corrupt: OnRefusal = OnRefusal.KEEP
@@ -251,10 +248,9 @@ def run_archive(
     started = time.monotonic()
     lake = config.lake
     if work is None:
-        check_bodies(lake, config.bodies)
+        check_bodies(lake)
         work = plan_work(config)
-    if config.bodies is not None:
-        check_outside_stores(work.stores, config.bodies, "--bodies")
+    check_outside_stores(work.stores, lake.bodies, "--bodies")
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
     if not work.has_new:
         result = finish_earlier_runs(config, work, runner)
@@ -266,10 +262,9 @@ def run_archive(
         )
     started_at = datetime.datetime.now(datetime.UTC)
     if not config.bodies_moved:
-        check_same_root(work.last, bodies_root(lake, config.bodies))
+        check_same_root(work.last, bodies_root(lake))
     parts = work.parts(config.max_partition_bytes, runner.cores)
     _check_gaps(parts, config.on_gap)
-    bodies = pack_location(config.bodies or lake.bodies)
     open_for_append(lake)
     if config.quality and config.judge is None:
         prepare()
@@ -277,7 +272,6 @@ def run_archive(
     tasks = ArchiveTasks(
         parts,
         lake,
-        bodies,
         work.commit.run_id,
         config.parser_version,
         config.quality,
@@ -290,7 +284,7 @@ def run_archive(
     with staging(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
             manifest.extend(tasks.run_all(runner, advance))
-        check_written(lake, bodies, manifest)
+        check_written(lake, manifest)
         outcome = work.outcome(manifest, lake, config.parser_version)
         work = replace(work, commit=outcome.commit)
         manifest.extend(outcome.manifest)
@@ -524,7 +518,7 @@ def _commit(
     files.pop("message_keys", None)  # that table has the keys of earlier versions of `messages` first
     quarantined, gaps = _refused_counts(manifest)
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
-    commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(config.lake, config.bodies))
+    commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(config.lake))
     commit = replace(commit, masks=None if config.masks is None else config.masks.to_text())
     commit = commit_run(config.lake, messages, commit, work.started_from)
     if judged.report is not None:

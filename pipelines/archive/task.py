@@ -26,7 +26,6 @@ from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.packs.errors import PackError
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.store_progress import QueueReport
@@ -65,7 +64,6 @@ class ArchiveTasks:
     Attributes:
         parts: parts of logs; a data file may have the rows of several.
         lake: the lake.
-        bodies: location of the packs.
         run_id: part of the files' names, so that files of two runs differ.
         parser_version: written to rows on ranges that could not be read.
         profiled: True to compute a profile of the rows.
@@ -78,7 +76,6 @@ class ArchiveTasks:
 
     parts: Sequence[Part]
     lake: Lake
-    bodies: PackLocation
     run_id: str
     parser_version: str
     profiled: bool = True
@@ -132,7 +129,7 @@ class ArchiveTasks:
             waiting = RowBuffer(self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys)
             for stretch in self._divide_by_pack(parts):
                 with ExitStack() as open_packs:
-                    store = open_store(self.bodies)
+                    store = open_store(self.lake.packs)
                     packs = open_packs.enter_context(BodyPacks(stretch, store, self.erased, self.copies))
                     rows, refused = _read(stretch, packs, refusals, masking, last_decoder)
                     yield from refused
@@ -296,7 +293,7 @@ def _run_group(settings: ArchiveTasks, most_inline: int, task: tuple[int, Sequen
     return list(settings.run(*task, most_inline))
 
 
-def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestRow]) -> None:
+def check_written(lake: Lake, manifest: Sequence[ManifestRow]) -> None:
     """Check that data files and packs in folders are complete on this machine; object stores need no check.
 
     Args:
@@ -310,14 +307,14 @@ def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestR
             if row.path:
                 path = Path(lake.uri(row.table)) / row.path
                 _check_size(str(path), row.size, _file_size(path))
-    if bodies.s3 is None:
-        store = open_store(bodies)
+    if lake.packs.s3 is None:
+        store = open_store(lake.packs)
         for row in manifest:
             for name, size in row.pack_sizes.items():
                 found = None
                 with suppress(PackError):
                     found = store.size(name)
-                _check_size(f"{bodies.root}/{name}", size, found)
+                _check_size(f"{lake.bodies}/{name}", size, found)
 
 
 def _file_size(path: Path) -> int | None:

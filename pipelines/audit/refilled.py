@@ -34,12 +34,11 @@ _Window = tuple[str, str, int, int | None]
 """Broker, topic, queue, and the window's start in microseconds since 1970."""
 
 
-def record_new_places(lake: Lake, bodies: str, runner: Runner) -> None:
+def record_new_places(lake: Lake, runner: Runner) -> None:
     """Update the checksums in `profiles` of windows whose messages a repair has read again from a store.
 
     Args:
         lake: the lake, whose tables must be intact.
-        bodies: root folder of the packs.
     """
     profiles = lake.find("profiles")
     if profiles is None:
@@ -50,7 +49,7 @@ def record_new_places(lake: Lake, bodies: str, runner: Runner) -> None:
     if not refilled.paths and not is_new:
         return
     windows = set() if is_new else set(_windows_of_files(lake, refilled.paths))
-    with open_sides(runner, lake, bodies, AuditSpan(), read_moment(lake)) as sides:
+    with open_sides(runner, lake, AuditSpan(), read_moment(lake)) as sides:
         changes = {window: change for window, change in _checksum_changes(sides) if is_new or window in windows}
     removed, added = _rewrite_profiles(lake, read_table_files(profiles), changes)
     number = Transaction(REFILL_ID, max(refilled.version, 1))

@@ -24,7 +24,6 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
 from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake, PinnedLake
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.batches import read_split
@@ -134,7 +133,6 @@ class Sides:
 
     Attributes:
         lake: view of the lake.
-        bodies: root folder of the packs.
         span: time range of messages.
         moment: moment of the lake.
         erased: messages that are erased at that moment.
@@ -143,7 +141,6 @@ class Sides:
     """
 
     lake: PinnedLake
-    bodies: str
     span: AuditSpan
     moment: Moment
     erased: Erased
@@ -209,7 +206,7 @@ class Sides:
         rows, files = self._message_rows(pa.schema([_MESSAGES.field(name) for name in body_tasks.COLUMNS]))
         packed = body_tasks.PackedMessages(rows, kept_since, self.erased.places)
         parts = partition_count(sum(file.rows or 0 for file in files))
-        check = partial(body_tasks.check_packs, pack_location(self.bodies, self.lake.s3))
+        check = partial(body_tasks.check_packs, self.lake.packs)
         errors: body_tasks.BodyErrors = []
         with self._profile_files(packed.count, files) as messages, Profile(self.scratch) as found:
             for windows, broken in self.runner.exchange(partial(packed.divide, parts), files, check, parts):
@@ -295,14 +292,13 @@ def _read_all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
 
 
 @contextmanager
-def open_sides(runner: Runner, lake: Lake, bodies: str, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
+def open_sides(runner: Runner, lake: Lake, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
     """Yield the `Sides` of a lake, with a temporary folder for windows that do not fit into memory.
 
     Args:
         runner: runs the tasks.
         lake: the lake, or a view of it that was opened after the moment.
-        bodies: root folder of the packs.
     """
     with tempfile.TemporaryDirectory(prefix="commitlake-audit-") as scratch:
         view = lake.pinned()
-        yield Sides(view, bodies, span, moment, read_erased(view, moment), runner, Path(scratch))
+        yield Sides(view, span, moment, read_erased(view, moment), runner, Path(scratch))

@@ -31,7 +31,7 @@ from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable_files
-from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
@@ -237,7 +237,7 @@ class _Work:
         self._lake = lake
         self._run_id = run_id
         self._without_roles = frozenset(without_roles)
-        self._reader = RowReader(open_store(pack_location(_packs_root(lake), lake.s3)), erased, levels)
+        self._reader = RowReader(open_store(_packs_of(lake)), erased, levels)
         self._delay_levels = levels
         self._messages = messages
         self._increments = Increments(lake, _places_table(erased), levels)
@@ -347,10 +347,11 @@ def _read_open_steps(lake: Lake, files: Sequence[_OpenFile]) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _packs_root(lake: Lake) -> str:
+def _packs_of(lake: Lake) -> PackLocation:
+    """Return the location of the packs: that of the newest archive run, or that of the lake if the run names none."""
     newest = newest_commit(lake, lake.table("messages"))
     bodies = None if newest is None else newest[1].bodies
-    return lake.bodies if bodies in {None, _IN_LAKE} else str(bodies)
+    return lake.packs if bodies in {None, _IN_LAKE} else pack_location(str(bodies), lake.s3)
 
 
 def _places_table(erased: ErasedPlaces) -> pa.Table:

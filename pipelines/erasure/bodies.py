@@ -138,9 +138,7 @@ def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackW
     return work
 
 
-def erase_bodies(
-    lake: Lake, location: PackLocation, packs: set[str], runner: Runner = HERE
-) -> tuple[PackWork, dict[str, PackError]]:
+def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[PackWork, dict[str, PackError]]:
     """Erase the bodies of all erased messages in the given packs, in all copies of them.
 
     Args:
@@ -155,7 +153,7 @@ def erase_bodies(
     """
     work = PackWork()
     errors: dict[str, PackError] = {}
-    store = open_store(location)
+    store = open_store(lake.packs)
     for attempt in range(_MAX_TRIES):
         bodies = [one for one in bodies_of(read_rows(lake)) if one.pack in packs]
         files, copies = _group_by_file(store, bodies)
@@ -164,7 +162,7 @@ def erase_bodies(
             gone = sum(not found.places and found.error is None for found in copies.values())
             work = replace(work, gone=gone)
         packs = set()
-        for number, wiped in runner.run(partial(_wipe_file, location), files):
+        for number, wiped in runner.run(partial(_wipe_file, lake.packs), files):
             if isinstance(wiped, PackError):
                 errors |= dict.fromkeys(files[number].packs, wiped)
                 continue

@@ -31,7 +31,6 @@ from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, 
 from commitlake.connectors.lake.delta_log.sum_changes import STATISTICS_KEY
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import check_folder_links, check_table_links
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure
@@ -72,7 +71,6 @@ class Purged:
 
 def purge(
     lake: Lake,
-    location: PackLocation,
     retention: datetime.timedelta,
     now: datetime.datetime,
     *,
@@ -111,19 +109,18 @@ def purge(
             entries=purged.entries + entries,
             checkpoints=purged.checkpoints + checkpoints,
         )
-    purged = _purge_packs(lake, location, last or ArchiveCommit(0, ""), retention, now, purged)
+    purged = _purge_packs(lake, last or ArchiveCommit(0, ""), retention, now, purged)
     return replace(purged, aside=_delete_aside_files(lake, now - retention))
 
 
 def _purge_packs(
     lake: Lake,
-    location: PackLocation,
     last: ArchiveCommit,
     age: datetime.timedelta,
     now: datetime.datetime,
     purged: Purged,
 ) -> Purged:
-    store = open_store(location)
+    store = open_store(lake.packs)
     orphans = find_orphans(store, lake, store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max)
     delete_packs(store, orphans)
     store.delete_unfinished(now - age)

@@ -29,7 +29,6 @@ from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.bodies import PackWork, bodies_of, erase_bodies, erased_packs, measure_packs
@@ -57,18 +56,16 @@ OnStep = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Place:
-    """A lake with the location of its bodies.
+    """A lake, with what changes it.
 
     Attributes:
         lake: the lake.
-        packs: location of the packs.
         parser_version: version of CommitLake, for rows of `erasures`.
         runner: runs the tasks that write files.
         hbase: HBase table to update; None for none, or if the next archive run updates it.
     """
 
     lake: Lake
-    packs: PackLocation
     parser_version: str
     runner: Runner = HERE
     hbase: HBaseOptions | None = None
@@ -147,7 +144,7 @@ def plan_erasure(place: Place, wanted: KeysToErase, *, keeps_later_copies: bool 
         )
     works = [find_texts(place.lake, table, selection.texts) for table in TABLES]
     works += [find_work(place.lake, table, selection.places) for table in CHANGES]
-    packs = measure_packs(bodies_of(selection.rows), place.packs)
+    packs = measure_packs(bodies_of(selection.rows), place.lake.packs)
     lifted = 0
     if keeps_later_copies:
         lifted = len(list(read_later_copies(place.lake).details(selection.copies, is_kept=True)))
@@ -224,7 +221,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     works += [work for work in (corrected, recounted) if work is not None]
     on_step("packs")
     packs_of = _packs_of(place.lake, states)
-    packs, errors = erase_bodies(place.lake, place.packs, set().union(*packs_of.values()), place.runner)
+    packs, errors = erase_bodies(place.lake, set().union(*packs_of.values()), place.runner)
     _delete_page(place.lake)
     hbase = None
     if place.hbase is not None:
@@ -323,7 +320,7 @@ def purge_erasures(
     if not due:
         return [], Purged(), None
     on_step("packs")
-    _, errors = erase_bodies(place.lake, place.packs, erased_packs(read_rows(place.lake)), place.runner)
+    _, errors = erase_bodies(place.lake, erased_packs(read_rows(place.lake)), place.runner)
     packs_of = _packs_of(place.lake, due)
     error = next((found for packs in packs_of.values() if (found := _first_error(packs, errors))), None)
     due = [state for state in due if not packs_of[state.number] & errors.keys()]
@@ -332,7 +329,7 @@ def purge_erasures(
     forget_contents(place.lake, max(state.number for state in due))
     on_step("older versions")
     retention = datetime.timedelta() if is_alone else max(MIN_RETENTION, min(state.retention for state in due))
-    purged = purge(place.lake, place.packs, retention, now, is_alone=is_alone)
+    purged = purge(place.lake, retention, now, is_alone=is_alone)
     for state in due:
         add_event(place.lake, state, ErasureEvent.PURGED, asdict(purged), place.parser_version)
     return due, purged, error

@@ -12,7 +12,6 @@ from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, StoreConfig, read_store_config
 from commitlake.connectors.reading.errors import IndexMismatchError
@@ -66,13 +65,11 @@ class Given:
     Attributes:
         filters: Subscriptions. They replace those in the lake.
         delay_levels_ms: By store, delays of levels 1, 2, 3, …. They replace those in the lake.
-        bodies: Root folder of the packs, if it is not the lake's own.
         watch: Time over which the movement of groups is watched.
     """
 
     filters: Mapping[GroupTopic, SubscriptionFilter] = field(default_factory=dict)
     delay_levels_ms: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    bodies: str | None = None
     watch: datetime.timedelta = WATCH
 
 
@@ -146,7 +143,7 @@ def lag_of_lake(
         moments[OffsetKind.GROUP], left_out = _drop_impossible_offsets(moments[OffsetKind.GROUP], config.of_kind(TOPIC))
         missing += left_out
         levels = _delay_levels(given.delay_levels_ms.get(broker), config.of_kind(SETTING))
-        store = LakeMessages(messages, broker, pack_location(given.bodies or lake.bodies, lake.s3))
+        store = LakeMessages(messages, broker, lake.packs)
         progress = archived.get(broker, StoreProgress(0))
         subscriptions = subscriptions.with_given(given.filters)
         if progress.topics is not None and (not wanted.topics or not set(wanted.topics) <= set(progress.topics)):
@@ -215,7 +212,7 @@ def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
     found: dict[Queue, QueueSpan] = {}
     for broker, times in answer.times.items():
         known = {row.topic for row in answer.rows if row.broker == broker}
-        found |= LakeMessages(table, broker, pack_location(lake.bodies, lake.s3)).ends(times, known)
+        found |= LakeMessages(table, broker, lake.packs).ends(times, known)
     return found
 
 

@@ -25,7 +25,6 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
@@ -166,7 +165,7 @@ class _StoreHistory:
 
     def __init__(self, lake: Lake, offsets: DeltaTable, broker: str, until: datetime.datetime) -> None:
         self._messages = lake.table("messages")
-        self._store = LakeMessages(self._messages, broker, pack_location(lake.bodies, lake.s3))
+        self._store = LakeMessages(self._messages, broker, lake.packs)
         self._offsets, self._broker, self._until = offsets, broker, until
         self._subscribed_in: dict[int, PastSubscriptions] = {}
         self._broadcast: Collection[tuple[str, str]] = ()

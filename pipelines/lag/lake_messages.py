@@ -51,13 +51,13 @@ class LakeMessages:
     Args:
         table: The table `messages`.
         broker: The store's name.
-        bodies: Location or root of the packs.
+        packs: Location of the packs.
     """
 
     has_deleted = True
 
-    def __init__(self, table: DeltaTable, broker: str, bodies: PackLocation | str) -> None:
-        self._table, self._broker, self._bodies = table, broker, bodies
+    def __init__(self, table: DeltaTable, broker: str, packs: PackLocation) -> None:
+        self._table, self._broker, self._packs = table, broker, packs
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
         """Feed each counter the messages that it needs, and return the first and end offset of each queue."""
@@ -338,7 +338,7 @@ class LakeMessages:
     def _add_bodies(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add the bodies to a batch. If one cannot be read, all bodies are null, and the count reports that."""
         try:
-            yield from list(batches_with_bodies(batch, open_store(self._bodies), FrameCache()))
+            yield from list(batches_with_bodies(batch, open_store(self._packs), FrameCache()))
         except PackError:
             yield batch.append_column(BODY, pa.nulls(batch.num_rows, pa.binary()))
 

@@ -10,7 +10,6 @@ import datetime
 
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import PinnedLake
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
 from commitlake.connectors.lake.store_config import config_at, read_config_changes
 from commitlake.pipelines.lag.answer import lag_of_groups
@@ -39,7 +38,7 @@ class StoreLag:
         self._config = read_config_changes(lake, broker)
         commit = read_last_commit(lake)
         self._progress = (commit and commit.stores.get(broker)) or StoreProgress(0)
-        self._messages = LakeMessages(lake.table("messages"), broker, pack_location(lake.bodies, lake.s3))
+        self._messages = LakeMessages(lake.table("messages"), broker, lake.packs)
 
     def rows_at(self, time: datetime.datetime) -> list[Lag]:
         """Return the rows of groups at a time, in ascending order of the times; none before the first snapshot."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from commitlake.connectors.lake.packs.body import fetch_body
 from commitlake.connectors.lake.packs.errors import PackError
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.lineage.lookups import Row
 from commitlake.pipelines.lineage.story import Record, Story
@@ -17,18 +17,13 @@ MAX_BYTES = 64 << 20
 _NONE = "the lake does not have its body"
 
 
-def with_bodies(story: Story, rows: Iterable[Row], root: str) -> Story:
+def with_bodies(story: Story, rows: Iterable[Row], packs: PackStore) -> Story:
     """Add bodies to the records of a story. A record whose body cannot be read gets the reason instead.
 
     Args:
         rows: Rows of `messages`, with references to bodies.
-        root: Root folder of the packs.
-
-    Raises:
-        S3Error: The root is in an object store but names no bucket.
-        PackStoreError: Packs cannot be stored at the root.
+        packs: The lake's packs.
     """
-    store = open_store(root)
     by_place = {(row["broker"], row["physical_offset"]): row for row in rows}
     room = MAX_BYTES
     steps = []
@@ -43,7 +38,7 @@ def with_bodies(story: Story, rows: Iterable[Row], root: str) -> Story:
             problem = f"left out, because the bodies of this story are larger than {MAX_BYTES >> 20} MiB"
         else:
             try:
-                body = fetch_body(store, by_place[record.broker, record.physical_offset], max_bytes=room)
+                body = fetch_body(packs, by_place[record.broker, record.physical_offset], max_bytes=room)
                 problem = _NONE if body is None else None
             except (PackError, BodyError) as error:
                 problem = str(error)

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation, pack_location
+from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import conditions, is_usual_time, text_literal, timestamp_literal
@@ -61,12 +61,12 @@ class LakeQueues:
     Args:
         table: The table.
         broker: The store's name.
-        bodies: Location or root of the packs.
+        packs: Location of the packs.
     """
 
-    def __init__(self, table: DeltaTable, broker: str, bodies: PackLocation | str) -> None:
+    def __init__(self, table: DeltaTable, broker: str, packs: PackLocation) -> None:
         self._table, self._broker = table, broker
-        self._messages = LakeMessages(table, broker, bodies)
+        self._messages = LakeMessages(table, broker, packs)
 
     def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of the queues of topics.
@@ -191,11 +191,7 @@ def lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource
         moment = None if offsets is None else offsets_at(offsets, broker, None).get(OffsetKind.GROUP)
         newest = {} if moment is None else {position: offset.low for position, offset in moment.offsets.items()}
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, now)
-        found.append(
-            OffsetSource(
-                broker, LakeQueues(messages, broker, pack_location(lake.bodies, lake.s3)), subscriptions, newest
-            )
-        )
+        found.append(OffsetSource(broker, LakeQueues(messages, broker, lake.packs), subscriptions, newest))
     return found
 
 

@@ -34,7 +34,6 @@ from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.plain_arrays import dict_rows
@@ -136,13 +135,11 @@ class Stores:
 
     Attributes:
         stores: the stores.
-        bodies: location of the packs.
         masks: rules of the lake; None for none.
         parser_version: version of CommitLake.
     """
 
     stores: Sequence[Store]
-    bodies: PackLocation
     masks: ArchiveMasks | None = None
     parser_version: str = ""
 
@@ -309,7 +306,6 @@ def _read_again(lake: Lake, holes: Sequence[LogRange], stores: Stores, last: Arc
     tasks = ArchiveTasks(
         parts,
         lake,
-        stores.bodies,
         run_id,
         stores.parser_version,
         False,
@@ -319,7 +315,7 @@ def _read_again(lake: Lake, holes: Sequence[LogRange], stores: Stores, last: Arc
         copies=copies,
     )
     manifest = list(tasks.run_all(runner))
-    check_written(lake, stores.bodies, manifest)
+    check_written(lake, manifest)
     left += _not_readable(lake, manifest)
     expired = read_expiries(lake.table("messages")).get("messages")
     files = [row.data_file for row in manifest if row.path and row.table == "messages"]

@@ -34,7 +34,6 @@ from commitlake.connectors.lake.erasures import (
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind, plan_splits
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
@@ -254,7 +253,6 @@ def _repeat_run(
     tasks = ArchiveTasks(
         parts,
         scratch,
-        pack_location(scratch.bodies),
         run.run_id,
         stores.parser_version,
         erased=erased,

@@ -19,7 +19,6 @@ from deltalake import DeltaTable
 from commitlake.connectors.formats.registry import all_formats, restored_format
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
@@ -115,7 +114,6 @@ class Restored:
 
 def restore_store(
     lake: Lake,
-    bodies: PackLocation | str,
     out: Path,
     chosen: Chosen,
     *,
@@ -130,7 +128,6 @@ def restore_store(
     """Restore a store from the messages of a broker in a lake.
 
     Args:
-        bodies: where the packs are.
         out: the folder for the store: new, or with an interrupted run with the same options.
         chosen: the log and the part of it; an empty broker name stands for the only broker of the lake.
         settings: settings of the broker for queues and index; its defaults for those not given.
@@ -148,8 +145,7 @@ def restore_store(
     """
     log_format = restored_format()
     is_begun = check_out(out, log_format)
-    location = bodies if isinstance(bodies, PackLocation) else pack_location(bodies)
-    open_store(location)  # an invalid place is reported first
+    open_store(lake.packs)  # an invalid place is reported first
     table = open_messages(lake)
     if not chosen.broker:
         chosen = replace(chosen, broker=_only_broker(table))
@@ -166,7 +162,7 @@ def restore_store(
     check_disk(plan)
     if not is_begun:
         plan.write()
-    source = LakeVersion(lake, table.version(), location, skip, threads, uuid.uuid4().hex)
+    source = LakeVersion(lake, table.version(), skip, threads, uuid.uuid4().hex)
     done = _restore_log(plan, source, begin, runner or HERE)
     ends = queue_ends(table, chosen.broker, plan.log)
     rebuilt = _rebuild(plan, settings, runner or ThreadRunner(threads), known)

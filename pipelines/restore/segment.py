@@ -20,7 +20,6 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.whole_files import write_sized
 from commitlake.pipelines.restore.bodies import BodySource, place_bodies
@@ -274,7 +273,6 @@ class LakeVersion:
     Attributes:
         lake: where the tables are.
         version: version of `messages`.
-        packs: where the packs are.
         skip: leave out the records whose bodies cannot be read; otherwise the first one is an error.
         threads: how many packs are read at the same time for one segment.
         run: identifies the run.
@@ -282,7 +280,6 @@ class LakeVersion:
 
     lake: Lake
     version: int
-    packs: PackLocation
     skip: bool
     threads: int
     run: str
@@ -290,7 +287,7 @@ class LakeVersion:
 
 def restore_from(source: LakeVersion, task: SegmentTask) -> SegmentRestored:
     """Restore one segment."""
-    bodies = BodySource(open_store(source.packs), source.skip, source.threads)
+    bodies = BodySource(open_store(source.lake.packs), source.skip, source.threads)
     return restore_segment(_open_version(source), bodies, task)
 
 

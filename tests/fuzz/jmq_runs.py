@@ -98,7 +98,7 @@ class PlantedJmq(PlantedStores):
             assert code == 2, f"rebuild --salvage of a journal ended with {code}"
         with step("restore"):
             try:
-                restore_store(lake, lake.bodies, folder / "restored", Chosen(""))
+                restore_store(lake, folder / "restored", Chosen(""))
             except UsageError as error:
                 assert "JMQ" in str(error), error
             else:

@@ -16,7 +16,6 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.judging import judge_run
@@ -86,7 +85,7 @@ def archive(root: Path, lake: Lake, split_bytes: int) -> None:
     open_for_append(lake)
     config = Config(str(root), lake, broker="a")
     splits = work.splits(split_bytes)
-    tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    tasks = ArchiveTasks(splits, lake, work.commit.run_id, "1")
     with staging(lake, work.commit.run_id) as manifest:
         manifest.extend(tasks.run(0, splits))
         judged = judge_run(lake, work, manifest, None)

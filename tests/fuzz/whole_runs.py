@@ -209,7 +209,7 @@ def run_jobs(folder: Path, count: int) -> None:
         assert verify(folder / "salvaged").records >= count
     with step("restore"):
         restored = restore_store(
-            lake, lake.bodies, folder / "restored", Chosen(""), settings=_WANTED, segment_size=SEGMENT_BYTES,
+            lake, folder / "restored", Chosen(""), settings=_WANTED, segment_size=SEGMENT_BYTES,
             skip=True, threads=1,
         )  # fmt: skip
         assert restored.records + restored.lost == count

@@ -21,7 +21,6 @@ import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -56,7 +55,7 @@ def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     places = Lake(str(tmp_path_factory.mktemp("lake")))
     work = find_work(str(whole), None, places)
     open_for_append(places)
-    tasks = ArchiveTasks(work.splits(5000), places, PackLocation(places.bodies), work.commit.run_id, "1")
+    tasks = ArchiveTasks(work.splits(5000), places, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         places,

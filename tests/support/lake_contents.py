@@ -46,7 +46,7 @@ def minutes(lake: Path) -> pa.Table:
 def bodies(lake: Path) -> dict[int, bytes]:
     """Return all bodies of a lake of one broker, from its packs, by physical offset."""
     paths = Lake(str(lake))
-    packs = open_store(paths.bodies)
+    packs = open_store(paths.packs)
     rows = DeltaTable(paths.uri("messages")).to_pyarrow_table(columns=["physical_offset", "body_ref", "body_crc"])
     return {
         row["physical_offset"]: read_body(packs, BodyRef(**row["body_ref"]), row["body_crc"])

@@ -22,7 +22,6 @@ from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -154,7 +153,7 @@ def archive_store(store: Path, lake: Lake, broker: str | None = None, *, finish:
     work = find_work(str(store), broker, lake)
     open_for_append(lake)
     splits = work.splits(PARTITION)
-    tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies, lake.s3), work.commit.run_id, "1")
+    tasks = ArchiveTasks(splits, lake, work.commit.run_id, "1")
     manifest = list(tasks.run(0, splits, most_inline=1 << 20))  # no caller collects staged profiles
     written = _written(work.commit, manifest)
     config = write_config_changes(lake, work.stores, work.commit.run_id, datetime.datetime.now(datetime.UTC))

@@ -8,7 +8,6 @@ from collections.abc import Collection
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.maintain.work import MaintenancePlan, maintain_tables
@@ -38,7 +37,7 @@ def archive(growing: GrowingLake) -> None:
 
 def stores_of(growing: GrowingLake) -> Stores:
     """Return the lake's store, for a repair."""
-    return Stores(find_stores(str(growing.store), None, formats=all_formats()), pack_location(growing.lake.bodies))
+    return Stores(find_stores(str(growing.store), None, formats=all_formats()))
 
 
 def contents(lake: Lake, *tables: str, without: Collection[str] = ()) -> dict[str, list[str]]:

@@ -22,6 +22,10 @@ class PackLocation:
     s3: S3Options | None = None
 
 
+OWN_PACKS = PackLocation("")
+"""Stands for the folder `bodies` of a lake, before the lake is known."""
+
+
 def pack_location(root: str, s3: S3Options | None = None) -> PackLocation:
     """Return the location of packs, completed with the driver's settings, so that workers need only credentials.
 
@@ -35,6 +39,8 @@ def pack_location(root: str, s3: S3Options | None = None) -> PackLocation:
     if folder_here(root) is not None:
         return PackLocation(root)
     parse_s3_uri(root)
-    from commitlake.connectors.storage.s3_clients import s3_options
+    if s3 is None:
+        from commitlake.connectors.storage.s3_clients import s3_options
 
-    return PackLocation(root, s3 or s3_options())
+        s3 = s3_options()
+    return PackLocation(root, s3)

@@ -42,8 +42,8 @@ def with_bodies(
     Args:
         messages: has `body_ref` (see `schemas.tables.messages`), `body_crc` (int, null if unknown) and `body_codec`;
             other columns are unchanged.
-        bodies: the lake's bodies: a folder that every executor can read, or `s3://bucket/prefix`, whose endpoint and
-            region, if not given by `pack_location`, are those of the driver; every executor needs credentials.
+        bodies: the lake's bodies: `Lake.packs`, or their root, which is a folder that every executor can read, or
+            `s3://bucket/prefix` with the driver's endpoint and region; every executor needs credentials.
         as_stored: True for bodies as the broker stored them, which may be compressed; `body_codec` is not needed then,
             and there is no `body_error`.
         max_bytes: largest size of a decompressed body; a larger one is null, and an error.
@@ -59,7 +59,7 @@ def with_bodies(
         S3Error: if they are in an object store, and the URI names no bucket.
     """
     _check_columns(messages.schema, as_stored=as_stored)
-    location = pack_location(bodies) if isinstance(bodies, str) else bodies
+    location = bodies if isinstance(bodies, PackLocation) else pack_location(bodies)
     open_store(location)
     body_type = BinaryType() if as_stored or form is BodyForm.BYTES else StringType()
     added = [StructField("body", body_type, nullable=True)]

@@ -14,7 +14,7 @@ from commitlake.connectors.lake.packs.errors import (
     PackStoreError,
     PackStoreUnavailableError,
 )
-from commitlake.connectors.lake.packs.location import PackLocation, pack_location
+from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.storage.errors import FileError, ObjectStoreError
 from commitlake.connectors.storage.folder_storage import FolderStorage
@@ -146,18 +146,16 @@ class PackStore:
         return PackError(name, None, f"{self._storage.file_noun} in {self._storage.text}", "none", _EXPIRED)
 
 
-def open_store(location: PackLocation | str) -> PackStore:
+def open_store(location: PackLocation) -> PackStore:
     """Return the store of a lake's bodies.
 
     Args:
-        location: result of `pack_location`; or a root alone, for an object store of this process's own environment.
+        location: `Lake.packs`.
 
     Raises:
         PackStoreError: if packs cannot be stored in this kind of place.
         S3Error: if it is in an object store and names no bucket.
     """
-    if isinstance(location, str):
-        location = pack_location(location)
     root = location.root
     if location.s3 is not None:
         return PackStore(open_lake_storage(root, location.s3))

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.packs.location import OWN_PACKS
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import dict_rows
@@ -160,7 +161,7 @@ class ChosenMessages:
         for broker, as_of in self._as_of.items():
             topics = {queue.topic for queue in self._others if queue.broker == broker}
             if topics:
-                queues = LakeQueues(self._table, broker, "")
+                queues = LakeQueues(self._table, broker, OWN_PACKS)  # spans need no bodies
                 found |= queue_lives(queues, queues.spans(topics), as_of)
         return found
 

@@ -20,7 +20,6 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
 from commitlake.connectors.lake.sql import text_literal
@@ -154,11 +153,7 @@ def not_consumed_in_lake(
             found = run_sql(messages, "messages", f"SELECT 1 FROM messages WHERE {where} LIMIT 1")
             return any(batch.num_rows for batch in found)
 
-        stores.append(
-            _StoreOffsets(
-                moment, subscriptions, LakeQueues(messages, broker, pack_location(lake.bodies, lake.s3)), has_messages
-            )
-        )
+        stores.append(_StoreOffsets(moment, subscriptions, LakeQueues(messages, broker, lake.packs), has_messages))
     when = "" if at is None else " at that time"
     then = "" if at is None else f" at or before {_time_text(at)}"
     warnings = [

@@ -65,7 +65,7 @@ def test_an_erasure_completes_however_often_it_is_killed(tmp_path: Path) -> None
 
 def check_others(growing: GrowingLake, rounds: int, erased: int) -> None:
     """Check that all other messages have their bodies, and that the number of rows is unchanged."""
-    store = open_store(growing.lake.bodies)
+    store = open_store(growing.lake.packs)
     rows = sorted(
         DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().to_pylist(), key=lambda row: row["physical_offset"]
     )

@@ -11,7 +11,6 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
@@ -31,7 +30,7 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
     lake = Lake(str(tmp_path_factory.mktemp("restored") / "lake"))
     work = find_work(str(recorded_store.store), "a", lake)
     open_for_append(lake)
-    tasks = ArchiveTasks(work.splits(400_000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    tasks = ArchiveTasks(work.splits(400_000), lake, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         lake,
@@ -50,7 +49,7 @@ def restore(lake: Lake, like: RecordedStore, out: Path, chosen: Chosen | None = 
     wanted = RequestedSettings(None, *sizes, like.version == "5.5.0", LEVELS)
     path = like.store / "config" / "consumerOffset.json"
     offsets = parse_offsets(path.read_bytes(), str(path))
-    return restore_store(lake, lake.bodies, out, chosen or Chosen(""), settings=wanted, offsets=offsets)
+    return restore_store(lake, out, chosen or Chosen(""), settings=wanted, offsets=offsets)
 
 
 def test_a_restored_store_equals_the_brokers_own(recorded_store: RecordedStore, lake: Lake, tmp_path: Path) -> None:

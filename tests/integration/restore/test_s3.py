@@ -8,7 +8,6 @@ import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.restore.command import main
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -27,7 +26,7 @@ def lake(tmp_path: Path, bucket: str) -> Lake:
     lake = Lake(f"s3://{bucket}/lake")
     work = find_work(str(write_indexed_store(tmp_path / "store")), "a", lake)
     open_for_append(lake)
-    tasks = ArchiveTasks(work.splits(20_000), lake, pack_location(lake.bodies), work.commit.run_id, "1")
+    tasks = ArchiveTasks(work.splits(20_000), lake, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         lake,
@@ -49,7 +48,7 @@ def test_restored_segments_equal_the_originals(lake: Lake, tmp_path: Path) -> No
 
 
 def test_expired_bodies_are_left_out(lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    store = open_store(pack_location(lake.bodies))
+    store = open_store(lake.packs)
     first = next(iter(store.list_packs()))
     store.delete([first.name])
     arguments = ["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]

@@ -10,7 +10,6 @@ import pytest
 from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.jobs.audit import command as audit
@@ -63,7 +62,7 @@ def test_the_server_of_a_lake_may_be_another_than_that_of_the_environment(
     assert list(plan.logs) == ["archive_runs"]
     repair_lake(lake, plan, "1")
     assert plan_repair(lake).is_nothing
-    place = Place(lake, PackLocation(lake.bodies, lake.s3), "1")
+    place = Place(lake, "1")
     week = datetime.timedelta(days=7)
     run_erasure(place, plan_erasure(place, KeysToErase([KEY])), "a test", week, lambda _: None)
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)

@@ -32,7 +32,7 @@ OTHER = pack_name(DATE, "broker/b", 0, 5, TOKEN)
 @pytest.fixture
 def store(bucket: str) -> PackStore:
     """A store below a prefix."""
-    return open_store(f"s3://{bucket}/lake/bodies")
+    return open_store(pack_location(f"s3://{bucket}/lake/bodies"))
 
 
 def write(store: PackStore, content: bytes, name: str = NAME, piece: int = 1 << 20) -> None:
@@ -69,7 +69,7 @@ def test_the_key_of_a_pack_begins_with_its_date(store: PackStore, s3_server: S3S
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
 def test_a_whole_bucket_may_be_a_root(scheme: str, s3_server: S3Server, bucket: str) -> None:
-    store = open_store(f"{scheme}://{bucket}")
+    store = open_store(pack_location(f"{scheme}://{bucket}"))
     write(store, b"x")
     assert keys_of(s3_server, bucket) == [NAME]
     assert [found.name for found in store.list_packs()] == [NAME]
@@ -219,7 +219,7 @@ def test_the_error_for_a_missing_pack_suggests_that_it_expired(store: PackStore)
 
 
 def test_a_missing_bucket_is_an_error() -> None:
-    store = open_store("s3://nobodys-bucket/bodies")
+    store = open_store(pack_location("s3://nobodys-bucket/bodies"))
     calls: list[Callable[[], object]] = [
         store.check,
         lambda: store.size(NAME),
@@ -249,7 +249,7 @@ def test_the_error_for_wrong_credentials_does_not_contain_them(
 
     monkeypatch.setenv(variable, "wrongwrongwrong")
     monkeypatch.setattr(s3_clients, "_clients", {})  # as in a new process
-    store = open_store(f"s3://{bucket}/bodies")
+    store = open_store(pack_location(f"s3://{bucket}/bodies"))
     calls: list[Callable[[], object]] = [store.check, lambda: store.size(NAME), lambda: write(store, b"x")]
     for call in calls:
         with pytest.raises(PackStoreError, match=rf"credentials that the server refuses \({code}\)") as raised:
@@ -264,7 +264,7 @@ def test_missing_credentials_are_an_error(bucket: str, monkeypatch: pytest.Monke
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setattr(s3_clients, "_clients", {})
     with pytest.raises(PackStoreError, match=r"found no credentials\. Set AWS_ACCESS_KEY_ID"):
-        open_store(f"s3://{bucket}/bodies").check()
+        open_store(pack_location(f"s3://{bucket}/bodies")).check()
 
 
 def test_a_body_is_compared_with_its_crc_when_read(store: PackStore) -> None:

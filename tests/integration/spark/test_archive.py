@@ -20,7 +20,6 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.continuity import StoreReplacedError
@@ -161,7 +160,7 @@ def test_files_of_a_killed_first_run_do_not_disturb_the_next_run(small: Archive)
     work = find_work(str(small.store), None, Lake(str(small.lake)))
     table = open_for_append(Lake(str(small.lake)))
     splits = plan_splits(work.stores[0], work.snapshot.ranges[work.stores[0].broker], 3000)
-    tasks = ArchiveTasks(splits, Lake(str(small.lake)), PackLocation(f"{small.lake}/bodies"), work.commit.run_id, "1")
+    tasks = ArchiveTasks(splits, Lake(str(small.lake)), work.commit.run_id, "1")
     assert [row.table for row in tasks.run(0, tasks.parts[:1])] == ["messages", "topic_minutes", ""]
     assert table.version() == 0
     assert small.run(max_partition_bytes=3000).messages == 30

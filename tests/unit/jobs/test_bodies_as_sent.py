@@ -138,7 +138,7 @@ def of_spark(growing: GrowingLake, _: object) -> Found:
     """`with_bodies`, in a task."""
     rows = growing.lake.table("messages").to_pyarrow_table().combine_chunks()
     for batch in rows.to_batches():
-        for stored in batches_with_bodies(batch, open_store(growing.lake.bodies), FrameCache()):
+        for stored in batches_with_bodies(batch, open_store(growing.lake.packs), FrameCache()):
             for part in decompressed(stored, 64 << 20):
                 for row in part.to_pylist():
                     body = row["body"]
@@ -148,7 +148,7 @@ def of_spark(growing: GrowingLake, _: object) -> Found:
 def of_replay(growing: GrowingLake, _: object) -> Found:
     """The function of `replay --transform`."""
     rows = growing.lake.table("messages").to_pyarrow_table().select(COLUMNS)
-    made, errors = as_produced(rows, read_bodies_of(rows, open_store(growing.lake.bodies)))
+    made, errors = as_produced(rows, read_bodies_of(rows, open_store(growing.lake.packs)))
     for row, error in zip(made.to_pylist(), errors, strict=True):
         yield row["keys"][0], row["body"].decode() or None, error is not None
 

@@ -11,7 +11,6 @@ import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.rebuild import command as rebuild
@@ -84,7 +83,7 @@ def test_lake_and_files_made_from_it_have_restricted_modes(tmp_path: Path, modes
     with restricted_umask():  # as a job does it
         work = find_work(str(store), None, lake)
         open_for_append(lake)
-        tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+        tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
         manifest = list(tasks.run(0, tasks.parts))
         files = [row.data_file for row in manifest if row.path and row.table == "messages"]
         commit_run(lake, files, work.commit, work.started_from)

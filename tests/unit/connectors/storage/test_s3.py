@@ -174,7 +174,7 @@ def test_other_stores_are_refused_for_lakes_and_for_bodies(place: str) -> None:
     with pytest.raises(LakeError, match=f"'{place}' cannot hold a lake: expected a folder, or s3://bucket/prefix"):
         Lake(place)
     with pytest.raises(PackStoreError, match="expected a folder of this machine"):
-        open_store(place)
+        open_store(pack_location(place))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,12 @@ def test_an_endpoint_is_a_url(endpoint: str) -> None:
 def test_pickled_places_have_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecret")
-    for place in (Lake("s3a://bucket/lake/"), pack_location("s3://bucket/bodies", S3Options(region="eu-west-1"))):
+    apart = Lake("/data/lake", packs=PackLocation("s3://bucket/bodies"))
+    assert apart.packs.s3 == s3_options()
+    for place in (
+        Lake("s3a://bucket/lake/"), apart, apart.pinned(),
+        pack_location("s3://bucket/bodies", S3Options(region="eu-west-1")),
+    ):  # fmt: skip
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
         sent = pickle.dumps(place)
         monkeypatch.delenv("AWS_ENDPOINT_URL_S3")

@@ -101,7 +101,7 @@ def test_the_newest_tables_and_the_packs_have_no_trace_of_an_erased_message(
 
 def test_all_other_bodies_can_still_be_read(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     erase_key(capsys, growing)
-    store = open_store(growing.lake.bodies)
+    store = open_store(growing.lake.packs)
     for number, row in enumerate(messages(growing)):
         body = fetch_body(store, {name: row[name] for name in COLUMNS})
         assert body == (None if number == SECRET else shop_message(number).body)

@@ -9,7 +9,6 @@ import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.restore.command import _read, main
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -33,7 +32,7 @@ def lake(store: Path, tmp_path: Path) -> Path:
     lake = Lake(str(tmp_path / "lake"))
     work = find_work(str(store), None, lake)
     open_for_append(lake)
-    tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         lake,

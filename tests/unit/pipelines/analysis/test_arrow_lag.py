@@ -91,7 +91,7 @@ def test_a_history_has_the_lag_at_the_end_of_each_window() -> None:
     assert found.schema.equals(arrow_schema(QUEUE_LAG))
     assert rows_of(found) == expected != []
     question = make_lag_history_question("queue", "1 minute", since, until, None, None, "orders")
-    assert rows_of(lag_table(Lake(root), f"{root}/bodies", question)) == expected
+    assert rows_of(lag_table(Lake(root), question)) == expected
     by_group = lake.lag_history(window="30s", since=since, until=until, by="group")
     assert sorted(set(by_group.column("as_of").to_pylist())) == [
         from_ms(MIDNIGHT_MS + EVERY_MS * number) for number in range(2, 6)

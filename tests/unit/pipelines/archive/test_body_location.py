@@ -11,6 +11,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
+from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.storage.s3_options import S3Options
@@ -30,11 +31,11 @@ COMMIT = ArchiveCommit(1, "run", bodies=IN_LAKE)
 def test_a_place_has_one_name_for_all_its_spellings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(str(tmp_path / "lake"))
     monkeypatch.chdir(tmp_path)
-    for bodies in (None, "lake/bodies", f"{tmp_path}/lake/bodies/", f"file://{tmp_path}/lake/bodies"):
-        assert bodies_root(lake, bodies) == IN_LAKE
-        assert bodies_root(Lake("lake"), bodies) == IN_LAKE
-    assert bodies_root(lake, "packs") == str(tmp_path / "packs")
-    assert bodies_root(lake, "s3a://bucket/packs/") == "s3://bucket/packs"
+    for bodies in ("", "lake/bodies", f"{tmp_path}/lake/bodies/", f"file://{tmp_path}/lake/bodies"):
+        assert bodies_root(replace(lake, packs=PackLocation(bodies))) == IN_LAKE
+        assert bodies_root(Lake("lake", packs=PackLocation(bodies))) == IN_LAKE
+    assert bodies_root(replace(lake, packs=PackLocation("packs"))) == str(tmp_path / "packs")
+    assert bodies_root(replace(lake, packs=PackLocation("s3a://bucket/packs/"))) == "s3://bucket/packs"
 
 
 @pytest.mark.parametrize(("before", "now"), [(IN_LAKE, "/packs"), ("/packs", IN_LAKE), ("/packs", "s3://bucket/packs")])
@@ -61,8 +62,8 @@ def test_a_commit_records_the_place_and_older_commits_have_none() -> None:
 def test_an_unsupported_place_is_refused_before_the_lake_is_made(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     with pytest.raises(PackStoreError, match=r"bodies in gs://bucket/x: expected a folder.*Correct --bodies"):
-        check_bodies(lake, "gs://bucket/x")
-    check_bodies(lake, None)
+        check_bodies(replace(lake, packs=PackLocation("gs://bucket/x")))
+    check_bodies(lake)
     assert not (tmp_path / "lake").exists()
 
 
@@ -89,7 +90,7 @@ def test_bodies_in_a_folder_of_the_lake_are_refused(
     monkeypatch.chdir(tmp_path)
     bodies = bodies.replace("file:", f"file:{tmp_path}/")
     with pytest.raises(LakeError, match=r"is in .*, a folder of a lake: expected a folder outside the lake"):
-        check_bodies(lake, bodies)
+        check_bodies(replace(lake, packs=PackLocation(bodies)))
 
 
 @pytest.mark.parametrize("bodies", ["lake/bodies", "lake/bodies/packs", "packs", "lake2/messages", "disk/packs"])
@@ -105,11 +106,11 @@ def test_bodies_in_a_folder_of_another_lake_or_store_are_refused(
     (table / "_delta_log").mkdir(parents=True)
     place = str(table / "packs")
     with pytest.raises(LakeError, match=r"--bodies .* is in .*/other/messages, a table of a lake"):
-        check_bodies(lake, place)
+        check_bodies(replace(lake, packs=PackLocation(place)))
     monkeypatch.setattr(
         "commitlake.pipelines.archive.body_location.read_last_commit", lambda _: replace(COMMIT, bodies=place)
     )
-    check_bodies(lake, place)  # they are already there
+    check_bodies(replace(lake, packs=PackLocation(place)))  # they are already there
     assert "Move all packs to a place outside the lake" in caplog.text
 
 
@@ -136,10 +137,10 @@ def test_bodies_within_a_table_cause_a_warning_with_the_remedy(
     monkeypatch.setattr(
         "commitlake.pipelines.archive.body_location.read_last_commit", lambda _: replace(COMMIT, bodies=place)
     )
-    check_bodies(lake, place)
+    check_bodies(replace(lake, packs=PackLocation(place)))
     assert "Move all packs to a place outside the lake" in caplog.text
     with pytest.raises(LakeError, match=r"is in .*, a folder of a lake"):
-        check_bodies(lake, place + "2")
+        check_bodies(replace(lake, packs=PackLocation(place + "2")))
 
 
 @pytest.mark.parametrize("name", ["commitlog", "commitlog/x", "index/a/b", "consumequeue/t", "config/lake", "link/x"])

@@ -21,7 +21,6 @@ from commitlake.connectors.formats.rocketmq.rules import row_of
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.packs.frames import BodyRef
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
@@ -51,7 +50,7 @@ def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1
     """Return the tasks for the whole store."""
     (store,) = find_stores(str(root), "broker/../a", formats=COMMITLOGS)
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], partition)
-    return ArchiveTasks(splits, Lake(str(lake)), PackLocation(str(lake / "bodies")), run_id, "1.2")
+    return ArchiveTasks(splits, Lake(str(lake)), run_id, "1.2")
 
 
 def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:

@@ -10,7 +10,6 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.archive import command as archive
@@ -28,7 +27,7 @@ def check(folder: Path, **sizes: int) -> None:
         ManifestRow("messages", "part.parquet", size=sizes.get("part", 3)),
         ManifestRow.of_task({PACK: sizes.get("pack", 7)}, {}, "", None),
     ]
-    check_written(Lake(str(folder)), pack_location(str(folder / "bodies")), rows)
+    check_written(Lake(str(folder)), rows)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.support.lakes import GrowingLake
 
 
 def test_a_cause_known_only_from_bodies_is_a_list_of_offsets(dead_letters: GrowingLake) -> None:
-    table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.bodies)
+    table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.packs)
     where = letters_condition(table)
     found = group_letters(table, where, packs, samples=1)
     assert {one.shape: one.messages for one in found.causes} == {"id:number": 3, "(text)": 2, "(binary)": 1}
@@ -40,7 +40,7 @@ def test_a_cause_known_from_columns_needs_no_list(dead_letters: GrowingLake) -> 
 
 
 def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
-    table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.bodies)
+    table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.packs)
     causes = group_letters(table, letters_condition(table), packs, samples=1).causes
     assert find_cause(causes, "2") == causes[1]
     assert find_cause(causes, causes[2].digest) == causes[2]

@@ -34,7 +34,7 @@ def write(dead_letters: GrowingLake, tmp_path: Path) -> Export:
         lake = dead_letters.lake
         table, path = lake.table("messages"), tmp_path / f"letters.{form}"
         condition = f"{letters_condition(table)} AND {where}"
-        packs = open_store(lake.bodies)
+        packs = open_store(lake.packs)
         count = export_letters(table, condition, packs, path, ExportFormat(form), with_bodies=with_bodies)
         assert count == len(BODIES)
         return path

@@ -9,7 +9,6 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import is_open_file
 from commitlake.pipelines.erasure.run import Place, plan_erasure, run_erasure
@@ -119,7 +118,7 @@ def test_a_deleted_table_is_rebuilt(family: Family) -> None:
 
 
 def erase(lake: Lake, unique_key: str) -> None:
-    place = Place(lake, pack_location(lake.bodies), "1")
+    place = Place(lake, "1")
     plan = plan_erasure(place, KeysToErase(unique_keys=[unique_key]))
     run_erasure(place, plan, "a test", datetime.timedelta(days=7), lambda _: None)
 

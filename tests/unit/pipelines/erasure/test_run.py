@@ -20,7 +20,6 @@ from commitlake.connectors.lake.delta import seal
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.erasures import APPLICATION_ID, MARKER, read_erased_places
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase_job
 from commitlake.jobs.maintain import command as maintain
@@ -90,7 +89,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def place_of(growing: GrowingLake) -> Place:
-    return Place(growing.lake, pack_location(growing.lake.bodies), "1")
+    return Place(growing.lake, "1")
 
 
 def erase(growing: GrowingLake, *, is_alone: bool = False) -> ErasureResult | None:
@@ -370,7 +369,7 @@ def test_a_lake_without_erasures_has_no_table_of_erasures(growing: GrowingLake) 
 
 
 def erase_nothing(lake: Lake) -> list[Any]:
-    place = Place(lake, pack_location(lake.bodies), "1")
+    place = Place(lake, "1")
     assert plan_erasure(place, KeysToErase(["not-there"])).is_nothing
     return [*finish_erasures(place, lambda _: None), *purge_erasures(place, NOW, lambda _: None)[0]]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.pipelines.grep.pattern import parse_pattern
 from commitlake.pipelines.grep.planning import MAX_TASK_PACKS, TASK_BYTES, PackPart, plan_search, rows_of
@@ -48,9 +47,7 @@ def test_matches_are_in_the_same_order_with_any_runner(tmp_path: Path) -> None:
     growing = write_lake(tmp_path)
     table = growing.lake.table("messages")
     columns = ["broker", "physical_offset"]
-    search = Search(
-        growing.lake, table.version(), PackLocation(growing.lake.bodies), parse_pattern("customer"), [], columns
-    )
+    search = Search(growing.lake, table.version(), growing.lake.packs, parse_pattern("customer"), [], columns)
     plan = plan_search(table, [])
     one_by_one = type(plan)([[each] for task in plan.tasks for each in task], 0)
     answers = []

@@ -42,7 +42,7 @@ def measured(
     cursor = Cursor(ORDERS, start)
     counter = BacklogCounter([cursor], None, log_start)
     times = Times(END, HOUR_BEFORE, log_start)
-    spans = LakeMessages(lake.table("messages"), BROKER, lake.bodies).measure(times, ["orders"], [counter])
+    spans = LakeMessages(lake.table("messages"), BROKER, lake.packs).measure(times, ["orders"], [counter])
     return spans.get(ORDERS), counter.behind[cursor].messages
 
 
@@ -125,7 +125,7 @@ def test_queues_without_a_cursor_are_found(tmp_path: Path, known: list[int], exp
     lake = make_lake(tmp_path, [*rows, record(500, 60, "orders", queue_id=9)])  # the broker has deleted it
     cursors = [Cursor(Queue(BROKER, "orders", queue_id), 3) for queue_id in known]
     counter = BacklogCounter(cursors, None, 1000, {"orders": [ALL], "%RETRY%billing": [ALL]})
-    messages = LakeMessages(lake.table("messages"), BROKER, lake.bodies)
+    messages = LakeMessages(lake.table("messages"), BROKER, lake.packs)
     spans = messages.measure(Times(END, None, 1000), list(counter.topics), [counter])
     found = {cursor.queue: behind.messages for cursor, behind in counter.behind.items() if not cursor.offset}
     retries = {0, 1, 2, 5}
@@ -145,7 +145,7 @@ def test_ends_are_those_of_the_newest_messages_in_the_log(tmp_path: Path) -> Non
         record(9000, 60.0 * 121, "payments", queue_offset=3),  # later
     ]
     lake = make_lake(tmp_path, rows)
-    found = LakeMessages(lake.table("messages"), BROKER, lake.bodies).ends(Times(END, HOUR_BEFORE, 1000), ["known"])
+    found = LakeMessages(lake.table("messages"), BROKER, lake.packs).ends(Times(END, HOUR_BEFORE, 1000), ["known"])
     assert {queue.topic: span.end for queue, span in found.items()} == {"orders": 2, "payments": 3}
 
 
@@ -153,7 +153,7 @@ def test_queues_of_a_deleted_topic_are_found_with_one_query(tmp_path: Path, monk
     rows = [record(100 + 10 * queue, 10, "orders", queue_id=queue, queue_offset=7) for queue in range(4)]
     rows += [record(500 + 10 * queue, 60, "orders", queue_id=queue, queue_offset=0) for queue in range(3)]
     lake = make_lake(tmp_path, rows)
-    messages = LakeMessages(lake.table("messages"), BROKER, lake.bodies)
+    messages = LakeMessages(lake.table("messages"), BROKER, lake.packs)
     asked: list[str] = []
     ask = LakeMessages._ask
 
@@ -174,5 +174,5 @@ def test_a_topic_of_a_lake_can_be_created_again_several_times(tmp_path: Path) ->
     places = [(0, 0, 10), (1, 0, 20), (0, 0, 30), (1, 0, 40), (0, 1, 45), (0, 0, 50)]
     rows = [record(place, place, "orders", queue_id=queue, queue_offset=offset) for queue, offset, place in places]
     lake = make_lake(tmp_path, rows)
-    spans = LakeMessages(lake.table("messages"), BROKER, lake.bodies).measure(Times(END, None, None), ["orders"], [])
+    spans = LakeMessages(lake.table("messages"), BROKER, lake.packs).measure(Times(END, None, None), ["orders"], [])
     assert {queue.queue_id: (span.end, span.floor) for queue, span in spans.items()} == {0: (1, 50), 1: (0, 50)}

@@ -12,7 +12,6 @@ import pytest
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import BodyRef
-from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.merged import pack_size, read_members
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.lake.packs.reader import read_body
@@ -69,11 +68,10 @@ def write(growing: GrowingLake, store: PackStore | None = None) -> PackMerges:
 
 def finish(growing: GrowingLake) -> list[str]:
     """Do the last step: wipe erased bodies, and delete the small packs."""
-    location = pack_location(growing.lake.bodies)
     return delete_merged(
         folder_store(growing.lake.bodies),
         files_of(growing),
-        lambda names: erase_bodies(growing.lake, location, names)[1],
+        lambda names: erase_bodies(growing.lake, names)[1],
     )
 
 
@@ -161,7 +159,7 @@ class ErasingStore(PackStore):
 
 
 def erase(growing: GrowingLake) -> None:
-    place = Place(growing.lake, pack_location(growing.lake.bodies), "1")
+    place = Place(growing.lake, "1")
     run_erasure(place, plan_erasure(place, KeysToErase([KEY])), "a test", 7 * DAY, lambda _: None)
 
 

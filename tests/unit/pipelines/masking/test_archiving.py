@@ -57,7 +57,7 @@ def write(folder: Path, messages: list[NewMessage], *rules: str) -> tuple[Growin
 
 def rows_of(growing: GrowingLake) -> list[dict[str, Any]]:
     """Return all messages in the log's order, with their bodies."""
-    store = open_store(growing.lake.bodies)
+    store = open_store(growing.lake.packs)
     rows = DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().sort_by("physical_offset").to_pylist()
     return [
         row | {"properties": dict(row["properties"]), "body": fetch_body(store, {name: row[name] for name in COLUMNS})}

@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.erasures import ErasedOffsets, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.jobs.archive import command as archive_job
 from commitlake.pipelines.archive import task
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -37,7 +36,7 @@ def archive(lake: Lake, tmp_path: Path, erased: ErasedPlaces | None = None) -> P
     work = find_work(str(tmp_path / "store"), "a", lake)
     open_for_append(lake)
     tasks = ArchiveTasks(
-        work.splits(1 << 17), lake, PackLocation(lake.bodies), work.commit.run_id, "1", erased=erased or ErasedPlaces(),
+        work.splits(1 << 17), lake, work.commit.run_id, "1", erased=erased or ErasedPlaces(),
         keyed=True,
     )  # fmt: skip
     manifest = list(tasks.run(0, tasks.parts))

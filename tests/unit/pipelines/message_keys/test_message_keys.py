@@ -19,7 +19,6 @@ from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import advance, commit_run, open_for_append
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
@@ -43,7 +42,7 @@ def archive(store: Path, lake: Lake) -> int:
     """Write and commit an archive run in this process."""
     work = find_work(str(store), "a", lake)
     open_for_append(lake)
-    tasks = ArchiveTasks(work.splits(SIZE), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    tasks = ArchiveTasks(work.splits(SIZE), lake, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
         lake,

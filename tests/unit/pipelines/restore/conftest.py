@@ -9,7 +9,6 @@ import pytest
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
@@ -34,7 +33,7 @@ def archive(tmp_path: Path) -> Archive:
         lake = Lake(str(tmp_path / "lake"))
         work = find_work(str(root), broker, lake)
         open_for_append(lake)
-        tasks = ArchiveTasks(work.splits(partition), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+        tasks = ArchiveTasks(work.splits(partition), lake, work.commit.run_id, "1")
         files = [row.data_file for _ in range(times) for row in tasks.run(0, tasks.parts) if row.table == "messages"]
         commit_run(lake, files, work.commit, work.started_from)
         return lake
@@ -48,6 +47,6 @@ def restore(tmp_path: Path) -> Restore:
 
     def run(lake: Lake, out: Path | None = None, **changes: Any) -> Restored:
         options: dict[str, Any] = {"chosen": Chosen(""), "settings": SMALL, **changes}
-        return restore_store(lake, lake.bodies, out or tmp_path / "out", **options)
+        return restore_store(lake, out or tmp_path / "out", **options)
 
     return run

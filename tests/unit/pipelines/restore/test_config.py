@@ -22,7 +22,6 @@ from commitlake.connectors.formats.rocketmq.topic_configs import (
 )
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
 from commitlake.jobs.restore.command import summary
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -68,7 +67,7 @@ def archive(lake: Lake, root: Path) -> ArchiveWork:
     """Archive new messages, without the configuration."""
     work = find_work(str(root), BROKER, lake)
     open_for_append(lake)
-    tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
+    tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
     files = [row.data_file for row in tasks.run(0, tasks.parts) if row.table == "messages"]
     commit_run(lake, files, work.commit, work.started_from)
     return work
@@ -81,7 +80,7 @@ def next_work(lake: Lake, root: Path) -> ArchiveWork:
 
 def restore(lake: Lake, out: Path, **options: object) -> Restored:
     """Restore without options for the broker's settings."""
-    return restore_store(lake, lake.bodies, out, Chosen(BROKER), **options)  # type: ignore[arg-type]
+    return restore_store(lake, out, Chosen(BROKER), **options)  # type: ignore[arg-type]
 
 
 def at(seconds: int) -> datetime.datetime:

@@ -14,7 +14,6 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.restore.run import NOTES, Restored
@@ -189,7 +188,7 @@ def _archive_split(folder: Path, split: Split) -> Lake:
     """Archive one range, wherever it lies."""
     lake = Lake(str(folder / "lake-of-one"))
     open_for_append(lake)
-    tasks = ArchiveTasks([split], lake, PackLocation(lake.bodies), "run", "1")
+    tasks = ArchiveTasks([split], lake, "run", "1")
     files = [row.data_file for row in tasks.run(0, tasks.parts[:1]) if row.table == "messages"]
     ends = {split.broker: StoreProgress(split.end)}
     commit = ArchiveCommit(1, "run", ends, {split.broker: CommittedRange(split.start, split.end)})

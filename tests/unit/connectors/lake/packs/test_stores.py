@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
+from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.storage.errors import ObjectStoreError
@@ -20,8 +21,9 @@ from tests.support.packs import NAME, TOKEN, folder_store
 
 KILLED_WRITER = f"""
 import os, signal, sys
+from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.stores import open_store
-with open_store(sys.argv[1]).open_write({NAME!r}) as output:
+with open_store(pack_location(sys.argv[1])).open_write({NAME!r}) as output:
     output.write(memoryview(b"half"))
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -110,12 +112,12 @@ def test_a_pack_that_cannot_be_read_is_an_error_with_the_reason(tmp_path: Path) 
 
 def test_roots_are_folders_or_file_uris(tmp_path: Path) -> None:
     folder = tmp_path / "with space"
-    with open_store(str(folder)).open_write(NAME) as output:
+    with open_store(pack_location(str(folder))).open_write(NAME) as output:
         output.write(memoryview(b"x"))
-    assert open_store(folder.as_uri()).read_range(NAME, 0, 1) == b"x"
+    assert open_store(pack_location(folder.as_uri())).read_range(NAME, 0, 1) == b"x"
     for root in ("http://host/bodies", "file://elsewhere/bodies"):
         with pytest.raises(PackStoreError, match="expected a folder of this machine"):
-            open_store(root)
+            open_store(pack_location(root))
 
 
 def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.broker_lite.shop_traffic import fill_shop_store
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body import fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.reading.continuity import StoreReplacedError
@@ -52,7 +53,7 @@ def test_rows_equal_those_of_the_files_for_any_number_of_runs_and_parts(
     assert lake.rows() == files.rows()
     assert lake.progress().end == files.progress().end
     assert lake.progress().last_record == files.progress().last_record
-    packs = open_store(str(lake.folder / "bodies"))
+    packs = open_store(Lake(str(lake.folder)).packs)
     for row in DeltaTable(str(lake.folder / "messages")).to_pyarrow_table().to_pylist():
         body = fetch_body(packs, row, stored=True)
         assert body is not None
