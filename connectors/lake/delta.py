@@ -52,9 +52,11 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
 
 
 _checked_states: dict[str, tuple[str, int]] = {}
-"""Id and version of each table whose paths this process has checked; an archive opens its tables several times a run.
+"""Id and version of each table whose paths this process has checked.
 
-Changes to a log without a new version are refused before, by `check_log`.
+What a version names does not change: a log that was changed without a new version is refused before, by `check_log`.
+So the fact holds for every `Lake` of the process: an archive opens its tables several times a run, and `metrics` a new
+lake for each scrape. There is one entry for each table.
 """
 
 

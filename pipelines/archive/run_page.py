@@ -31,7 +31,7 @@ class ShownRun:
     """An archive run that was committed, or that a critical expectation stopped.
 
     Attributes:
-        lake: Locations of the tables.
+        lake: The lake.
         run_id: Id of the run, as in `archive_runs`.
         verdict: Verdict on the run.
         ranges: Ranges of each store that it took, or was to take.

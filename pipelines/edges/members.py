@@ -367,7 +367,7 @@ class DelayLevels:
     """Cache of brokers' delay levels from `store_config`; those of a broker are read when first needed.
 
     Args:
-        lake: Locations of the tables. If the table does not exist, every broker has RocketMQ's default levels.
+        lake: The lake. If it has no such table, every broker has RocketMQ's default levels.
     """
 
     def __init__(self, lake: Lake | None = None) -> None:

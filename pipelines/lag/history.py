@@ -157,7 +157,7 @@ class _StoreHistory:
     """Computes the history of one store.
 
     Args:
-        lake: Locations of the tables.
+        lake: The lake.
         offsets: The table `consumer_offsets`.
         broker: The store's name.
         until: End of the history.

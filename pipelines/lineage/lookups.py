@@ -65,7 +65,7 @@ class LineageTables:
     """Tables of a lake, opened once for a story.
 
     Args:
-        lake: Locations of the tables.
+        lake: The lake.
 
     Raises:
         LogDamagedError: The log of `messages` is damaged.

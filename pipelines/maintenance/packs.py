@@ -30,8 +30,8 @@ from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
-from commitlake.connectors.lake.packs.merged import MAX_MEMBERS, PackPlace, covers, read_members, write_merged
-from commitlake.connectors.lake.packs.names import PackFile, new_token, pack_name, parse_pack_name
+from commitlake.connectors.lake.packs.merged import MAX_MEMBERS, covers, read_members, write_merged
+from commitlake.connectors.lake.packs.names import PackFile, PackPlace, new_token, pack_name, parse_pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner

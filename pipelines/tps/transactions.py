@@ -78,7 +78,7 @@ def read_outcomes(
     """Count the outcomes of the transactions of a question's time range.
 
     Args:
-        lake: location of the tables.
+        lake: the lake.
         question: the question; its groups and windows do not matter.
         prepared: number of transactions that the question counts.
 

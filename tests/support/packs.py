@@ -32,6 +32,7 @@ class MemoryStore(PackStore):
     """Packs in a dict, with counts of reads."""
 
     def __init__(self, **packs: bytes) -> None:
+        self.merged_places = {}
         self.packs: dict[str, bytes] = dict(packs)
         self.reads: list[tuple[str, int, int]] = []
 

@@ -111,7 +111,10 @@ def check_sizes(table_uri: str, storage_options: StorageOptions, listing: LogLis
 
 
 _checked_footers: dict[tuple[str, str, int, int], bool] = {}
-"""Results by table, name, size and time: a run opens the same table repeatedly."""
+"""Results by table, name, size and time, which identify a file that is never changed.
+
+They hold for every `Lake` of the process: a run opens the same table repeatedly, and `metrics` for each scrape.
+"""
 
 
 def _may_be_huge(table_uri: str, storage_options: StorageOptions, file: LogFile) -> bool:

@@ -64,7 +64,10 @@ class Seal:
 
 
 _known_digests: dict[tuple[str, str, int, int], str] = {}
-"""Cache of digests by table, name, size and time, because a long run opens the same logs repeatedly."""
+"""Digests by table, name, size and time, which identify a file that is never changed.
+
+They hold for every `Lake` of the process: a long run opens the same logs repeatedly, and `metrics` for each scrape.
+"""
 
 
 def digest_of(folder: LogFolder, file: LogFile) -> str:

@@ -23,10 +23,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
-from commitlake.connectors.lake.packs.names import PackFile, PackName, parse_pack_name
+from commitlake.connectors.lake.packs.names import PackFile, PackName, PackPlace, parse_pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 
 MAX_MEMBERS = 4096
@@ -42,21 +41,6 @@ _MAX_KNOWN = 1 << 16
 _TRIES = 3  # while a pack is looked up, it may be merged, and merged again
 _DAMAGED = "Restore the merged pack from a backup of the lake"
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class PackPlace:
-    """The place of a pack's bytes: a file of its own, or a part of a merged pack.
-
-    Attributes:
-        file: name of the file.
-        offset: position of the pack's first byte in it.
-        size: size of the pack; None for all of the file.
-    """
-
-    file: str
-    offset: int = 0
-    size: int | None = None
 
 
 def read_members(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
@@ -227,10 +211,6 @@ def covers(merged: PackName, pack: PackName) -> bool:
     return merged.start <= pack.start and pack.end <= merged.end
 
 
-_known: WeakKeyDictionary[PackStore, dict[str, PackPlace]] = WeakKeyDictionary()
-"""Places of packs that were found in merged ones, so that their next bodies need no search."""
-
-
 def read_pack(store: PackStore, name: str, offset: int, length: int) -> bytes:
     """Read a range of a pack, merged or not; see `PackStore.read_range`."""
 
@@ -247,7 +227,7 @@ def pack_size(store: PackStore, name: str) -> int:
 
 
 def _try_places(store: PackStore, name: str, ask: Callable[[PackPlace], _Answer]) -> _Answer:
-    known = _known.setdefault(store, {})
+    known = store.merged_places
     for _ in range(_TRIES):
         place = known.get(name) or PackPlace(name)
         try:

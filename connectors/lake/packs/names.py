@@ -66,6 +66,21 @@ class PackFile:
     modified: datetime.datetime
 
 
+@dataclass(frozen=True, slots=True)
+class PackPlace:
+    """The place of a pack's bytes: a file of its own, or a part of a merged pack.
+
+    Attributes:
+        file: name of the file.
+        offset: position of the pack's first byte in it.
+        size: size of the pack; None for all of the file.
+    """
+
+    file: str
+    offset: int = 0
+    size: int | None = None
+
+
 def new_token() -> str:
     """Return a random token for a new pack's name."""
     return secrets.token_hex(8)

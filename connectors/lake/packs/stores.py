@@ -15,7 +15,7 @@ from commitlake.connectors.lake.packs.errors import (
     PackStoreUnavailableError,
 )
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
+from commitlake.connectors.lake.packs.names import PackFile, PackPlace, parse_pack_name
 from commitlake.connectors.storage.errors import FileError, ObjectStoreError
 from commitlake.connectors.storage.folder_storage import FolderStorage
 from commitlake.connectors.storage.opening import open_lake_storage
@@ -51,10 +51,14 @@ class PackStore:
 
     Args:
         storage: the place.
+
+    Attributes:
+        merged_places: places of packs that `merged` has found in merged ones, so that their next bodies need no search.
     """
 
     def __init__(self, storage: LakeStorage) -> None:
         self._storage = storage
+        self.merged_places: dict[str, PackPlace] = {}
 
     @contextmanager
     def open_write(self, name: str) -> Iterator[PackOutput]:
