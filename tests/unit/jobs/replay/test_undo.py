@@ -215,4 +215,4 @@ def test_groups_are_selected_by_name(world: ReplayWorld, group: str, capsys: pyt
     assert f"Did you mean '{group}'?" in capsys.readouterr().err
     assert {row["group"] for row in steps(world, capsys, "--group", group)} == {group}
     assert main(["list", "--lake", world.lake.root, "--apply"]) == 2
-    assert "--apply cannot be used with 'replay send'" in capsys.readouterr().err
+    assert "--apply cannot be used with 'replay list'" in capsys.readouterr().err
