@@ -14,7 +14,8 @@ A statement is a chain of named queries (`WITH`), each of which needs the rows o
     merged      one row for each step
     placed      with its number in the journey, and the time since the step before
 
-What a journey sums up over its steps is declared in `TOTALS`; each engine sums while it puts the steps into lists.
+What a journey sums up over its steps is declared in `TOTALS`; each engine sums while it puts the steps into lists. The
+queries after `sent` are for Spark: `arrays` does the same, which DataFusion would do with a window for each key.
 Times are microseconds since 1970, so that neither the session's time zone nor the engines' functions of time matter.
 """
 
@@ -75,6 +76,14 @@ _DIALECTS: Mapping[Engine, _Dialect] = {
     Engine.SPARK: _Dialect("unix_micros(%s)", "explode(%s)", f"min_by(%s, struct({_ORDER}))", " DISTRIBUTE BY key"),
     Engine.DELTALAKE: _Dialect("arrow_cast(%s, 'Int64')", "unnest(%s)", f"first_value(%s ORDER BY {_ORDER})", ""),
 }
+SENT_TEXTS = ("key", "topic", "broker")
+"""Text columns of the rows of `sent_sql`."""
+SENT_NUMBERS = (
+    "stored_us", "last_us", "physical_offset", "records", "has_first", "last_send_us", "visible_us", "is_visible",
+    "retries", "dead_letters", "died_us", "dead_us", "waiting", "due_us", "is_prepared", "is_rolled_back",
+    "is_cancelled", "replays", "lacks_origin",
+)  # fmt: skip
+"""Columns of whole numbers of the rows of `sent_sql`."""
 STEP_TEXTS = ("key", "topic", "broker", "state")
 """Text columns of the rows of `steps_sql`."""
 STEP_NUMBERS = (
@@ -134,12 +143,20 @@ class Statements:
     engine: Engine
     sources: Sources
 
+    def sent_sql(self) -> str:
+        """Return SQL for messages, one row for each key and message: `SENT_TEXTS` and `SENT_NUMBERS`."""
+        columns = ", ".join((*SENT_TEXTS, *(f"CAST({name} AS BIGINT) AS {name}" for name in SENT_NUMBERS)))
+        return f"{_with(self._sent_queries())}SELECT {columns} FROM sent"
+
+    def _sent_queries(self) -> dict[str, str]:
+        asked = self.question
+        queries = self._linked(asked.begin_us, asked.end_us, near=asked.margin_us > 0)
+        return {**queries, "sent": self._sent()}
+
     def steps_sql(self) -> str:
         """Return SQL for the steps of journeys, one row for each key and step: `STEP_TEXTS` and `STEP_NUMBERS`."""
-        asked = self.question
         queries = {
-            **self._linked(asked.begin_us, asked.end_us, near=asked.margin_us > 0),
-            "sent": self._sent(),
+            **self._sent_queries(),
             "numbered": _NUMBERED,
             "merged": _merged(_DIALECTS[self.engine].first),
             "placed": _PLACED,
