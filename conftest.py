@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that a job would have, with Delta and the source; a process has one, whoever asks for it."""
-    from commitlake.jobs.arguments.runner import open_session  # noqa: PLC0415 (pyspark, only where wanted)
+    from commitlake.jobs.arguments.runner import get_spark_session  # noqa: PLC0415 (pyspark, only where wanted)
 
     # The optimizing compiler would take more processor time than it saves in the minutes that such a JVM lives.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     # Workers import nothing from the current folder, but tests give them functions of their own.
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
-        session = open_session("tests")
+        session = get_spark_session("tests")
     if os.environ.get("TEST_SPARK_CODEGEN") is None:
         # Of a query over a few rows, Spark spends a third on generating and compiling code. Jobs that tests start as
         # processes have the default, and so have all tests before a release.

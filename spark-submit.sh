@@ -249,7 +249,7 @@ usage() {
   local python
   python=$(find_python 2>/dev/null) || return 0
   printf 'Jobs:\n'
-  (cd "$ROOT" && "$python" -c 'from commitlake.jobs.cli.main import job_lines; print("\n".join(job_lines()))')
+  (cd "$ROOT" && "$python" -c 'from commitlake.jobs.cli.main import job_help_lines; print("\n".join(job_help_lines()))')
 }
 
 # Replace this script by a Python of the environment. Signals are blocked until the job handles them: Python prints a traceback

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from commitlake.broker_lite.shop.orders import FEATURED_ORDER, Order, OrderPlan, draw_orders
+from commitlake.broker_lite.shop.orders import FEATURED_ORDER, Order, OrderPlan, generate_orders
 from commitlake.broker_lite.shop.timeline import (
     DAY,
     DEFAULT_ORDERS,
@@ -124,12 +124,12 @@ class JournalStory:
         for hour in range(1, STORY_MS // HOUR):
             self._timeline.at(start_ms + hour * HOUR, self._consume_payments)
         for time_ms, event in self._timeline.until(end_ms):
-            self._advance(time_ms)
+            self._advance_clock(time_ms)
             event()
             self._consume_shipments()
-        self._advance(end_ms)
+        self._advance_clock(end_ms)
 
-    def _advance(self, time_ms: int) -> None:
+    def _advance_clock(self, time_ms: int) -> None:
         """Advance the clock to a time, and ship again failed shipments that are due on the way."""
         while (due_ms := self.consuming.retries.next_due_ms("shipments", SHIPPING_APP)) is not None:
             if due_ms > time_ms:
@@ -270,7 +270,7 @@ def fill_shop_journal(
         StoreFilesError: if the folder already contains messages.
     """
     rng = random.Random(seed)  # noqa: S311 - must be reproducible, not secure
-    plan = draw_orders(orders, rng, MAX_RETRIES)
+    plan = generate_orders(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
     with JournalStore.open(path, options, clock=clock, chance=rng) as store:
         check_is_empty(path, store.max_journal_offset)

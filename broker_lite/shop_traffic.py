@@ -28,7 +28,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.shop.messages import QUEUES, Producer
-from commitlake.broker_lite.shop.orders import FEATURED_ORDER, Order, OrderPlan, draw_orders
+from commitlake.broker_lite.shop.orders import FEATURED_ORDER, Order, OrderPlan, generate_orders
 from commitlake.broker_lite.shop.timeline import (
     DAY,
     DEFAULT_ORDERS,
@@ -115,10 +115,10 @@ class Story:
         for mail_ms in range(start_ms + MAIL_EACH_MS, end_ms, MAIL_EACH_MS):
             self._timeline.at(mail_ms, partial(self._run_mail_service, stops_ms))
         for time_ms, event in self._timeline.until(end_ms):
-            self._advance(time_ms)
+            self._advance_clock(time_ms)
             event()
             self._consume_shipments()
-        self._advance(end_ms)
+        self._advance_clock(end_ms)
         self._run_mail_service(stops_ms)
 
     def _create_topics_and_groups(self) -> None:
@@ -127,7 +127,7 @@ class Story:
         self.store.config.groups.create(SHIPPING_GROUP, retry_max_times=MAX_RETRIES)
         self.store.config.groups.create(MAIL_GROUP)
 
-    def _advance(self, time_ms: int) -> None:
+    def _advance_clock(self, time_ms: int) -> None:
         """Advance the clock to a time, and deliver delayed messages that are due on the way."""
         while (due_ms := self.delivery.next_due_ms()) is not None and due_ms <= time_ms:
             self.clock.now_ms = max(due_ms, self.clock.now_ms)
@@ -278,7 +278,7 @@ def fill_shop_store(
         StoreFilesError: if the folder already contains messages.
     """
     rng = random.Random(seed)  # noqa: S311 - must be reproducible, not secure
-    plan = draw_orders(orders, rng, MAX_RETRIES)
+    plan = generate_orders(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
     with MessageStore.open(path, options, clock=clock) as store:
         check_is_empty(path, store.max_physical_offset)

@@ -16,7 +16,7 @@ from commitlake.connectors.arrays import Array, read_only
 from commitlake.schemas.times import EPOCH
 
 
-def mask_of(chosen: Array) -> pa.Array:
+def to_boolean_array(chosen: Array) -> pa.Array:
     """Convert numpy booleans to an Arrow array.
 
     Args:
@@ -26,7 +26,7 @@ def mask_of(chosen: Array) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(chosen), [None, pa.py_buffer(bits)])
 
 
-def repeated(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
+def repeat_value(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
     """Return an Arrow array that repeats one integer or boolean.
 
     Args:
@@ -35,38 +35,38 @@ def repeated(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
         count: length of the array.
     """
     if pa.types.is_boolean(data_type):
-        return mask_of(np.full(count, value, bool))
+        return to_boolean_array(np.full(count, value, bool))
     numbers = np.full(count, value, data_type.to_pandas_dtype())
     return pa.Array.from_buffers(data_type, count, [None, pa.py_buffer(numbers)])
 
 
-def texts_of(values: Sequence[str]) -> pa.Array:
+def to_string_array(values: Sequence[str]) -> pa.Array:
     """Return an Arrow array of these strings."""
     data = [value.encode("utf-8", "surrogatepass") for value in values]
     offsets = read_only(np.cumsum([0, *map(len, data)], dtype=np.int32))
     return pa.Array.from_buffers(pa.string(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))])
 
 
-def repeated_text(text: str, count: int) -> pa.DictionaryArray:
+def repeat_string(text: str, count: int) -> pa.DictionaryArray:
     """Return an Arrow dictionary array that repeats one string."""
     data = text.encode()
     offsets = np.array([0, len(data)], np.int32)
     dictionary = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return pa.DictionaryArray.from_arrays(repeated(0, pa.int32(), count), dictionary)
+    return pa.DictionaryArray.from_arrays(repeat_value(0, pa.int32(), count), dictionary)
 
 
-def combined(column: pa.ChunkedArray) -> pa.Array:
+def to_single_array(column: pa.ChunkedArray) -> pa.Array:
     """Return a chunked column as one array; `combine_chunks` would use `pyarrow.array` if there is no chunk."""
     return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
 
 
-def numbers_of(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
+def to_numpy_numbers(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
     """Return a column of integers, times or booleans as a numpy array.
 
     Args:
         null: replacement for nulls.
     """
-    array = combined(column) if isinstance(column, pa.ChunkedArray) else column
+    array = to_single_array(column) if isinstance(column, pa.ChunkedArray) else column
     valid, data = array.buffers()
     if pa.types.is_boolean(array.type):
         numbers = _unpack_bits(data, array)
@@ -90,12 +90,12 @@ def _unpack_bits(data: pa.Buffer, array: pa.Array) -> Array:
     return bits[array.offset :].astype(bool)
 
 
-def bytes_of(data: pa.Buffer | bytes | bytearray | memoryview | None) -> Array:
+def to_uint8_array(data: pa.Buffer | bytes | bytearray | memoryview | None) -> Array:
     """Return bytes as a read-only array of uint8; an empty array for None."""
     return read_only(np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8))
 
 
-def text_spans(texts: pa.Array) -> tuple[Array, Array]:
+def string_bytes_and_offsets(texts: pa.Array) -> tuple[Array, Array]:
     """Return the bytes of an array of strings, and their n + 1 offsets, as read-only arrays.
 
     Args:
@@ -103,11 +103,11 @@ def text_spans(texts: pa.Array) -> tuple[Array, Array]:
     """
     _, offsets, data = texts.buffers()
     if not len(texts):
-        return bytes_of(None), read_only(np.zeros(1, np.int32))
-    return bytes_of(data), read_only(np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset))
+        return to_uint8_array(None), read_only(np.zeros(1, np.int32))
+    return to_uint8_array(data), read_only(np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset))
 
 
-def times_of(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | None]:
+def to_utc_times(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | None]:
     """Return the times of a column in UTC; None for a null, and for a time outside Python's calendar.
 
     Args:
@@ -123,7 +123,7 @@ def _to_time(microseconds: int | None) -> datetime.datetime | None:
         return None
 
 
-def dict_rows(table: pa.Table) -> list[dict[str, Any]]:
+def rows_to_dicts(table: pa.Table) -> list[dict[str, Any]]:
     """Return a table's rows as dictionaries, with None for values that Python cannot represent.
 
     These are times outside its calendar and texts that are not UTF-8. Only another program can have written them.

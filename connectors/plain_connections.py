@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 _warned: set[tuple[str, str]] = set()
 
 
-def warn_of_plain(server: str, host: str, way_out: str) -> None:
+def warn_unencrypted(server: str, host: str, way_out: str) -> None:
     """Log a warning, once per server, about a connection without TLS to another machine.
 
     Args:

@@ -26,13 +26,13 @@ _SIGNS = re.escape("".join(sorted(FORMULA_STARTS - set("\t\r\n"))))
 _BEFORE_FORMULA = re.compile(rf"\A(?=[{_SIGNS}\t\r\n])|(?<=[;\t\r\n])(?=[{_SIGNS}])")
 
 
-def csv_text(text: str) -> str:
+def escape_csv_formula(text: str) -> str:
     """Return a text as a field of CSV that a spreadsheet does not run as a formula; OWASP calls that CSV injection.
 
     A formula can send the content of other fields to a stranger. A quote is put before what looks like one, at the
     beginning and after each separator; removing a quote from these places restores the text. Numbers are not texts.
 
-    >>> csv_text("=1+1"), csv_text("a;=1+1"), csv_text("a-b; c")
+    >>> escape_csv_formula("=1+1"), escape_csv_formula("a;=1+1"), escape_csv_formula("a-b; c")
     ("'=1+1", "a;'=1+1", 'a-b; c')
     """
     return _BEFORE_FORMULA.sub("'", text)
@@ -43,12 +43,12 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(_escape, text)
 
 
-def printable_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Escape a text for terminals, including newlines and tabs."""
     return _UNPRINTABLE_IN_LINE.sub(_escape, text)
 
 
-def printable_json(document: str) -> str:
+def escape_json(document: str) -> str:
     """Escape the characters that `printable` escapes in a JSON document, with JSON's own escapes."""
     if document.isascii() and "\x7f" not in document:  # the common case; JSON itself escapes C0 characters
         return document

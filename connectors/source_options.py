@@ -26,7 +26,7 @@ from typing import Any, Final, Self, TypeVar
 
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.numbers import parse_int64
-from commitlake.schemas.times import epoch_ms_rounded_up, with_zone
+from commitlake.schemas.times import epoch_ms_rounded_up, with_time_zone
 
 _T = TypeVar("_T")
 _D = TypeVar("_D")
@@ -154,7 +154,7 @@ class DeclaredOptions:
         Raises:
             UsageError: for the first such option.
         """
-        return self._refuse_use(Use.STREAM, "is for streams: expected spark.readStream, found spark.read")
+        return self._refuse_options_for(Use.STREAM, "is for streams: expected spark.readStream, found spark.read")
 
     def for_stream(self) -> Self:
         """Return these options; raise an error if one of them is valid only for batches.
@@ -162,9 +162,9 @@ class DeclaredOptions:
         Raises:
             UsageError: for the first such option.
         """
-        return self._refuse_use(Use.BATCH, "is only for spark.read: a stream has no end")
+        return self._refuse_options_for(Use.BATCH, "is only for spark.read: a stream has no end")
 
-    def _refuse_use(self, use: Use, problem: str) -> Self:
+    def _refuse_options_for(self, use: Use, problem: str) -> Self:
         for each in self.declared().values():
             if each.use is use and each.name in self.given:
                 raise UsageError(f"option {each.name} {problem}")
@@ -182,18 +182,18 @@ class DeclaredOptions:
 
 def _by_documented_name(given: Mapping[str, str], documented: Sequence[str]) -> dict[str, str]:
     """Return the given values by documented option name, whatever case the given names have."""
-    names = {name.lower(): name for name in documented}
+    parse_names = {name.lower(): name for name in documented}
     texts: dict[str, str] = {}
     for name, text in given.items():
-        if name.lower() not in names:
-            close = difflib.get_close_matches(name.lower(), list(names), n=1)
-            nearest = f" (did you mean {names[close[0]]!r}?)" if close else ""
+        if name.lower() not in parse_names:
+            close = difflib.get_close_matches(name.lower(), list(parse_names), n=1)
+            nearest = f" (did you mean {parse_names[close[0]]!r}?)" if close else ""
             raise UsageError(f"unknown option {name!r}{nearest}; known are {', '.join(documented)}")
-        texts[names[name.lower()]] = text
+        texts[parse_names[name.lower()]] = text
     return texts
 
 
-def one_of(words: Iterable[_W], fold: Callable[[str], str] = str.lower) -> Callable[[str], _W]:
+def choice_parser(words: Iterable[_W], fold: Callable[[str], str] = str.lower) -> Callable[[str], _W]:
     """Return a parser that accepts only the given words.
 
     Args:
@@ -211,7 +211,7 @@ def one_of(words: Iterable[_W], fold: Callable[[str], str] = str.lower) -> Calla
     return parse
 
 
-def whole_number(least: int | None = None, most: int | None = None, unit: str = "") -> Callable[[str], int]:
+def integer_parser(least: int | None = None, most: int | None = None, unit: str = "") -> Callable[[str], int]:
     """Return a parser for an integer.
 
     Args:
@@ -232,17 +232,17 @@ def whole_number(least: int | None = None, most: int | None = None, unit: str = 
     return parse
 
 
-byte_count = whole_number(1, unit="byte")
+byte_count = integer_parser(1, unit="byte")
 
 
-def flag(text: str) -> bool:
+def parse_flag(text: str) -> bool:
     """Parse `true` or `false`."""
     if text.lower() not in {"true", "false"}:
         raise ValueError(f"expected true or false, found {text!r}")
     return text.lower() == "true"
 
 
-def time_ms(text: str) -> int:
+def parse_time_ms(text: str) -> int:
     """Parse a time, given as ms since 1970, or as ISO 8601, which is UTC unless it has an offset.
 
     A bound between two milliseconds is rounded up, because it means the messages from the later one on, or before it.
@@ -251,12 +251,12 @@ def time_ms(text: str) -> int:
     if milliseconds is not None:
         return milliseconds
     try:
-        return epoch_ms_rounded_up(with_zone(datetime.datetime.fromisoformat(text)))
+        return epoch_ms_rounded_up(with_time_zone(datetime.datetime.fromisoformat(text)))
     except ValueError:
         raise ValueError(f"expected ms since 1970 or a time such as 2026-11-20T14:00, found {text!r}") from None
 
 
-def names(text: str) -> tuple[str, ...]:
+def parse_names(text: str) -> tuple[str, ...]:
     """Parse a comma-separated list of names."""
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     if not found:
@@ -264,14 +264,14 @@ def names(text: str) -> tuple[str, ...]:
     return found
 
 
-def name_set(text: str) -> frozenset[str]:
+def parse_name_set(text: str) -> frozenset[str]:
     """Parse a comma-separated list of names whose order does not matter."""
-    return frozenset(names(text))
+    return frozenset(parse_names(text))
 
 
-def number_set(text: str) -> frozenset[int]:
+def parse_number_set(text: str) -> frozenset[int]:
     """Parse a comma-separated list of integers."""
-    numbers = {parse_int64(part) for part in names(text)}
+    numbers = {parse_int64(part) for part in parse_names(text)}
     known = frozenset(number for number in numbers if number is not None)
     if len(known) < len(numbers):
         raise ValueError(f"expected whole numbers, found {text[:100]!r}")

@@ -1,9 +1,9 @@
 """Local files that exist completely or not at all, even if their writer is killed.
 
-write_whole   for a file in a folder that several processes may write to: each temporary name is unique
+open_atomic   for a file in a folder that several processes may write to: each temporary name is unique
 write_synced  for a small file of a store or of an unfinished run, with one writing process: the temporary name is
               fixed, so the next run overwrites the file of a killed run, and a crash of the machine loses nothing
-write_sized   for a log segment: as `write_synced`, but with a size that is known before the contents
+open_atomic_sized   for a log segment: as `write_synced`, but with a size that is known before the contents
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from commitlake.schemas.store_files import create_file, make_folders, remove_tre
 
 
 @contextmanager
-def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
+def open_atomic(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
     """Open a temporary file beside `path`; sync and rename it if the block ends without an error, else remove it.
 
     Args:
@@ -41,7 +41,7 @@ def write_whole(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def write_sized(path: Path, size: int) -> Iterator[int]:
+def open_atomic_sized(path: Path, size: int) -> Iterator[int]:
     """Open a temporary file of a fixed size, filled with zeros; sync and rename it if the block ends without an error.
 
     Args:

@@ -1,14 +1,14 @@
 """Exceptions of this project's code in Spark's worker processes, raised again in the driver with their own type.
 
-    with carry_errors():            # in a worker: around all code that Spark calls
+    with forward_worker_errors():            # in a worker: around all code that Spark calls
         yield from work(batches)
 
     with raise_worker_errors():     # in the driver: around calls that make Spark run tasks
         rows = frame.collect()
 
-Spark passes an exception of a Python process on as text. `carry_errors` adds a note to the exception: one line with
-its class, arguments, exit code and hint as JSON, which Python prints after the exception's message wherever it prints
-that.
+Spark passes an exception of a Python process on as text. `forward_worker_errors` adds a note to the exception: one
+line with its class, arguments, exit code and hint as JSON, which Python prints after the exception's message wherever
+it prints that.
 `raise_worker_errors` finds this line and recreates the exception. The error fails its task as any other does: Spark
 retries the task as often as configured, then gives up and cancels the others.
 
@@ -36,7 +36,7 @@ _SPARK = frozenset({"pyspark", "py4j"})
 
 
 @contextmanager
-def carry_errors() -> Iterator[None]:
+def forward_worker_errors() -> Iterator[None]:
     """Make the driver receive this process's exceptions with their own type."""
     try:
         yield
@@ -55,12 +55,12 @@ def raise_worker_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if (found := raised_in_worker(error)) is None:
+        if (found := extract_worker_error(error)) is None:
             raise
         raise found from error
 
 
-def raised_in_worker(error: BaseException) -> Exception | None:
+def extract_worker_error(error: BaseException) -> Exception | None:
     """Return the exception that a worker raised, extracted from Spark's error; None if there is none."""
     if type(error).__module__.partition(".")[0] not in _SPARK:
         return None

@@ -9,7 +9,7 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.lineage.report import lineage_report, step_section
+from commitlake.jobs.lineage.report import lineage_report, story_steps_section
 from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.pipelines.analysis.lake import Lake
 
@@ -30,7 +30,9 @@ lake = Lake(notebook.lake.root)
 
 # COMMAND ----------
 
-story = lake.lineage(key=notebook.values["key"], since=notebook.time("from"), until=notebook.time("to"))
+story = lake.lineage(
+    key=notebook.values["key"], since=notebook.time_parameter("from"), until=notebook.time_parameter("to")
+)
 report = lineage_report(story, [])
 notebook.say(report.verdict.sentence)
 
@@ -51,7 +53,7 @@ notebook.show(report.section("picture"))
 
 # COMMAND ----------
 
-notebook.show(step_section(story))
+notebook.show(story_steps_section(story))
 
 # COMMAND ----------
 

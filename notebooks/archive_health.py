@@ -14,7 +14,11 @@ import datetime
 from commitlake.jobs.archive.health import health_report
 from commitlake.jobs.notebooks.notebook import LAKE, Parameter, open_notebook
 from commitlake.pipelines.archive.past_runs import read_past_runs
-from commitlake.pipelines.archive_health.state import missing_ranges_by_reason, read_archive_state, unmet_expectations
+from commitlake.pipelines.archive_health.state import (
+    missing_ranges_by_reason,
+    read_archive_state,
+    read_unmet_expectations,
+)
 
 notebook = open_notebook(
     "How new an archive is, and what it lacks.",
@@ -32,8 +36,8 @@ lake, now = notebook.lake, datetime.datetime.now(datetime.UTC)
 # COMMAND ----------
 
 state, runs = read_archive_state(lake), read_past_runs(lake, limit=60)
-missing, unmet = missing_ranges_by_reason(lake), unmet_expectations(lake)
-report = health_report(state, missing, unmet, runs, now, notebook.length("late"))
+missing, unmet = missing_ranges_by_reason(lake), read_unmet_expectations(lake)
+report = health_report(state, missing, unmet, runs, now, notebook.duration_parameter("late"))
 notebook.say(report.verdict.sentence)
 notebook.show(report.section("lacks"))
 

@@ -10,12 +10,12 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.arguments.lake_names import check_brokers
-from commitlake.jobs.dlq.report import dead_letters_report, topics_of
+from commitlake.jobs.arguments.lake_names import check_archived_brokers
+from commitlake.jobs.dlq.report import dead_letter_topics, dead_letters_report
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.pipelines.dead_letters.causes import group_by_cause
 from commitlake.pipelines.tps.coverage import read_coverage
-from commitlake.pipelines.tps.overview import overview
+from commitlake.pipelines.tps.overview import make_overview_question
 from commitlake.pipelines.tps.report import make_report
 from commitlake.schemas.selection import Selection
 
@@ -28,9 +28,9 @@ notebook = open_notebook(
     FROM,
     TO,
 )
-lake, chosen, brokers = notebook.lake, notebook.texts("group"), notebook.texts("broker")
-start, end = notebook.time("from"), notebook.time("to")
-check_brokers(lake, brokers)
+lake, chosen, brokers = notebook.lake, notebook.list_parameter("group"), notebook.list_parameter("broker")
+start, end = notebook.time_parameter("from"), notebook.time_parameter("to")
+check_archived_brokers(lake, brokers)
 
 # COMMAND ----------
 
@@ -41,7 +41,9 @@ check_brokers(lake, brokers)
 
 letters = group_by_cause(lake, Selection(groups=chosen, brokers=brokers, start=start, end=end))
 coverage = read_coverage(lake, brokers)
-asked = overview(coverage, Selection(topics=topics_of(chosen), kinds=["dlq"], brokers=brokers, start=start, end=end))
+asked = make_overview_question(
+    coverage, Selection(topics=dead_letter_topics(chosen), kinds=["dlq"], brokers=brokers, start=start, end=end)
+)
 report = dead_letters_report(letters, make_report(lake, coverage, asked))
 notebook.say(report.verdict.sentence)
 notebook.show(report.section("worst"))

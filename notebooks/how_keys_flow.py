@@ -11,10 +11,10 @@
 
 from commitlake.jobs.lineage.topics import topics_report
 from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, open_notebook
-from commitlake.pipelines.lineage.topic_graph import last_day, topic_graph
+from commitlake.pipelines.lineage.topic_graph import build_topic_graph, complete_time_range
 
 notebook = open_notebook("Which topics feed which, by keys that pass.", globals(), LAKE, FROM, TO)
-start, end = last_day(notebook.lake, notebook.time("from"), notebook.time("to"))
+start, end = complete_time_range(notebook.lake, notebook.time_parameter("from"), notebook.time_parameter("to"))
 
 # COMMAND ----------
 
@@ -24,7 +24,7 @@ start, end = last_day(notebook.lake, notebook.time("from"), notebook.time("to"))
 
 # COMMAND ----------
 
-report = topics_report(topic_graph(notebook.lake, start, end), [])
+report = topics_report(build_topic_graph(notebook.lake, start, end), [])
 notebook.say(report.verdict.sentence)
 notebook.show(report.section("meaning"))
 

@@ -9,13 +9,13 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.arguments.lake_names import check_brokers
+from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.lag.arguments import LagGroupArguments
 from commitlake.jobs.lag.report import LagSource, lag_report
-from commitlake.jobs.lag.source import unknown_names
+from commitlake.jobs.lag.source import unknown_name_sentences
 from commitlake.jobs.notebooks.notebook import BROKER, LAKE, Parameter, open_notebook
 from commitlake.pipelines.lag.answer import lag_of_lake
-from commitlake.pipelines.lag.groups import by_group, not_moved_since
+from commitlake.pipelines.lag.groups import find_stalled_since, summarize_by_group
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.schemas.selection import Selection
 
@@ -28,9 +28,9 @@ notebook = open_notebook(
     Parameter("topic", "only these topics, with commas between"),
     BROKER,
 )
-lake, brokers = notebook.lake, notebook.texts("broker")
-wanted = Selection(brokers=brokers, groups=notebook.texts("group"), topics=notebook.texts("topic"))
-check_brokers(lake, brokers)
+lake, brokers = notebook.lake, notebook.list_parameter("broker")
+wanted = Selection(brokers=brokers, groups=notebook.list_parameter("group"), topics=notebook.list_parameter("topic"))
+check_archived_brokers(lake, brokers)
 
 # COMMAND ----------
 
@@ -39,13 +39,13 @@ check_brokers(lake, brokers)
 
 # COMMAND ----------
 
-lag = lag_of_lake(lake, notebook.time("at"), wanted)
-groups = by_group(lag.rows)
-since = not_moved_since(lake, groups[0].worst) if groups else None
-unknown = unknown_names(LagGroupArguments(group=tuple(wanted.groups), topic=tuple(wanted.topics)), lag)
+lag = lag_of_lake(lake, notebook.time_parameter("at"), wanted)
+groups = summarize_by_group(lag.rows)
+since = find_stalled_since(lake, groups[0].worst_row) if groups else None
+unknown = unknown_name_sentences(LagGroupArguments(group=tuple(wanted.groups), topic=tuple(wanted.topics)), lag)
 names, until = [group.group for group in groups], max((row.as_of for row in lag.rows), default=None)
 history = lag_history(lake, names, until, brokers, topics=wanted.topics) if until else None
-report = lag_report(lag, history, LagSource(("--lake", lake.root), notebook.time("at")), unknown, since)
+report = lag_report(lag, history, LagSource(("--lake", lake.root), notebook.time_parameter("at")), unknown, since)
 notebook.say(report.verdict.sentence)
 notebook.show(report.section("summary"), report.section("do"))
 

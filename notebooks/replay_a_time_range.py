@@ -13,11 +13,11 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.arguments.lake_names import check_brokers
+from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
-from commitlake.jobs.notebooks.replaying import choice_report, replay, sent_report
+from commitlake.jobs.notebooks.replaying import replay_once, replay_outcome_report, selected_messages_report
 from commitlake.pipelines.replay.planning import count_over_time, count_queues
-from commitlake.pipelines.replay.selection import condition
+from commitlake.pipelines.replay.selection import selection_condition
 from commitlake.schemas.selection import Selection
 
 notebook = open_notebook(
@@ -35,8 +35,8 @@ notebook = open_notebook(
     Parameter("rate", "messages per second, at most"),
     Parameter("again", "yes: send also what an earlier run has sent"),
 )
-lake, brokers, rate = notebook.lake, notebook.texts("broker"), notebook.number("rate")
-check_brokers(lake, brokers)
+lake, brokers, rate = notebook.lake, notebook.list_parameter("broker"), notebook.number_parameter("rate")
+check_archived_brokers(lake, brokers)
 table = lake.table("messages")
 
 # COMMAND ----------
@@ -49,14 +49,14 @@ table = lake.table("messages")
 # COMMAND ----------
 
 asked = Selection(
-    topics=notebook.texts("topic"),
-    keys=notebook.texts("key"),
-    tags=notebook.texts("tag"),
+    topics=notebook.list_parameter("topic"),
+    keys=notebook.list_parameter("key"),
+    tags=notebook.list_parameter("tag"),
     brokers=brokers,
-    start=notebook.time("from"),
-    end=notebook.time("to"),
+    start=notebook.time_parameter("from"),
+    end=notebook.time_parameter("to"),
 )
-chosen = condition(asked)
+chosen = selection_condition(asked)
 
 # COMMAND ----------
 
@@ -67,7 +67,7 @@ chosen = condition(asked)
 
 queues = count_queues(table, chosen)
 over_time = count_over_time(table, chosen, queues)
-report = choice_report(queues, over_time, rate)
+report = selected_messages_report(queues, over_time, rate)
 notebook.say(report.verdict.sentence)
 notebook.show(report.section("selected"))
 
@@ -78,7 +78,7 @@ notebook.show(report.section("selected"))
 
 # COMMAND ----------
 
-replayed = replay(
+replayed = replay_once(
     lake,
     table,
     chosen,
@@ -88,7 +88,7 @@ replayed = replay(
     rate=rate,
     is_again=notebook.values["again"] == "yes",
 )
-sent = sent_report(replayed)
+sent = replay_outcome_report(replayed)
 notebook.say("", sent.verdict.sentence)
 
 # COMMAND ----------

@@ -9,12 +9,12 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.arguments.lake_names import check_brokers
+from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.jobs.tps.report import RatesSource, capacity_section, rates_report
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.pipelines.tps.coverage import read_coverage
-from commitlake.pipelines.tps.overview import overview, read_capacity
+from commitlake.pipelines.tps.overview import make_overview_question, read_capacity
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.pipelines.tps.report import make_report
 from commitlake.schemas.selection import Selection
@@ -30,11 +30,15 @@ notebook = open_notebook(
     Parameter("window", "length of the pictures' windows, as in 5m or 1h; chosen by the time where it is empty"),
     Parameter("disk", "size of the brokers' disks for the log, in GiB", "100"),
 )
-lake, topics, brokers = notebook.lake, notebook.texts("topic"), notebook.texts("broker")
-start, end, window = notebook.time("from"), notebook.time("to"), notebook.length("window")
-check_brokers(lake, brokers)
+lake, topics, brokers = notebook.lake, notebook.list_parameter("topic"), notebook.list_parameter("broker")
+start, end, window = (
+    notebook.time_parameter("from"),
+    notebook.time_parameter("to"),
+    notebook.duration_parameter("window"),
+)
+check_archived_brokers(lake, brokers)
 coverage = read_coverage(lake, brokers)
-asked = overview(coverage, Selection(topics=topics, brokers=brokers, start=start, end=end), window)
+asked = make_overview_question(coverage, Selection(topics=topics, brokers=brokers, start=start, end=end), window)
 
 # COMMAND ----------
 
@@ -47,7 +51,7 @@ report = rates_report(make_report(lake, coverage, asked), RatesSource("--lake", 
 capacity = read_capacity(Rates(lake, coverage), asked)
 notebook.say(report.verdict.sentence)
 notebook.show(report.section("summary"), report.section("do"))
-notebook.show(capacity_section(capacity, notebook.number("disk"), count_uncounted_runs(lake)))
+notebook.show(capacity_section(capacity, notebook.number_parameter("disk"), count_uncounted_runs(lake)))
 
 # COMMAND ----------
 

@@ -84,7 +84,7 @@ class Advice(NamedTuple):
             parts += [_fill_command(command, places or {}), text]
         return FilledAdvice(tuple(part for part in parts if part))
 
-    def filled_for_each(self, places: Sequence[Places]) -> FilledAdvice:
+    def fill_for_each(self, places: Sequence[Places]) -> FilledAdvice:
         """Return the advice for several places: one sentence, for the first place, and the commands for all places."""
         if not places:
             return self.filled()
@@ -100,11 +100,11 @@ NO_ADVICE = FilledAdvice()
 
 
 def _fill_command(template: str, places: Places) -> Command:
-    words = tuple(filled for word in shlex.split(template) for filled in _fill_word(word, places))
+    words = tuple(filled for word in shlex.split(template) for filled in _fill_placeholder(word, places))
     return Command(("commitlake", *words), set(_PLACE.findall(template)) <= places.keys())
 
 
-def _fill_word(word: str, places: Places) -> Iterator[str]:
+def _fill_placeholder(word: str, places: Places) -> Iterator[str]:
     alone = _PLACE.fullmatch(word)
     value = places.get(alone[1]) if alone else None
     if value is not None and not isinstance(value, str):

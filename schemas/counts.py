@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def count_text(count: float, one: str, many: str = "") -> str:
+def format_count(count: float, one: str, many: str = "") -> str:
     """Return a number with its noun in the singular or plural, such as `1 file` or `3 files`.
 
     Args:
@@ -11,9 +11,9 @@ def count_text(count: float, one: str, many: str = "") -> str:
         one: the noun for one; a verb may follow it.
         many: the noun for any other number; by default, `one` with an s.
 
-    >>> [count_text(number, "queue") for number in (0, 1, 1203)]
+    >>> [format_count(number, "queue") for number in (0, 1, 1203)]
     ['0 queues', '1 queue', '1,203 queues']
-    >>> [count_text(number, "body is", "bodies are") for number in (1, 2)]
+    >>> [format_count(number, "body is", "bodies are") for number in (1, 2)]
     ['1 body is', '2 bodies are']
     """
     return f"{count:,.0f} {one if count == 1 else many or one + 's'}"

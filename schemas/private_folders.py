@@ -44,20 +44,20 @@ def make_private_folder(path: Path, mode: int = 0o755, owners: Collection[int] =
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     above = path.parent.stat()
-    if above.st_uid == os.geteuid() and _lets_others_replace(above):
+    if above.st_uid == os.geteuid() and _is_replaceable_by_others(above):
         path.parent.chmod(stat.S_IMODE(above.st_mode) & ~_OF_OTHERS)
     elif above.st_uid not in owners:
         _check_owner(path.parent, above, owners)
-        if _lets_others_replace(above):
-            raise _shared(path.parent, above)
+        if _is_replaceable_by_others(above):
+            raise _shared_folder_error(path.parent, above)
     path.mkdir(mode & ~_OF_OTHERS, exist_ok=True)
     for status in (path.lstat(), path.stat()):  # a link of another user can lead elsewhere later
         _check_owner(path, status, owners)
     if status.st_mode & _OF_OTHERS:
-        raise _shared(path, status)
+        raise _shared_folder_error(path, status)
 
 
-def _lets_others_replace(status: os.stat_result) -> bool:
+def _is_replaceable_by_others(status: os.stat_result) -> bool:
     """Return whether others can replace what is in a folder."""
     return bool(status.st_mode & _OF_OTHERS) and not status.st_mode & stat.S_ISVTX
 
@@ -68,7 +68,7 @@ def _check_owner(path: Path, status: os.stat_result, owners: Collection[int]) ->
         raise SharedFolderError(f"{path}: {_NOT_USED}: {why}")
 
 
-def _shared(path: Path, status: os.stat_result) -> SharedFolderError:
+def _shared_folder_error(path: Path, status: os.stat_result) -> SharedFolderError:
     found = f"one with mode {stat.S_IMODE(status.st_mode):04o}"
     why = f"expected a folder that no other user can write to, found {found}"
     return SharedFolderError(f"{path}: {_NOT_USED}: {why}")

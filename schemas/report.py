@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeAlias
 
 from commitlake.schemas.advice import Command, FilledAdvice
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import TimeWindows, plain_text
+from commitlake.schemas.times import TimeWindows, format_time
 
 NO_FIGURE = "\N{EN DASH}"
 """Shown in a chart's table if there is no figure."""
@@ -56,13 +56,13 @@ class Name(str):
     __slots__ = ()
 
 
-class Moment(str):
+class TimeText(str):
     """A time such as `2026-11-20 14:00` that may take two lines, but breaks only at its space."""
 
     __slots__ = ()
 
 
-class Quiet(str):
+class MutedText(str):
     """Text of minor importance, which is shown less prominently."""
 
     __slots__ = ()
@@ -134,10 +134,10 @@ Part: TypeAlias = str | Badge | StepLink
 Text: TypeAlias = Part | tuple[Part, ...]
 
 
-def text_of(text: Text) -> str:
+def to_plain_text(text: Text) -> str:
     """Return the plain text of a formatted text, without colours and emphasis.
 
-    >>> text_of((Badge(Kind.GOOD), " for ", Name("billing")))
+    >>> to_plain_text((Badge(Kind.GOOD), " for ", Name("billing")))
     'Good for billing'
     """
     return "".join(map(str, text)) if isinstance(text, tuple) else str(text)
@@ -155,7 +155,7 @@ class Cell(NamedTuple):
     order: float | None = None
 
     def __str__(self) -> str:
-        return "" if isinstance(self.content, Trend) else text_of(self.content)
+        return "" if isinstance(self.content, Trend) else to_plain_text(self.content)
 
 
 class Table(NamedTuple):
@@ -206,7 +206,7 @@ def _value_text(value: object) -> Text:
         case str() | Badge():
             return value
         case datetime.datetime():
-            return plain_text(value)
+            return format_time(value)
         case float():
             return f"{value:,.3f}".rstrip("0").rstrip(".")
         case int():
@@ -241,7 +241,7 @@ class Figures(NamedTuple):
     figures: Mapping[str, str]
 
 
-class Advised(NamedTuple):
+class AdviceBlock(NamedTuple):
     """Advice as part of a report: its sentence, and its commands for copying.
 
     Attributes:
@@ -271,7 +271,7 @@ class Notice:
         self.kind, self.title, self.blocks, self.word = kind, title, blocks, word
 
 
-class Folded:
+class CollapsedContent:
     """Content that a page hides until its summary is opened.
 
     Attributes:
@@ -423,7 +423,7 @@ class BarChart(NamedTuple):
 
 
 Chart: TypeAlias = LineChart | HeatMap | BarChart
-Block: TypeAlias = Paragraph | Figures | Notice | Advised | Folded | Examples | Table | Chart | Html
+Block: TypeAlias = Paragraph | Figures | Notice | AdviceBlock | CollapsedContent | Examples | Table | Chart | Html
 
 
 class Verdict(NamedTuple):

@@ -24,7 +24,7 @@ from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 
-def text_in_tables(text: str) -> str:
+def replace_invalid_utf8(text: str) -> str:
     """Return a text as tables have it: with U+FFFD for each byte of a command line that is not UTF-8."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 

@@ -35,7 +35,7 @@ from typing import Any
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX
 from commitlake.schemas.layouts.segments import MAX_START_OFFSET
-from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, check_relative
+from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES, UnsafeFileError, check_relative_name
 
 FOLDER = "shipped"
 LOG_MANIFEST = f"{FOLDER}/log.json"
@@ -166,7 +166,7 @@ def is_part_name(name: str) -> bool:
     [True, False]
     """
     try:
-        check_relative(name)
+        check_relative_name(name)
     except UnsafeFileError:
         return False
     return _PART_NAME.fullmatch(name) is not None
@@ -220,7 +220,7 @@ def parse_manifest(data: bytes, place: str) -> Manifest:
             raise ManifestError(
                 f"{place}: expected a manifest of version {_VERSION}, found {document['version']!r:.50}"
             )
-        files = _by_name([_parse_file(each) for each in document["files"]])
+        files = _index_by_name([_parse_file(each) for each in document["files"]])
         manifest = Manifest(
             broker=_check_name(document["broker"]),
             folder=_check_name(document["folder"]),
@@ -236,7 +236,7 @@ def parse_manifest(data: bytes, place: str) -> Manifest:
     return manifest
 
 
-def _by_name(files: list[ShippedFile]) -> dict[str, ShippedFile]:
+def _index_by_name(files: list[ShippedFile]) -> dict[str, ShippedFile]:
     named = {file.name: file for file in files}
     if len(named) != len(files):
         raise ValueError("a file is listed twice")
@@ -245,7 +245,7 @@ def _by_name(files: list[ShippedFile]) -> dict[str, ShippedFile]:
 
 def _parse_file(fields: Any) -> ShippedFile:
     name = _check_text(fields["name"])
-    check_relative(name)
+    check_relative_name(name)
     size, (head_size, head_crc) = _check_number(fields["size"], MAX_START_OFFSET), fields["head"]
     head = _check_number(head_size), _check_number(head_crc, _MAX_CRC)
     if "parts" not in fields:
@@ -271,7 +271,7 @@ def _check_number(value: Any, largest: int = INT64_MAX) -> int:
 
 def _check_name(value: Any) -> str:
     """Check that a value can be the name of a store or folder, as one part of a path, and return it."""
-    if len(check_relative(_check_text(value)).parts) != 1 or not value.isprintable():
+    if len(check_relative_name(_check_text(value)).parts) != 1 or not value.isprintable():
         raise ValueError(f"{value!r:.50} instead of a name")
     return str(value)
 

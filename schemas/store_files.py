@@ -3,7 +3,7 @@
 A store may come from an untrusted source, and users who can write to its folder need not be the one who runs a job on
 it. So the same rules apply to every file and folder below a store, a lake, or the work folder of a run:
 
-- Names that are read from a file are relative and plain: no `..`, no absolute path, no NUL (`check_relative`).
+- Names that are read from a file are relative and plain: no `..`, no absolute path, no NUL (`check_relative_name`).
 - Symbolic links are not followed, in any part of the path below the folder that the operator named (`below`). Opened
 files must be regular: a FIFO, a socket or a device is an error, and never blocks.
 - The folder that the operator named may be a link. For READING only, the top-level folders of a store's log, queues and
@@ -63,7 +63,7 @@ class UnsafeFileError(CommitLakeError, OSError):
         return cls(number, f"expected {expected}, found {found}", str(path))
 
 
-def check_relative(name: str) -> PurePosixPath:
+def check_relative_name(name: str) -> PurePosixPath:
     """Check a name that was read from a file, and return it as a relative path.
 
     Raises:
@@ -78,7 +78,7 @@ def check_relative(name: str) -> PurePosixPath:
     return path
 
 
-def kind_of(mode: int) -> str:
+def describe_file_type(mode: int) -> str:
     """Return the kind of file that a mode describes, in words, such as `a folder`."""
     return next((text for is_kind, text in _KINDS if is_kind(mode)), "a file of an unknown kind")
 
@@ -124,7 +124,7 @@ def _open_folder(parent: int, name: str, path: Path) -> int:
     except OSError as error:
         if error.errno in {errno.ENOTDIR, errno.ELOOP}:
             mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
-            raise UnsafeFileError.of(path, "a folder", kind_of(mode)) from None
+            raise UnsafeFileError.of(path, "a folder", describe_file_type(mode)) from None
         raise type(error)(error.errno, error.strerror, str(path)) from None
     os.close(parent)
     return found
@@ -172,7 +172,7 @@ def _open_file(path: Path, name: str, flags: int, parent: int | None, may_have_n
 
 def _check_regular(path: Path, status: os.stat_result, is_one_name_needed: bool) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise UnsafeFileError.of(path, "a regular file", kind_of(status.st_mode))
+        raise UnsafeFileError.of(path, "a regular file", describe_file_type(status.st_mode))
     if is_one_name_needed and status.st_nlink > 1:
         names = f"{status.st_nlink} hard links: writing would change another file, so make a copy first"
         raise UnsafeFileError.of(path, "a file with one name", names, errno.EMLINK)
@@ -332,7 +332,7 @@ def make_folders(path: Path, *, below: Path | None = None) -> None:
         for new in reversed(missing):
             new.mkdir(FOLDER_MODE, exist_ok=True)  # another task may create it, too
         if not path.is_dir():
-            raise UnsafeFileError.of(path, "a folder", kind_of(path.stat().st_mode))
+            raise UnsafeFileError.of(path, "a folder", describe_file_type(path.stat().st_mode))
         return
     make_folders(below)
     if path == below:
@@ -348,7 +348,7 @@ def make_folders(path: Path, *, below: Path | None = None) -> None:
                 raise type(error)(error.errno, error.strerror, str(folder)) from None
             mode = os.stat(folder.name, dir_fd=parent, follow_symlinks=False).st_mode
         if not stat.S_ISDIR(mode):
-            raise UnsafeFileError.of(folder, "a folder", kind_of(mode))
+            raise UnsafeFileError.of(folder, "a folder", describe_file_type(mode))
 
 
 def sync_folder(folder: Path) -> None:
@@ -375,7 +375,7 @@ def check_folder(path: Path, why: str = "") -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     if not stat.S_ISDIR(mode):
-        raise UnsafeFileError.of(path, "a folder", kind_of(mode) + why)
+        raise UnsafeFileError.of(path, "a folder", describe_file_type(mode) + why)
     return True
 
 
@@ -412,7 +412,7 @@ def check_tree(folder: Path, max_files: int | None = None) -> None:
                     todo.append(Path(entry.path))
                 elif not entry.is_file(follow_symlinks=False):
                     mode = entry.stat(follow_symlinks=False).st_mode
-                    raise UnsafeFileError.of(entry.path, "a file or a folder", kind_of(mode))
+                    raise UnsafeFileError.of(entry.path, "a file or a folder", describe_file_type(mode))
 
 
 def newest_file(folder: Path, names: Sequence[str]) -> str:
@@ -444,7 +444,7 @@ def folders_in(
 
 def _is_folder(path: Path, mode: int) -> bool:
     if stat.S_ISLNK(mode):
-        raise UnsafeFileError.of(path, "a folder", kind_of(mode))
+        raise UnsafeFileError.of(path, "a folder", describe_file_type(mode))
     return stat.S_ISDIR(mode)
 
 
@@ -463,7 +463,7 @@ def files_in(
         if not is_wanted(name) or stat.S_ISDIR(mode):
             continue
         if not stat.S_ISREG(mode):
-            raise UnsafeFileError.of(folder / name, "a regular file", kind_of(mode))
+            raise UnsafeFileError.of(folder / name, "a regular file", describe_file_type(mode))
         names.append(name)
     return sorted(names)
 
@@ -479,12 +479,12 @@ def _list_entries(folder: Path, below: Path | None) -> list[tuple[str, int]]:
         raise PermissionError(error.errno, error.strerror, str(folder)) from None
     try:
         with os.scandir(descriptor) as entries:
-            return [(entry.name, _mode_of(entry)) for entry in entries]
+            return [(entry.name, _entry_mode(entry)) for entry in entries]
     finally:
         os.close(descriptor)
 
 
-def _mode_of(entry: os.DirEntry[str]) -> int:
+def _entry_mode(entry: os.DirEntry[str]) -> int:
     """Return the mode bits for the file kind of a folder entry, if possible without a system call."""
     if entry.is_file(follow_symlinks=False):
         return stat.S_IFREG

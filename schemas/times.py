@@ -34,7 +34,7 @@ LENGTHS = (
 """Lengths of windows that are easy to read."""
 
 
-def with_zone(moment: datetime.datetime) -> datetime.datetime:
+def with_time_zone(moment: datetime.datetime) -> datetime.datetime:
     """Return a time with a time zone: its own, or UTC if it has none."""
     return moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
 
@@ -46,10 +46,10 @@ def parse_iso(text: str) -> datetime.datetime:
         ValueError: if the text is invalid.
         OverflowError: if it is before the year 1 or after 9999 in UTC.
     """
-    return with_zone(datetime.datetime.fromisoformat(text)).astimezone(datetime.UTC)
+    return with_time_zone(datetime.datetime.fromisoformat(text)).astimezone(datetime.UTC)
 
 
-def iso_text(moment: datetime.datetime, timespec: str = "seconds") -> str:
+def format_iso_time(moment: datetime.datetime, timespec: str = "seconds") -> str:
     """Format a time with a time zone as ISO 8601 in UTC: `2026-11-20T14:00:00Z`.
 
     Args:
@@ -59,12 +59,12 @@ def iso_text(moment: datetime.datetime, timespec: str = "seconds") -> str:
     return moment.astimezone(datetime.UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def plain_text(moment: datetime.datetime, timespec: str = "seconds") -> str:
+def format_time(moment: datetime.datetime, timespec: str = "seconds") -> str:
     """Format a time with a time zone in UTC, by default to the second, for people: `2026-11-20 14:00:00`."""
     return moment.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec=timespec)
 
 
-def in_shown_zone(moment: datetime.datetime) -> datetime.datetime:
+def to_display_zone(moment: datetime.datetime) -> datetime.datetime:
     """Return a time in the zone in which the running job shows times to people."""
     return moment.astimezone(SHOWN_ZONE.get())
 
@@ -103,12 +103,12 @@ def from_seconds(seconds: float) -> datetime.datetime:
         return _FIRST_TIME if seconds < 0 else LAST_TIME
 
 
-def after(moment: datetime.datetime, length: datetime.timedelta) -> datetime.datetime:
+def add_capped(moment: datetime.datetime, length: datetime.timedelta) -> datetime.datetime:
     """Return `moment` plus a positive duration, at most the last time of the calendar."""
     return moment + length if length <= LAST_TIME - moment else LAST_TIME
 
 
-def last_usual_time() -> datetime.datetime:
+def latest_plausible_time() -> datetime.datetime:
     """Return the latest plausible time of a broker's clock: one day from now."""
     return datetime.datetime.now(datetime.UTC) + _TOLERATED
 
@@ -149,7 +149,7 @@ class TimeWindows:
     @property
     def end(self) -> datetime.datetime:
         """End of the last window, at most the calendar's last time."""
-        return after(self.start, self.count * self.length)
+        return add_capped(self.start, self.count * self.length)
 
     def starts(self) -> list[datetime.datetime]:
         """Return the start of each window."""

@@ -9,7 +9,7 @@ from commitlake.broker_lite.broker.clients import Clients
 from commitlake.broker_lite.broker.groups import GroupTable, QueueLocks
 from commitlake.broker_lite.broker.held_pulls import HeldPulls
 from commitlake.broker_lite.broker.interfaces import BrokerStore
-from commitlake.broker_lite.broker.layouts import delivery_of, parking_topics
+from commitlake.broker_lite.broker.layouts import internal_topics, make_deliveries
 from commitlake.broker_lite.broker.limits import (
     MAX_OFFSETS,
     MAX_STATUSES_BYTES,
@@ -19,7 +19,7 @@ from commitlake.broker_lite.broker.limits import (
     check_limit,
 )
 from commitlake.broker_lite.broker.options import BrokerOptions
-from commitlake.broker_lite.broker.slices import Slices, Steps
+from commitlake.broker_lite.broker.slices import SliceScheduler, Steps
 from commitlake.broker_lite.broker.statistics import Statistics
 from commitlake.broker_lite.broker.topics import TopicTable
 from commitlake.broker_lite.protocol import Channel
@@ -57,15 +57,15 @@ class Broker:
     def __init__(self, store: BrokerStore, options: BrokerOptions) -> None:
         self.options = options
         self.store = store
-        self.delivery = delivery_of(store, options.timer_max_delay_ms)
-        self.topics = TopicTable(store.config.topics, options, parking_topics(store))
+        self.delivery = make_deliveries(store, options.timer_max_delay_ms)
+        self.topics = TopicTable(store.config.topics, options, internal_topics(store))
         self.groups = GroupTable(
             store.config.groups, auto_create=options.auto_create_groups, max_groups=options.max_groups
         )
         self.clients = Clients(options.client_timeout_ms)
         self.locks = QueueLocks()
         self.held = HeldPulls()
-        self.slices = Slices(LONG_REQUESTS_AT_ONCE)
+        self.slices = SliceScheduler(LONG_REQUESTS_AT_ONCE)
         self.relayed: deque[tuple[int, Channel, int]] = deque()
         self.kept_answers = Quotas(
             of_one=MAX_STATUSES_BYTES, of_address=MAX_STATUSES_BYTES_OF_ADDRESS, in_all=MAX_STATUSES_BYTES_IN_ALL
@@ -86,7 +86,7 @@ class Broker:
         members = self.clients.consumers.get(group)
         return sorted({*found, *(members.subscriptions if members else ())})
 
-    def check_offsets_room(self, topic: str, group: str, queue_id: int) -> None:
+    def check_room_for_offset(self, topic: str, group: str, queue_id: int) -> None:
         """Raise an error if one more stored offset would exceed the limit.
 
         Raises:
@@ -102,11 +102,11 @@ class Broker:
         if group in self.clients.consumers:
             self._resets[topic, group, queue_id] = offset
 
-    def is_reset(self, topic: str, group: str, queue_id: int) -> bool:
+    def is_reset_pending(self, topic: str, group: str, queue_id: int) -> bool:
         """Return whether an offset reset is pending: offsets that consumers commit until then are outdated."""
         return bool(self._resets) and (topic, group, queue_id) in self._resets
 
-    def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
+    def take_pending_reset(self, topic: str, group: str, queue_id: int) -> int | None:
         """Remove a pending reset of a group's offset in a queue, and return its offset; None if there is none."""
         return self._resets.pop((topic, group, queue_id), None) if self._resets else None
 

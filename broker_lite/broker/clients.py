@@ -90,7 +90,7 @@ class ConsumerGroup:
             self.data.consume_from_where,
         )
 
-    def subscribe(self, data: ConsumerData) -> bool:
+    def update_subscriptions(self, data: ConsumerData) -> bool:
         """Store the subscriptions of a member, and return whether the set of topics changed."""
         self.data = data
         wanted = {each.topic: complete_subscription(each) for each in data.subscription_data_set}
@@ -101,7 +101,7 @@ class ConsumerGroup:
             known = self.subscriptions.get(topic)
             if known is None or subscription.sub_version >= known.sub_version:
                 self.subscriptions[topic] = subscription
-        self.size = sum(map(_size_of, self.subscriptions.values()))
+        self.size = sum(map(_subscription_size, self.subscriptions.values()))
         return changed
 
 
@@ -112,7 +112,7 @@ def complete_subscription(subscription: SubscriptionData) -> SubscriptionData:
     return subscription_of_tags(subscription.topic, subscription.sub_string, subscription.sub_version)
 
 
-def _size_of(subscription: SubscriptionData) -> int:
+def _subscription_size(subscription: SubscriptionData) -> int:
     """Return the approximate number of characters of a subscription."""
     tags = sum(map(len, subscription.tags_set)) + 8 * len(subscription.code_set)
     return len(subscription.topic) + len(subscription.sub_string) + tags
@@ -144,7 +144,7 @@ class Clients:
             names.append(data.group_name)
             _check_consumer(data)
             known = self.consumers.get(data.group_name)
-            size += sum(map(_size_of, data.subscription_data_set)) - (known.size if known else 0)
+            size += sum(map(_subscription_size, data.subscription_data_set)) - (known.size if known else 0)
         check_limit("characters of a name", MAX_NAME_LENGTH, max(map(len, names)))
         check_limit("characters of all subscriptions", MAX_SUBSCRIPTION_CHARACTERS, size)
         known_memberships = self._memberships.get(channel, set())
@@ -180,7 +180,7 @@ class Clients:
             group = self.consumers.setdefault(membership.group, ConsumerGroup(data))
             known = self._put_member(group.members, membership, member)
             before = group.size
-            subscribed = group.subscribe(data)
+            subscribed = group.update_subscriptions(data)
             self._subscriptions_size += group.size - before
             if subscribed or known is None or known.channel is not channel:
                 changed.add(membership.group)
@@ -241,7 +241,7 @@ class Clients:
             *((False, name) for name in self.producers),
             *((True, name) for name in self.consumers),
         ]:
-            members = self._members_of(name, is_consumer=is_consumer)
+            members = self._group_members(name, is_consumer=is_consumer)
             for member in list(members.values()):
                 if member.heard_ms < oldest and members.get(member.client_id) is member:
                     changed |= self._drop_memberships([_Membership(name, member.client_id, is_consumer=is_consumer)])
@@ -250,7 +250,7 @@ class Clients:
                     yield
         return changed
 
-    def _members_of(self, name: str, *, is_consumer: bool) -> dict[str, Member]:
+    def _group_members(self, name: str, *, is_consumer: bool) -> dict[str, Member]:
         if not is_consumer:
             return self.producers.get(name, {})
         group = self.consumers.get(name)
@@ -266,7 +266,7 @@ class Clients:
     def _drop_membership(self, membership: _Membership) -> bool:
         """Remove a client from a group, and return whether it was a member."""
         name = membership.group
-        members = self._members_of(name, is_consumer=membership.is_consumer)
+        members = self._group_members(name, is_consumer=membership.is_consumer)
         member = members.pop(membership.client_id, None)
         if member is None:
             return False

@@ -44,23 +44,23 @@ def check_subscription(subscription: SubscriptionData) -> None:
     Raises:
         FilterError: if an expression or the list of tags is too long.
     """
-    check_length(subscription.sub_string)
+    check_expression_length(subscription.sub_string)
     tags = max(len(subscription.tags_set), len(subscription.code_set))
     if tags > MAX_TAGS or sum(map(len, subscription.tags_set)) > MAX_EXPRESSION_LENGTH:
         raise FilterError(f"expected at most {MAX_TAGS} tags of {MAX_EXPRESSION_LENGTH} characters, found {tags} tags")
 
 
-def check_length(expression: str) -> None:
+def check_expression_length(expression: str) -> None:
     """Raise `FilterError` if an expression is too long."""
     if len(expression) > MAX_EXPRESSION_LENGTH:
         raise FilterError(f"expected at most {MAX_EXPRESSION_LENGTH} characters, found {len(expression)}")
 
 
-def _codes_as_sent(_tags: Collection[str], codes: Collection[int]) -> frozenset[int]:
+def _use_sent_codes(_tags: Collection[str], codes: Collection[int]) -> frozenset[int]:
     return frozenset(codes)
 
 
-def filter_of(subscription: SubscriptionData, queue_codes: QueueCodes = _codes_as_sent) -> Filter:
+def compile_filter(subscription: SubscriptionData, queue_codes: QueueCodes = _use_sent_codes) -> Filter:
     """Return the filter that a subscription describes.
 
     Args:

@@ -47,7 +47,7 @@ class GroupTable:
         """
         entry = self._config.entries.get(name)
         if entry is None:
-            if not self.may_make(name):
+            if not self.can_auto_create(name):
                 return None
             self.check_room(1)
             self._config.create(name)
@@ -58,7 +58,7 @@ class GroupTable:
             known = self._known[name] = (entry, _parse_entry(name, entry))
         return known[1]
 
-    def may_make(self, name: str) -> bool:
+    def can_auto_create(self, name: str) -> bool:
         """Return whether a group of this name may be created automatically."""
         return self._auto_create and is_valid_group(name) and not is_system_group(name)
 

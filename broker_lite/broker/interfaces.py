@@ -48,7 +48,7 @@ class Offsets(Protocol):
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
         """Set a group's offset in a queue after a member has finished all messages before it, successfully or not."""
 
-    def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
+    def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
         """Record that a member of a group has been given the messages of a queue from `offset` to `following` - 1."""
 
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
@@ -138,7 +138,7 @@ class BrokerStore(Protocol):
     ) -> PullResult:
         """Return records of a queue that match a filter, starting at a queue offset."""
 
-    def take_arrived(self) -> set[tuple[str, int]]:
+    def take_arrived_queues(self) -> set[tuple[str, int]]:
         """Return the (topic, queue id) pairs that received messages since the last call."""
 
     def min_offset(self, topic: str, queue_id: int) -> int:

@@ -29,7 +29,7 @@ DIALECTS = {FileLayout.ROCKETMQ: ROCKETMQ, FileLayout.BOLTMQ: BOLTMQ}
 """Dialects of the layouts with a CommitLog."""
 
 
-def layouts_of(root: Path) -> tuple[FileLayout, ...]:
+def detect_layouts(root: Path) -> tuple[FileLayout, ...]:
     """Return the layouts that the store in a folder can have; all layouts if the folder has no store yet.
 
     A CommitLog without a record is compatible with every dialect.
@@ -40,7 +40,7 @@ def layouts_of(root: Path) -> tuple[FileLayout, ...]:
     return (FileLayout.JMQ,) if (root / JOURNAL_FOLDER).is_dir() else tuple(FileLayout)
 
 
-def parking_topics(store: BrokerStore) -> Mapping[str, int]:
+def internal_topics(store: BrokerStore) -> Mapping[str, int]:
     """Return the topics in which a store keeps delayed messages and transactions, with their numbers of queues."""
     if not isinstance(store, MessageStore):
         return {}
@@ -48,7 +48,7 @@ def parking_topics(store: BrokerStore) -> Mapping[str, int]:
     return {dialect.schedule_topic: SCHEDULE_QUEUES, **(TRANSACTION_TOPICS if dialect.has_transactions else {})}
 
 
-def delivery_of(store: BrokerStore, timer_max_delay_ms: int) -> Deliveries:
+def make_deliveries(store: BrokerStore, timer_max_delay_ms: int) -> Deliveries:
     """Return the deliveries for a store: delays, retries, dead letters and transactions.
 
     Args:

@@ -82,7 +82,7 @@ class Quotas:
         """Return whether the limits allow a client `count` more units of the resource."""
         return (
             self._by_channel[channel] + count <= self._of_one
-            and self._by_address[channel.peer.site] + count <= self._of_address
+            and self._by_address[channel.peer.network_prefix] + count <= self._of_address
             and self.total + count <= self._in_all
         )
 
@@ -91,7 +91,7 @@ class Quotas:
         if not self.has_room(channel, count):
             return False
         self._by_channel[channel] += count
-        self._by_address[channel.peer.site] += count
+        self._by_address[channel.peer.network_prefix] += count
         self.total += count
         return True
 
@@ -99,7 +99,7 @@ class Quotas:
         """Count `count` fewer units for a client."""
         self.total -= count
         _subtract(self._by_channel, channel, count)
-        _subtract(self._by_address, channel.peer.site, count)
+        _subtract(self._by_address, channel.peer.network_prefix, count)
 
 
 def _subtract(counts: Counter[K], key: K, count: int) -> None:

@@ -34,7 +34,7 @@ _RECENT_SECONDS = 0.1
 Steps = Iterator[None]
 
 
-class _Work(NamedTuple):
+class _SlicedWork(NamedTuple):
     """Long work that has not finished; its slices take turns with those of other work.
 
     Attributes:
@@ -47,7 +47,7 @@ class _Work(NamedTuple):
     weight: int
 
 
-class Slices:
+class SliceScheduler:
     """Round-robin scheduler of work that takes longer than one slice.
 
     Clients take turns, not requests: of one client's work, only the oldest piece is started. So a client that sends
@@ -67,9 +67,9 @@ class Slices:
         """
         self.wake: Callable[[], None] = lambda: None
         self._at_once = at_once
-        self._in_hand: deque[deque[_Work]] = deque()  # one deque per client; the first has the next turn
-        self._not_begun: deque[deque[_Work]] = deque()
-        self._by_client: dict[Channel, deque[_Work]] = {}
+        self._in_hand: deque[deque[_SlicedWork]] = deque()  # one deque per client; the first has the next turn
+        self._not_begun: deque[deque[_SlicedWork]] = deque()
+        self._by_client: dict[Channel, deque[_SlicedWork]] = {}
         self._clients_in_hand = 0
         self._paused_until = self._served_at = -math.inf
         self._quotas = Quotas(of_one=32 << 10, of_address=128 << 10, in_all=256 << 10)
@@ -88,7 +88,7 @@ class Slices:
         now = time.perf_counter()
         return max(0.0, self._paused_until - now) if now - self._served_at < _RECENT_SECONDS else 0.0
 
-    def served(self) -> None:
+    def note_short_request(self) -> None:
         """Note the time at which a short request was answered."""
         self._served_at = time.perf_counter()
 
@@ -104,14 +104,14 @@ class Slices:
             kept_bytes: approximate memory that the work keeps.
         """
         if channel is None:
-            if not _is_done(steps):
-                self._in_hand.append(deque([_Work(None, steps, 0)]))
+            if not _run_one_slice(steps):
+                self._in_hand.append(deque([_SlicedWork(None, steps, 0)]))
                 self.wake()
             return True
-        may_begin = channel not in self._by_client and self._has_room
+        may_begin = channel not in self._by_client and self._can_start_work
         if may_begin and not self._pause_seconds() and self._run_slice(steps):
             return True
-        work = _Work(channel, steps, 1 + kept_bytes // 1024)
+        work = _SlicedWork(channel, steps, 1 + kept_bytes // 1024)
         if not self._quotas.take(channel, work.weight):
             return False
         if channel in self._by_client:
@@ -126,14 +126,14 @@ class Slices:
         return True
 
     @property
-    def _has_room(self) -> bool:
+    def _can_start_work(self) -> bool:
         return self._at_once is None or self._clients_in_hand < self._at_once
 
-    def _start_work(self, waiting: deque[_Work]) -> None:
+    def _start_work(self, waiting: deque[_SlicedWork]) -> None:
         self._in_hand.append(waiting)
         self._clients_in_hand += 1
 
-    def turn(self) -> bool:
+    def run_next_slice(self) -> bool:
         """Run one slice of the next work, unless clients' work pauses; return whether any work remains."""
         waiting = self._take_next()
         if waiting is not None:
@@ -141,7 +141,7 @@ class Slices:
             is_kept = False
             try:
                 if work.channel is None:
-                    is_kept = not _is_done(work.steps)
+                    is_kept = not _run_one_slice(work.steps)
                 elif work.channel.is_open:
                     is_kept = not self._run_slice(work.steps)
             finally:
@@ -151,7 +151,7 @@ class Slices:
                     self._end_work(waiting)
         return bool(self._in_hand)
 
-    def _take_next(self) -> deque[_Work] | None:
+    def _take_next(self) -> deque[_SlicedWork] | None:
         """Remove and return the next work: that of a client or, during a pause, only the broker's own."""
         may_run = (waiting for waiting in self._in_hand if waiting[0].channel is None)
         found = next(may_run if self._pause_seconds() else iter(self._in_hand), None)
@@ -163,12 +163,12 @@ class Slices:
         """Run one slice of a client's work, let such work pause, and return whether this work has finished."""
         started = time.perf_counter()
         try:
-            return _is_done(steps)
+            return _run_one_slice(steps)
         finally:
             ended = time.perf_counter()
             self._paused_until = ended + (ended - started) * _PAUSE_FACTOR
 
-    def _end_work(self, waiting: deque[_Work]) -> None:
+    def _end_work(self, waiting: deque[_SlicedWork]) -> None:
         """Remove a client's finished work, and start waiting work of clients, the longest waiting first."""
         work = waiting.popleft()
         if work.channel is None:
@@ -179,11 +179,11 @@ class Slices:
             self._not_begun.append(waiting)
         else:
             del self._by_client[work.channel]
-        while self._not_begun and self._has_room:
+        while self._not_begun and self._can_start_work:
             self._start_work(self._not_begun.popleft())
 
 
-def _is_done(steps: Steps) -> bool:
+def _run_one_slice(steps: Steps) -> bool:
     """Run one slice, and return whether the work has finished."""
     end = time.perf_counter() + SLICE_SECONDS
     return all(time.perf_counter() < end for _ in steps)

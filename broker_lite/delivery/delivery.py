@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from commitlake.broker_lite.delivery import rewrites
 from commitlake.broker_lite.delivery.schedule import Schedule
-from commitlake.broker_lite.delivery.timers import Timers, asks_for_timer
+from commitlake.broker_lite.delivery.timers import Timers, sets_delivery_time
 from commitlake.broker_lite.delivery.transactions import Transactions
 from commitlake.broker_lite.errors import DiskFullError, MessageRefusedError, SendBackError
 from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore, PutResult
@@ -75,7 +75,7 @@ class Delivery:
             self._refuse_unsupported(known)
         if known.get(props.TRAN_MSG, "").lower() == "true":
             return self._transactions.prepare(message)
-        if props.DELAY not in known and asks_for_timer(known):
+        if props.DELAY not in known and sets_delivery_time(known):
             return self._put_timer_message(self._timers.park(message, known, self.store.clock()))
         return self._put_plain_or_delayed(message, known.get(props.DELAY))
 
@@ -83,7 +83,7 @@ class Delivery:
         result = self.store.put(message)
         # If the disk is full, the message is already in the log; the next call enters it.
         with suppress(DiskFullError):
-            self._timers.enter_parked()
+            self._timers.load_parked_messages()
         return result
 
     def _refuse_unsupported(self, known: dict[str, str]) -> None:
@@ -91,19 +91,19 @@ class Delivery:
         name = self.store.options.dialect.name
         if known.get(props.TRAN_MSG, "").lower() == "true":
             raise MessageRefusedError(f"{props.TRAN_MSG}: expected no transaction, which {name} does not support")
-        if props.DELAY not in known and asks_for_timer(known):
+        if props.DELAY not in known and sets_delivery_time(known):
             raise MessageRefusedError(f"timer: expected a delay level, because {name} does not support delivery times")
 
     def take(self, message: SentMessage) -> PutResult:
         """Store a producer's message with its properties in serialized form; see `send`."""
-        return self.send(message.with_pairs())
+        return self.send(message.as_new_message())
 
     def _put_plain_or_delayed(self, message: NewMessage, delay: str | None) -> PutResult:
         level = parse_delay_level(delay)
         if delay is not None and level is None:
             raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay[:40]!r}")
         if level is not None and level > 0:
-            message = rewrites.park(message, min(level, self.delay_levels), self.schedule_topic)
+            message = rewrites.to_scheduled_message(message, min(level, self.delay_levels), self.schedule_topic)
         return self.store.put(message)
 
     def next_due_ms(self) -> int | None:
@@ -163,12 +163,12 @@ class Delivery:
             return None
         limit = limits.retry_max_times if max_reconsume_times is None else max_reconsume_times
         if failed.reconsume_times >= limit or delay_level < 0:
-            return self.store.put(rewrites.give_up(failed, group))
+            return self.store.put(rewrites.to_dead_letter(failed, group))
         level = delay_level or rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
         # The group's setting may have changed since its topic was created. RocketMQ picks the retry queue at random.
         queues = self.store.config.topics.queue_count(f"{RETRY_PREFIX}{group}") or limits.retry_queues
         queue_id = failed.physical_offset % min(queues, limits.retry_queues, MAX_QUEUES)
-        return self._put_plain_or_delayed(rewrites.send_back(failed, group, queue_id, level), str(level))
+        return self._put_plain_or_delayed(rewrites.to_retry_message(failed, group, queue_id, level), str(level))
 
     def find_half(self, physical_offset: int) -> Message | None:
         """Return the message at a physical offset, or None; it need not be a half message."""

@@ -23,7 +23,7 @@ _SHOWN_CHARACTERS = 80
 _logger = logging.getLogger(__name__)
 
 
-def intact_message(store: MessageStore, topic: str, queue_id: int, number: int) -> Message | None:
+def read_intact_message(store: MessageStore, topic: str, queue_id: int, number: int) -> Message | None:
     """Return a message of an internal queue; log an error and return None if the log has no intact record of it.
 
     Args:
@@ -39,24 +39,24 @@ def intact_message(store: MessageStore, topic: str, queue_id: int, number: int) 
     return message
 
 
-def numbers_from(store: MessageStore, topic: str, queue_id: int, number: int) -> range:
+def queue_offsets_from(store: MessageStore, topic: str, queue_id: int, number: int) -> range:
     """Return the queue offsets from `number` to the end of a queue, starting later if messages have expired."""
     return range(max(number, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id))
 
 
-def intact_messages(
+def read_intact_messages(
     store: MessageStore, topic: str, queue_id: int, number: int
 ) -> Iterator[tuple[int, Message | None]]:
-    """Yield the queue offsets and messages of a queue from `number` on; see `intact_message`."""
-    for each in numbers_from(store, topic, queue_id, number):
-        yield each, intact_message(store, topic, queue_id, each)
+    """Yield the queue offsets and messages of a queue from `number` on; see `read_intact_message`."""
+    for each in queue_offsets_from(store, topic, queue_id, number):
+        yield each, read_intact_message(store, topic, queue_id, each)
 
 
 class TargetError(CommitLakeError, ValueError):
     """Error for a delayed record whose properties do not name a valid topic and queue for delivery."""
 
 
-def delivery_target(store: MessageStore, known: Mapping[str, str]) -> tuple[str, int]:
+def parse_delivery_target(store: MessageStore, known: Mapping[str, str]) -> tuple[str, int]:
     """Return the topic and queue to which a delayed message must be delivered.
 
     A topic may have fewer queues than when the message was sent: then the message goes to one of its current queues.

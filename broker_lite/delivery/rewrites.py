@@ -10,11 +10,11 @@ topic determines the kind of a record, because properties stay on a message afte
     prepare     T/q                  -> RMQ_SYS_TRANS_HALF_TOPIC / 0     + REAL_TOPIC, REAL_QID, __transactionId__
     commit      the half message     -> T/q, type COMMIT                 its offset, - REAL_TOPIC, REAL_QID
     finish      the half message     -> RMQ_SYS_TRANS_OP_HALF_TOPIC / 0  body: queue offset of the half and a comma
-    check_again the half message     -> RMQ_SYS_TRANS_HALF_TOPIC / 0     + TRANSACTION_CHECK_TIMES
+    to_checked_half  the half message  -> RMQ_SYS_TRANS_HALF_TOPIC / 0  + TRANSACTION_CHECK_TIMES
     abandon     the half message     -> TRANS_CHECK_MAX_TIME_TOPIC / 0   no change
-    park_timer  T/q                  -> rmq_sys_wheel_timer / 0          + TIMER_OUT_MS, REAL_TOPIC, REAL_QID
-    roll_timer    the parked record  -> rmq_sys_wheel_timer / 0          + TIMER_ROLL_TIMES and the two below
-    unpark_timer  the parked record  -> REAL_TOPIC / REAL_QID            + TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS
+    to_timer_message  T/q            -> rmq_sys_wheel_timer / 0          + TIMER_OUT_MS, REAL_TOPIC, REAL_QID
+    to_rolled_timer_message     the parked record  -> rmq_sys_wheel_timer / 0  + TIMER_ROLL_TIMES and the two below
+    to_delivered_timer_message  the parked record  -> REAL_TOPIC / REAL_QID    + TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS
 
 Source, all of 5.5.0: HookUtils.transformDelayLevelMessage, ScheduleMessageService.messageTimeUp,
 AbstractSendMessageProcessor.consumerSendMsgBack, TransactionalMessageBridge.parseHalfMessageInner,
@@ -60,7 +60,7 @@ def with_properties(
     return tuple((key, value) for key, value in merged.items() if key not in without)
 
 
-def copy_of(message: Message) -> NewMessage:
+def to_new_message(message: Message) -> NewMessage:
     """Return a stored message as a new message for the same topic and queue."""
     return NewMessage(
         topic=message.topic,
@@ -75,48 +75,48 @@ def copy_of(message: Message) -> NewMessage:
     )
 
 
-def park(message: NewMessage, level: int, schedule_topic: str) -> NewMessage:
+def to_scheduled_message(message: NewMessage, level: int, schedule_topic: str) -> NewMessage:
     """Return the record with which a message waits in the schedule topic of a dialect."""
-    changes = {props.DELAY: str(level), **_real_target(message)}
+    changes = {props.DELAY: str(level), **_target_properties(message)}
     properties = with_properties(message.properties, changes)
     return replace(message, topic=schedule_topic, queue_id=level - 1, properties=properties)
 
 
-def unpark(parked: Message, topic: str, queue_id: int) -> NewMessage:
+def to_delivered_message(parked: Message, topic: str, queue_id: int) -> NewMessage:
     """Return the record that is delivered when the delay is over."""
-    return replace(copy_of(parked), topic=topic, queue_id=queue_id)
+    return replace(to_new_message(parked), topic=topic, queue_id=queue_id)
 
 
-def park_timer(message: NewMessage, due_ms: int) -> NewMessage:
+def to_timer_message(message: NewMessage, due_ms: int) -> NewMessage:
     """Return the record with which a message waits in the timer topic."""
-    changes = {props.TIMER_OUT: str(due_ms), **_real_target(message)}
+    changes = {props.TIMER_OUT: str(due_ms), **_target_properties(message)}
     return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=with_properties(message.properties, changes))
 
 
-def unpark_timer(parked: Message, topic: str, queue_id: int, enqueued_ms: int, now_ms: int) -> NewMessage:
+def to_delivered_timer_message(parked: Message, topic: str, queue_id: int, enqueued_ms: int, now_ms: int) -> NewMessage:
     """Return the record that is delivered at the delivery time."""
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms)}
     return replace(
-        copy_of(parked),
+        to_new_message(parked),
         topic=topic,
         queue_id=queue_id,
         properties=with_properties(parked.property_pairs, changes),
     )
 
 
-def roll_timer(parked: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
+def to_rolled_timer_message(parked: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
     """Return the record with which a message waits again, because its time is beyond the range of the timer wheel."""
     rolled = parse_int(parked.properties.get(TIMER_ROLLED), 0, _MAX_ROLLED) or 0
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms), TIMER_ROLLED: str(rolled + 1)}
-    return replace(copy_of(parked), properties=with_properties(parked.property_pairs, changes))
+    return replace(to_new_message(parked), properties=with_properties(parked.property_pairs, changes))
 
 
-def send_back(failed: Message, group: str, queue_id: int, level: int) -> NewMessage:
+def to_retry_message(failed: Message, group: str, queue_id: int, level: int) -> NewMessage:
     """Return the record for the retry of a failed message, before it is delayed."""
     return _failed_copy(failed, f"{RETRY_PREFIX}{group}", queue_id, level)
 
 
-def give_up(failed: Message, group: str) -> NewMessage:
+def to_dead_letter(failed: Message, group: str) -> NewMessage:
     """Return the dead letter for a failed message, to be stored in the group's dead-letter topic."""
     return _failed_copy(failed, f"{DLQ_PREFIX}{group}", 0, 0)
 
@@ -129,7 +129,7 @@ def _failed_copy(failed: Message, topic: str, queue_id: int, level: int) -> NewM
         props.DELAY: str(level),
         props.ORIGIN_MESSAGE_ID: known.get(props.ORIGIN_MESSAGE_ID, "").strip() or failed.msg_id,
     }
-    copy = copy_of(failed)
+    copy = to_new_message(failed)
     return replace(
         copy,
         topic=topic,
@@ -139,10 +139,10 @@ def _failed_copy(failed: Message, topic: str, queue_id: int, level: int) -> NewM
     )
 
 
-def prepare(message: NewMessage) -> NewMessage:
+def to_half_message(message: NewMessage) -> NewMessage:
     """Return the half message to store for a transactional message; consumers do not see it."""
     unique_key = dict(message.properties).get(props.UNIQ_KEY)
-    changes = ({TRANSACTION_ID: unique_key} if unique_key else {}) | _real_target(message)
+    changes = ({TRANSACTION_ID: unique_key} if unique_key else {}) | _target_properties(message)
     return replace(
         message,
         topic=HALF_TOPIC,
@@ -152,9 +152,9 @@ def prepare(message: NewMessage) -> NewMessage:
     )
 
 
-def commit(half: Message, topic: str, queue_id: int) -> NewMessage:
+def to_committed_message(half: Message, topic: str, queue_id: int) -> NewMessage:
     """Return the message that consumers see once a half message is committed."""
-    copy = copy_of(half)
+    copy = to_new_message(half)
     return replace(
         copy,
         topic=topic,
@@ -165,17 +165,17 @@ def commit(half: Message, topic: str, queue_id: int) -> NewMessage:
     )
 
 
-def check_again(half: Message, checks: int) -> NewMessage:
+def to_checked_half(half: Message, checks: int) -> NewMessage:
     """Return the copy that replaces a half message when its producer is asked, with the new number of checks."""
-    return replace(copy_of(half), properties=with_properties(half.property_pairs, {CHECK_TIMES: str(checks)}))
+    return replace(to_new_message(half), properties=with_properties(half.property_pairs, {CHECK_TIMES: str(checks)}))
 
 
-def abandon(half: Message) -> NewMessage:
+def to_abandoned_half(half: Message) -> NewMessage:
     """Return the record of a half message that is discarded, because its producer has never decided about it."""
-    return replace(copy_of(half), topic=GIVEN_UP_TOPIC, queue_id=0)
+    return replace(to_new_message(half), topic=GIVEN_UP_TOPIC, queue_id=0)
 
 
-def finish(half: Message, now_ms: int, broker: Host) -> NewMessage:
+def to_op_record(half: Message, now_ms: int, broker: Host) -> NewMessage:
     """Return the record that marks a half message as committed or rolled back."""
     return NewMessage(
         topic=OP_TOPIC,
@@ -187,5 +187,5 @@ def finish(half: Message, now_ms: int, broker: Host) -> NewMessage:
     )
 
 
-def _real_target(message: NewMessage) -> dict[str, str]:
+def _target_properties(message: NewMessage) -> dict[str, str]:
     return {props.REAL_TOPIC: message.topic, props.REAL_QID: str(message.queue_id)}

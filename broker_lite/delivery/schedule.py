@@ -11,8 +11,8 @@ import logging
 import threading
 from dataclasses import dataclass
 
-from commitlake.broker_lite.delivery.internal_queues import delivery_target
-from commitlake.broker_lite.delivery.rewrites import unpark
+from commitlake.broker_lite.delivery.internal_queues import parse_delivery_target
+from commitlake.broker_lite.delivery.rewrites import to_delivered_message
 from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -120,4 +120,4 @@ class Schedule:
         message = self._store.get_at(physical_offset)
         if message is None:
             raise ValueError("its record in the log is missing or damaged")
-        return unpark(message, *delivery_target(self._store, message.properties))
+        return to_delivered_message(message, *parse_delivery_target(self._store, message.properties))

@@ -16,7 +16,7 @@ from collections import deque
 from typing import NamedTuple
 
 from commitlake.broker_lite.delivery import rewrites
-from commitlake.broker_lite.delivery.internal_queues import TargetError, delivery_target, intact_messages
+from commitlake.broker_lite.delivery.internal_queues import TargetError, parse_delivery_target, read_intact_messages
 from commitlake.broker_lite.errors import IndexDisabledError, MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
@@ -42,7 +42,7 @@ _MAX_MS = (1 << 62) - 1
 _logger = logging.getLogger(__name__)
 
 
-def asks_for_timer(known: dict[str, str]) -> bool:
+def sets_delivery_time(known: dict[str, str]) -> bool:
     """Return whether a message's properties set a delivery time."""
     return DELIVER_MS in known or DELAY_MS in known or DELAY_SECONDS in known
 
@@ -53,7 +53,7 @@ def _due_ms(message: Message, known: dict[str, str]) -> int | None:
     return message.store_timestamp if text is None else parse_int64(text)
 
 
-class _Parked(NamedTuple):
+class _ParkedMessage(NamedTuple):
     """Message that waits in a slot of the timer wheel.
 
     Attributes:
@@ -74,7 +74,7 @@ class Timers:
         self._files = store.files.timers
         self._max_delay_ms = max_delay_ms
         self._guard = threading.Lock()
-        self._slots: dict[int, deque[_Parked]] = {}
+        self._slots: dict[int, deque[_ParkedMessage]] = {}
         self._times: list[int] = []
         self._cancelled: dict[str, int] = {}
         self._first_new = store.max_offset(TIMER_TOPIC, 0)
@@ -83,14 +83,14 @@ class Timers:
         self._read_ms = self._files.checkpoint.last_read_time_ms
         if not self._files.has_checkpoint:
             self._read_ms = self._opened_ms - self._files.precision_ms
-        self._queue_offset, self._known = self._find_first_new(last)
+        self._queue_offset, self._known = self._find_resume_point(last)
         self._slot_is_partly_delivered = False
-        self._warn_of_repeats()
+        self._warn_of_duplicates()
         for unit in waiting:
             self._add_unit(unit, is_doubtful=unit.slot_ms < self._opened_ms)
-        store.before_close.append(self._finish_slot)
+        store.before_close.append(self._deliver_rest_of_slot)
 
-    def _warn_of_repeats(self) -> None:
+    def _warn_of_duplicates(self) -> None:
         """Log a warning if the files do not show which messages were delivered."""
         if self._files.has_checkpoint or self._queue_offset == self._first_new:
             return
@@ -104,7 +104,7 @@ class Timers:
     def _slot_start_ms(self, time_ms: int) -> int:
         return time_ms // self._files.precision_ms * self._files.precision_ms
 
-    def _find_first_new(self, last: TimerUnit | None) -> tuple[int, frozenset[int]]:
+    def _find_resume_point(self, last: TimerUnit | None) -> tuple[int, frozenset[int]]:
         """Return the timer topic's queue offset to continue at, and which later messages the timer files already have.
 
         These messages are given as the physical offsets of their records.
@@ -131,7 +131,7 @@ class Timers:
         if slot_ms not in self._slots:
             self._slots[slot_ms] = deque()
             heapq.heappush(self._times, slot_ms)
-        self._slots[slot_ms].append(_Parked(unit, is_doubtful))
+        self._slots[slot_ms].append(_ParkedMessage(unit, is_doubtful))
         if unit.magic & MAGIC_DELETE and (message := self._message_of(unit)) is not None:
             self._cancelled[message.properties.get(CANCELLED_KEY, "")] = slot_ms
 
@@ -152,7 +152,7 @@ class Timers:
                 f"{self._max_delay_ms}ms; or if set del msg, the delay time should be bigger than the current time"
             )
         # A time on an exact second is moved to the slot before, as RocketMQ does.
-        return rewrites.park_timer(message, self._slot_start_ms(wanted - 1))
+        return rewrites.to_timer_message(message, self._slot_start_ms(wanted - 1))
 
     def _parse_delivery_time(self, known: dict[str, str], now_ms: int) -> int:
         for name, unit_ms, start_ms in ((DELAY_SECONDS, 1000, now_ms), (DELAY_MS, 1, now_ms), (DELIVER_MS, 1, 0)):
@@ -166,20 +166,20 @@ class Timers:
     def next_due_ms(self) -> int | None:
         """Return the time at which the next message is due, or None if no message waits."""
         with self._guard:
-            self._enter_parked()
+            self._load_parked_messages()
             return self._times[0] + self._files.precision_ms if self._times else None
 
-    def enter_parked(self) -> None:
+    def load_parked_messages(self) -> None:
         """Enter messages that were stored in the timer topic since the last call into the timer files."""
         with self._guard:
-            self._enter_parked()
+            self._load_parked_messages()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
         """Store due messages under their real topics, in the order in which they are due; see `Schedule`."""
         delivered: list[PutResult] = []
         end_ms = self._slot_start_ms(now_ms)
         with self._guard:
-            self._enter_parked()
+            self._load_parked_messages()
             read_ms = self._read_ms
             while self._times and self._times[0] < end_ms and (limit is None or len(delivered) < limit):
                 slot_ms = self._times[0]
@@ -191,16 +191,16 @@ class Timers:
                     waiting.popleft()
                     self._slot_is_partly_delivered = True
                 if not waiting:
-                    self._finish(slot_ms)
+                    self._mark_slot_delivered(slot_ms)
             if self._read_ms != read_ms:
                 self._files.save(now_ms, last_read_time_ms=self._read_ms)
             if not self._times or self._times[0] >= end_ms:
                 # The newest slot stays open for messages that are due at once.
                 self._read_ms = max(self._read_ms, end_ms - self._files.precision_ms)
-            self._enter_parked()  # messages that were parked again
+            self._load_parked_messages()  # messages that were parked again
         return delivered
 
-    def _finish(self, slot_ms: int) -> None:
+    def _mark_slot_delivered(self, slot_ms: int) -> None:
         """Mark all messages of a slot as delivered."""
         heapq.heappop(self._times)
         del self._slots[slot_ms]
@@ -209,20 +209,20 @@ class Timers:
         if self._cancelled:
             self._cancelled = {key: time for key, time in self._cancelled.items() if time > slot_ms}
 
-    def _enter_parked(self) -> None:
+    def _load_parked_messages(self) -> None:
         high = self._store.max_offset(TIMER_TOPIC, 0)
         if self._queue_offset >= high:
             return
         now_ms = self._store.clock()
         # A broker that finds fewer units than messages resumes after the last unit.
         self._files.save(now_ms, last_read_time_ms=self._read_ms, master_timer_queue_offset=high)
-        for number, message in intact_messages(self._store, TIMER_TOPIC, 0, self._queue_offset):
+        for number, message in read_intact_messages(self._store, TIMER_TOPIC, 0, self._queue_offset):
             if message is not None and message.physical_offset not in self._known:
-                self._enter_message(message, number, now_ms)
+                self._add_message(message, number, now_ms)
             self._queue_offset = number + 1
         self._files.save(now_ms, last_timer_queue_offset=self._queue_offset)
 
-    def _enter_message(self, message: Message, number: int, now_ms: int) -> None:
+    def _add_message(self, message: Message, number: int, now_ms: int) -> None:
         known = message.properties
         due_ms = _due_ms(message, known)
         if due_ms is None:
@@ -248,7 +248,7 @@ class Timers:
         self._files.enter(unit)
         self._add_unit(unit, is_doubtful=number < self._first_new and due_ms < self._opened_ms)
 
-    def _deliver_parked(self, parked: _Parked, now_ms: int) -> PutResult | None:
+    def _deliver_parked(self, parked: _ParkedMessage, now_ms: int) -> PutResult | None:
         unit = parked.unit
         message = self._message_of(unit)
         if message is None:
@@ -262,9 +262,11 @@ class Timers:
             return None
         try:
             if is_rolled:
-                return self._store.put(rewrites.roll_timer(message, unit.write_time_ms, now_ms))
-            topic, queue_id = delivery_target(self._store, known)
-            return self._store.put(rewrites.unpark_timer(message, topic, queue_id, unit.write_time_ms, now_ms))
+                return self._store.put(rewrites.to_rolled_timer_message(message, unit.write_time_ms, now_ms))
+            topic, queue_id = parse_delivery_target(self._store, known)
+            return self._store.put(
+                rewrites.to_delivered_timer_message(message, topic, queue_id, unit.write_time_ms, now_ms)
+            )
         except (MessageRefusedError, TargetError) as error:
             # Skip it, so that other messages are delivered. Only a damaged or foreign record fails here.
             number = message.queue_offset
@@ -288,7 +290,7 @@ class Timers:
         due, place = known.get(props.TIMER_OUT), message.physical_offset
         return any(one.physical_offset > place and one.properties.get(props.TIMER_OUT) == due for one in found)
 
-    def _finish_slot(self) -> None:
+    def _deliver_rest_of_slot(self) -> None:
         """Deliver the rest of a partly delivered slot, because a reopened store starts with a whole slot."""
         with self._guard:
             if not self._slot_is_partly_delivered:
@@ -298,6 +300,6 @@ class Timers:
             while waiting:
                 self._deliver_parked(waiting[0], now_ms)
                 waiting.popleft()
-            self._finish(slot_ms)
+            self._mark_slot_delivered(slot_ms)
             self._files.save(now_ms, last_read_time_ms=self._read_ms)
-            self._enter_parked()
+            self._load_parked_messages()

@@ -17,17 +17,17 @@ from dataclasses import replace
 from commitlake.broker_lite.delivery import rewrites
 from commitlake.broker_lite.delivery.internal_queues import (
     TargetError,
-    delivery_target,
-    intact_message,
-    intact_messages,
-    numbers_from,
+    parse_delivery_target,
+    queue_offsets_from,
+    read_intact_message,
+    read_intact_messages,
 )
 from commitlake.broker_lite.errors import MessageRefusedError, TransactionError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
-from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, finished_offsets
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, parse_op_offsets
 
 QUEUE_ID = 0
 IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
@@ -48,32 +48,32 @@ class Transactions:
         self._marks: dict[int, list[int]] = {}
         self._newest: dict[int, int] = {}
         self._older: dict[int, list[int]] = {}
-        for number, mark in intact_messages(store, OP_TOPIC, QUEUE_ID, self._op_progress):
-            self._note_decided(number, finished_offsets(mark.body) if mark else [])
+        for number, mark in read_intact_messages(store, OP_TOPIC, QUEUE_ID, self._op_progress):
+            self._add_decided_halves(number, parse_op_offsets(mark.body) if mark else [])
 
     def _stored_progress(self, topic: str) -> int:
         progress = self._store.config.consumer_offsets.get(topic, TRANSACTION_GROUP, QUEUE_ID) or 0
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
-    def _undecided_half(self, number: int) -> Message | None:
+    def _read_undecided_half(self, number: int) -> Message | None:
         """Return the half message at a queue offset if it is undecided; a damaged one is skipped.
 
         The offset in the queue counts, not the one in the record, which may be forged.
         """
         if self._is_decided(number):
             return None
-        half = intact_message(self._store, HALF_TOPIC, QUEUE_ID, number)
+        half = read_intact_message(self._store, HALF_TOPIC, QUEUE_ID, number)
         if half is None:
-            self._note_decided_without_mark(number)
+            self._mark_half_decided(number)
             return None
         return half if half.queue_offset == number else replace(half, queue_offset=number)
 
     def _half_queue_offsets(self) -> range:
         """Return the range of queue offsets that contains all undecided half messages."""
-        numbers = numbers_from(self._store, HALF_TOPIC, QUEUE_ID, self._half_progress)
+        numbers = queue_offsets_from(self._store, HALF_TOPIC, QUEUE_ID, self._half_progress)
         for expired in range(self._half_progress, numbers.start):
             if not self._is_decided(expired):
-                self._note_decided_without_mark(expired)
+                self._mark_half_decided(expired)
         return numbers
 
     def prepare(self, message: NewMessage) -> PutResult:
@@ -87,7 +87,7 @@ class Transactions:
             raise TransactionError(f"half message: expected no {props.DELAY}, found {known[props.DELAY]}")
         if props.PGROUP not in known:
             raise TransactionError(f"half message: expected a {props.PGROUP} property, found none")
-        return self._store.put(rewrites.prepare(message))
+        return self._store.put(rewrites.to_half_message(message))
 
     def commit(self, producer_group: str, half_offset: int) -> PutResult:
         """Commit a half message: store its message for consumers.
@@ -104,19 +104,19 @@ class Transactions:
         """
         with self._guard:
             half = self._find_undecided(producer_group, half_offset)
-            result = self._store.put(rewrites.commit(half, *self._target_of(half)))
-            self._store_mark(half)
+            result = self._store.put(rewrites.to_committed_message(half, *self._parse_target(half)))
+            self._store_op_record(half)
         return result
 
     def rollback(self, producer_group: str, half_offset: int) -> None:
         """Roll back a half message; see `commit`."""
         with self._guard:
-            self._store_mark(self._find_undecided(producer_group, half_offset))
+            self._store_op_record(self._find_undecided(producer_group, half_offset))
 
     def pending(self) -> list[Message]:
         """Return the half messages that are neither committed nor rolled back, oldest first."""
         with self._guard:
-            return [half for number in self._half_queue_offsets() if (half := self._undecided_half(number))]
+            return [half for number in self._half_queue_offsets() if (half := self._read_undecided_half(number))]
 
     def take_due(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
         """Yield the undecided half messages whose producers must be asked now, and None for each other one examined.
@@ -136,7 +136,7 @@ class Transactions:
             numbers = self._half_queue_offsets()
         for number in numbers:
             with self._guard:
-                half = self._undecided_half(number)
+                half = self._read_undecided_half(number)
                 if half is not None and _is_too_young(half, now_ms, timeout_ms):
                     return
                 due = None if half is None else self._next_check(half, now_ms, timeout_ms, checks_max)
@@ -147,27 +147,27 @@ class Transactions:
         checks = _parse_number(half.properties.get(rewrites.CHECK_TIMES)) or 0
         try:
             if checks >= checks_max:
-                self._store.put(rewrites.abandon(half))
-                self._note_decided_without_mark(half.queue_offset)
+                self._store.put(rewrites.to_abandoned_half(half))
+                self._mark_half_decided(half.queue_offset)
                 return None
-            again = self._put_again(half, checks + 1)
+            again = self._replace_half(half, checks + 1)
         except MessageRefusedError as error:
             # Its properties may be full, for example. Skip it, so that later half messages are checked.
             _logger.error("half message %d is skipped, because it cannot be stored again: %s", half.queue_offset, error)
-            self._note_decided_without_mark(half.queue_offset)
+            self._mark_half_decided(half.queue_offset)
             return None
         immunity_ms = _immunity_ms(half, timeout_ms)
         # RocketMQ counts this check, too.
         is_immune = immunity_ms is not None and now_ms - half.born_timestamp < immunity_ms
         return None if is_immune else again
 
-    def _put_again(self, half: Message, checks: int) -> Message:
+    def _replace_half(self, half: Message, checks: int) -> Message:
         """Replace a half message by a newer record; requests that name the older record apply to the new one."""
-        result = self._store.put(rewrites.check_again(half, checks))
+        result = self._store.put(rewrites.to_checked_half(half, checks))
         older = [*self._older.pop(half.queue_offset, ()), half.queue_offset]
         self._older[result.queue_offset] = older
         self._newest.update(dict.fromkeys(older, result.queue_offset))
-        self._note_decided_without_mark(half.queue_offset)
+        self._mark_half_decided(half.queue_offset)
         again = self._store.get_at(result.physical_offset)
         assert again is not None, "expected the record that was just stored"
         return again
@@ -189,7 +189,7 @@ class Transactions:
                 f"the half message at {half_offset}: expected entry {half.queue_offset} of its queue to point to it"
             )
         if (newest := self._newest.get(half.queue_offset)) is not None:
-            again = intact_message(self._store, HALF_TOPIC, QUEUE_ID, newest)
+            again = read_intact_message(self._store, HALF_TOPIC, QUEUE_ID, newest)
             if again is None:
                 raise TransactionError(f"the half message at {half_offset}: its newest record {newest} is damaged")
             half = again
@@ -197,31 +197,31 @@ class Transactions:
             raise TransactionError(f"the half message at {half_offset}: expected it undecided, found it decided")
         return half
 
-    def _target_of(self, half: Message) -> tuple[str, int]:
+    def _parse_target(self, half: Message) -> tuple[str, int]:
         try:
-            return delivery_target(self._store, half.properties)
+            return parse_delivery_target(self._store, half.properties)
         except TargetError as error:
             raise TransactionError(f"the half message at {half.physical_offset}: {error}") from error
 
-    def _store_mark(self, half: Message) -> None:
-        mark = rewrites.finish(half, self._store.clock(), self._store.options.store_host)
+    def _store_op_record(self, half: Message) -> None:
+        mark = rewrites.to_op_record(half, self._store.clock(), self._store.options.store_host)
         result = self._store.put(mark)
-        self._note_decided(result.queue_offset, [half.queue_offset])
+        self._add_decided_halves(result.queue_offset, [half.queue_offset])
 
-    def _note_decided(self, mark: int, halves: list[int]) -> None:
+    def _add_decided_halves(self, mark: int, halves: list[int]) -> None:
         self._marks[mark] = halves
         self._decided.update(half for half in halves if half >= self._half_progress)
         for half in halves:
-            self._forget_older(half)
+            self._forget_replaced(half)
         self._advance_progress()
 
-    def _note_decided_without_mark(self, half: int) -> None:
+    def _mark_half_decided(self, half: int) -> None:
         """Treat a half message as decided without an op record: it was replaced, discarded or skipped."""
         self._decided.add(half)
-        self._forget_older(half)
+        self._forget_replaced(half)
         self._advance_progress()
 
-    def _forget_older(self, half: int) -> None:
+    def _forget_replaced(self, half: int) -> None:
         for older in self._older.pop(half, ()):
             del self._newest[older]
 

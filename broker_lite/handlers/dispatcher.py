@@ -96,7 +96,7 @@ _CODES_FOR: tuple[tuple[type[Exception], ResponseCode], ...] = (
 )
 
 
-def _code_for(error: Exception) -> ResponseCode:
+def _response_code_for(error: Exception) -> ResponseCode:
     return next((code for kind, code in _CODES_FOR if isinstance(error, kind)), ResponseCode.SYSTEM_ERROR)
 
 
@@ -130,7 +130,7 @@ class Dispatcher:
         before = self.broker.store.log_end
         answer = self._answer(channel, request)
         if answer is None or isinstance(answer, Command):
-            self.broker.slices.served()
+            self.broker.slices.note_short_request()
             self._send(channel, request, answer, before)
             return
         kept_bytes = len(request.body) + _KEPT_BYTES.get(request.code, 0)
@@ -158,7 +158,7 @@ class Dispatcher:
 
     def work(self) -> bool:
         """Continue long requests for some milliseconds, and return whether work remains."""
-        return self.broker.slices.turn()
+        return self.broker.slices.run_next_slice()
 
     @property
     def unsent_answers(self) -> int:
@@ -187,7 +187,7 @@ class Dispatcher:
     def _error_answer(channel: Channel, request: Command, error: Exception) -> Command:
         """Return the answer to a request whose handler failed; log unexpected errors."""
         if isinstance(error, CommandError | StoreError | DeliveryError):
-            return request.reply(_code_for(error), remark=str(error))
+            return request.reply(_response_code_for(error), remark=str(error))
         _logger.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
@@ -200,7 +200,7 @@ class Dispatcher:
         """True if answers wait for a flush of the log."""
         return bool(self._unsynced)
 
-    def synced(self, log_end: int) -> None:
+    def on_log_synced(self, log_end: int) -> None:
         """Send the answers that waited for a flush of the log up to `log_end`."""
         while self._unsynced and self._unsynced[0][0] <= log_end:
             _, channel, answer = self._unsynced.popleft()
@@ -220,7 +220,7 @@ class Dispatcher:
                 )
             )
 
-    def lost(self, channel: Channel) -> None:
+    def on_connection_lost(self, channel: Channel) -> None:
         """Remove a closed connection's clients from their groups."""
         self.broker.slices.run(self.broker.notify_members(self.broker.clients.disconnect(channel)))
 
@@ -236,7 +236,7 @@ class Dispatcher:
             self._next_delivery_ms = now_ms + DELIVERY_PAUSE_MS
             _logger.error("delivery of delayed messages is paused for %d s: %s", DELIVERY_PAUSE_MS // 1000, error)
         finally:
-            self._attend_clients(now_ms)
+            self._serve_waiting_clients(now_ms)
         return has_more
 
     def _expire_clients(self, now_ms: int) -> Steps:
@@ -271,7 +271,7 @@ class Dispatcher:
         self._asking = None
         return False
 
-    def _attend_clients(self, now_ms: int) -> None:
+    def _serve_waiting_clients(self, now_ms: int) -> None:
         """Answer waiting pulls, and remove clients and locks that have expired."""
         broker = self.broker
         if now_ms >= self._next_poll_ms:
@@ -281,5 +281,5 @@ class Dispatcher:
                 self._is_expiring = True
                 broker.slices.run(self._expire_clients(now_ms))
             broker.locks.expire(now_ms)
-            relays.give_up_expired(broker, now_ms)
+            relays.expire_relayed_requests(broker, now_ms)
         self.answer_arrived()

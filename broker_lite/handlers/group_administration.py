@@ -14,7 +14,12 @@ from commitlake.broker_lite.broker.clients import Member
 from commitlake.broker_lite.broker.groups import is_valid_group, refuse_system_group
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.tables import list_body, lists_body, page_of, table_body
+from commitlake.broker_lite.protocol.tables import (
+    select_page,
+    serialize_list_body,
+    serialize_lists_body,
+    serialize_table_body,
+)
 from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.admin_headers import (
@@ -66,10 +71,10 @@ def all_groups(broker: Broker, _channel: Channel, request: Command) -> Answering
     """Answer with the settings of all groups, or of the requested page."""
     header = from_ext_fields(GroupPageRequest, request.ext_fields)
     names = broker.groups.names()
-    wanted = page_of(names, header.group_seq, header.max_group_num)
+    wanted = select_page(names, header.group_seq, header.max_group_num)
     configs = ((name, config) for name in wanted if broker.groups.has(name) and (config := broker.groups.find(name)))
     others = {"dataVersion": broker.groups.data_version}
-    body = yield from table_body("subscriptionGroupTable", configs, lambda: others)
+    body = yield from serialize_table_body("subscriptionGroupTable", configs, lambda: others)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(GroupPageResponse(len(names))), body)
 
 
@@ -108,7 +113,7 @@ def consumer_connections(broker: Broker, _channel: Channel, request: Command) ->
     connections = (member.connection() for member in list(group.members.values()))
     settings = to_json(group.settings())
     del settings["connectionSet"]
-    body = yield from list_body("connectionSet", connections, lambda: settings)
+    body = yield from serialize_list_body("connectionSet", connections, lambda: settings)
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
@@ -119,14 +124,14 @@ def producer_connections(broker: Broker, _channel: Channel, request: Command) ->
     if not members:
         remark = f"the producer group[{header.producer_group}] not exist"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    body = yield from list_body("connectionSet", (member.connection() for member in members))
+    body = yield from serialize_list_body("connectionSet", (member.connection() for member in members))
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
 def all_producers(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the members of all producer groups."""
     groups = ((name, _producers(members)) for name, members in list(broker.clients.producers.items()))
-    body = yield from lists_body("data", groups)
+    body = yield from serialize_lists_body("data", groups)
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
@@ -145,7 +150,7 @@ def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) ->
     """Answer with the offsets of all groups."""
     entries = broker.store.config.consumer_offsets.entries
     offsets = ((key, dict(found)) for key in list(entries) if (found := entries.get(key)) is not None)
-    body = yield from table_body("offsetTable", offsets)
+    body = yield from serialize_table_body("offsetTable", offsets)
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 

@@ -6,11 +6,11 @@ Source: ClientManageProcessor, ConsumerManageProcessor, AdminBrokerProcessor (5.
 from __future__ import annotations
 
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
-from commitlake.broker_lite.broker.filters import FilterError, filter_of
+from commitlake.broker_lite.broker.filters import FilterError, compile_filter
 from commitlake.broker_lite.broker.groups import is_valid_group
 from commitlake.broker_lite.broker.limits import MAX_LOCKS_OF_REQUEST, MAX_NAME_LENGTH, check_limit
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.tables import list_body
+from commitlake.broker_lite.protocol.tables import serialize_list_body
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import from_ext_fields
@@ -53,7 +53,7 @@ def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
 
 def _check_room_for(broker: Broker, groups: set[str]) -> None:
     """Raise an error if the limits do not allow the groups and retry topics that a heartbeat would create."""
-    new = {name for name in groups if not broker.groups.has(name) and broker.groups.may_make(name)}
+    new = {name for name in groups if not broker.groups.has(name) and broker.groups.can_auto_create(name)}
     if new:
         broker.groups.check_room(len(new))
     there = {name for name in groups if broker.groups.has(name)}
@@ -75,7 +75,7 @@ def consumer_list(broker: Broker, _channel: Channel, request: Command) -> Answer
     if not members:
         remark = f"no consumer for this group, {header.consumer_group}"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    body = yield from list_body("consumerIdList", (member.client_id for member in members))
+    body = yield from serialize_list_body("consumerIdList", (member.client_id for member in members))
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
@@ -83,7 +83,7 @@ def check_client_config(_broker: Broker, _channel: Channel, request: Command) ->
     """Check that the expression of a subscription is valid."""
     body = parse_body(CheckClientConfig, request.body, limit=MAX_CONFIG_BYTES, is_plain=True)
     try:
-        filter_of(body.subscription_data)
+        compile_filter(body.subscription_data)
     except FilterError as error:
         return request.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=str(error))
     return request.reply(ResponseCode.SUCCESS)

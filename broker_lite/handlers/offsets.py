@@ -57,9 +57,9 @@ def update_offset(broker: Broker, channel: Channel, request: Command) -> Command
             f"expected a queue from 0 to {queues - 1} and an offset, found {header.queue_id}, {header.commit_offset}"
         )
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    if broker.is_reset(header.topic, header.consumer_group, header.queue_id):
+    if broker.is_reset_pending(header.topic, header.consumer_group, header.queue_id):
         return request.reply(ResponseCode.SUCCESS, remark=OFFSET_WAS_RESET)
-    broker.check_offsets_room(header.topic, header.consumer_group, header.queue_id)
+    broker.check_room_for_offset(header.topic, header.consumer_group, header.queue_id)
     broker.store.config.consumer_offsets.acknowledge(
         header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
     )

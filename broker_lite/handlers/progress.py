@@ -9,9 +9,9 @@ from commitlake.broker_lite.broker import statistics
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.groups import refuse_system_group
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
-from commitlake.broker_lite.handlers.pulling import wake
+from commitlake.broker_lite.handlers.pulling import answer_reset_pulls
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.tables import table_body
+from commitlake.broker_lite.protocol.tables import serialize_table_body
 from commitlake.schemas.layouts.rocketmq.topics import split_offset_key
 from commitlake.schemas.remoting.admin_headers import (
     BrokerConsumeStatsRequest,
@@ -60,7 +60,7 @@ def topic_stats(broker: Broker, _channel: Channel, request: Command) -> Answerin
             yield MessageQueue(topic, broker.options.name, queue_id), TopicOffset(low, high, max(0, last))
 
     tps = broker.statistics.rate(statistics.TOPIC_PUT_NUMS, topic, broker.now_ms())
-    body = yield from table_body("offsetTable", offsets(), lambda: {"topicPutTps": tps})
+    body = yield from serialize_table_body("offsetTable", offsets(), lambda: {"topicPutTps": tps})
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
@@ -70,11 +70,13 @@ def consume_stats(broker: Broker, _channel: Channel, request: Command) -> Answer
     named = [topic for topic in (header.topic_list or "").split(";") if topic]
     if header.topic:
         named.append(header.topic)
-    stats = yield from _stats_of(broker, header.consumer_group, named or broker.topics_of_group(header.consumer_group))
+    stats = yield from _compute_consume_stats(
+        broker, header.consumer_group, named or broker.topics_of_group(header.consumer_group)
+    )
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(stats))
 
 
-def _stats_of(broker: Broker, group: str, topics: Iterable[str]) -> Generator[None, None, ConsumeStats]:
+def _compute_consume_stats(broker: Broker, group: str, topics: Iterable[str]) -> Generator[None, None, ConsumeStats]:
     store = broker.store
     table, tps = {}, 0.0
     consumers = broker.clients.consumers.get(group)
@@ -108,7 +110,7 @@ def broker_consume_stats(broker: Broker, _channel: Channel, request: Command) ->
     for group in list(broker.store.config.groups.entries):
         stats = []
         for topic in sorted(topics_of.get(group, ())):
-            found = yield from _stats_of(broker, group, [topic])
+            found = yield from _compute_consume_stats(broker, group, [topic])
             yield
             if found.offset_table:
                 stats.append(found)
@@ -185,7 +187,7 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answeri
     check_limit("offsets of all groups", MAX_OFFSETS, broker.store.config.consumer_offsets.count + len(targets))
     for queue_id, target in targets.items():
         broker.reset_offset(topic, group, queue_id, target)
-        wake(broker, topic, queue_id)
+        answer_reset_pulls(broker, topic, queue_id)
     table = {MessageQueue(topic, broker.options.name, queue_id): target for queue_id, target in targets.items()}
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(OffsetTable(table)))
 

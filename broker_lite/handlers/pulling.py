@@ -9,7 +9,7 @@ from dataclasses import replace
 from commitlake.broker_lite.broker import statistics
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.clients import BROADCASTING
-from commitlake.broker_lite.broker.filters import Filter, FilterError, check_length, filter_of
+from commitlake.broker_lite.broker.filters import Filter, FilterError, check_expression_length, compile_filter
 from commitlake.broker_lite.broker.held_pulls import HeldPull
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
 from commitlake.broker_lite.errors import StoreError
@@ -60,8 +60,8 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
     may_wait = bool(header.sys_flag & PullSysFlag.SUSPEND)
     commits = header.sys_flag & PullSysFlag.COMMIT_OFFSET and may_wait and header.commit_offset >= 0
     commits = commits and not is_system_group(header.consumer_group)
-    if commits and not broker.is_reset(header.topic, header.consumer_group, header.queue_id):
-        broker.check_offsets_room(header.topic, header.consumer_group, header.queue_id)
+    if commits and not broker.is_reset_pending(header.topic, header.consumer_group, header.queue_id):
+        broker.check_room_for_offset(header.topic, header.consumer_group, header.queue_id)
         broker.store.config.consumer_offsets.acknowledge(
             header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
         )
@@ -100,7 +100,7 @@ def _answer_or_hold(
     group: SubscriptionGroupConfig,
 ) -> Command | None:
     """Return the answer to a pull, or None if the pull is held until a message arrives."""
-    answer = _answer_of(broker, request, header, result, group)
+    answer = _make_pull_response(broker, request, header, result, group)
     if answer.code != ResponseCode.PULL_NOT_FOUND or not header.sys_flag & PullSysFlag.SUSPEND:
         return answer
     deadline_ms = broker.now_ms() + min(max(0, header.suspend_timeout_millis), MAX_SUSPEND_MS)
@@ -154,16 +154,16 @@ def _filter_or_refusal(
             return request.reply(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark="the consumer's subscription not latest")
         subscription = known
     try:
-        subscription = subscription or _own_subscription(header)
-        return filter_of(subscription, broker.store.queue_codes)
+        subscription = subscription or _parse_subscription(header)
+        return compile_filter(subscription, broker.store.queue_codes)
     except FilterError as error:
         remark = f"parse the consumer's subscription failed: {error}"
         return request.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=remark)
 
 
-def _own_subscription(header: PullMessageRequest) -> SubscriptionData:
+def _parse_subscription(header: PullMessageRequest) -> SubscriptionData:
     kind, expression = header.expression_type or TAG_EXPRESSION, header.subscription or "*"
-    check_length(expression)
+    check_expression_length(expression)
     if kind == TAG_EXPRESSION:
         return subscription_of_tags(header.topic, expression, header.sub_version)
     return SubscriptionData(header.topic, expression, sub_version=header.sub_version, expression_type=kind)
@@ -203,10 +203,10 @@ def _continue_pull(
         started = time.perf_counter()
         result = _pull_slice(broker, header, wanted, result.next_offset)
         spent += time.perf_counter() - started
-    return _answer_of(broker, request, header, result, group)
+    return _make_pull_response(broker, request, header, result, group)
 
 
-def _answer_of(
+def _make_pull_response(
     broker: Broker,
     request: Command,
     header: PullMessageRequest,
@@ -225,7 +225,7 @@ def _answer_of(
     body = b"".join(result.records)
     if result.records:
         topic, group_name, queue_id, offset = header.topic, header.consumer_group, header.queue_id, header.queue_offset
-        broker.store.config.consumer_offsets.hand_out(topic, group_name, queue_id, offset, result.next_offset)
+        broker.store.config.consumer_offsets.mark_delivered(topic, group_name, queue_id, offset, result.next_offset)
         key = f"{topic}@{group_name}"
         broker.statistics.add(statistics.GROUP_GET_NUMS, key, len(result.records))
         broker.statistics.add(statistics.GROUP_GET_SIZE, key, len(body))
@@ -251,7 +251,7 @@ def _suggested_broker_id(broker: Broker, group: SubscriptionGroupConfig | None, 
 
 def _answer_reset(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
     """Return an answer that redirects the consumer to the offset of a pending reset, or None without one."""
-    target = broker.take_reset(header.topic, header.consumer_group, header.queue_id)
+    target = broker.take_pending_reset(header.topic, header.consumer_group, header.queue_id)
     if target is None:
         return None
     store, topic, queue_id = broker.store, header.topic, header.queue_id
@@ -261,7 +261,7 @@ def _answer_reset(broker: Broker, request: Command, header: PullMessageRequest) 
     return request.reply(ResponseCode.PULL_OFFSET_MOVED, to_ext_fields(response), remark="OFFSET_RESET")
 
 
-def wake(broker: Broker, topic: str, queue_id: int) -> None:
+def answer_reset_pulls(broker: Broker, topic: str, queue_id: int) -> None:
     """Answer the waiting pulls of a queue for which an offset reset is pending; the others keep waiting."""
     for pull in broker.held.take(topic, queue_id):
         answer = _answer_reset(broker, pull.request, pull.header)
@@ -273,7 +273,7 @@ def wake(broker: Broker, topic: str, queue_id: int) -> None:
 
 def answer_arrived(broker: Broker) -> None:
     """Answer the waiting pulls of queues in which messages have arrived."""
-    for topic, queue_id in broker.store.take_arrived():
+    for topic, queue_id in broker.store.take_arrived_queues():
         if pulls := broker.held.take(topic, queue_id):
             _run_in_slices(broker, pulls, _answer_or_hold_again)
 
@@ -294,18 +294,18 @@ def _run_in_slices(
 def _answer_or_hold_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
     """Search messages for waiting pulls; answer those with a match, and let the others wait again."""
     for pull in pulls:
-        result = yield from _search_for(broker, pull)
+        result = yield from _search_for_pull(broker, pull)
         if result is None:
             continue
         if _response_code_of(pull.header, result.status) not in _NOTHING_YET:
-            pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
+            pull.channel.send(_make_pull_response(broker, pull.request, pull.header, result))
         else:
             pull.next_offset = max(pull.next_offset, result.next_offset)
             if not broker.held.hold(pull):
-                pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
+                pull.channel.send(_make_pull_response(broker, pull.request, pull.header, result))
 
 
-def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResult | None]:
+def _search_for_pull(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResult | None]:
     """Search in slices for messages that a waiting pull wants, from the first offset not yet checked.
 
     Returns:
@@ -336,9 +336,9 @@ def answer_expired(broker: Broker, now_ms: int) -> None:
 def _answer_expired_pulls(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
     """Answer pulls that have reached their deadline, with the messages found by a last search."""
     for pull in pulls:
-        result = yield from _search_for(broker, pull)
+        result = yield from _search_for_pull(broker, pull)
         if result is not None:
-            pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
+            pull.channel.send(_make_pull_response(broker, pull.request, pull.header, result))
 
 
 HANDLERS: Handlers = {

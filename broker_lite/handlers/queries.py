@@ -12,7 +12,7 @@ from typing import TypeVar
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.errors import IndexDisabledError
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.stores.rocketmq.pulling import is_wanted
+from commitlake.broker_lite.stores.rocketmq.pulling import matches_code
 from commitlake.schemas.remoting.admin_headers import QueryConsumeQueueRequest
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.errors import CommandError
@@ -39,7 +39,7 @@ def query_message(broker: Broker, _channel: Channel, request: Command) -> Answer
         header.topic, header.key, header.begin_timestamp, header.end_timestamp, limit, ANSWER_BYTES
     )
     try:
-        found = yield from _within_time_limit(query)
+        found = yield from _run_with_time_limit(query)
     except IndexDisabledError as error:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
     records: list[bytes] = []
@@ -53,7 +53,7 @@ def query_message(broker: Broker, _channel: Channel, request: Command) -> Answer
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(response), b"".join(records))
 
 
-def _within_time_limit(query: Generator[None, None, T]) -> Generator[None, None, T]:
+def _run_with_time_limit(query: Generator[None, None, T]) -> Generator[None, None, T]:
     """Run a query step by step; raise an error if it takes longer than QUERY_SECONDS."""
     started = time.perf_counter()
     while True:
@@ -93,7 +93,7 @@ def query_consume_queue(broker: Broker, _channel: Channel, request: Command) -> 
     for number in range(first, min(high, first + max(0, min(header.max_count, MAX_ENTRIES)))):
         entry = store.entry_at(topic, queue_id, number)
         if entry is not None:
-            entries.append(ConsumeQueueEntry(*entry, eval=codes is None or is_wanted(entry.tags_code, codes)))
+            entries.append(ConsumeQueueEntry(*entry, eval=codes is None or matches_code(entry.tags_code, codes)))
     body = ConsumeQueueData(tuple(entries), low, high, subscription)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(body))
 

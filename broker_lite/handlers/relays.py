@@ -62,14 +62,14 @@ The list of entries is not possessive, because Python 3.11.2 then accepts a comm
 
 def running_info(broker: Broker, channel: Channel, request: Command) -> Command | None:
     """Forward a request for a consumer's state to that consumer."""
-    check_load(broker, request)
+    check_relay_limits(broker, request)
     header = from_ext_fields(RunningInfoRequest, request.ext_fields)
     return _relay_request(broker, channel, request, header.consumer_group, header.client_id, request)
 
 
 def consume_directly(broker: Broker, channel: Channel, request: Command) -> Command | None:
     """Forward a message to a consumer for immediate consumption."""
-    check_load(broker, request)
+    check_relay_limits(broker, request)
     header = from_ext_fields(ConsumeDirectlyRequest, request.ext_fields)
     try:
         message = broker.store.get_by_id(header.msg_id or "")
@@ -99,11 +99,11 @@ def _relay_request(
         else:
             channel.send(question.reply(answer.code, answer.ext_fields, answer.body, answer.remark))
 
-    ask(broker, member, replace(relayed, flag=0), on_answer)
+    ask_member(broker, member, replace(relayed, flag=0), on_answer)
     return None
 
 
-def check_load(broker: Broker, request: Command, questions: int = 1) -> None:
+def check_relay_limits(broker: Broker, request: Command, questions: int = 1) -> None:
     """Raise an error if a forwarded request is too large, or too many are not answered yet.
 
     Args:
@@ -112,21 +112,21 @@ def check_load(broker: Broker, request: Command, questions: int = 1) -> None:
     Raises:
         CommandError: if the request is too large, or too many clients have not answered yet.
     """
-    check_limit("bytes of a relayed request", MAX_RELAYED_BYTES, _size_of(request))
+    check_limit("bytes of a relayed request", MAX_RELAYED_BYTES, _request_size(request))
     check_limit("requests that clients have not answered", MAX_RELAYED, len(broker.relayed) + questions)
 
 
-def _size_of(request: Command) -> int:
+def _request_size(request: Command) -> int:
     return len(request.body) + sum(len(key) + len(value) for key, value in request.ext_fields.items())
 
 
-def ask(broker: Broker, member: Member, question: Command, on_answer: OnAnswer) -> None:
+def ask_member(broker: Broker, member: Member, question: Command, on_answer: OnAnswer) -> None:
     """Send a request to a client; `on_answer` gets the answer, or None if there is none in time."""
     opaque = member.channel.ask(question, on_answer)
     broker.relayed.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
 
 
-def give_up_expired(broker: Broker, now_ms: int) -> None:
+def expire_relayed_requests(broker: Broker, now_ms: int) -> None:
     """Stop waiting for clients whose answers are late."""
     while broker.relayed and broker.relayed[0][0] <= now_ms:
         _, channel, opaque = broker.relayed.popleft()
@@ -147,19 +147,19 @@ def consumer_status(broker: Broker, channel: Channel, request: Command) -> Answe
         remark = f"No Any Consumer online in the consumer group: [{header.group}]"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
     check_limit("members asked at once", MAX_MEMBERS_ASKED, len(members))
-    check_load(broker, request, len(members))
-    statuses = _Statuses(broker, channel, request, members)
+    check_relay_limits(broker, request, len(members))
+    statuses = _StatusCollector(broker, channel, request, members)
     question = Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, to_ext_fields(header))
     for number, member in enumerate(members):
         if statuses.is_answered:
             break
-        ask(broker, member, question, partial(statuses.add, member.client_id))
+        ask_member(broker, member, question, partial(statuses.add, member.client_id))
         if number % _MEMBERS_OF_STEP == _MEMBERS_OF_STEP - 1:
             yield
     return None
 
 
-class _Statuses:
+class _StatusCollector:
     """Collected answers of a group's members about their offsets, which are sent when all have answered.
 
     Attributes:
@@ -185,7 +185,7 @@ class _Statuses:
             self._finish(None)
             return
         if answer is not None and answer.code == ResponseCode.SUCCESS:
-            table = member_offsets(answer.body)
+            table = parse_member_offsets(answer.body)
             if not self._broker.kept_answers.take(self._channel, len(table)):
                 remark = f"offsets of the members: expected at most {MAX_STATUSES_BYTES} bytes, found more"
                 self._finish(self._question.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
@@ -207,7 +207,7 @@ class _Statuses:
             self._channel.send(answer)
 
 
-def member_offsets(body: bytes | memoryview) -> bytes:
+def parse_member_offsets(body: bytes | memoryview) -> bytes:
     """Return the table of offsets in a member's answer, as JSON; an empty one if the answer contains anything else."""
     if len(body) > MAX_STATUS_BYTES:
         return b"{}"

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from commitlake.broker_lite.broker import statistics
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.delivery import SendBackError
-from commitlake.broker_lite.delivery.timers import asks_for_timer
+from commitlake.broker_lite.delivery.timers import sets_delivery_time
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import PutResult
@@ -147,7 +147,7 @@ def _send_one(
     group: SubscriptionGroupConfig | None,
 ) -> Command:
     text = header.properties or ""
-    known = _parse_by_name(text)
+    known = _parse_property_dict(text)
     topic, queue_id = header.topic, header.queue_id
     if props.UNIQ_KEY not in known:
         known[props.UNIQ_KEY] = new_unique_key(broker.options.address, broker.now_ms())
@@ -166,19 +166,19 @@ def _send_one(
         topic, queue_id, bytes(request.body), header.born_timestamp, channel.peer, header.flag, header.sys_flag,
         header.reconsume_times or 0, known, stored, header.producer_group,
     )  # fmt: skip
-    if is_plain and not _is_special(known):
+    if is_plain and not _is_delayed_or_transactional(known):
         result = broker.store.send(message)
     else:
-        result = broker.delivery.take(_add_marks(broker, message))
+        result = broker.delivery.take(_add_broker_properties(broker, message))
     return _answer_stored(broker, request, header, config.topic_name, [result], known[props.UNIQ_KEY])
 
 
-def _add_marks(broker: Broker, message: SentMessage) -> SentMessage:
+def _add_broker_properties(broker: Broker, message: SentMessage) -> SentMessage:
     """Return the message with the properties that the broker adds to every message."""
     return message._replace(properties={**message.properties, **broker.options.marks()})
 
 
-def _parse_by_name(text: str) -> dict[str, str]:
+def _parse_property_dict(text: str) -> dict[str, str]:
     """Parse serialized properties into a dictionary; see `parse_properties`."""
     known = {}
     for entry in text.split(_END):
@@ -188,8 +188,8 @@ def _parse_by_name(text: str) -> dict[str, str]:
     return known
 
 
-def _is_special(known: dict[str, str]) -> bool:
-    return props.DELAY in known or props.TRAN_MSG in known or asks_for_timer(known)
+def _is_delayed_or_transactional(known: dict[str, str]) -> bool:
+    return props.DELAY in known or props.TRAN_MSG in known or sets_delivery_time(known)
 
 
 def _was_last_retry(
@@ -208,8 +208,8 @@ def _send_batch(
     broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig
 ) -> Answering:
     """Store all messages of a batch, or none."""
-    known = _parse_by_name(header.properties or "")
-    if _is_special(known):
+    known = _parse_property_dict(header.properties or "")
+    if _is_delayed_or_transactional(known):
         remark = "expected a batch without delays and transactions, which only single messages may have"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
     try:
@@ -225,7 +225,7 @@ def _send_batch(
     for number, item in enumerate(items):
         if number % _ITEMS_OF_STEP == _ITEMS_OF_STEP - 1:
             yield
-        own = _parse_by_name(str(item.properties, "utf-8", "replace"))
+        own = _parse_property_dict(str(item.properties, "utf-8", "replace"))
         messages.append(SentMessage(
             header.topic, header.queue_id, item.body, header.born_timestamp, channel.peer, item.flag, header.sys_flag,
             header.reconsume_times or 0, own, item.properties, header.producer_group,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.limits import MAX_ATTRIBUTE_LENGTH, check_limit
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.tables import page_of, table_body
+from commitlake.broker_lite.protocol.tables import select_page, serialize_table_body
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.remoting.admin_headers import (
@@ -60,7 +60,7 @@ def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command
         header.order,
         _changed_attributes(broker, known, header.attributes),
     )
-    if (wrong := _problem_of(broker, config)) is not None:
+    if (wrong := _find_config_problem(broker, config)) is not None:
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
     broker.topics.check_room(not broker.topics.has(config.topic_name))
     broker.topics.put(config)
@@ -72,7 +72,7 @@ def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answer
     configs = parse_body(TopicConfigList, request.body, limit=MAX_TOPIC_LIST_BYTES, is_plain=True).topic_config_list
     yield
     for config in configs:
-        if (wrong := _problem_of(broker, config)) is not None:
+        if (wrong := _find_config_problem(broker, config)) is not None:
             return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
         yield
     broker.topics.check_room(len({config.topic_name for config in configs if not broker.topics.has(config.topic_name)}))
@@ -82,7 +82,7 @@ def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answer
     return request.reply(ResponseCode.SUCCESS)
 
 
-def _problem_of(broker: Broker, config: TopicConfig) -> str | None:
+def _find_config_problem(broker: Broker, config: TopicConfig) -> str | None:
     """Return a sentence on what is wrong with a topic's settings, or None if they are valid."""
     if not is_valid_topic(config.topic_name):
         return f"topic: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {config.topic_name[:100]!r}"
@@ -106,7 +106,7 @@ def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str 
             continue
         name, separator, value = text[1:].partition("=")
         if name and name not in _ATTRIBUTES:
-            raise CommandError(f"unsupported key: {name[:80]}")
+            raise CommandError(f"attributes: expected a known attribute, found {name[:80]!r}")
         if separator and name == _CLEANUP and value != _DELETE:
             raise CommandError(f"{name}: expected {_DELETE}, the only policy of this broker, found {value[:80]!r}")
         check_limit(f"characters of {name[:80]}", MAX_ATTRIBUTE_LENGTH, len(value))
@@ -128,9 +128,11 @@ def all_topics(broker: Broker, _channel: Channel, request: Command) -> Answering
     """Answer with the settings of all topics, or of the requested page."""
     header = from_ext_fields(TopicPageRequest, request.ext_fields)
     names = list(broker.topics.names())
-    wanted = page_of(names, header.topic_seq, header.max_topic_num)
+    wanted = select_page(names, header.topic_seq, header.max_topic_num)
     configs = ((name, config) for name in wanted if (config := broker.topics.find(name)))
-    body = yield from table_body("topicConfigTable", configs, lambda: {"dataVersion": broker.topics.data_version})
+    body = yield from serialize_table_body(
+        "topicConfigTable", configs, lambda: {"dataVersion": broker.topics.data_version}
+    )
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(TopicPageResponse(len(names))), body)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from commitlake.broker_lite.broker.broker import Broker, Handlers
 from commitlake.broker_lite.delivery import TransactionError
-from commitlake.broker_lite.delivery.rewrites import TRANSACTION_ID, copy_of
+from commitlake.broker_lite.delivery.rewrites import TRANSACTION_ID, to_new_message
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
@@ -84,7 +84,7 @@ def _serialize_target(half: Message) -> bytes:
     """Serialize a half message with its original topic and queue, for the request that asks its producer to decide."""
     known = half.properties
     message = replace(
-        copy_of(half),
+        to_new_message(half),
         topic=known.get(props.REAL_TOPIC, half.topic),
         queue_id=parse_int(known.get(props.REAL_QID), 0, INT32_MAX) or 0,
     )

@@ -23,7 +23,7 @@ from commitlake.broker_lite.nameserver.routes import (
     topic_queues,
 )
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.tables import list_body
+from commitlake.broker_lite.protocol.tables import serialize_list_body
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import DataVersion, TopicConfigs
@@ -133,13 +133,13 @@ class NameServer:
         """Register the broker of this process, which has no connection."""
         self.routes.register_local(request, topics, self._clock())
 
-    def lost(self, channel: Channel) -> None:
+    def on_connection_lost(self, channel: Channel) -> None:
         """Remove the brokers that registered over a closed connection."""
         self.routes.drop_owned_by(channel)
 
     def tick(self) -> None:
         """Remove the brokers whose heartbeats have timed out; call this every few seconds."""
-        self.routes.drop_silent(self._clock())
+        self.routes.drop_expired_brokers(self._clock())
 
     def _route(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(RouteRequest, request.ext_fields)
@@ -149,7 +149,7 @@ class NameServer:
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         order = self._kv.get(ORDER_TOPIC_NAMESPACE, {}).get(header.topic)
         standard = bool(header.accept_standard_json_only) or request.version >= Version.V4_9_4
-        body = serialize_body(_add_order(route, order), standard=standard)
+        body = serialize_body(_set_order_config(route, order), standard=standard)
         return request.reply(ResponseCode.SUCCESS, body=body)
 
     def _clusters(self, _channel: Channel, request: Command) -> Command:
@@ -220,7 +220,7 @@ class NameServer:
 
     def _topics(self, request: Command, cluster: str | None) -> Answering:
         names = yield from self.routes.topics(cluster)
-        body = yield from list_body("topicList", names)
+        body = yield from serialize_list_body("topicList", names)
         return request.reply(ResponseCode.SUCCESS, body=body)
 
     def _system_topics(self, _channel: Channel, request: Command) -> Command:
@@ -300,5 +300,5 @@ def _requested_broker(request: Command) -> BrokerKey:
     return broker_key(from_ext_fields(BrokerRequest, request.ext_fields))
 
 
-def _add_order(route: TopicRoute, order: str | None) -> TopicRoute:
+def _set_order_config(route: TopicRoute, order: str | None) -> TopicRoute:
     return route if order is None else route._replace(order_topic_conf=order)

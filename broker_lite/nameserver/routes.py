@@ -212,7 +212,7 @@ class RouteTable:
         """
         key = broker_key(request)
         self._check_room(key, topics)
-        for stale in [known for known in self._live if self._is_replaced(known, key)]:
+        for stale in [known for known in self._live if self._is_replaced_by(known, key)]:
             self._remove_broker(stale)
         broker = self._brokers.setdefault(request.broker_name, _Broker(request.cluster_name))
         if key == self._local or not self.is_local(request.broker_name):
@@ -220,7 +220,7 @@ class RouteTable:
             broker.enable_acting_master = request.enable_acting_master
         broker.addresses[request.broker_id] = request.broker_addr
         if request.broker_id == MASTER_ID and self._data_version(key) != data_version:
-            if not self._has_room_for_old(key, broker.topics, topics):
+            if not self._can_keep_old_topics(key, broker.topics, topics):
                 broker.topics = {}
             broker.topics.update(topics)
             broker.is_writable = None
@@ -238,19 +238,19 @@ class RouteTable:
         if key.broker_id == MASTER_ID:
             there = self._brokers[key.name].topics if key.name in self._brokers else {}
             count = sum(len(broker.topics) for broker in self._brokers.values()) - len(there) + len(topics)
-            if self._has_room_for_old(key, there, topics):
+            if self._can_keep_old_topics(key, there, topics):
                 count += sum(topic not in topics for topic in there)
             if count > MAX_ROUTES:
                 raise BodyError(
                     f"broker {key.name!r}: expected at most {MAX_ROUTES} topics of all brokers, found {count}"
                 )
 
-    def _has_room_for_old(self, key: BrokerKey, old: Mapping[str, QueueData], new: Mapping[str, QueueData]) -> bool:
+    def _can_keep_old_topics(self, key: BrokerKey, old: Mapping[str, QueueData], new: Mapping[str, QueueData]) -> bool:
         """Return whether there is room to keep topics that a broker no longer registers."""
         return key == self._local or len(old) + len(new) <= MAX_TOPICS
 
     @staticmethod
-    def _is_replaced(known: BrokerKey, by: BrokerKey) -> bool:
+    def _is_replaced_by(known: BrokerKey, by: BrokerKey) -> bool:
         """Return whether a newer process has the id or the address of a known one with the same broker name."""
         if known == by or known.name != by.name:
             return False
@@ -288,7 +288,7 @@ class RouteTable:
         for key in [key for key, live in self._live.items() if live.owner is owner]:
             self._remove_broker(key)
 
-    def drop_silent(self, now_ms: int) -> None:
+    def drop_expired_brokers(self, now_ms: int) -> None:
         """Remove the brokers whose heartbeats have timed out."""
         for key in [key for key, live in self._live.items() if now_ms - live.heard_ms > live.timeout_ms]:
             self._remove_broker(key)

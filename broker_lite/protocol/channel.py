@@ -123,9 +123,9 @@ class Channel:
         """Close the connection."""
         if self.is_open:
             self._close()
-            self.lost()
+            self.on_connection_lost()
 
-    def lost(self) -> None:
+    def on_connection_lost(self) -> None:
         """Mark the connection as closed; all functions that wait for an answer are called with None."""
         self.is_open = False
         pending, self._pending = self._pending, {}

@@ -14,7 +14,7 @@ from commitlake.schemas.remoting.json_fields import to_json
 _ENTRIES_OF_STEP = 100
 
 
-def table_body(
+def serialize_table_body(
     name: str, entries: Iterable[tuple[Any, Any]], others: Callable[[], Mapping[str, Any]] = dict
 ) -> Generator[None, None, bytes]:
     """Serialize an answer's body that contains a table, in steps: `{"name":{...},others}`.
@@ -39,7 +39,7 @@ def table_body(
     return b"{" + b",".join(fields) + b"}"
 
 
-def list_body(
+def serialize_list_body(
     name: str, entries: Iterable[Any], others: Callable[[], Mapping[str, Any]] = dict
 ) -> Generator[None, None, bytes]:
     """Serialize an answer's body that contains a list, in steps: `{"name":["a","b"],others}`.
@@ -58,7 +58,7 @@ def list_body(
     return b"{" + b",".join(fields) + b"}"
 
 
-def lists_body(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generator[None, None, bytes]:
+def serialize_lists_body(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generator[None, None, bytes]:
     """Serialize an answer's body that contains a table of lists, in steps: `{"name":{"key":["a","b"]}}`.
 
     Args:
@@ -97,7 +97,7 @@ def _check_size(name: str, size: int) -> int:
     return size
 
 
-def page_of(names: Sequence[str], first: int | None, count: int | None) -> Sequence[str]:
+def select_page(names: Sequence[str], first: int | None, count: int | None) -> Sequence[str]:
     """Return the names on the requested page of a table, in its order; clients request pages since 5.5.
 
     Args:

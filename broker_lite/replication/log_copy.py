@@ -115,19 +115,19 @@ class LogCopy:
         queues, index = self._files.queues, self._files.index
         if record.is_queued:
             queue = queues.find(record.topic, record.queue_id)
-            if queue is not None and _is_new_beginning(queue, record):
+            if queue is not None and _restarts_queue(queue, record):
                 _logger.info("%s/%d restarts at %d, as on the master", queue.topic, queue.queue_id, record.queue_offset)
                 queue.clear()
-            queues.expect_kind(record)
+            queues.create_batch_topic_if_needed(record)
             # All records since the log's start are here: a gap in this queue is also in the master's queue.
-            queues.dispatch_again(record, from_log_start=True)
+            queues.dispatch_recovered(record, from_log_start=True)
             if queues.find(record.topic, record.queue_id) is not None:
                 self._files.config.topics.ensure(record.topic, record.queue_id)
                 self._writer.arrived.add((record.topic, record.queue_id))
         if index is not None:
-            index.put_again(record)
+            index.put_recovered(record)
 
 
-def _is_new_beginning(queue: AnyQueue, record: Dispatch) -> bool:
+def _restarts_queue(queue: AnyQueue, record: Dispatch) -> bool:
     """Return whether a record begins its queue anew, because the master has deleted and recreated the topic."""
     return record.queue_offset < queue.max_offset and record.physical_offset > queue.last_record

@@ -185,7 +185,7 @@ class SlaveConnection(asyncio.Protocol):
                 due = self._side.due(self._log_range())
                 if due is None:
                     return
-                self._write(self._side.transfer(self._master.store.record_at(*due)))
+                self._write(self._side.serialize_transfer(self._master.store.record_at(*due)))
         except (PeerError, StoreError) as error:
             self._refuse(error)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from commitlake.broker_lite.protocol import FrameReader
 from commitlake.schemas.remoting.frames import Command, serialize_command
-from commitlake.schemas.remoting.signing import Credentials, signed
+from commitlake.schemas.remoting.signing import Credentials, sign_fields
 
 TIMEOUT_SECONDS = 3.0
 
@@ -58,7 +58,7 @@ class PeerClient:
             self._reader, self._writer = await asyncio.open_connection(*self.address, ssl=self._options.tls)
         request.opaque = next(self._opaque)
         if self._options.credentials is not None:
-            request.ext_fields = signed(request.ext_fields, request.body, self._options.credentials)
+            request.ext_fields = sign_fields(request.ext_fields, request.body, self._options.credentials)
         self._writer.write(serialize_command(request))
         frames = FrameReader()
         while True:

@@ -108,7 +108,7 @@ class MasterSide:
         in_segment = self._segment_size - self.next_offset % self._segment_size
         return self.next_offset, min(self._batch_bytes, in_segment, log.stop - self.next_offset)
 
-    def transfer(self, body: bytes) -> bytes:
+    def serialize_transfer(self, body: bytes) -> bytes:
         """Return the bytes that send a part of the log to the slave: a header and the given bytes."""
         header = TRANSFER.pack(self.next_offset, len(body))
         self.next_offset += len(body)

@@ -66,7 +66,7 @@ class SlaveDispatcher(Dispatcher):
     def tick(self, now_ms: int) -> bool:
         """Do periodic work, except for delayed messages and transactions, which only the master handles."""
         self.broker.statistics.tick(now_ms)
-        self._attend_clients(now_ms)
+        self._serve_waiting_clients(now_ms)
         return False
 
 
@@ -119,7 +119,7 @@ class ReplicationRole:
 
     def _send_copied_answers(self, log_end: int) -> None:
         if isinstance(self.dispatcher, SyncMasterDispatcher):
-            self.dispatcher.copied(log_end)
+            self.dispatcher.on_log_copied(log_end)
 
     @property
     def has_slaves(self) -> bool:

@@ -72,7 +72,7 @@ class SyncMasterDispatcher(Dispatcher):
             if self._has_slave_in_range(end):
                 deadline_ms = self.broker.now_ms() + self._timeout_ms
             else:
-                answer = _with_code(answer, ResponseCode.SLAVE_NOT_AVAILABLE) if is_send else answer
+                answer = _with_response_code(answer, ResponseCode.SLAVE_NOT_AVAILABLE) if is_send else answer
         if end == before or (deadline_ms is None and not self.broker.options.sync_flush):
             channel.send(answer)
         else:
@@ -93,12 +93,12 @@ class SyncMasterDispatcher(Dispatcher):
         """True if answers wait."""
         return bool(self._waiting)
 
-    def synced(self, log_end: int) -> None:
+    def on_log_synced(self, log_end: int) -> None:
         """Note how far the log is flushed, and send the answers that do not wait for a slave any more."""
         self._synced_end = log_end
         self._send_ready()
 
-    def copied(self, log_end: int) -> None:
+    def on_log_copied(self, log_end: int) -> None:
         """Note how far a slave has the log, and send the answers that do not wait for a flush any more."""
         self._copied_end = log_end
         self._send_ready()
@@ -119,7 +119,9 @@ class SyncMasterDispatcher(Dispatcher):
         for one in self._waiting:
             if one.deadline_ms is not None and one.deadline_ms <= now_ms and one.log_end > self._copied_end:
                 one.deadline_ms = None
-                one.answer = _with_code(one.answer, ResponseCode.FLUSH_SLAVE_TIMEOUT) if one.is_send else one.answer
+                one.answer = (
+                    _with_response_code(one.answer, ResponseCode.FLUSH_SLAVE_TIMEOUT) if one.is_send else one.answer
+                )
         self._send_ready()
 
     def _send_ready(self) -> None:
@@ -132,6 +134,6 @@ class SyncMasterDispatcher(Dispatcher):
             self._waiting.popleft().channel.send(one.answer)
 
 
-def _with_code(answer: Command, code: ResponseCode) -> Command:
+def _with_response_code(answer: Command, code: ResponseCode) -> Command:
     """Return a successful answer with another code; answers that report an error stay as they are."""
     return replace(answer, code=code) if answer.code == ResponseCode.SUCCESS else answer

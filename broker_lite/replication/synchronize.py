@@ -38,14 +38,14 @@ class Synchronizer:
     async def run(self, master: PeerClient) -> bool:
         """Copy all tables from the master once; on an error, return False, and keep tables that were not received."""
         try:
-            self.take_topics(await self._request_table(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs))
-            self.take_consumer_offsets(
+            self.replace_topics(await self._request_table(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs))
+            self.replace_consumer_offsets(
                 await self._request_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
             )
-            self.take_delay_offsets(
+            self.replace_delay_offsets(
                 await self._request_table(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
             )
-            self.take_groups(
+            self.replace_groups(
                 await self._request_table(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroups)
             )
         except (OSError, TimeoutError, LayoutError, CommandError, PeerError) as error:
@@ -60,7 +60,7 @@ class Synchronizer:
             raise PeerError(f"request {code}: expected SUCCESS, found {code_name(answer.code)}, {answer.remark}")
         return parse_body(kind, answer.body)
 
-    def take_topics(self, found: TopicConfigs) -> None:
+    def replace_topics(self, found: TopicConfigs) -> None:
         """Replace the topics by those of the master; queues of a removed topic stay until their messages expire."""
         topics, config = self._broker.topics, self._broker.store.config.topics
         if found.data_version == self._topics_version:
@@ -75,7 +75,7 @@ class Synchronizer:
         config.document["dataVersion"] = to_json(found.data_version)
         self._topics_version = found.data_version
 
-    def take_groups(self, found: SubscriptionGroups) -> None:
+    def replace_groups(self, found: SubscriptionGroups) -> None:
         """Replace the groups by the master's."""
         groups, config = self._broker.groups, self._broker.store.config.groups
         if found.data_version == self._groups_version:
@@ -90,7 +90,7 @@ class Synchronizer:
         config.document["dataVersion"] = to_json(found.data_version)
         self._groups_version = found.data_version
 
-    def take_consumer_offsets(self, found: ConsumerOffsetTable) -> None:
+    def replace_consumer_offsets(self, found: ConsumerOffsetTable) -> None:
         """Store the master's consumer offsets."""
         offsets = self._broker.store.config.consumer_offsets
         for key, queues in found.offset_table.items():
@@ -100,7 +100,7 @@ class Synchronizer:
                 if known.get(queue_id) != offset:
                     offsets.commit(topic, group, queue_id, offset)
 
-    def take_delay_offsets(self, found: DelayOffsetTable) -> None:
+    def replace_delay_offsets(self, found: DelayOffsetTable) -> None:
         """Store the progress of the master's delay levels."""
         offsets = self._broker.store.config.delay_offsets
         for level, offset in found.offset_table.items():

@@ -11,14 +11,14 @@ import threading
 from collections.abc import Callable
 
 from commitlake.broker_lite.broker.interfaces import BrokerStore
-from commitlake.broker_lite.broker.slices import Slices
+from commitlake.broker_lite.broker.slices import SliceScheduler
 from commitlake.broker_lite.errors import StoreError
 
 
 class SliceTimer:
     """Timer that runs the slices of a scheduler in an event loop, while any work remains."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, slices: Slices, turn: Callable[[], bool]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, slices: SliceScheduler, turn: Callable[[], bool]) -> None:
         """Connect a scheduler to an event loop.
 
         Args:

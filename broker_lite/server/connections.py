@@ -18,7 +18,7 @@ from typing import Protocol, cast
 
 from commitlake.broker_lite.broker.limits import LimitedLog
 from commitlake.broker_lite.protocol import Channel, FrameReader
-from commitlake.broker_lite.server.limits import Limits, is_reserved
+from commitlake.broker_lite.server.limits import Limits, is_reserved_descriptor
 from commitlake.broker_lite.server.wire import Wire, WireError
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -40,10 +40,10 @@ class Service(Protocol):
     def handle(self, channel: Channel, request: Command) -> None:
         """Handle a request, and answer it over the channel."""
 
-    def handled(self) -> None:
+    def after_requests(self) -> None:
         """Follow up a group of handled requests, for example with waiting answers."""
 
-    def lost(self, channel: Channel) -> None:
+    def on_connection_lost(self, channel: Channel) -> None:
         """Clean up after a closed connection."""
 
 
@@ -70,23 +70,26 @@ class Connections:
 
     def add(self, connection: Connection, peer: Host, descriptor: int) -> bool:
         """Add a new connection, and return whether the limits allow it."""
-        if len(self) >= self.limits.connections or self._by_address[peer.site] >= self.limits.connections_of_one:
+        if (
+            len(self) >= self.limits.connections
+            or self._by_address[peer.network_prefix] >= self.limits.connections_of_one
+        ):
             self.log.warning("refused a connection from %s: too many connections", peer)
             return False
-        if is_reserved(descriptor):
+        if is_reserved_descriptor(descriptor):
             self.log.warning("refused a connection from %s: the last file descriptors are for the store", peer)
             return False
         self._open[connection] = None
-        self._by_address[peer.site] += 1
+        self._by_address[peer.network_prefix] += 1
         return True
 
     def discard(self, connection: Connection, peer: Host) -> None:
         """Remove a closed connection."""
         if connection in self._open:
             del self._open[connection]
-            self._by_address[peer.site] -= 1
-            if not self._by_address[peer.site]:
-                del self._by_address[peer.site]
+            self._by_address[peer.network_prefix] -= 1
+            if not self._by_address[peer.network_prefix]:
+                del self._by_address[peer.network_prefix]
         self._unfinished_bytes -= self._unfinished.pop(connection, 0)
 
     def note_incomplete_frame(self, connection: Connection, size: int, *, is_new: bool) -> None:
@@ -110,14 +113,14 @@ class Connections:
             self._unfinished_bytes -= self._unfinished.pop(oldest)
             oldest.abort()
 
-    def note_kept_bytes(self, change: int) -> None:
+    def note_memory_change(self, change: int) -> None:
         """Update the memory of requests and answers; close the connections with the most if the limit is exceeded."""
         self._kept_bytes += change
         if change <= 0 or self._kept_bytes <= self.limits.memory_bytes:
             return
         # Connections may have sent answers since they were last counted.
         for connection in self._open:
-            self._kept_bytes += connection.count_kept()
+            self._kept_bytes += connection.recount_memory()
         while self._kept_bytes > self.limits.memory_bytes and self._open:
             greediest = max(self._open, key=lambda connection: connection.kept_bytes)
             if not greediest.kept_bytes:
@@ -265,7 +268,7 @@ class Connection(asyncio.Protocol):
                         self._service.handle(self._channel, command)
                     if time.perf_counter() >= end:
                         break
-                self._service.handled()
+                self._service.after_requests()
             finally:
                 self._is_handling = False
             self._flush()
@@ -273,15 +276,15 @@ class Connection(asyncio.Protocol):
                 self._continue_later()
                 break
         if self._pending or self.kept_bytes:
-            self._connections.note_kept_bytes(self.count_kept())
+            self._connections.note_memory_change(self.recount_memory())
 
     def _continue_later(self) -> None:
         """Handle the remaining requests after other connections have had a turn, and read nothing until then."""
         self.has_turn_later = True
         self.stop_reading()
-        self._connections.loop.call_soon(self._take_turn)
+        self._connections.loop.call_soon(self._handle_next_turn)
 
-    def _take_turn(self) -> None:
+    def _handle_next_turn(self) -> None:
         self.has_turn_later = False
         self._handle_requests()
         self._resume_reading()
@@ -292,7 +295,7 @@ class Connection(asyncio.Protocol):
         if is_open and not (self._is_paused or self.has_turn_later or self._connections.is_ending):
             cast("asyncio.Transport", self._transport).resume_reading()
 
-    def count_kept(self) -> int:
+    def recount_memory(self) -> int:
         """Recount the memory for waiting requests and unread answers, and return the difference to the last count."""
         waiting = sum(len(command.body) + _COMMAND_BYTES for command in self._pending)
         before, self.kept_bytes = self.kept_bytes, waiting + self.unsent_bytes
@@ -320,7 +323,7 @@ class Connection(asyncio.Protocol):
             self._connections.log.warning("closed the connection to %s: it has not read %d bytes", self, unsent)
             self.abort()
         elif unsent > _SMALL_BYTES or self.kept_bytes:
-            self._connections.note_kept_bytes(self.count_kept())
+            self._connections.note_memory_change(self.recount_memory())
 
     def pause_writing(self) -> None:
         """Pause this connection's requests, because the client does not read its answers."""
@@ -336,7 +339,7 @@ class Connection(asyncio.Protocol):
             self._channel.is_congested = False
         if not self.has_turn_later:
             self._handle_requests()
-        self._connections.note_kept_bytes(self.count_kept())
+        self._connections.note_memory_change(self.recount_memory())
         self._resume_reading()
 
     def stop_reading(self) -> None:
@@ -347,7 +350,7 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close the connection at once, and drop waiting requests."""
         self._free_memory()
-        self._connections.note_kept_bytes(-self.kept_bytes)
+        self._connections.note_memory_change(-self.kept_bytes)
         self.kept_bytes = 0
         if self._transport is not None:
             self._transport.abort()
@@ -371,10 +374,10 @@ class Connection(asyncio.Protocol):
         channel, self._channel = self._channel, None
         if channel is not None:
             self._connections.discard(self, channel.peer)
-            self._connections.note_kept_bytes(-self.kept_bytes)
+            self._connections.note_memory_change(-self.kept_bytes)
             self.kept_bytes = 0
-            channel.lost()
-            self._service.lost(channel)
+            channel.on_connection_lost()
+            self._service.on_connection_lost(channel)
 
     @property
     def unsent_bytes(self) -> int:

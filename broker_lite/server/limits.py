@@ -52,7 +52,7 @@ class Limits:
     memory_bytes: int = 512 << 20
 
 
-def raise_limit(connections: int) -> None:
+def raise_descriptor_limit(connections: int) -> None:
     """Raise the limit on file descriptors for a number of connections, as far as the system allows.
 
     Args:
@@ -71,7 +71,7 @@ def raise_limit(connections: int) -> None:
         _logger.warning("cannot raise the limit on file descriptors from %d to %d: %s", soft, wanted, error)
 
 
-def is_reserved(descriptor: int) -> bool:
+def is_reserved_descriptor(descriptor: int) -> bool:
     """Return whether a file descriptor is one of those that are kept free for the server's own files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft != resource.RLIM_INFINITY and descriptor >= soft - min(RESERVED, soft // 2)

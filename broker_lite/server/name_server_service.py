@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from commitlake.broker_lite.broker.slices import Slices, Steps
+from commitlake.broker_lite.broker.slices import SliceScheduler, Steps
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.nameserver.handlers import Answering
 from commitlake.broker_lite.protocol import Channel
@@ -29,29 +29,29 @@ class NameServerService:
         """
         self._name_server = name_server
         self._loop = loop
-        self._slices = Slices(LONG_REQUESTS_AT_ONCE)
+        self._slices = SliceScheduler(LONG_REQUESTS_AT_ONCE)
         SliceTimer(loop, self._slices, self._run_long_requests)
 
     def handle(self, channel: Channel, request: Command) -> None:
         """Answer a request, or start to compute its answer."""
         answer = self._name_server.handle(channel, request)
         if isinstance(answer, Command):
-            self._slices.served()
+            self._slices.note_short_request()
             _send(channel, request, answer)
         elif not self._slices.run(_finish(channel, request, answer), channel, len(request.body)):
             remark = "too many long requests are waiting, try again later"
             _send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
 
-    def handled(self) -> None:
+    def after_requests(self) -> None:
         """Do nothing, because all answers were already sent."""
 
-    def lost(self, channel: Channel) -> None:
+    def on_connection_lost(self, channel: Channel) -> None:
         """Remove the brokers that registered over a closed connection."""
-        self._name_server.lost(channel)
+        self._name_server.on_connection_lost(channel)
 
     def _run_long_requests(self) -> bool:
         try:
-            return self._slices.turn()
+            return self._slices.run_next_slice()
         except Exception:
             _logger.exception("a long request to the name server failed")
             return True

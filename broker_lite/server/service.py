@@ -34,7 +34,7 @@ from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.replication.role import ReplicationRole
 from commitlake.broker_lite.server.background import LogSync, SliceTimer
 from commitlake.broker_lite.server.connections import Connection, Connections, Service
-from commitlake.broker_lite.server.limits import Limits, raise_limit
+from commitlake.broker_lite.server.limits import Limits, raise_descriptor_limit
 from commitlake.broker_lite.server.name_server_service import NameServerService
 from commitlake.broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
 from commitlake.schemas.errors import CommitLakeError
@@ -103,21 +103,21 @@ class _BrokerService:
     ) -> None:
         self._dispatcher = dispatcher
         self._replicate = replicate
-        self._register_changes = registration
+        self._register_new_topics = registration
         self._sync = sync
 
     def handle(self, channel: Channel, request: Command) -> None:
         self._dispatcher.handle(channel, request)
 
-    def handled(self) -> None:
+    def after_requests(self) -> None:
         self._replicate()
         self._dispatcher.answer_arrived()
-        self._register_changes()
+        self._register_new_topics()
         if self._dispatcher.wants_sync:
             self._sync()
 
-    def lost(self, channel: Channel) -> None:
-        self._dispatcher.lost(channel)
+    def on_connection_lost(self, channel: Channel) -> None:
+        self._dispatcher.on_connection_lost(channel)
 
 
 class Server:
@@ -150,8 +150,8 @@ class Server:
         """
         loop = asyncio.get_running_loop()
         for number in _ending_signals():
-            loop.add_signal_handler(number, self._stop_once, loop)
-        log_sync = LogSync(self._store, loop, self._dispatcher.synced, self._dispatcher.sync_failed)
+            loop.add_signal_handler(number, self._begin_stop, loop)
+        log_sync = LogSync(self._store, loop, self._dispatcher.on_log_synced, self._dispatcher.sync_failed)
         SliceTimer(loop, self._dispatcher.broker.slices, partial(self._run_long_requests, log_sync))
         try:
             await self._listen(loop, log_sync)
@@ -169,7 +169,7 @@ class Server:
                 connections.close()
             self._remove_signal_handlers(loop)
 
-    def _stop_once(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _begin_stop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start an orderly stop; a further signal ends the process at once, and the next start recovers the store."""
         self._stop.set()
         self._remove_signal_handlers(loop)
@@ -195,7 +195,7 @@ class Server:
             name_server = NameServer(self._store.clock, self._options.accounts)
             await self._open_port(loop, self._options.name_server, NameServerService(name_server, loop))
             self._registrations.append(LocalRegistration(name_server, self._options.broker))
-        service = _BrokerService(self._dispatcher, self._role.send, self._register_changes, log_sync.request)
+        service = _BrokerService(self._dispatcher, self._role.send, self._register_new_topics, log_sync.request)
         await self._open_port(loop, self._options.listen, service)
         for address in self._options.register_at:
             self._registrations.append(
@@ -219,7 +219,7 @@ class Server:
             server = await loop.create_server(lambda: Connection(connections), *address, backlog=BACKLOG)
         self._ports.append((server, connections))
 
-    def _register_changes(self) -> None:
+    def _register_new_topics(self) -> None:
         """Register new topics with name servers: at once, or less often if registrations with many topics take long."""
         now = time.perf_counter()
         if self._dispatcher.broker.topics.change_count != self._registered_count and now >= self._next_register_at:
@@ -243,7 +243,7 @@ class Server:
                 self._check_disk_space()
                 has_more = self._dispatcher.tick(self._store.clock())
                 self._role.send()
-                self._register_changes()
+                self._register_new_topics()
                 if self._dispatcher.wants_sync:
                     log_sync.request()
             except Exception:
@@ -348,7 +348,7 @@ def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], N
     async def serve() -> None:
         await Server(store, options).run(ready)
 
-    raise_limit(options.limits.connections)
+    raise_descriptor_limit(options.limits.connections)
     with store, asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve())
 

@@ -70,7 +70,7 @@ class OrderPlan:
     failures: dict[int, int]
 
 
-def draw_orders(count: int, rng: random.Random, max_retries: int) -> OrderPlan:
+def generate_orders(count: int, rng: random.Random, max_retries: int) -> OrderPlan:
     """Generate random orders with consecutive numbers, among them order 4711; every outcome occurs at least once.
 
     Raises:
@@ -79,7 +79,7 @@ def draw_orders(count: int, rng: random.Random, max_retries: int) -> OrderPlan:
     if count < MIN_ORDERS:
         raise ValueError(f"orders: expected at least {MIN_ORDERS}, found {count}")
     first = FEATURED_ORDER - count // 2
-    orders = [_draw_order(number, rng) for number in range(first, first + count)]
+    orders = [_generate_order(number, rng) for number in range(first, first + count)]
     numbers = [order.number for order in orders[:-1] if order.number != FEATURED_ORDER]
     # Orders that always fail must be early enough for their retries to end within the three days.
     early = numbers[: len(numbers) * 3 // 4]
@@ -96,7 +96,7 @@ def _take_numbers(numbers: list[int], count: int) -> set[int]:
     return {numbers.pop() for _ in range(max(1, count))}
 
 
-def _draw_order(number: int, rng: random.Random) -> Order:
+def _generate_order(number: int, rng: random.Random) -> Order:
     """Generate a random order; some are so long that their bodies are compressed."""
     count = rng.randint(60, 120) if rng.random() < _LONG_ORDER_SHARE else rng.randint(1, 5)
     lines = tuple(

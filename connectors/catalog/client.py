@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 
 from commitlake.connectors.catalog.names import CatalogError, SchemaName
 from commitlake.connectors.catalog.server import CatalogServer
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.schemas.errors import ExitCode
 
 API = "/api/2.1/unity-catalog"
@@ -201,7 +201,7 @@ class CatalogClient:
             if len(read) > _MAX_BYTES:
                 raise CatalogError(f"the catalog {self.server.url}: expected at most {_MAX_BYTES} bytes in an answer")
             if time.monotonic() > end:
-                raise TimeoutError(f"no whole answer within {_ANSWER_SECONDS} s")
+                raise TimeoutError(f"expected a complete answer within {_ANSWER_SECONDS} s")
         if missing := getattr(answer, "length", None):  # `read1` does not notice
             raise http.client.IncompleteRead(bytes(read), missing)
         return bytes(read)
@@ -233,4 +233,4 @@ class CatalogClient:
         """Return a server's message as one short line, with the token removed if the server repeats it."""
         token = self.server.token
         text = text.replace(token, "***") if token else text
-        return printable_line(" ".join(text.split()))[:_SHOWN]
+        return escape_line(" ".join(text.split()))[:_SHOWN]

@@ -18,7 +18,7 @@ from commitlake.connectors.catalog.names import CatalogError
 _MAX_MS = 1 << 43  # the year 2248
 
 
-def process_credentials(client: CatalogClient, root: str) -> dict[str, Any]:
+def credential_process_output(client: CatalogClient, root: str) -> dict[str, Any]:
     """Return credentials to read and write below a prefix, as the JSON object that `credential_process` prints.
 
     Args:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.names import CatalogError, SchemaName, parse_name, root_of
+from commitlake.connectors.catalog.names import CatalogError, SchemaName, lake_root_of_table, parse_name
 from commitlake.connectors.catalog.server import CatalogServer, catalog_server
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -74,7 +74,7 @@ def table_roots(name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[s
                 f"{name}.{of_table}: expected an external Delta table of a lake, found {ascii(kind)[:100]}",
                 exit_code=ExitCode.REFUSED,
             )
-        roots[of_table] = root_of(str(table.get("storage_location") or ""), of_table)
+        roots[of_table] = lake_root_of_table(str(table.get("storage_location") or ""), of_table)
     return roots
 
 

@@ -32,11 +32,11 @@ class SchemaName:
         return f"{self.catalog}.{self.schema}"
 
 
-def is_name(place: str) -> bool:
+def is_catalog_name(place: str) -> bool:
     """Return whether a text looks like a name in a catalog: two or three words of ASCII letters, digits and `_`.
 
-    >>> is_name("main.logs"), is_name("main.logs.messages"), is_name("./main.logs"), is_name("lake")
-    (True, True, False, False)
+    >>> [is_catalog_name(text) for text in ("main.logs", "main.logs.messages", "./main.logs", "lake")]
+    [True, True, False, False]
     """
     return _NAME.fullmatch(place) is not None
 
@@ -49,7 +49,7 @@ def is_catalog_place(place: str) -> bool:
     Raises:
         CatalogError: if a catalog is set, and there is also a folder of this name, because the place may be either.
     """
-    if not is_name(place):
+    if not is_catalog_name(place):
         return False
     if not os.path.lexists(place):
         return True
@@ -69,16 +69,16 @@ def parse_name(text: str) -> SchemaName:
         CatalogError: if it is something else.
     """
     parts = text.split(".")
-    if not is_name(text) or len(parts) != 2 or max(map(len, parts)) > _MAX_LENGTH:
+    if not is_catalog_name(text) or len(parts) != 2 or max(map(len, parts)) > _MAX_LENGTH:
         shown = repr(text[:_MAX_LENGTH])
         raise CatalogError(
             f"{shown}: expected catalog.schema, as in main.logs, each of letters, digits and '_'"
-            + (". A lake is a schema: leave the table's name out" if is_name(text) and len(parts) == 3 else "")
+            + (". A lake is a schema: leave the table's name out" if is_catalog_name(text) and len(parts) == 3 else "")
         )
     return SchemaName(*parts)
 
 
-def root_of(location: str, table: str) -> str:
+def lake_root_of_table(location: str, table: str) -> str:
     """Return the URI of the folder that contains a table's folder, without a trailing slash.
 
     Args:
@@ -92,7 +92,7 @@ def root_of(location: str, table: str) -> str:
     uri = location.rstrip("/")
     root, _, folder = uri.rpartition("/")
     shown = f"the location {location[:_MAX_LENGTH]!a} of the table {table!r}"
-    if _LOCATION.fullmatch(uri) is None or not uri.isprintable() or not _is_plain(uri):
+    if _LOCATION.fullmatch(uri) is None or not uri.isprintable() or not _has_plain_path(uri):
         raise CatalogError(f"{shown}: expected s3://bucket/prefix/{table}, or the file: URI of a folder, without '..'")
     if folder != table or not root.partition(":")[2].strip("/"):
         raise CatalogError(f"{shown}: expected a URI that ends with /{table}")
@@ -103,7 +103,7 @@ def root_of(location: str, table: str) -> str:
     return re.sub(r"^s3[an]?:", "s3:", f"{scheme}:{root.partition(':')[2]}")
 
 
-def _is_plain(uri: str) -> bool:
+def _has_plain_path(uri: str) -> bool:
     """Return whether a URI can be parsed, and its path has no `.` or `..`."""
     try:
         return not {".", ".."}.intersection(unquote(urlsplit(uri).path).split("/"))

@@ -8,7 +8,7 @@ from typing import Any
 
 from commitlake.connectors.catalog.client import CatalogClient
 from commitlake.connectors.catalog.lookup import check_reachable, table_roots
-from commitlake.connectors.catalog.names import CatalogError, SchemaName, root_of
+from commitlake.connectors.catalog.names import CatalogError, SchemaName, lake_root_of_table
 from commitlake.connectors.catalog.tables import CatalogTable
 from commitlake.schemas.errors import ExitCode
 
@@ -48,7 +48,7 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
         CatalogError: if the catalog does not exist, or the server refuses, or if the schema has tables of another lake,
             or a volume of this name.
     """
-    root = root_of(f"{root}/messages", "messages")  # in the form in which locations are compared
+    root = lake_root_of_table(f"{root}/messages", "messages")  # in the form in which locations are compared
     check_reachable(client.server, root)
     if client.find("catalogs", name.catalog) is None:
         raise CatalogError(f"the catalog {client.server.url} has no {name.catalog!r}: create it, or name another")
@@ -81,7 +81,7 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
 def _find_volume(client: CatalogClient, name: SchemaName, root: str) -> Mapping[str, Any] | None:
     """Return the volume of message bodies, or None if there is none; refuse the volume of another lake."""
     volume = client.find("volumes", f"{name}.{BODIES}")
-    if volume is not None and root_of(str(volume.get("storage_location") or ""), BODIES) != root:
+    if volume is not None and lake_root_of_table(str(volume.get("storage_location") or ""), BODIES) != root:
         raise CatalogError(
             f"the volume {name}.{BODIES} is not the folder {root}/{BODIES}: name another schema",
             exit_code=ExitCode.REFUSED,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from commitlake.connectors.catalog.names import ADDRESS_VARIABLES, CatalogError
-from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.plain_connections import warn_unencrypted
 from commitlake.connectors.storage.uris import is_uri
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
@@ -59,11 +59,11 @@ def catalog_server() -> CatalogServer | None:
                 raise CatalogError(
                     f"{secret} is not set: expected a personal access token, or a service principal's OAuth token"
                 )
-            return CatalogServer(_url(given, address), token)
+            return CatalogServer(_parse_server_url(given, address), token)
     return None
 
 
-def _url(given: str, variable: str) -> str:
+def _parse_server_url(given: str, variable: str) -> str:
     """Return a server's URL without a path; Databricks' own tools accept its host name alone."""
     url = given if is_uri(given) or variable != "DATABRICKS_HOST" else f"https://{given}"
     try:
@@ -77,6 +77,6 @@ def _url(given: str, variable: str) -> str:
     if parts.scheme not in {"http", "https"} or not re.fullmatch(r"[0-9a-z.:_-]+", host) or parts.path.strip("/"):
         raise CatalogError(f"{variable} is {given[:200]!a}: expected https://HOST, or http://HOST:PORT")
     if parts.scheme == "http":
-        warn_of_plain(f"the catalog {parts.scheme}://{parts.netloc}", host, "Give its https:// address")
+        warn_unencrypted(f"the catalog {parts.scheme}://{parts.netloc}", host, "Give its https:// address")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}" + ("" if port is None else f":{port}")

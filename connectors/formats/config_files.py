@@ -69,7 +69,7 @@ def read_config(
     return ConfigFile(None, name, "" if problems == [_MISSING, _MISSING] else problems[0])
 
 
-def note_backup(problems: Problems, name: str, found: ConfigFile[Any], expected: str, *, is_live: bool) -> None:
+def report_backup_use(problems: Problems, name: str, found: ConfigFile[Any], expected: str, *, is_live: bool) -> None:
     """Report a problem: a file has invalid content, or its `.bak` is used instead.
 
     Args:

@@ -26,7 +26,7 @@ def all_formats() -> Formats:
     return Formats(known, known)
 
 
-def restored_format() -> Format:
+def format_for_restore() -> Format:
     """Return the format of the logs that are recreated from a lake's rows."""
     return next(log_format for log_format in all_formats() if log_format.can_be_restored)
 
@@ -37,7 +37,7 @@ COMMITLOGS, JOURNALS = ANY_FORMAT.only(ROCKETMQ), ANY_FORMAT.only(JMQ)
 """Stores of RocketMQ, and stores of JMQ; a read takes the former where no format is named."""
 
 
-def format_named(name: str) -> Format:
+def get_format(name: str) -> Format:
     """Return the format with the given name.
 
     Raises:

@@ -24,12 +24,12 @@ from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.keys import (
     BY_KEY,
     BY_UNIQUE_KEY,
+    encode_position,
+    encode_time,
     entry_prefix,
     key_hash,
     message_key,
     offset_prefix,
-    place_bytes,
-    time_bytes,
     topic_hash,
 )
 from commitlake.connectors.lake.erasures import MARKER
@@ -88,8 +88,8 @@ def to_cells(batch: pa.RecordBatch, salts: int) -> Iterator[MessageCells]:
 
 def _message_cells(row: dict[str, Any], salts: int, topic: bytes) -> MessageCells:
     store_us = row.get("store_timestamp")
-    place = place_bytes(row["broker"], row["physical_offset"])
-    time = time_bytes(store_us)
+    place = encode_position(row["broker"], row["physical_offset"])
+    time = encode_time(store_us)
     tail = time + place
     key = message_key(salts, topic, time, place)
     cells = [

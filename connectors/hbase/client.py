@@ -84,7 +84,7 @@ class Client:
             HBaseRefusedError: if HBase refuses the request.
         """
         rows = [BatchMutation(key, [Mutation(False, column, value, True)]) for key, column, value in mutations]
-        self._call("write", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
+        self._call_with_retries("write", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
 
     def delete(self, keys: Sequence[bytes], family: bytes, timestamp_ms: int) -> None:
         """Delete the cells of a column family in these rows, up to a timestamp.
@@ -94,7 +94,7 @@ class Client:
             HBaseRefusedError: if HBase refuses the request.
         """
         rows = [BatchMutation(key, [Mutation(True, family, b"", True)]) for key in keys]
-        self._call("delete", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
+        self._call_with_retries("delete", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
 
     def get(self, keys: Sequence[bytes], column: bytes) -> dict[bytes, bytes]:
         """Return the values of one column by row key, for the given rows; rows that do not exist are left out.
@@ -105,7 +105,9 @@ class Client:
         """
         if not keys:
             return {}
-        rows = self._call("get", lambda thrift: thrift.getRowsWithColumns(self._table, list(keys), [column], {}))
+        rows = self._call_with_retries(
+            "get", lambda thrift: thrift.getRowsWithColumns(self._table, list(keys), [column], {})
+        )
         return {row.row: row.columns[column].value for row in rows if column in row.columns}
 
     def check_and_put(self, key: bytes, column: bytes, expected: bytes | None, value: bytes) -> bool:
@@ -114,7 +116,7 @@ class Client:
         A repeated call fails because its own value is already there; the caller must then read the cell.
         """
         mutation = Mutation(False, column, value, True)
-        done = self._call(
+        done = self._call_with_retries(
             "checkAndPut", lambda thrift: thrift.checkAndPut(self._table, key, column, expected, mutation, {})
         )
         return bool(done)
@@ -132,7 +134,7 @@ class Client:
         """
         rows = first_page_rows or page_rows
         while True:
-            page = self._call("scan", _page_scan(self._table, start, stop, rows))
+            page = self._call_with_retries("scan", _page_scan(self._table, start, stop, rows))
             if page:
                 yield page
             if len(page) < rows:
@@ -141,7 +143,7 @@ class Client:
 
     def tables(self) -> list[str]:
         """Return the names of all tables."""
-        return [name.decode() for name in self._call("list tables", lambda thrift: thrift.getTableNames())]
+        return [name.decode() for name in self._call_with_retries("list tables", lambda thrift: thrift.getTableNames())]
 
     def create_table(self, families: Sequence[Mapping[str, Any]]) -> bool:
         """Create the table, and return False if it existed already.
@@ -151,30 +153,30 @@ class Client:
         """
         descriptors = [ColumnDescriptor(**family) for family in families]
         try:
-            self._call("create", lambda thrift: thrift.createTable(self._table, descriptors))
+            self._call_with_retries("create", lambda thrift: thrift.createTable(self._table, descriptors))
         except AlreadyExists:
             return False
         return True
 
     def delete_table(self) -> None:
         """Delete the table with all its rows."""
-        if self._call("check", lambda thrift: thrift.isTableEnabled(self._table)):
-            self._call("disable", lambda thrift: thrift.disableTable(self._table))
-        self._call("drop", lambda thrift: thrift.deleteTable(self._table))
+        if self._call_with_retries("check", lambda thrift: thrift.isTableEnabled(self._table)):
+            self._call_with_retries("disable", lambda thrift: thrift.disableTable(self._table))
+        self._call_with_retries("drop", lambda thrift: thrift.deleteTable(self._table))
 
     def compact(self) -> None:
         """Request a major compaction, which removes overwritten and deleted cells from the table's files.
 
         HBase does this asynchronously. Cells that are still in its memory are not compacted.
         """
-        self._call("compact", lambda thrift: thrift.majorCompact(self._table))
+        self._call_with_retries("compact", lambda thrift: thrift.majorCompact(self._table))
 
     def regions(self) -> list[bytes]:
         """Return the first keys of the table's regions, in order."""
-        found = self._call("list regions", lambda thrift: thrift.getTableRegions(self._table))
+        found = self._call_with_retries("list regions", lambda thrift: thrift.getTableRegions(self._table))
         return sorted(region.startKey for region in found)
 
-    def _call(self, what: str, call: Callable[[Any], _T]) -> _T:
+    def _call_with_retries(self, what: str, call: Callable[[Any], _T]) -> _T:
         """Repeat a call until it succeeds, until it fails permanently, or until the time limit is reached."""
         began = time.monotonic()
         pause = FIRST_PAUSE_SECONDS

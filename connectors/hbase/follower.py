@@ -1,6 +1,6 @@
 """Projection of `messages` into HBase, version by version, never ahead of Delta; a repeated run changes nothing.
 
-    follow(SparkRunner(spark), lake, HBaseOptions.of_address("hbase-thrift:9090"))
+    follow_messages(SparkRunner(spark), lake, HBaseOptions.of_address("hbase-thrift:9090"))
 
 Rows that a version added are written, rows that it removed are deleted, and then the table's progress is updated
 (`progress`). If a run is killed, the next run repeats the unfinished version and puts the same cells. The first run
@@ -25,7 +25,7 @@ from commitlake.connectors.hbase.followed import HBaseUpdate
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
-from commitlake.connectors.hbase.work import Work, find_kept_places, run_here, run_in_tasks
+from commitlake.connectors.hbase.work import Work, find_kept_rows, run_in_tasks, run_in_this_process
 from commitlake.connectors.lake.delta_log.versions import (
     AddedFile,
     AddedVersion,
@@ -42,7 +42,7 @@ TASK_ROWS = 50_000
 OnVersion = Callable[[int, int], None]
 
 
-def follow(
+def follow_messages(
     runner: Runner | None,
     lake: Lake,
     options: HBaseOptions,
@@ -71,8 +71,8 @@ def follow(
         messages = lake.table_at("messages")
         state = _start_progress(client, read_progress(client), lake, messages)
         for version in _pending_versions(state, lake, messages):
-            work = Work(options.connected(), salts, lake)
-            deleted += _apply_files(runner, work.deleting(find_kept_places(work, version)), version.removed, task_rows)
+            work = Work(options.with_patient_connect(), salts, lake)
+            deleted += _apply_files(runner, work.as_deletion(find_kept_rows(work, version)), version.removed, task_rows)
             put = _apply_files(runner, work, version.files, task_rows)
             done = TableProgress(state.followed, version.version)
             write_progress(client, state, done)
@@ -121,7 +121,7 @@ def _apply_files(runner: Runner | None, work: Work, files: tuple[AddedFile, ...]
     _check_files_exist(work, files)
     rows = sum(task_rows if file.rows is None else file.rows for file in files)
     if runner is None or rows < task_rows:
-        return run_here(work, files)
+        return run_in_this_process(work, files)
     return run_in_tasks(runner, work, files)
 
 

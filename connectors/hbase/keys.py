@@ -52,12 +52,12 @@ _TOPIC_BYTES = 8
 _KEY_BYTES = 16
 
 
-def time_bytes(store_us: int | None) -> bytes:
+def encode_time(store_us: int | None) -> bytes:
     """Return a store time as bytes of a key, which sort like the time; null sorts last."""
     return _U64.pack(NO_TIME if store_us is None else store_us + _TOP_BIT)
 
 
-def place_bytes(broker: str, physical_offset: int) -> bytes:
+def encode_position(broker: str, physical_offset: int) -> bytes:
     """Return a message's primary key, broker and offset, as bytes of a row key.
 
     Raises:
@@ -106,7 +106,7 @@ def topic_prefix(salt: int, topic: str) -> bytes:
     return bytes((salt,)) + MESSAGE + topic_hash(topic)
 
 
-def end_of(prefix: bytes) -> bytes:
+def prefix_end(prefix: bytes) -> bytes:
     """Return the end, exclusive, of the range of all keys with a prefix."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""

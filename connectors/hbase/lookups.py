@@ -22,12 +22,12 @@ from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.keys import (
     BY_KEY,
     BY_UNIQUE_KEY,
-    end_of,
+    encode_time,
     entry_prefix,
     key_hash,
     offset_prefix,
+    prefix_end,
     sort_key,
-    time_bytes,
     topic_prefix,
 )
 from commitlake.connectors.hbase.tables import open_existing
@@ -69,7 +69,7 @@ def read_all(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches, ARROW_SCHEMA)
 
 
-def _order_key(row: _Row) -> tuple[bool, int, str, int]:
+def _row_sort_key(row: _Row) -> tuple[bool, int, str, int]:
     time = row.get("store_timestamp")
     return time is None, time or 0, row["broker"], row["physical_offset"]
 
@@ -87,12 +87,12 @@ class _LookUp:
         self._keys = frozenset(wanted.keys)
         self._start = None if wanted.start is None else epoch_us(wanted.start)
         self._end = None if wanted.end is None else epoch_us(wanted.end)
-        self._first = b"" if self._start is None else time_bytes(self._start)
+        self._first = b"" if self._start is None else encode_time(self._start)
 
     def rows(self) -> Iterator[_Row]:
         wanted = self._wanted
         if wanted.ids:
-            return self._by_message_ids(wanted.ids)
+            return self._find_by_message_ids(wanted.ids)
         if wanted.keys:
             return self._matching_rows([self._messages_of_key(BY_KEY, key) for key in dict.fromkeys(wanted.keys)])
         if wanted.topics:
@@ -104,30 +104,30 @@ class _LookUp:
             "expected a message id, a key or a topic, which HBase can look up, found none: query the lake instead"
         )
 
-    def _by_message_ids(self, message_ids: Sequence[str]) -> Iterator[_Row]:
+    def _find_by_message_ids(self, message_ids: Sequence[str]) -> Iterator[_Row]:
         """Return the messages with one of the given ids, each message once."""
         if len(message_ids) == 1:
-            return self._by_message_id(message_ids[0])
-        rows = (row for message_id in message_ids for row in self._by_message_id(message_id))
+            return self._find_by_message_id(message_ids[0])
+        rows = (row for message_id in message_ids for row in self._find_by_message_id(message_id))
         found = {(row["broker"], row["physical_offset"]): row for row in rows}
-        return iter(sorted(found.values(), key=_order_key))
+        return iter(sorted(found.values(), key=_row_sort_key))
 
-    def _by_message_id(self, message_id: str) -> Iterator[_Row]:
+    def _find_by_message_id(self, message_id: str) -> Iterator[_Row]:
         found = False
-        for row in self._by_offset_id(message_id):
+        for row in self._find_by_offset_id(message_id):
             found = True
             yield row
         if not found:
             yield from self._matching_rows([self._messages_of_key(BY_UNIQUE_KEY, message_id)], unique_key=message_id)
 
-    def _by_offset_id(self, message_id: str) -> Iterator[_Row]:
+    def _find_by_offset_id(self, message_id: str) -> Iterator[_Row]:
         try:
             offset = parse_message_id(message_id).physical_offset
         except LayoutError:
             return
         prefix = offset_prefix(self._salts, offset)
         found: list[tuple[bytes, _Row]] = []
-        for page in self._client.scan(prefix, end_of(prefix), page_rows=_PAGE):
+        for page in self._client.scan(prefix, prefix_end(prefix), page_rows=_PAGE):
             found += self._fetch_messages([row.cells[REFERENCE] for row in page])
         rows = sorted((key, row) for key, row in found if row.get("msg_id") == message_id.upper())
         yield from self._matching_rows([iter(rows)])
@@ -166,8 +166,8 @@ class _LookUp:
     def _key_range(self, prefix: bytes) -> tuple[bytes, bytes]:
         """Return the range of keys that have a prefix and then a wanted time; messages without a time are outside."""
         if self._end is not None:
-            return prefix + self._first, prefix + time_bytes(self._end)
-        return prefix + self._first, end_of(prefix) if self._start is None else prefix + time_bytes(None)
+            return prefix + self._first, prefix + encode_time(self._end)
+        return prefix + self._first, prefix_end(prefix) if self._start is None else prefix + encode_time(None)
 
     def _first_page_rows(self, streams: int) -> int:
         """Return the number of rows of a stream's first page, from the number of streams and the limit."""

@@ -7,7 +7,7 @@ from typing import NoReturn
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.errors import UsageError
 
 
@@ -19,17 +19,17 @@ class MissingHBaseDataSource(DataSource):
         """Return the source's name, which Spark's `format` takes."""
         return "hbase"
 
-    @carry_errors()
+    @forward_worker_errors()
     def schema(self) -> StructType:
         """Raise the error that names the missing package."""
         _raise_missing_package()
 
-    @carry_errors()
+    @forward_worker_errors()
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002 (Spark's)
         """Raise the error that names the missing package."""
         _raise_missing_package()
 
-    @carry_errors()
+    @forward_worker_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, N802 (Spark's)
         """Raise the error that names the missing package."""
         _raise_missing_package()

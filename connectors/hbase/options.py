@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from commitlake.connectors.source_options import DeclaredOptions, one_of, option, whole_number
+from commitlake.connectors.source_options import DeclaredOptions, choice_parser, integer_parser, option
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import MESSAGES
 
@@ -34,39 +34,41 @@ class HBaseOptions(DeclaredOptions):
     """Options for the use of one HBase table."""
 
     host: str = option("host", _parse_name, "localhost", "HBase's Thrift server (Thrift 1: `hbase thrift start`)")
-    port: int = option("port", whole_number(1, 65535), 9090, "its port")
+    port: int = option("port", integer_parser(1, 65535), 9090, "its port")
     table: str = option("table", _parse_name, "commitlake_messages", "the HBase table")
     transport: str = option(
         "transport",
-        one_of(("buffered", "framed")),
+        choice_parser(("buffered", "framed")),
         "buffered",
         "that of the Thrift server: framed if it was started with -f, -nonblocking or -hsha",
     )
     protocol: str = option(
         "protocol",
-        one_of(("binary", "compact")),
+        choice_parser(("binary", "compact")),
         "binary",
         "that of the Thrift server: compact if it was started with -c",
     )
     timeout_ms: int = option(
         "timeoutMs",
-        whole_number(1),
+        integer_parser(1),
         60_000,
         "timeout of one call; the first one after a restart of HBase took up to 30 s",
     )
     retry_seconds: int = option(
-        "retrySeconds", whole_number(0), 300, "time for which a call is retried while regions move or servers start"
+        "retrySeconds", integer_parser(0), 300, "time for which a call is retried while regions move or servers start"
     )
     connect_seconds: int = option(
         "connectSeconds",
-        whole_number(0),
+        integer_parser(0),
         15,
         "the same for the first connection; shorter, as a failure is usually a wrong address",
     )
-    batch_rows: int = option("batchRows", whole_number(1), 2000, "messages per write call, and rows per page of a read")
+    batch_rows: int = option(
+        "batchRows", integer_parser(1), 2000, "messages per write call, and rows per page of a read"
+    )
     connections: int | None = option(
         "connections",
-        whole_number(1),
+        integer_parser(1),
         None,
         "number of concurrent writing tasks, each with its own connection",
         shown="as many as Spark runs tasks",
@@ -76,31 +78,31 @@ class HBaseOptions(DeclaredOptions):
     )
     salts: int = option(
         "salts",
-        whole_number(1, MAX_SALTS),
+        integer_parser(1, MAX_SALTS),
         16,
         f"for a new table: number of parts its rows are spread over, 1 to {MAX_SALTS}",
     )
     regions: int = option(
         "regions",
-        whole_number(1, MAX_SALTS),
+        integer_parser(1, MAX_SALTS),
         1,
         "for a new table: initial number of regions, up to `salts`; more than 1 needs `thrift2Port`",
     )
     thrift2_port: int | None = option(
         "thrift2Port",
-        whole_number(1, 65535),
+        integer_parser(1, 65535),
         None,
         "port of a Thrift 2 server on `host`, which can create a table with several regions",
     )
     ttl_seconds: int | None = option(
         "ttlSeconds",
-        whole_number(1, _MAX_TTL_SECONDS),
+        integer_parser(1, _MAX_TTL_SECONDS),
         None,
         "for a new table: age at which HBase drops a message, counted from the end of its store date",
     )
     compression: str = option(
         "compression",
-        one_of(COMPRESSIONS, str.upper),
+        choice_parser(COMPRESSIONS, str.upper),
         "NONE",
         "for a new table: NONE, GZ, SNAPPY, LZ4 or ZSTD, if the region servers have it",
     )
@@ -120,7 +122,7 @@ class HBaseOptions(DeclaredOptions):
         if self.regions > self.salts:
             raise UsageError(f"option regions: expected 1 to {self.salts}, found {self.regions}")
 
-    def connected(self) -> HBaseOptions:
+    def with_patient_connect(self) -> HBaseOptions:
         """Return options that wait as long for a connection as for a retry, in case the server is restarting."""
         return replace(self, connect_seconds=max(self.connect_seconds, self.retry_seconds))
 

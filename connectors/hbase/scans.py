@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from commitlake.connectors.hbase.cells import VALUE, to_batch, to_row
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.keys import MESSAGE, end_of
+from commitlake.connectors.hbase.keys import MESSAGE, prefix_end
 
 
 def read_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.RecordBatch]:
@@ -18,5 +18,5 @@ def read_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.Reco
         HBaseError: if a row contains no message, or if HBase did not answer in time.
     """
     prefix = bytes((salt,)) + MESSAGE
-    for page in client.scan(prefix, end_of(prefix), page_rows=client.options.batch_rows):
+    for page in client.scan(prefix, prefix_end(prefix), page_rows=client.options.batch_rows):
         yield to_batch([to_row(row.cells[VALUE]) for row in page], columns)

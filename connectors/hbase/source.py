@@ -39,7 +39,7 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_salt
 from commitlake.connectors.hbase.tables import open_existing, open_or_create
 from commitlake.connectors.hbase.writer import write_messages
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.spark import spark_field, spark_schema
@@ -53,7 +53,7 @@ class SaltPartition(InputPartition):
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WriteResult(WriterCommitMessage):
     """Commit message of one write task: the number of messages that it has written."""
 
     messages: int
@@ -67,23 +67,23 @@ class HBaseDataSource(DataSource):
         """Return the source's name, which Spark's `format` takes."""
         return "hbase"
 
-    @carry_errors()
+    @forward_worker_errors()
     def schema(self) -> StructType:
         """Return the columns that the options select."""
         columns = HBaseOptions.parse(self.options).columns
         return spark_schema(MESSAGES if columns is None else MESSAGES.only(columns))
 
-    @carry_errors()
+    @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns."""
         return HBaseReader(HBaseOptions.parse(self.options), schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def writer(self, schema: StructType, overwrite: bool) -> HBaseWriter:
         """Return a writer of these columns."""
         return HBaseWriter(_write_options(self.options, overwrite=overwrite), schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> HBaseStreamWriter:  # noqa: N802 (Spark's)
         """Return a stream writer of these columns."""
         given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
@@ -119,7 +119,7 @@ class HBaseReader(DataSourceReader):
         self._options = options
         self._columns = schema.names
 
-    @carry_errors()
+    @forward_worker_errors()
     def partitions(self) -> list[SaltPartition]:
         """Return a partition for each salt of the table."""
         with Client(self._options) as client:
@@ -128,7 +128,7 @@ class HBaseReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one salt."""
         if isinstance(partition, SaltPartition):
-            with carry_errors(), Client(self._options.connected()) as client:
+            with forward_worker_errors(), Client(self._options.with_patient_connect()) as client:
                 yield from read_salt(client, partition.salt, self._columns)
 
 
@@ -136,7 +136,7 @@ def _spark_type(column: str) -> str:
     return str(spark_field(MESSAGES[column]).dataType.simpleString())
 
 
-class _Writing:
+class _BatchWriter:
     """Common part of the batch writer and the stream writer."""
 
     def __init__(self, options: HBaseOptions, schema: StructType) -> None:
@@ -145,16 +145,16 @@ class _Writing:
         with Client(options) as client:
             self._salts = open_or_create(client).salts
 
-    @carry_errors()
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    @forward_worker_errors()
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write the rows of one task."""
-        with Client(self._options.connected()) as client:
-            return Written(write_messages(client, iterator, self._salts))
+        with Client(self._options.with_patient_connect()) as client:
+            return WriteResult(write_messages(client, iterator, self._salts))
 
 
-class HBaseWriter(_Writing, DataSourceArrowWriter):
+class HBaseWriter(_BatchWriter, DataSourceArrowWriter):
     """Batch writer: creates the table on the driver, writes on workers."""
 
 
-class HBaseStreamWriter(_Writing, DataSourceStreamArrowWriter):
+class HBaseStreamWriter(_BatchWriter, DataSourceStreamArrowWriter):
     """Stream writer: writes each micro-batch."""

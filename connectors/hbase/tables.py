@@ -94,7 +94,8 @@ def open_or_create(client: Client) -> TableLayout:
         if layout is None:
             if next(client.scan(b"", b"", page_rows=1), None):
                 raise HBaseError(
-                    f"the table {options.table} holds rows but no layout: it is somebody else's. Name another table"
+                    f"table {options.table}: expected a table that CommitLake created, found rows without a layout. "
+                    "Name another table"
                 )
             value = json.dumps(asdict(TableLayout(options.salts))).encode()
             client.check_and_put(_LAYOUT_ROW, _LAYOUT, None, value)  # with two processes at once, the first one wins
@@ -128,7 +129,9 @@ def _read_layout(client: Client) -> TableLayout | None:
         name = client.options.table
         if "TableNotFoundException" not in str(error):
             raise
-        raise HBaseError(f"there is no table {name} at {client.options.address}: 'archive --hbase' makes it") from None
+        raise HBaseError(
+            f"there is no table {name} at {client.options.address}: 'archive --hbase' creates it"
+        ) from None
     if value is None:
         return None
     try:

@@ -18,7 +18,7 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.writer import delete_entries_by_key, delete_messages, write_messages
 from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.runtime.runner import Runner, divided
+from commitlake.connectors.runtime.runner import Runner, divide_tasks
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
 PIECE_ROWS = 100_000
@@ -60,7 +60,7 @@ class Work:
     kept: Mapping[str, Offsets] | None = None
     bare: Mapping[str, Offsets] | None = None
 
-    def deleting(self, kept: KeptPlaces) -> Work:
+    def as_deletion(self, kept: KeptRows) -> Work:
         """Return a copy that deletes rows, except those that the version has added again."""
         return replace(self, delete=True, kept=kept.all, bare=kept.bare)
 
@@ -100,15 +100,15 @@ class Work:
             return batch
         places = list(zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True))
         if self.bare:
-            is_bare = [_is_among(self.bare.get(broker), offset) for broker, offset in places]
+            is_bare = [_contains_offset(self.bare.get(broker), offset) for broker, offset in places]
             if any(is_bare):
                 delete_entries_by_key(client, batch.filter(pa.array(is_bare, pa.bool_())), self.salts)
         return batch.filter(
-            pa.array([not _is_among(self.kept.get(broker), offset) for broker, offset in places], pa.bool_())
+            pa.array([not _contains_offset(self.kept.get(broker), offset) for broker, offset in places], pa.bool_())
         )
 
 
-def _is_among(offsets: Offsets | None, offset: int) -> bool:
+def _contains_offset(offsets: Offsets | None, offset: int) -> bool:
     if offsets is None:
         return False
     place = int(np.searchsorted(offsets, offset))
@@ -125,7 +125,7 @@ def divide_into_pieces(files: Sequence[AddedFile]) -> list[Piece]:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPlaces:
+class KeptRows:
     """Rows that a version of `messages` removed and added again: sorted physical offsets by broker.
 
     Attributes:
@@ -137,13 +137,13 @@ class KeptPlaces:
     bare: Mapping[str, Offsets]
 
 
-def find_kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
+def find_kept_rows(work: Work, version: AddedVersion) -> KeptRows:
     """Return the rows that a version added, because it may also have removed them; none if it removed no files.
 
     Needs eight bytes for each row that a DELETE, an UPDATE or an erasure has rewritten.
     """
     if not version.removed:
-        return KeptPlaces({}, {})
+        return KeptRows({}, {})
     kept: dict[str, list[Offsets]] = {}
     bare: dict[str, list[Offsets]] = {}
     files = work.files()
@@ -156,14 +156,14 @@ def find_kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
             is_own = pc.equal(brokers, broker)
             for places, chosen in ((kept, is_own), (bare, pc.and_not(is_own, has_keys))):
                 places.setdefault(broker, []).append(rows.column("physical_offset").filter(chosen).to_numpy())
-    return KeptPlaces(_sort_offsets(kept), _sort_offsets(bare))
+    return KeptRows(_sort_offsets(kept), _sort_offsets(bare))
 
 
 def _sort_offsets(parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offsets]:
     return {broker: np.sort(np.concatenate(found)) for broker, found in parts.items()}
 
 
-def run_here(work: Work, files: Sequence[AddedFile]) -> int:
+def run_in_this_process(work: Work, files: Sequence[AddedFile]) -> int:
     """Process data files in this process over one connection, and return the number of rows written or deleted."""
     return work.run(divide_into_pieces(files)) if files else 0
 
@@ -174,5 +174,5 @@ def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
     Raises:
         HBaseError: if a task fails.
     """
-    groups = divided(divide_into_pieces(files), work.options.connections or 2 * runner.cores)
+    groups = divide_tasks(divide_into_pieces(files), work.options.connections or 2 * runner.cores)
     return sum(rows for _, rows in runner.run(work.run, groups))

@@ -65,7 +65,7 @@ def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> 
     waiting: dict[int, list[Cell]] = defaultdict(list)
     for message in to_cells(batch, salts):
         waiting[message.timestamp_ms] += [cell for cell in message.cells if cell.key[1:2] in (BY_UNIQUE_KEY, BY_KEY)]
-    _flush(waiting, _make_delete(client))
+    _send_cells(waiting, _make_delete(client))
 
 
 def _make_delete(client: Client) -> Callable[[Sequence[Cell], int], None]:
@@ -85,20 +85,20 @@ def _send_batches(
         for message in to_cells(batch, salts):
             waiting[message.timestamp_ms] += message.cells
             messages += 1
-            size += _cell_bytes(message)
+            size += _count_cell_bytes(message)
             if messages >= client.options.batch_rows or size >= CALL_BYTES:
-                _flush(waiting, send)
+                _send_cells(waiting, send)
                 total += messages
                 messages = size = 0
-    _flush(waiting, send)
+    _send_cells(waiting, send)
     return total + messages
 
 
-def _cell_bytes(message: MessageCells) -> int:
+def _count_cell_bytes(message: MessageCells) -> int:
     return sum(len(cell.key) + len(cell.value) for cell in message.cells)
 
 
-def _flush(waiting: dict[int, list[Cell]], send: Callable[[Sequence[Cell], int], None]) -> None:
+def _send_cells(waiting: dict[int, list[Cell]], send: Callable[[Sequence[Cell], int], None]) -> None:
     for timestamp_ms, cells in waiting.items():
         send(cells, timestamp_ms)
     waiting.clear()

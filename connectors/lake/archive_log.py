@@ -104,7 +104,7 @@ class ArchiveCommit:
         """Return the number of log bytes from the first to the last offset of each range."""
         return sum(part.end - part.start for part in self.ranges.values())
 
-    def with_written(self, counts: RunCounts, files: Mapping[str, Iterable[DataFile]]) -> ArchiveCommit:
+    def with_results(self, counts: RunCounts, files: Mapping[str, Iterable[DataFile]]) -> ArchiveCommit:
         """Return the same commit with the counts and files that the run has written."""
         return replace(self, counts=counts, files={table: tuple(found) for table, found in files.items()})
 
@@ -121,12 +121,12 @@ class ArchiveCommit:
     def from_metadata(cls, text: str | None) -> ArchiveCommit | None:
         """Parse a commit's metadata; return None for the commit of another program."""
         try:
-            return cls._from_object(parse_json(text or "")[_KEY])
+            return cls._parse_commit(parse_json(text or "")[_KEY])
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
     @classmethod
-    def _from_object(cls, value: dict[str, Any]) -> ArchiveCommit:
+    def _parse_commit(cls, value: dict[str, Any]) -> ArchiveCommit:
         counts = value.get("counts")
         files = value.get("files", {})
         return cls(

@@ -10,7 +10,7 @@ MAX_TRIES = 10
 _FIRST_SECONDS, _LONGEST_SECONDS = 0.25, 8.0
 
 
-def wait_seconds(attempt: int) -> float:
+def backoff_seconds(attempt: int) -> float:
     """Return the seconds to wait after a failed attempt: they grow with each attempt, and differ between processes.
 
     Args:
@@ -20,15 +20,17 @@ def wait_seconds(attempt: int) -> float:
     return random.uniform(longest / 2, longest)  # noqa: S311 (no secret)
 
 
-class _AtVersion(Protocol):
+class _HasVersion(Protocol):
     @property
     def version(self) -> int: ...
 
 
-Followed = TypeVar("Followed", bound=_AtVersion)
+Followed = TypeVar("Followed", bound=_HasVersion)
 
 
-def follow_to(wanted: int, follow: Callable[[], Followed], wait: Callable[[float], object]) -> Iterator[Followed]:
+def repeat_until_version(
+    wanted: int, follow: Callable[[], Followed], wait: Callable[[float], object]
+) -> Iterator[Followed]:
     """Update a table until it has reached a version, and yield the result of each attempt.
 
     Args:
@@ -44,4 +46,4 @@ def follow_to(wanted: int, follow: Callable[[], Followed], wait: Callable[[float
         yield followed
         if followed.version >= wanted:
             return
-        wait(wait_seconds(attempt))
+        wait(backoff_seconds(attempt))

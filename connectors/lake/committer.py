@@ -25,11 +25,11 @@ from commitlake.connectors.lake.archive_log import (
     read_last_commit,
 )
 from commitlake.connectors.lake.backoff import MAX_TRIES
-from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, change_of
+from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, compute_sum_change
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.columns import Columns
@@ -81,8 +81,8 @@ def commit_run(
             taken = [broker for broker in commit.ranges if last.stores.get(broker) != started_from.get(broker)]
             if taken:
                 raise ConcurrentRunError(
-                    f"another run has archived {_names(taken)} meanwhile (archive commit {last.sequence}); nothing of "
-                    "this run was kept. Run it again to archive the rest"
+                    f"another run has archived {_format_brokers(taken)} meanwhile (archive commit {last.sequence}); "
+                    "nothing of this run was kept. Run it again to archive the rest"
                 ) from None
             commit = commit.after(last)
         else:
@@ -93,8 +93,8 @@ def commit_run(
     )
 
 
-def _names(brokers: Sequence[str]) -> str:
-    return brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {count_text(len(brokers) - 1, 'more store')}"
+def _format_brokers(brokers: Sequence[str]) -> str:
+    return brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {format_count(len(brokers) - 1, 'more store')}"
 
 
 def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: ArchiveCommit) -> None:
@@ -167,7 +167,7 @@ def append_rows(lake: Lake, name: str, rows: pa.Table) -> None:
     lake.seal(name)
 
 
-def advance(
+def commit_with_transaction(
     lake: Lake,
     name: str,
     files: Iterable[DataFile],
@@ -227,7 +227,7 @@ def _add_files(
 ) -> None:
     files = list(files)
     now = time.time_ns() // 1_000_000
-    change = change_of([file.statistics for file in files], removed_sums, is_total=mode == "overwrite")
+    change = compute_sum_change([file.statistics for file in files], removed_sums, is_total=mode == "overwrite")
     properties.custom_metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: str(change)}
     actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now, size, {}) for path, size in removed]
     actions += [

@@ -11,11 +11,11 @@ import logging
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError, check_log, check_sizes, seal_log
+from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError, check_log, check_log_sizes, seal_log
 from commitlake.connectors.lake.delta_log.entries import OUTSIDE
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.files import LogFolder
-from commitlake.connectors.lake.paths import folder_here
+from commitlake.connectors.lake.paths import local_folder_or_none
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.s3_options import S3Options
 
@@ -38,7 +38,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
         before = LogFolder(uri, options).read_entries()
         if before.newest < 0:
             raise TableNotFoundError(f"{uri}: expected a table, found no log")
-        check_sizes(uri, options, before)
+        check_log_sizes(uri, options, before)
         table = DeltaTable(uri, storage_options=options)
     except DeltaError:  # check_log names a damaged file; TableNotFoundError is a subclass
         check_log(uri, options)
@@ -46,7 +46,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
     check_log(uri, options)
     state = (str(table.metadata().id), table.version())
     if _checked_states.get(uri) != state:
-        _check_paths(uri, table)
+        _check_file_paths(uri, table)
         _checked_states[uri] = state
     return table
 
@@ -60,7 +60,7 @@ lake for each scrape. There is one entry for each table.
 """
 
 
-def _check_paths(uri: str, table: DeltaTable) -> None:
+def _check_file_paths(uri: str, table: DeltaTable) -> None:
     """Refuse a table whose log names files outside the table's folder, because an engine would read them.
 
     A shallow clone does so by design; it cannot be a table of a lake.
@@ -73,7 +73,7 @@ def _check_paths(uri: str, table: DeltaTable) -> None:
         )
 
 
-def seal(uri: str, s3: S3Options | None = None) -> None:
+def seal_after_commit(uri: str, s3: S3Options | None = None) -> None:
     """Store the digests of a table's log after a commit, see `delta_log.seals`; if that fails, only log a warning.
 
     Raises:
@@ -97,7 +97,7 @@ def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | N
     Raises:
         S3Error: if an object store requires credentials, and there are none.
     """
-    if folder_here(uri) is not None:
+    if local_folder_or_none(uri) is not None:
         return None
     from commitlake.connectors.storage.s3_clients import delta_options, s3_options
 

@@ -34,7 +34,7 @@ class ErasedOffsets:
 
     Attributes:
         offsets: int64, sorted.
-        ids: for each message, the index of its erasure in `ErasedPlaces.ids`.
+        ids: for each message, the index of its erasure in `ErasedMessages.ids`.
     """
 
     offsets: Array
@@ -42,7 +42,7 @@ class ErasedOffsets:
 
 
 @dataclass(frozen=True)
-class ErasedPlaces:
+class ErasedMessages:
     """The erased messages of a lake, by broker and physical offset; can be pickled.
 
     Attributes:
@@ -60,7 +60,7 @@ class ErasedPlaces:
     def __bool__(self) -> bool:
         return bool(self.brokers)
 
-    def of_range(self, broker: str, start: int, end: int) -> bool:
+    def has_any_in_range(self, broker: str, start: int, end: int) -> bool:
         """Return True if any message in a range of a broker's log is erased."""
         found = self.brokers.get(broker)
         if found is None:
@@ -68,16 +68,16 @@ class ErasedPlaces:
         first, last = np.searchsorted(found.offsets, [start, end])
         return bool(last > first)
 
-    def beyond(self, ends: Mapping[str, int]) -> ErasedPlaces:
+    def beyond(self, ends: Mapping[str, int]) -> ErasedMessages:
         """Return the erased messages at or after each broker's offset in `ends`; all of a broker that is not in it."""
         kept = {}
         for broker, found in self.brokers.items():
             chosen = found.offsets >= ends.get(broker, 0)
             if chosen.any():
                 kept[broker] = ErasedOffsets(found.offsets[chosen], found.ids[chosen])
-        return ErasedPlaces(self.number, self.ids, self.numbers, kept)
+        return ErasedMessages(self.number, self.ids, self.numbers, kept)
 
-    def ids_of(self, broker: str, offsets: Array) -> Array:
+    def erasure_ids(self, broker: str, offsets: Array) -> Array:
         """Return the erasure of each message of a broker, as an index into `ids`; -1 if it is not erased."""
         found = self.brokers.get(broker)
         result = np.full(len(offsets), -1, np.int64)
@@ -88,7 +88,7 @@ class ErasedPlaces:
         result[is_there] = found.ids[place[is_there]]
         return result
 
-    def ids_of_rows(self, brokers: pa.Array, offsets: pa.Array) -> Array:
+    def erasure_ids_of_rows(self, brokers: pa.Array, offsets: pa.Array) -> Array:
         """Return the erasure of each row, as an index into `ids`, for rows of several brokers; -1 if not erased.
 
         Args:
@@ -102,7 +102,7 @@ class ErasedPlaces:
         for code, broker in enumerate(encoded.dictionary.to_pylist()):
             if broker in self.brokers:
                 rows = np.flatnonzero(codes == code)
-                result[rows] = self.ids_of(broker, values[rows])
+                result[rows] = self.erasure_ids(broker, values[rows])
         return result
 
     def without(self, rows: pa.Table) -> pa.Table:
@@ -114,11 +114,13 @@ class ErasedPlaces:
         if not self.brokers:
             return rows
         rows = rows.unify_dictionaries().combine_chunks()
-        ids = self.ids_of_rows(rows.column("broker").combine_chunks(), rows.column("physical_offset").combine_chunks())
+        ids = self.erasure_ids_of_rows(
+            rows.column("broker").combine_chunks(), rows.column("physical_offset").combine_chunks()
+        )
         return rows.filter(pa.array(ids < 0)) if (ids >= 0).any() else rows
 
 
-NOTHING_ERASED = ErasedPlaces()
+NOTHING_ERASED = ErasedMessages()
 
 
 def open_erasures(lake: Lake) -> DeltaTable | None:
@@ -128,7 +130,7 @@ def open_erasures(lake: Lake) -> DeltaTable | None:
         LogDamagedError: if the table is damaged, or missing although `messages` knows of an erasure.
     """
     table = lake.find("erasures")
-    if table is None and lacks_erasures(lake):
+    if table is None and is_erasures_table_missing(lake):
         raise LogDamagedError(
             f"{lake.uri('erasures')}: expected the table of erasures, because {lake.uri('messages')} records erasures, "
             f"found none. {WAY_OUT}"
@@ -136,9 +138,9 @@ def open_erasures(lake: Lake) -> DeltaTable | None:
     return table
 
 
-def lacks_erasures(lake: Lake) -> bool:
+def is_erasures_table_missing(lake: Lake) -> bool:
     """Return True if `messages` records erasures, but the lake has no table of them."""
-    if not erasure_number(lake.find("messages")):
+    if not newest_erasure_number(lake.find("messages")):
         return False
     try:
         return lake.find("erasures") is None
@@ -146,17 +148,17 @@ def lacks_erasures(lake: Lake) -> bool:
         return False
 
 
-def erasure_number(table: DeltaTable | None) -> int:
+def newest_erasure_number(table: DeltaTable | None) -> int:
     """Return the number of the newest erasure that a table's log records; 0 for none."""
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
 def erased_form(table: DeltaTable) -> int:
     """Return the number of the form (see `FORM`) that erased rows have in `messages`; the newest if none are erased."""
-    return table.transaction_version(FORM_ID) or (1 if erasure_number(table) else FORM)
+    return table.transaction_version(FORM_ID) or (1 if newest_erasure_number(table) else FORM)
 
 
-def read_erased_places(lake: Lake) -> ErasedPlaces:
+def read_erased_messages(lake: Lake) -> ErasedMessages:
     """Read broker and physical offset of all erased messages.
 
     Raises:
@@ -167,10 +169,10 @@ def read_erased_places(lake: Lake) -> ErasedPlaces:
         return NOTHING_ERASED
     rows = table.to_pyarrow_table(columns=[*_COLUMNS, "event"])
     is_first = pc.is_in(rows.column("event"), pa.array(["message", "copy"]))
-    return erased_places(rows.filter(is_first), erasure_number(table))
+    return parse_erased_messages(rows.filter(is_first), newest_erasure_number(table))
 
 
-def erased_places(rows: pa.Table, number: int) -> ErasedPlaces:
+def parse_erased_messages(rows: pa.Table, number: int) -> ErasedMessages:
     """Return the erased messages that rows of `erasures` list.
 
     Args:
@@ -196,4 +198,4 @@ def erased_places(rows: pa.Table, number: int) -> ErasedPlaces:
         brokers[broker] = ErasedOffsets(unique, codes[chosen][first])
     ids = tuple(encoded.dictionary.to_pylist())
     known = dict(zip(rows.column("erasure_id").to_pylist(), rows.column("number").to_pylist(), strict=True))
-    return ErasedPlaces(number, ids, tuple(known[erasure_id] for erasure_id in ids), brokers)
+    return ErasedMessages(number, ids, tuple(known[erasure_id] for erasure_id in ids), brokers)

@@ -19,12 +19,12 @@ _LOOKED_AT = 64
 """Largest number of commits of `messages` that a query to another table reads."""
 
 
-def last_finished(lake: Lake, table: str) -> int:
+def last_finished_sequence(lake: Lake, table: str) -> int:
     """Return the sequence number of the newest run that a table, such as `archive_runs`, records; 0 for none."""
-    return sequence_in(lake.find(table))
+    return read_sequence(lake.find(table))
 
 
-def sequence_in(table: DeltaTable | None) -> int:
+def read_sequence(table: DeltaTable | None) -> int:
     """Return the sequence number of the newest run that an open table records; 0 for none, and without a table."""
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
@@ -56,12 +56,12 @@ def missing_runs(lake: Lake, table: str, commits: Iterable[ArchiveCommit]) -> li
         table: name of the following table.
         commits: the commits of `messages`.
     """
-    finished = last_finished(lake, "archive_runs")
-    followed = last_finished(lake, table)
+    finished = last_finished_sequence(lake, "archive_runs")
+    followed = last_finished_sequence(lake, table)
     return [made.sequence for made in commits if made.files.get(table) and followed < made.sequence <= finished]
 
 
-def check_follows(lake: Lake, table: str) -> None:
+def check_is_up_to_date(lake: Lake, table: str) -> None:
     """Refuse a table that follows `messages` but lacks rows of its newest commits.
 
     Raises:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files, append_rows
-from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished
+from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished_sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
@@ -47,7 +47,7 @@ def unfinished_commits(lake: Lake, newest: int) -> list[ArchiveCommit]:
     Raises:
         LogDamagedError: if `messages` has lost its newest commits.
     """
-    finished = last_finished(lake, "archive_runs")
+    finished = last_finished_sequence(lake, "archive_runs")
     check_not_ahead(lake, finished, newest)
     return commits_after(lake, finished) if newest > finished else []
 
@@ -62,22 +62,22 @@ def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCom
     Returns:
         The completed commits, oldest first.
     """
-    commits = commits_after(lake, last_finished(lake, "archive_runs"))
+    commits = commits_after(lake, last_finished_sequence(lake, "archive_runs"))
     for commit in commits:
         for table in (*FOLLOWING, "erasures"):
             if files := commit.files.get(table):
                 append_files(lake, table, files, commit.sequence)
-        _append_run(lake, _run_of(commit, commit.run_id != run_id, parser_version))
+        _append_run(lake, _make_run(commit, commit.run_id != run_id, parser_version))
     return commits
 
 
-def lacking_runs(lake: Lake) -> list[ArchiveCommit]:
+def list_unrecorded_runs(lake: Lake) -> list[ArchiveCommit]:
     """Return the commits of finished runs without a row in `archive_runs`, oldest first."""
     table = lake.find("archive_runs")
     if table is None:
         return []
     there = table.to_pyarrow_table(columns=["run_id"]).column("run_id").to_pylist()
-    known, finished = set(there), last_finished(lake, "archive_runs")
+    known, finished = set(there), last_finished_sequence(lake, "archive_runs")
     commits = commits_after(lake, 0)
     return [commit for commit in commits if commit.run_id not in known and commit.sequence <= finished]
 
@@ -88,9 +88,9 @@ def restore_runs(lake: Lake, parser_version: str) -> int:
     Args:
         parser_version: for the rows.
     """
-    missing = lacking_runs(lake)
+    missing = list_unrecorded_runs(lake)
     if missing:
-        rows = [asdict(_run_of(commit, True, parser_version)) for commit in missing]
+        rows = [asdict(_make_run(commit, True, parser_version)) for commit in missing]
         append_rows(
             lake,
             "archive_runs",
@@ -99,7 +99,7 @@ def restore_runs(lake: Lake, parser_version: str) -> int:
     return len(missing)
 
 
-def _run_of(commit: ArchiveCommit, recovered: bool, parser_version: str) -> ArchiveRun:
+def _make_run(commit: ArchiveCommit, recovered: bool, parser_version: str) -> ArchiveRun:
     counts = commit.counts
     now = datetime.datetime.now(datetime.UTC)
     return ArchiveRun(

@@ -140,9 +140,9 @@ class Lake:
 
     def seal(self, table: str) -> None:
         """Store the digests of a table's log after a commit; see `delta.seal`."""
-        from commitlake.connectors.lake.delta import seal
+        from commitlake.connectors.lake.delta import seal_after_commit
 
-        seal(self.uri(table), self.s3)
+        seal_after_commit(self.uri(table), self.s3)
 
     def table(self, table: str) -> DeltaTable:
         """Open a table at its newest version.
@@ -156,20 +156,20 @@ class Lake:
         try:
             opened = self.find(table)
         except OSError as error:  # an object store's error contains the server's complete answer
-            from commitlake.connectors.lake.reader import clean_message
+            from commitlake.connectors.lake.reader import clean_engine_message
             from commitlake.connectors.storage.arrow_errors import s3_error_of
 
             self.check_readable()
             if (known := s3_error_of(error, self.s3)) is not None:
                 raise known from None
-            raise LakeError(f"{self.uri(table)} cannot be read: {clean_message(str(error))}") from None
+            raise LakeError(f"{self.uri(table)} cannot be read: {clean_engine_message(str(error))}") from None
         if opened is not None:
             return opened
         self.check_readable()
         if table != "messages":
             self.table("messages")  # raises an error if this is not a lake
             raise NoTableError(f"the lake {self.root} has no table {table!r} yet: nothing has been written to it")
-        self.check_messages_are_there()
+        self.check_messages_exist()
         raise LakeError(
             f"{self.root} is not a lake: expected a Delta table in {self.uri(table)}; 'commitlake archive' creates one"
         )
@@ -226,7 +226,7 @@ class Lake:
             table for table in tables if files.get_file_info(pafs.FileSelector(f"{table}/{LOG}", allow_not_found=True))
         ]
 
-    def check_messages_are_there(self) -> None:
+    def check_messages_exist(self) -> None:
         """Refuse a lake whose table `messages` has no log, although tables that follow it have one.
 
         Raises:
@@ -278,7 +278,7 @@ class Lake:
         try:
             self._check_place()
         except LakeError:
-            self.check_messages_are_there()
+            self.check_messages_exist()
             raise
 
     def _check_place(self) -> None:
@@ -316,9 +316,9 @@ class Lake:
 
     def _check_owner(self) -> None:
         """Refuse a new lake in a table of another lake, or in a folder of a broker's store."""
-        from commitlake.connectors.lake.owned_folders import check_no_owner
+        from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 
-        check_no_owner(self.root, "--lake", self.s3)
+        refuse_owned_folder(self.root, "--lake", self.s3)
 
     def _check_hard_links(self, folder: Path) -> None:
         """Refuse a new lake in a file system without hard links, by which deltalake makes a commit atomic.
@@ -343,7 +343,7 @@ class Lake:
                     path.unlink()
 
 
-class _OpenTable(NamedTuple):
+class _CachedTable(NamedTuple):
     """A table, with the options by which it was opened."""
 
     table: DeltaTable
@@ -360,7 +360,7 @@ class PinnedLake(Lake):
     opened again, at the same version.
     """
 
-    _tables: dict[str, _OpenTable] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tables: dict[str, _CachedTable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, table: str) -> DeltaTable | None:
         """Return a table, opened by the first call; None if the lake does not exist or does not have the table."""
@@ -369,7 +369,7 @@ class PinnedLake(Lake):
             return known.table
         opened = Lake.find(self, table) if known is None else Lake.table_at(self, table, known.table.version())
         if opened is not None:
-            self._tables[table] = _OpenTable(opened, options)
+            self._tables[table] = _CachedTable(opened, options)
         return opened
 
     def table_at(self, table: str, version: int | None = None) -> DeltaTable:

@@ -19,8 +19,8 @@ from commitlake.connectors.lake.delta_log.file_actions import file_actions, file
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.schemas.times import EPOCH, iso_text
+from commitlake.connectors.plain_arrays import rows_to_dicts
+from commitlake.schemas.times import EPOCH, format_iso_time
 
 REPAIR = "repair"
 """`run_id` of these rows of `gaps`."""
@@ -54,7 +54,7 @@ class LostRange:
         start, end = ("?" if offset is None else str(offset) for offset in (self.start, self.end))
         times = "at an unknown time"
         if self.first is not None and self.last is not None:
-            times = f"from {iso_text(self.first)} to {iso_text(self.last)}"
+            times = f"from {format_iso_time(self.first)} to {format_iso_time(self.last)}"
         return (
             f"{self.broker}: a data file of the lake is lost, and with it messages between physical offsets {start} "
             f"and {end}, stored {times}. They are missing here until 'commitlake maintain --repair --store' reads them "
@@ -95,10 +95,10 @@ def lost_ranges(
         end: end of these times; None for no bound.
     """
     found = [part for part in _read_lost_ranges(lake) if part.is_of(brokers)]
-    return [timed for part in found if (timed := _add_times(lake, part)).may_hold(start, end)]
+    return [timed for part in found if (timed := _add_time_bounds(lake, part)).may_hold(start, end)]
 
 
-def lost_sentences(lost: Collection[LostRange]) -> list[str]:
+def describe_lost_ranges(lost: Collection[LostRange]) -> list[str]:
     """Return a sentence for each lost range; if there are many, only for the first ones."""
     more = len(lost) - _SHOWN
     return [
@@ -117,7 +117,7 @@ def _read_lost_ranges(lake: Lake) -> Iterator[LostRange]:
         "SELECT DISTINCT broker, start_offset, end_offset FROM gaps "
         f"WHERE run_id = {text_literal(REPAIR)} ORDER BY broker, start_offset"
     )
-    for row in dict_rows(run_sql(table, "gaps", sql).read_all()):
+    for row in rows_to_dicts(run_sql(table, "gaps", sql).read_all()):
         yield LostRange(row["broker"] or "?", row["start_offset"], row["end_offset"])
 
 
@@ -128,7 +128,7 @@ def _may_have_repairs(table: DeltaTable) -> bool:
     return any(first is None or last is None or first <= REPAIR <= last for first, last in bounds)
 
 
-def _add_times(lake: Lake, lost: LostRange) -> LostRange:
+def _add_time_bounds(lake: Lake, lost: LostRange) -> LostRange:
     """Add time bounds to lost ranges, from `topic_minutes`, which still counts their messages, if it exists."""
     table = lake.find("topic_minutes")
     if table is None:
@@ -140,7 +140,7 @@ def _add_times(lake: Lake, lost: LostRange) -> LostRange:
     if lost.end is not None:
         conditions.append(f"first_physical_offset < {lost.end}")
     sql = f"SELECT min(minute) AS first, max(minute) AS last FROM topic_minutes WHERE {' AND '.join(conditions)}"
-    (row,) = dict_rows(run_sql(table, "topic_minutes", sql).read_all())
+    (row,) = rows_to_dicts(run_sql(table, "topic_minutes", sql).read_all())
     if row["first"] is None:
         return lost
     return LostRange(lost.broker, lost.start, lost.end, row["first"], row["last"] + _MINUTE)

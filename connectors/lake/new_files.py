@@ -19,21 +19,21 @@ from commitlake.connectors.lake.delta_log.versions import (
     added_versions,
     files_of_table,
 )
-from commitlake.connectors.lake.erasures import erasure_number
+from commitlake.connectors.lake.erasures import newest_erasure_number
 from commitlake.connectors.lake.lake import Lake
 
 
-def reached_version(lake: Lake, table: str, application_id: str) -> int:
+def processed_version(lake: Lake, table: str, application_id: str) -> int:
     """Return the version of `messages` up to which a table has been computed; -1 before the first.
 
     Args:
         table: name of the table.
         application_id: name of its transactions.
     """
-    return version_in(lake.find(table), application_id)
+    return read_processed_version(lake.find(table), application_id)
 
 
-def version_in(table: DeltaTable | None, application_id: str) -> int:
+def read_processed_version(table: DeltaTable | None, application_id: str) -> int:
     """Return the version of `messages` up to which an open table has been computed; -1 before the first.
 
     Args:
@@ -44,10 +44,10 @@ def version_in(table: DeltaTable | None, application_id: str) -> int:
     return -1 if version is None else version
 
 
-def reached_erasure(lake: Lake, table: str) -> int:
+def processed_erasure(lake: Lake, table: str) -> int:
     """Return the number of the newest erasure that is complete in a table; 0 for none."""
     opened = lake.find(table)
-    return 0 if opened is None else erasure_number(opened)
+    return 0 if opened is None else newest_erasure_number(opened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def new_files(lake: Lake, after: int, table: str = "messages") -> tuple[list[Add
     return files, newest
 
 
-def file_groups(files: Iterable[AddedFile], max_rows: int, unknown_rows: int) -> Iterator[list[AddedFile]]:
+def group_files(files: Iterable[AddedFile], max_rows: int, unknown_rows: int) -> Iterator[list[AddedFile]]:
     """Yield files in groups that fit into memory; a file with more rows is a group of its own.
 
     Args:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.delta_log.names import LOG
-from commitlake.connectors.lake.paths import LakeError, folder_here
+from commitlake.connectors.lake.paths import LakeError, local_folder_or_none
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.storage.s3_options import S3Options
@@ -41,7 +41,7 @@ class OwnedFolder:
     owner: str
 
 
-def check_no_owner(place: str, option: str, s3: S3Options | None = None) -> None:
+def refuse_owned_folder(place: str, option: str, s3: S3Options | None = None) -> None:
     """Refuse a place inside a table of a lake, or inside a folder of a broker's store.
 
     Args:
@@ -53,7 +53,7 @@ def check_no_owner(place: str, option: str, s3: S3Options | None = None) -> None
         LakeError: with the folder that contains the place.
         S3UnavailableError: if an object store cannot be reached.
     """
-    found = owned_folder(place, s3)
+    found = find_owned_folder(place, s3)
     if found is not None:
         raise LakeError(
             f"{option} {place} is in {found.folder}, {found.owner}, where unknown files may be deleted: "
@@ -61,25 +61,25 @@ def check_no_owner(place: str, option: str, s3: S3Options | None = None) -> None
         )
 
 
-def owned_folder(place: str, s3: S3Options | None = None) -> OwnedFolder | None:
+def find_owned_folder(place: str, s3: S3Options | None = None) -> OwnedFolder | None:
     """Return the innermost folder around a place in which no other files may be written, or None.
 
     Links and `..` in a local path are resolved, and the path as it is written is checked, too. In an object store,
     each prefix of the place costs two requests; prefixes that may not be listed are skipped.
 
     Args:
-        place: see `check_no_owner`.
+        place: see `refuse_owned_folder`.
         s3: likewise.
 
     Raises:
         S3Error: if the place names no bucket, or the object store cannot be reached.
     """
-    spelled = folder_here(place)
+    spelled = local_folder_or_none(place)
     if spelled is None:
-        return _owned_prefix(parse_s3_uri(place), s3)
+        return _find_owned_prefix(parse_s3_uri(place), s3)
     resolved = Path(os.path.realpath(spelled))
     for folder in dict.fromkeys([spelled, *spelled.parents, resolved, *resolved.parents]):
-        owner = _owner_of(folder)
+        owner = _find_folder_owner(folder)
         if owner is not None:
             return OwnedFolder(str(folder), owner)
     return None
@@ -91,7 +91,7 @@ def broker_folders(log_format: Format) -> frozenset[str]:
     return log_format.folders.own.union(rebuilt, (log_format.folder, _CONFIG))
 
 
-def _owner_of(folder: Path) -> str | None:
+def _find_folder_owner(folder: Path) -> str | None:
     def is_store(log_format: Format) -> bool:
         root = folder.parent
         has_queues = any((root / name).is_dir() for name in log_format.queues.folders)
@@ -102,12 +102,12 @@ def _owner_of(folder: Path) -> str | None:
             return "a table of a lake"
         if _has_segment(folder):
             return "the log of a broker"
-        return _folder_of_store(folder.name, is_store, (folder.parent / shipped.LOG_MANIFEST).is_file)
+        return _describe_store_folder(folder.name, is_store, (folder.parent / shipped.LOG_MANIFEST).is_file)
     except OSError:  # this user may not look there, or no such folder can exist: writing fails, too
         return None
 
 
-def _folder_of_store(name: str, is_store: Callable[[Format], bool], is_shipped: Callable[[], bool]) -> str | None:
+def _describe_store_folder(name: str, is_store: Callable[[Format], bool], is_shipped: Callable[[], bool]) -> str | None:
     """Return a description if a folder of this name belongs to a broker's store or to its copy; else None."""
     formats = [log_format for log_format in all_formats() if name in broker_folders(log_format)]
     if any(is_store(log_format) for log_format in formats):
@@ -123,7 +123,7 @@ def _has_segment(folder: Path) -> bool:
         return False
 
 
-def _owned_prefix(place: S3Uri, s3: S3Options | None) -> OwnedFolder | None:
+def _find_owned_prefix(place: S3Uri, s3: S3Options | None) -> OwnedFolder | None:
     from commitlake.connectors.storage.s3_clients import s3_options
     from commitlake.connectors.storage.s3_storage import S3Storage
 
@@ -146,7 +146,7 @@ def _owned_prefix(place: S3Uri, s3: S3Options | None) -> OwnedFolder | None:
             return "a table of a lake"
         if has_segment(parts):
             return "the log of a broker"
-        return _folder_of_store(
+        return _describe_store_folder(
             parts[-1],
             lambda log_format: has_segment([*root, log_format.folder]),
             lambda: bool(names(root, shipped.LOG_MANIFEST)),

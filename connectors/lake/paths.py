@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.lake.delta_log.names import LOG, SEALS
 from commitlake.connectors.storage.uris import is_s3, is_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_tree, kind_of
+from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_tree, describe_file_type
 
 
 def local_folder(place: str) -> Path:
@@ -22,10 +22,10 @@ def local_folder(place: str) -> Path:
     return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
 
 
-def folder_here(place: str) -> Path | None:
+def local_folder_or_none(place: str) -> Path | None:
     """Return the folder of this machine that a path or a `file:` URI names, or None for a place in an object store.
 
-    >>> folder_here("/data/lake"), folder_here("s3://bucket/lake")
+    >>> local_folder_or_none("/data/lake"), local_folder_or_none("s3://bucket/lake")
     (PosixPath('/data/lake'), None)
     """
     return None if is_s3(place) else local_folder(place)
@@ -99,4 +99,4 @@ def _inner_folders(folder: Path) -> list[Path]:
 
 def _link_error(path: Path, *, is_folder: bool) -> UnsafeFileError:
     expected = "a folder" if is_folder else "a file"
-    return UnsafeFileError.of(path, expected, kind_of(path.lstat().st_mode) + _WAY_OUT)
+    return UnsafeFileError.of(path, expected, describe_file_type(path.lstat().st_mode) + _WAY_OUT)

@@ -69,7 +69,7 @@ def _convert_engine_errors() -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException) as error:
-        message = clean_message(str(error))
+        message = clean_engine_message(str(error))
         if _TIME_RANGE.match(message):
             raise QueryError(
                 f"{message}: expected times from 1677 to 2262, which are all that functions such as date_bin and "
@@ -82,10 +82,10 @@ def _convert_engine_errors() -> Iterator[None]:
         # A panic of the engine, which is written in Rust, is not an `Exception` in Python.
         if type(error).__name__ != "PanicException":
             raise
-        raise QueryError(f"the engine failed: {clean_message(str(error))}") from None
+        raise QueryError(f"the engine failed: {clean_engine_message(str(error))}") from None
 
 
-def clean_message(text: str) -> str:
+def clean_engine_message(text: str) -> str:
     """Return the first line of an engine's message, and its suggestion, without the names of its error classes."""
     lines = _ENGINE_PREFIX.sub("", text.strip()).removesuffix('")').replace("\\n", " ").splitlines()
     return " ".join([*lines[:1], *(line for line in lines[1:2] if line.startswith("Did you mean"))]) or "no message"

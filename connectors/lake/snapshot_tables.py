@@ -14,7 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.committer import advance, open_or_create
+from commitlake.connectors.lake.committer import commit_with_transaction, open_or_create
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
@@ -38,9 +38,9 @@ def open_snapshots(lake: Lake, name: str) -> DeltaTable | None:
         return None
 
 
-def version_of(table: DeltaTable | None, broker: str) -> int | None:
+def snapshot_version(table: DeltaTable | None, broker: str) -> int | None:
     """Return the transaction number of a store's newest snapshot; None if the table has no row of the store."""
-    return None if table is None else table.transaction_version(snapshot_application(broker))
+    return None if table is None else table.transaction_version(snapshot_application_id(broker))
 
 
 def newest_rows(table: DeltaTable, name: str, brokers: Iterable[str]) -> pa.Table:
@@ -49,19 +49,21 @@ def newest_rows(table: DeltaTable, name: str, brokers: Iterable[str]) -> pa.Tabl
     return _one_row_per_key(table, name, [among], "last_value")
 
 
-def next_rows(table: DeltaTable, name: str, broker: str, after: datetime.datetime) -> pa.Table:
+def first_rows_after(table: DeltaTable, name: str, broker: str, after: datetime.datetime) -> pa.Table:
     """Return the first row of each of a store's keys after a time."""
-    return _one_row_per_key(table, name, [_is_of_broker(broker), f"as_of > {timestamp_literal(after)}"], "first_value")
+    return _one_row_per_key(
+        table, name, [_broker_condition(broker), f"as_of > {timestamp_literal(after)}"], "first_value"
+    )
 
 
-def snapshot_marks(table: DeltaTable, broker: str) -> pa.Table:
+def read_snapshot_headers(table: DeltaTable, broker: str) -> pa.Table:
     """Return the rows that each describe a whole snapshot of a store: `kind`, `as_of`, `log_end`, `log_start`."""
-    where = f"{_is_of_broker(broker)} AND topic IS NULL"
+    where = f"{_broker_condition(broker)} AND topic IS NULL"
     sql = f"SELECT kind, as_of, log_end, log_start FROM {OFFSETS} WHERE {where} ORDER BY as_of"
     return _query_offsets(table, sql)
 
 
-def known_offsets(
+def offsets_at_two_times(
     table: DeltaTable, broker: str, kind: str, until: datetime.datetime, earlier: datetime.datetime
 ) -> pa.Table:
     """Return a store's offsets as known at a time, and as known at an earlier time.
@@ -108,7 +110,7 @@ def rows_between(
     """Return a store's rows in an inclusive time range, oldest first; without an end, all from the start on."""
     times = f"as_of >= {timestamp_literal(start)}"
     times += "" if end is None else f" AND as_of <= {timestamp_literal(end)}"
-    sql = f"SELECT * FROM {name} WHERE {_is_of_broker(broker)} AND {times} ORDER BY as_of"
+    sql = f"SELECT * FROM {name} WHERE {_broker_condition(broker)} AND {times} ORDER BY as_of"
     # The engine returns texts as string views, which not all functions of Arrow support.
     return run_sql(table, name, sql).read_all().cast(arrow_schema(LAKE_TABLES[name].columns))
 
@@ -121,7 +123,7 @@ def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:
     return names
 
 
-def _is_of_broker(broker: str) -> str:
+def _broker_condition(broker: str) -> str:
     """Return the SQL condition for the rows of a store."""
     return f"broker = {text_literal(broker)}"
 
@@ -143,7 +145,7 @@ def _positions_condition(broker: str, kind: str) -> str:
     Rows without a group or a queue, or with an offset far below zero, are left out: only other programs write them.
     """
     is_possible = f'"group" IS NOT NULL AND queue_id >= 0 AND ("offset" IS NULL OR "offset" >= {_LEAST_OFFSET})'
-    is_of_kind = f"{_is_of_broker(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL"
+    is_of_kind = f"{_broker_condition(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL"
     return f"{is_of_kind} AND {is_possible}" if kind == _GROUP_KIND else is_of_kind
 
 
@@ -160,7 +162,8 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[st
     Args:
         name: name of the table.
         rows: rows with the table's columns.
-        versions: for each of these stores, the result of `version_of` for the table that the rows were compared with.
+        versions: for each of these stores, the result of `snapshot_version` for the table that the rows were compared
+            with.
 
     Returns:
         True if they were added; False if another process was first, and nothing has changed.
@@ -169,10 +172,12 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[st
     rows = rows.cast(arrow_schema(LAKE_TABLES[name].columns))
     file = write_plain_file(rows, lake, name, f"part-{secrets.token_hex(16)}.zstd.parquet")
     (first, version), *others = versions.items()
-    beside = {snapshot_application(broker): (other or 0, (other or 0) + 1) for broker, other in others}
-    return advance(lake, name, [file], snapshot_application(first), (version, (version or 0) + 1), beside=beside)
+    beside = {snapshot_application_id(broker): (other or 0, (other or 0) + 1) for broker, other in others}
+    return commit_with_transaction(
+        lake, name, [file], snapshot_application_id(first), (version, (version or 0) + 1), beside=beside
+    )
 
 
-def snapshot_application(broker: str) -> str:
+def snapshot_application_id(broker: str) -> str:
     """Return the name of the Delta application whose transaction number counts a store's snapshots."""
     return f"commitlake.snapshot/{broker}"

@@ -16,11 +16,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import date_literal
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
-from commitlake.connectors.spark.plan_check import why_refused
+from commitlake.connectors.spark.plan_check import find_refusal_reason
 from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.schemas.layouts.rocketmq.message_id import offset_in
-from commitlake.schemas.selection import Selection, text_in_tables
+from commitlake.schemas.layouts.rocketmq.message_id import parse_id_offset
+from commitlake.schemas.selection import Selection, replace_invalid_utf8
 from commitlake.schemas.times import epoch_us
 
 # Spark's messages end with a SQLSTATE; class 22 means errors in data, such as a division by zero.
@@ -75,7 +75,7 @@ def run_spark_select(
         sql += f" LIMIT {limit}"
     with _convert_spark_errors(), _keep_sql_text(spark):
         answer = spark.sql(sql)
-        refusal = why_refused(answer, [_absolute_uri(uri) for uri in (*tables.values(), *reads)])
+        refusal = find_refusal_reason(answer, [_absolute_uri(uri) for uri in (*tables.values(), *reads)])
         if refusal is not None:
             raise QueryError(refusal)
         columns = answer.columns
@@ -129,7 +129,7 @@ def _convert_spark_errors() -> Iterator[None]:
         raise QueryError(about_data[1]) from None
 
 
-def selected(selection: Selection, *, has_dates: bool = True, time: str = "store_timestamp") -> Column:
+def selection_condition(selection: Selection, *, has_dates: bool = True, time: str = "store_timestamp") -> Column:
     """Return a selection of messages as a filter condition on a DataFrame with the columns of `messages`.
 
     Texts are values of the condition, and no SQL, which settings of a session may change: Spark replaces `${…}` in it,
@@ -140,11 +140,11 @@ def selected(selection: Selection, *, has_dates: bool = True, time: str = "store
         has_dates: as for `commitlake.connectors.lake.sql.conditions`.
         time: name of the column of store times.
     """
-    parts = [has_one_of(column, values) for column, values in selection.values]
+    parts = [column_in_values(column, values) for column, values in selection.values]
     if selection.keys:
         parts.append(functions.arrays_overlap("keys", functions.array(*map(_literal, selection.keys))))
     if selection.ids:
-        parts.append(reduce(or_, (_has_id(message_id) for message_id in selection.ids)))
+        parts.append(reduce(or_, (_id_condition(message_id) for message_id in selection.ids)))
     column = functions.col("born_timestamp" if selection.is_by_birth else time)
     has_dates = has_dates and not selection.is_by_birth
     for moment, compare in ((selection.start, ge), (selection.end, lt)):
@@ -158,18 +158,18 @@ def selected(selection: Selection, *, has_dates: bool = True, time: str = "store
     return reduce(and_, parts, functions.lit(True))
 
 
-def has_one_of(column: str, values: Iterable[str | int]) -> Column:
+def column_in_values(column: str, values: Iterable[str | int]) -> Column:
     """Return the condition that a column has one of these values, which are texts as users write them."""
     return functions.col(column).isin(*map(_literal, values))
 
 
 def _literal(value: str | int) -> Column:
-    return functions.lit(text_in_tables(value) if isinstance(value, str) else value)
+    return functions.lit(replace_invalid_utf8(value) if isinstance(value, str) else value)
 
 
-def _has_id(message_id: str) -> Column:
+def _id_condition(message_id: str) -> Column:
     has_unique_key = functions.col("unique_key") == _literal(message_id)
-    offset = offset_in(message_id)
+    offset = parse_id_offset(message_id)
     if offset < 0:
         return has_unique_key
     has_offset = functions.col("physical_offset") == offset

@@ -15,8 +15,8 @@ from enum import StrEnum
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
-from commitlake.schemas.selection import Selection, text_in_tables
-from commitlake.schemas.times import FIRST_USUAL_TIME, epoch_us, last_usual_time
+from commitlake.schemas.selection import Selection, replace_invalid_utf8
+from commitlake.schemas.times import FIRST_USUAL_TIME, epoch_us, latest_plausible_time
 
 _MAX_PRUNED = 20
 """Largest number of values of an IN for which DataFusion prunes files, row groups and pages."""
@@ -35,8 +35,8 @@ class Engine(StrEnum):
 
 
 def text_literal(value: str, engine: Engine = Engine.DELTALAKE) -> str:
-    """Return a string as a SQL literal, with the replacements that tables have (see `text_in_tables`)."""
-    value = text_in_tables(value)
+    """Return a string as a SQL literal, with the replacements that tables have (see `replace_invalid_utf8`)."""
+    value = replace_invalid_utf8(value)
     text = value.replace("'", "''") if engine is Engine.DELTALAKE else value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
 
@@ -58,12 +58,12 @@ def microseconds_literal(count: int, engine: Engine = Engine.DELTALAKE) -> str:
     return f"arrow_cast({count}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
-def is_usual_time(column: str) -> str:
+def plausible_time_condition(column: str) -> str:
     """Return a SQL condition that a store time is between 2010 and tomorrow, so not from a wrong clock.
 
     A single message of a client or broker with a wrong clock must not decide which range of time a lake covers.
     """
-    return f"{column} BETWEEN {timestamp_literal(FIRST_USUAL_TIME)} AND {timestamp_literal(last_usual_time())}"
+    return f"{column} BETWEEN {timestamp_literal(FIRST_USUAL_TIME)} AND {timestamp_literal(latest_plausible_time())}"
 
 
 def window_start(time: str, seconds: int, engine: Engine = Engine.DELTALAKE) -> str:
@@ -97,16 +97,16 @@ def column_name(name: str, engine: Engine = Engine.DELTALAKE) -> str:
     return f'"{name}"' if engine is Engine.DELTALAKE else f"`{name}`"
 
 
-def is_one_of(column: str, literals: Iterable[str]) -> str:
+def in_condition(column: str, literals: Iterable[str]) -> str:
     """Return a SQL condition that a column has one of these values, written so that DataFusion can skip files.
 
     Args:
         column: the column's name, quoted if necessary.
         literals: the values as SQL literals.
 
-    >>> is_one_of("n", ["1", "2"])
+    >>> in_condition("n", ["1", "2"])
     'n IN (1, 2)'
-    >>> is_one_of("n", [])
+    >>> in_condition("n", [])
     'false'
     """
     values = list(literals)
@@ -114,30 +114,30 @@ def is_one_of(column: str, literals: Iterable[str]) -> str:
         f"{column} IN ({', '.join(values[start : start + _MAX_PRUNED])})"
         for start in range(0, len(values), _MAX_PRUNED)
     ]
-    return any_of(parts)
+    return join_with_or(parts)
 
 
-def any_of(conditions: Sequence[str]) -> str:
+def join_with_or(conditions: Sequence[str]) -> str:
     """Join conditions with OR, as a balanced tree.
 
     DataFusion nests a chain of ORs as deep as it is long: with thousands, it takes minutes and then overflows its
     stack.
 
-    >>> any_of(["a", "b", "c"])
+    >>> join_with_or(["a", "b", "c"])
     '(a OR (b OR c))'
-    >>> any_of([])
+    >>> join_with_or([])
     'false'
     """
     if len(conditions) < 2:
         return conditions[0] if conditions else "false"
     middle = len(conditions) // 2
-    return f"({any_of(conditions[:middle])} OR {any_of(conditions[middle:])})"
+    return f"({join_with_or(conditions[:middle])} OR {join_with_or(conditions[middle:])})"
 
 
-def has_any(column: str, values: Sequence[str], engine: Engine = Engine.DELTALAKE) -> str:
+def array_contains_any(column: str, values: Sequence[str], engine: Engine = Engine.DELTALAKE) -> str:
     """Return a condition that an array column contains one of the given texts.
 
-    >>> has_any("keys", ["a", "b"])
+    >>> array_contains_any("keys", ["a", "b"])
     "array_has_any(keys, make_array('a', 'b'))"
     """
     literals = ", ".join(text_literal(value, engine) for value in values)
@@ -164,12 +164,12 @@ def conditions(selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_d
     ["topic IN ('orders')", 'queue_id IN (1, 2)', "tags IN ('paid')"]
     """
     found = [
-        is_one_of(column, (value_literal(value, engine) for value in values)) for column, values in selection.values
+        in_condition(column, (value_literal(value, engine) for value in values)) for column, values in selection.values
     ]
     if selection.keys:
-        found.append(has_any("keys", selection.keys, engine))
+        found.append(array_contains_any("keys", selection.keys, engine))
     if selection.ids:
-        found.append(any_of([f"({part})" for each in selection.ids for part in id_conditions(each, engine)]))
+        found.append(join_with_or([f"({part})" for each in selection.ids for part in id_conditions(each, engine)]))
     found += _time_conditions(selection, engine, has_dates=has_dates and not selection.is_by_birth)
     if selection.where:
         _check_predicate(selection.where, engine)

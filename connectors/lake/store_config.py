@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 
 TOPIC, GROUP, SETTING = "topic", "group", "setting"
 _NAME = "store_config"
@@ -69,7 +69,7 @@ def read_config_changes(lake: Lake, broker: str) -> list[dict[str, Any]]:
         table = lake.table(_NAME)
     except NoTableError:
         return []
-    return _rows_of(table, broker)
+    return _read_config_rows(table, broker)
 
 
 def config_at(changes: Sequence[Mapping[str, Any]], at: datetime.datetime | None) -> StoreConfig:
@@ -84,10 +84,10 @@ def config_at(changes: Sequence[Mapping[str, Any]], at: datetime.datetime | None
     return StoreConfig(values, frozenset(found.keys() - values.keys()))
 
 
-def _rows_of(table: DeltaTable, broker: str) -> list[dict[str, Any]]:
+def _read_config_rows(table: DeltaTable, broker: str) -> list[dict[str, Any]]:
     """Return a store's rows in `store_config`, oldest first."""
     sql = (
         f"SELECT recorded_at, kind, name, value FROM {_NAME} WHERE broker = {text_literal(broker)} ORDER BY recorded_at"
     )
-    rows: list[dict[str, Any]] = dict_rows(run_sql(table, _NAME, sql).read_all())
+    rows: list[dict[str, Any]] = rows_to_dicts(run_sql(table, _NAME, sql).read_all())
     return rows

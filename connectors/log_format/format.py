@@ -20,7 +20,7 @@ from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 if TYPE_CHECKING:
     from commitlake.connectors.log_format.deliveries import ConsumeLogPart, StoredRetries
     from commitlake.connectors.log_format.files import Segment, StoreFiles
-    from commitlake.connectors.log_format.indexes import FactsReader, KeyIndex
+    from commitlake.connectors.log_format.indexes import IndexDataReader, KeyIndex
     from commitlake.connectors.log_format.kernel import FormatKernel
     from commitlake.connectors.log_format.queues import (
         NewQueue,
@@ -171,7 +171,7 @@ class FormatIndexes(ABC):
     has_files = False
 
     @abstractmethod
-    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:
+    def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:
         """Return a reader of a range of the log that yields the data for indexes.
 
         Args:
@@ -181,10 +181,10 @@ class FormatIndexes(ABC):
         """
 
     @abstractmethod
-    def why_no_keys(self, segments: Sequence[Segment]) -> str | None:
+    def no_key_index_reason(self, segments: Sequence[Segment]) -> str | None:
         """Return why the indexes of a store with these segments cannot be searched for keys, or None if they can."""
 
-    def open_keys(
+    def open_key_index(
         self, folder: Path, topics: Collection[str], keys: Collection[str], message_at: Callable[[int], Any]
     ) -> KeyIndex:
         """Open a store's indexes for a search for keys, unless `why_no_keys` gives a reason.
@@ -200,7 +200,7 @@ class FormatIndexes(ABC):
         """
         raise NotImplementedError("this format has no index of keys; `why_no_keys` says so before a search")
 
-    def newest_record(self, root: Path) -> tuple[str, int] | None:  # noqa: ARG002
+    def newest_indexed_record(self, root: Path) -> tuple[str, int] | None:  # noqa: ARG002
         """Return a store's newest index file, and the physical offset of the last record in it; None without one.
 
         Raises:

@@ -14,7 +14,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TRANSACTION
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class IndexData:
     """Columns of consecutive records, from which indexes are built, and the bad ranges between the records.
 
     Attributes:
@@ -79,13 +79,13 @@ class Facts:
         return batch
 
 
-class FactsReader(Protocol):
+class IndexDataReader(Protocol):
     """Reader of one range of a log that returns the data for indexes as chunks of columns; see `Facts`."""
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Return the positions of the next records in a window, as a `walking.Hop`; `commit` adds them to the chunk."""
 
-    def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+    def add_records(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Add the records that the last call of `hop` found to the chunk, while the window with their bytes is open."""
 
     def add_bad(self, bad: BadRange) -> None:
@@ -95,7 +95,7 @@ class FactsReader(Protocol):
     def is_full(self) -> bool:
         """True if the chunk may have no room for the next record."""
 
-    def finish(self, end: int | None = None) -> Facts:
+    def finish(self, end: int | None = None) -> IndexData:
         """Return the records collected so far as a chunk; the next one begins at its end."""
 
 
@@ -161,7 +161,7 @@ class KeyIndex(Protocol):
     name: str
     notes: list[str]
 
-    def answer(self, whole: LogRange) -> IndexAnswer:
+    def find_records(self, whole: LogRange) -> IndexAnswer:
         """Return the wanted records in a range of the log, and the ranges that the index does not cover.
 
         Raises:

@@ -127,7 +127,7 @@ class QueueLayout:
         """Return whether a topic of this name has queues; records of other topics are only in the log."""
         return self.topics is None or self.topics.fullmatch(topic) is not None
 
-    def is_loose(self, entries: Array) -> Array:
+    def claims_missing_record(self, entries: Array) -> Array:
         """Return a mask of the entries that claim a record, among entries for queue offsets that the log lacks."""
         written = self.is_written(entries)
         return written & ~self.is_filler(entries) if self.fills_gaps else written

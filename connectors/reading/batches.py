@@ -17,36 +17,36 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.kernel import BadRange
-from commitlake.connectors.reading.damage import Refused, bad_rows, describe
+from commitlake.connectors.reading.damage import BadRangeCounter, bad_range_rows, describe_bad_range
 from commitlake.connectors.reading.decoding.columns import DecodedBatch, Texts
 from commitlake.connectors.reading.decoding.decoder import Decoder
-from commitlake.connectors.reading.decoding.row_batch import Notes, RowBatch, first_not_utf8, note
-from commitlake.connectors.reading.errors import CommitLogError, no_progress
+from commitlake.connectors.reading.decoding.row_batch import Notes, RowBatch, describe_invalid_utf8, record_fault
+from commitlake.connectors.reading.errors import CommitLogError, no_progress_error
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop as kernel
-from commitlake.connectors.reading.listed_records import walk_listed, wanted_parts
+from commitlake.connectors.reading.listed_records import select_wanted_parts, walk_listed
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.reading.splits import ListedSplit, Split
-from commitlake.connectors.reading.walking import End, walk
+from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 KEY_COLUMNS = frozenset({"unique_key", "keys"})
 """Columns that must be decoded so that records can be compared with keys."""
 
 
-def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return a mask of the records with a wanted key; see `have_keys`.
+def mask_rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return a mask of the records with a wanted key; see `match_keys`.
 
     Properties that are not UTF-8 have no columns yet; their repaired text is compared.
     """
-    found = have_keys(decoded.column("unique_key"), decoded.column("keys"), wanted)
+    found = match_keys(decoded.column("unique_key"), decoded.column("keys"), wanted)
     for row in decoded.rows_with_invalid_text().tolist():
         found[row] = not wanted.isdisjoint(decoded.keys_after_repair(row))
     return found
 
 
-def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def mask_rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a mask of the records whose displayed topic is wanted."""
     topics = _decode_dictionary(decoded.column("topic"))
     found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
@@ -55,7 +55,7 @@ def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarra
     return found
 
 
-def have_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def match_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a mask of the records whose unique key, or one of whose business keys, is wanted.
 
         unique_keys  keys         wanted {"a"}
@@ -122,35 +122,37 @@ def read_split(
         DamagedLogError: in mode FAILFAST, for a range that holds no intact record.
         CommitLogError: if the range does not end at the end of a record.
     """
-    refused = Refused(split, request)
+    refused = BadRangeCounter(split, request)
     if split.missing:
-        yield from _gap_rows(split, request, refused, "no such file")
+        yield from _missing_segment_rows(split, request, refused, "no such file")
     else:
         try:
             with OpenSegment(split.path) as file:
                 reader = RowReader(split, request, refused, last_decoder=last_decoder)
                 yield from _read_file(file, split, request, refused, reader, inspect)
         except FileNotFoundError:
-            yield from _gap_rows(split, request, refused, "deleted since it was listed")
+            yield from _missing_segment_rows(split, request, refused, "deleted since it was listed")
     refused.log()
 
 
-def _gap_rows(split: Split, request: Request, refused: Refused, found: str) -> Iterator[pa.RecordBatch]:
+def _missing_segment_rows(
+    split: Split, request: Request, refused: BadRangeCounter, found: str
+) -> Iterator[pa.RecordBatch]:
     value = refused.take(split.start, split.end, Fault.MISSING_SEGMENT, f"the segment {split.path}", found, b"")
-    yield from bad_rows([value], split, request)
+    yield from bad_range_rows([value], split, request)
 
 
 def _read_file(
     file: SegmentFile,
     split: Split,
     request: Request,
-    refused: Refused,
+    refused: BadRangeCounter,
     reader: RowReader,
     inspect: BatchInspector | None,
 ) -> Iterator[pa.RecordBatch]:
-    end = End()
+    end = WalkEnd()
     if isinstance(split, ListedSplit):
-        yield from _read_listed(file, split, request, refused, reader)
+        yield from _read_listed_records(file, split, request, refused, reader)
         return
     hop = reader.decoder.hop
     for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end, hop=hop):
@@ -163,7 +165,9 @@ def _read_file(
                 inspect(decoded)
             yield from reader.batches(decoded)
         if step.bad:
-            yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
+            yield from bad_range_rows(
+                [describe_bad_range(file, split, bad, request, refused) for bad in step.bad], split, request
+            )
     if end.stop == kernel.STOP_LIMIT and end.position > split.end:
         whole_bytes = split.segment_end - split.base_offset
         raise CommitLogError(
@@ -174,19 +178,21 @@ def _read_file(
         )
     if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:
         hole = BadRange(end.position, split.end, Fault.HOLE)
-        yield from bad_rows([describe(file, split, hole, request, refused)], split, request)
+        yield from bad_range_rows([describe_bad_range(file, split, hole, request, refused)], split, request)
 
 
-def _read_listed(
-    file: SegmentFile, split: ListedSplit, request: Request, refused: Refused, reader: RowReader
+def _read_listed_records(
+    file: SegmentFile, split: ListedSplit, request: Request, refused: BadRangeCounter, reader: RowReader
 ) -> Iterator[pa.RecordBatch]:
     for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes):
-        parts = wanted_parts(step, request.filters, split.format)
+        parts = select_wanted_parts(step, request.filters, split.format)
         if step.bad and request.mode is Mode.FAILFAST:
             parts = parts[:, : np.searchsorted(parts[kernel.START], step.bad[0].start - step.origin)]
         yield from reader.batches_of(step.window, step.origin, parts)
         if step.bad:
-            yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
+            yield from bad_range_rows(
+                [describe_bad_range(file, split, bad, request, refused) for bad in step.bad], split, request
+            )
 
 
 class RowReader:
@@ -196,7 +202,7 @@ class RowReader:
         self,
         split: Split,
         request: Request,
-        refused: Refused,
+        refused: BadRangeCounter,
         decoder: type[Decoder] | None = None,
         last_decoder: LastDecoder | None = None,
     ) -> None:
@@ -214,7 +220,7 @@ class RowReader:
         columns = set(request.schema.names)
         if request.filters.keys is not None:
             columns |= KEY_COLUMNS
-        if request.filters.topics_by_text:
+        if request.filters.compares_topics_as_text:
             columns.add("topic")
         kind = decoder or split.format.kernel.decoder
         self.decoder = (last_decoder or LastDecoder()).get(kind, frozenset(columns), split, request)
@@ -235,42 +241,44 @@ class RowReader:
             decoded = self.decoder.decode(window, origin, parts[:, first:])
             if not decoded.rows:
                 path, base, offset = self._split.path, self._split.base_offset, origin + int(parts[kernel.START, first])
-                raise no_progress(path, base, offset, "room for the columns of one record", "none in an empty batch")
+                raise no_progress_error(
+                    path, base, offset, "room for the columns of one record", "none in an empty batch"
+                )
             yield first, decoded
             first += decoded.rows
 
-    def _wanted_records(self, decoded: DecodedBatch) -> Array:
+    def _mask_wanted(self, decoded: DecodedBatch) -> Array:
         """Return a mask of the records that pass the filters that the kernel does not apply."""
         filters = self._request.filters
         wanted = np.ones(decoded.rows, bool)
-        if filters.topics is not None and filters.topics_by_text:
-            wanted &= rows_with_topics(decoded, filters.topics)
+        if filters.topics is not None and filters.compares_topics_as_text:
+            wanted &= mask_rows_with_topics(decoded, filters.topics)
         if filters.keys is not None:
-            wanted &= rows_with_keys(decoded, filters.keys)
+            wanted &= mask_rows_with_keys(decoded, filters.keys)
         return wanted
 
     def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
         """Return a decoded batch as rows: none if all are dropped, several if records are decoded again."""
-        wanted = self._wanted_records(decoded)
+        wanted = self._mask_wanted(decoded)
         if wanted.all():
-            yield from self._whole_batches(decoded)
+            yield from self._make_batches(decoded)
         elif wanted.any():
             for _, some in self._decode_batches(decoded.window, decoded.origin, decoded.parts[:, wanted]):
-                yield from self._whole_batches(some)
+                yield from self._make_batches(some)
 
-    def _whole_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+    def _make_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
         """Yield batches of all records of a decoded batch; several if properties must be repaired first."""
         damaged = decoded.rows_with_invalid_text()
         if not len(damaged):
             yield from RowBatch(decoded, self._request, self._refused).batches()
             return
-        notes, replaced = self._repair(decoded, damaged)
+        notes, replaced = self._repair_texts(decoded, damaged)
         window, parts = decoded.with_texts(replaced)
         for first, mended in self._decode_batches(window, decoded.origin, parts):
             here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
             yield from RowBatch(mended, self._request, self._refused, here).batches()
 
-    def _repair(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
+    def _repair_texts(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
         """Replace bytes that are not UTF-8 by U+FFFD, as the brokers' decoders do, and report the affected records."""
         notes: Notes = {}
         replaced: dict[int, Texts] = {}
@@ -279,7 +287,7 @@ class RowReader:
             for text in decoded.invalid_texts(row):
                 replaced[row][text.part] = text.repaired
                 if text.name:
-                    expected, found = f"{text.name} in UTF-8", first_not_utf8(text.raw)
+                    expected, found = f"{text.name} in UTF-8", describe_invalid_utf8(text.raw)
                     fault = Fault.PROPERTIES_ENCODING
-                    note(notes, decoded, row, self._refused, fault, expected, found, text.raw)
+                    record_fault(notes, decoded, row, self._refused, fault, expected, found, text.raw)
         return notes, replaced

@@ -32,7 +32,7 @@ class StoreReplacedError(StoreError):
     exit_code = ExitCode.REFUSED
 
 
-def digest_of(record: bytes | memoryview) -> str:
+def compute_record_digest(record: bytes | memoryview) -> str:
     """Return the hexadecimal digest of a record's bytes."""
     return hashlib.blake2b(record, digest_size=_DIGEST_SIZE).hexdigest()
 
@@ -56,7 +56,7 @@ def record_digest(store: Store, physical_offset: int) -> tuple[int, str] | None:
                 return None
     except FileNotFoundError:
         return None
-    return size, digest_of(record.data)
+    return size, compute_record_digest(record.data)
 
 
 def _segment_at(store: Store, physical_offset: int) -> Segment | None:

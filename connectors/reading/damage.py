@@ -22,7 +22,7 @@ CORRUPT_RECORD = "_corrupt_record"
 FIRST_BYTES = 256
 
 
-class Refused:
+class BadRangeCounter:
     """Counter of the bad ranges of a read; in mode FAILFAST, counting one raises an error."""
 
     def __init__(self, split: Split, request: Request) -> None:
@@ -55,14 +55,16 @@ class Refused:
 
     def log(self) -> None:
         """Log one line with the number of bad ranges that were not returned as rows."""
-        if self.counts and not self._request.gives_bad_ranges:
+        if self.counts and not self._request.returns_bad_ranges:
             counts = ", ".join(f"{count} {fault}" for fault, count in sorted(self.counts.items()))
             logger.warning(
                 "%s, from %d to %d: dropped %s", self._split.path, self._split.start, self._split.end, counts
             )
 
 
-def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, refused: Refused) -> dict[str, object]:
+def describe_bad_range(
+    file: SegmentFile, split: Split, bad: BadRange, request: Request, refused: BadRangeCounter
+) -> dict[str, object]:
     """Count a bad range, examine its first bytes again, and return the value of its column `_corrupt_record`."""
     finding, view = examine_at(file, split, bad.start, request.max_record_bytes)
     first = bytes(view[: min(FIRST_BYTES, bad.end - bad.start)])
@@ -75,9 +77,9 @@ def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, r
     return refused.take(bad.start, bad.end, bad.fault, expected, found, first)
 
 
-def bad_rows(values: list[dict[str, object]], split: Split, request: Request) -> Iterator[pa.RecordBatch]:
+def bad_range_rows(values: list[dict[str, object]], split: Split, request: Request) -> Iterator[pa.RecordBatch]:
     """Return bad ranges as a batch in which other columns are null; no rows if the read does not return them."""
-    if not request.gives_bad_ranges:
+    if not request.returns_bad_ranges:
         return
     rows = len(values)
     starts = pa.array([value["start"] for value in values], pa.int64())

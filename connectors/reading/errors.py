@@ -53,7 +53,7 @@ class BodyError(CommitLogError):
     """Error for a body whose compression contradicts its flag bits, or that exceeds the limits when decompressed."""
 
 
-def no_progress(path: str, base_offset: int, offset: int, expected: str, found: str) -> CommitLogError:
+def no_progress_error(path: str, base_offset: int, offset: int, expected: str, found: str) -> CommitLogError:
     """Return the error for a read that does not advance, which would never end.
 
     Args:

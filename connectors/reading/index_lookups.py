@@ -33,8 +33,8 @@ from commitlake.connectors.log_format.queues import AFTER_ALL, QueueFormat
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.single_records import examine_at
-from commitlake.connectors.reading.snapshots import divide
-from commitlake.connectors.reading.splits import ListedSplit, Split, groups
+from commitlake.connectors.reading.snapshots import divide_segment
+from commitlake.connectors.reading.splits import ListedSplit, Split, group_for_reading
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
 from commitlake.schemas.store_files import files_in, folders_in, open_file
@@ -54,7 +54,7 @@ class Index(Protocol):
 
     name: str
 
-    def answer(self, whole: Split) -> IndexAnswer:
+    def find_records(self, whole: Split) -> IndexAnswer:
         """Return the wanted records in a segment's range, and the ranges that the index does not cover.
 
         Raises:
@@ -75,14 +75,14 @@ def check_cheaper_than_scan(offsets: Array, sizes: Array, unknown: Sequence[tupl
     Raises:
         IndexUnusable: if a scan is as fast.
     """
-    edges = groups(offsets, sizes)
+    edges = group_for_reading(offsets, sizes)
     spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
     cost = int(spans.sum()) + sum(end - start for start, end in unknown) + SEEK_BYTES * (len(spans) + len(unknown))
     if cost > MAX_SHARE * whole.size:
         raise IndexUnusable("a scan is faster, because the wanted records are close together")
 
 
-def splits_of(
+def make_index_splits(
     answer: IndexAnswer, whole: Split, filters: Filters, partition_bytes: int, max_record_bytes: int
 ) -> list[Split]:
     """Return the splits that read the records that an index lists, and the ranges that it does not cover.
@@ -116,10 +116,10 @@ def splits_of(
     scanned = [
         split
         for start, end in unknown
-        for split in divide(replace(whole, start=start, end=end), partition_bytes, max_record_bytes, high)
+        for split in divide_segment(replace(whole, start=start, end=end), partition_bytes, max_record_bytes, high)
     ]
     pieces = np.split(np.flatnonzero(kept), np.searchsorted(answer.offsets[kept], [start for start, _ in unknown]))
-    listed = [split for piece in pieces for split in _listed_splits(answer, piece, whole, partition_bytes)]
+    listed = [split for piece in pieces for split in _make_listed_splits(answer, piece, whole, partition_bytes)]
     return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as in a scan
 
 
@@ -137,7 +137,7 @@ def _ranges_to_scan(
         yield start, end
 
 
-def _listed_splits(answer: IndexAnswer, kept: Array, whole: Split, max_bytes: int) -> Iterator[ListedSplit]:
+def _make_listed_splits(answer: IndexAnswer, kept: Array, whole: Split, max_bytes: int) -> Iterator[ListedSplit]:
     ends = np.cumsum(answer.sizes[kept])
     first = 0
     while first < len(kept):
@@ -192,12 +192,12 @@ class QueueIndex:
         if irregular:
             raise IndexUnusable(f"no broker has a topic {irregular[0]!r}")
         try:
-            self._queues = list(_queues(store_folder / queues.folder, queues))
+            self._open_queues = list(_open_queues(store_folder / queues.folder, queues))
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
-        if not self._queues:
+        if not self._open_queues:
             raise IndexUnusable(f"{store_folder / queues.folder} holds no queue")
-        self._wanted = np.array([self._is_wanted(queue) for queue in self._queues], bool)
+        self._wanted = np.array([self._is_wanted(queue) for queue in self._open_queues], bool)
 
     def _is_wanted(self, queue: _Queue) -> bool:
         topics, queue_ids = self._filters.topics, self._filters.queue_ids
@@ -211,13 +211,13 @@ class QueueIndex:
         order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (whole.end if high is None else high))]
         check_cheaper_than_scan(offsets[order], sizes[order], (), whole)
 
-    def answer(self, whole: Split) -> IndexAnswer:
+    def find_records(self, whole: Split) -> IndexAnswer:
         """Return the wanted records in a segment's range, and the ranges that no queue entry covers.
 
         Raises:
             IndexUnusable: if entries contradict each other or cannot be read, or if a scan is as fast.
         """
-        return self._answer(whole, must_pay=True)
+        return self._find_records(whole, must_pay=True)
 
     def list_entries(self, whole: Split) -> IndexAnswer:
         """Return the wanted records of a range from the queues' entries alone, even if a scan would be as fast.
@@ -225,9 +225,9 @@ class QueueIndex:
         Raises:
             IndexUnusable: if entries contradict each other, or cannot be read.
         """
-        return self._answer(whole, must_pay=False)
+        return self._find_records(whole, must_pay=False)
 
-    def _answer(self, whole: Split, *, must_pay: bool) -> IndexAnswer:
+    def _find_records(self, whole: Split, *, must_pay: bool) -> IndexAnswer:
         try:
             found: dict[int, tuple[Array, Array]] = {}
             self._add_entries(found, np.flatnonzero(self._wanted).tolist(), whole)
@@ -248,7 +248,7 @@ class QueueIndex:
             offsets[wanted],
             sizes[wanted],
             unknown,
-            tuple((queue.topic, queue.queue_id) for queue in self._queues if self._is_wanted(queue)),
+            tuple((queue.topic, queue.queue_id) for queue in self._open_queues if self._is_wanted(queue)),
             places[numbers[wanted]],
             queue_offsets[order][wanted],
         )
@@ -264,7 +264,7 @@ class QueueIndex:
         most = whole.size // self._format.min_record_size
         room = most - sum(len(entries) for _, entries in found.values())
         for number in numbers:
-            found[number] = self._queues[number].between(whole.start, whole.end, room)
+            found[number] = self._open_queues[number].between(whole.start, whole.end, room)
             room -= len(found[number][1])
 
 
@@ -288,7 +288,7 @@ def _uncovered_ranges(offsets: Array, sizes: Array, whole: Split, sound: tuple[i
     return [(int(ends[place]), int(starts[place])) for place in open_ranges]
 
 
-def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
+def _open_queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
     folder.stat()  # a missing folder is not an empty index
     for topic in folders_in(folder):
         if not (queues.no_queues and topic.startswith(queues.no_queues)):

@@ -23,7 +23,7 @@ from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.kernel.memory import PADDING
 from commitlake.connectors.reading.request import Filters
-from commitlake.connectors.reading.splits import ListedSplit, groups
+from commitlake.connectors.reading.splits import ListedSplit, group_for_reading
 from commitlake.connectors.reading.walking import WalkStep
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 
@@ -53,7 +53,7 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
         yield WalkStep(buffer, origin, parts, bad)
 
 
-def wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
+def select_wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
     """Return the columns of `parts` for the records that pass the filters for topic, queue, offset and time."""
     parts, kernel = step.parts, log_format.kernel
     starts = parts[hop.START]
@@ -65,14 +65,14 @@ def wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
         )
     if filters.queue_ids is not None:
         kept &= np.isin(kernel.queue_ids(step.window, parts), list(filters.queue_ids))
-    _keep_between(kept, step.origin + starts, filters.min_offset, filters.end_offset)
+    _restrict_to_range(kept, step.origin + starts, filters.min_offset, filters.end_offset)
     if filters.min_store_timestamp is not None or filters.end_store_timestamp is not None:
         times = kernel.store_times(step.window, parts)
-        _keep_between(kept, times, filters.min_store_timestamp, filters.end_store_timestamp)
+        _restrict_to_range(kept, times, filters.min_store_timestamp, filters.end_store_timestamp)
     return np.ascontiguousarray(parts[:, kept])
 
 
-def _keep_between(kept: Array, values: Array, low: int | None, high: int | None) -> None:
+def _restrict_to_range(kept: Array, values: Array, low: int | None, high: int | None) -> None:
     if low is not None:
         kept &= values >= low
     if high is not None:
@@ -107,7 +107,7 @@ class _Reader:
         self.offsets = split.array("offsets")
         self.sizes = split.array("sizes")
         self.ends = self.offsets + self.sizes
-        self.read_together = groups(self.offsets, self.sizes)[:-1]
+        self.read_together = group_for_reading(self.offsets, self.sizes)[:-1]
         self._read_to = np.zeros(len(self.offsets), np.int64)
         self._state = np.zeros(hop.STATE_SIZE, np.int64)
         self._faults = np.empty((2, 3), np.int64)
@@ -133,12 +133,12 @@ class _Reader:
         good: list[Array] = []
         for begin, end in _adjacent_runs(self.offsets, self.ends, first, last):
             before = int(self._state[hop.RECORDS])
-            if self._examine_run(window, origin, begin, end) and self._is_listed(before, origin, begin, end):
+            if self._examine_run(window, origin, begin, end) and self._matches_listing(before, origin, begin, end):
                 good.append(np.arange(begin, end))
                 continue
             self._state[hop.RECORDS] = before
             for row in range(begin, end):
-                fault = self._examine_one(window, origin, row)
+                fault = self._examine_record(window, origin, row)
                 if fault is None:
                     good.append(np.arange(row, row + 1))
                 else:
@@ -167,15 +167,15 @@ class _Reader:
             and state[hop.POSITION] == stop
         )
 
-    def _is_listed(self, before: int, origin: int, begin: int, end: int) -> bool:
+    def _matches_listing(self, before: int, origin: int, begin: int, end: int) -> bool:
         """Return whether the records found in a run have the listed offsets, and the listed end."""
         starts = origin + self._parts[hop.START, before : before + end - begin]
         return bool((starts == self.offsets[begin:end]).all())
 
-    def _examine_one(self, window: Window, origin: int, row: int) -> BadRange | None:
+    def _examine_record(self, window: Window, origin: int, row: int) -> BadRange | None:
         """Append a record's parts and return None if it is as listed; else return it as a bad range."""
         before = int(self._state[hop.RECORDS])
-        if self._examine_run(window, origin, row, row + 1) and self._is_listed(before, origin, row, row + 1):
+        if self._examine_run(window, origin, row, row + 1) and self._matches_listing(before, origin, row, row + 1):
             return None
         self._state[hop.RECORDS] = before
         start, size = int(self.offsets[row]), int(self.sizes[row])

@@ -27,15 +27,15 @@ from typing import NamedTuple
 
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.small_files import CHECKPOINT, Claim
-from commitlake.connectors.reading.settings_files import settings_of
+from commitlake.connectors.reading.settings_files import read_settings
 from commitlake.connectors.reading.unread import PULL_HINT
 from commitlake.schemas import shipped
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties
 from commitlake.schemas.layouts.segments import parse_queue_folder
 from commitlake.schemas.segment_files import files_by_start, written_end
 from commitlake.schemas.store_files import folders_in, open_file, read_file
-from commitlake.schemas.times import EPOCH, iso_text
+from commitlake.schemas.times import EPOCH, format_iso_time
 
 _MAX_QUEUES = 20_000
 """Number of queues whose last entries are read, about a second's work. If segments are missing, most queues show it."""
@@ -102,7 +102,7 @@ class OtherLog:
     def __str__(self) -> str:
         if not self.count:
             return f"{self.folder} may have segments of the log, but cannot be read by this user"
-        segments = count_text(self.count, "segment")
+        segments = format_count(self.count, "segment")
         return f"{self.folder} has {segments} of the log, physical offsets {self.start} to {self.end}"
 
 
@@ -114,7 +114,7 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]
         start: physical offset before which nothing is wanted; None to want everything.
         end: physical offset at which it ends.
     """
-    _, text = settings_of(log.root, log.broker)
+    _, text = read_settings(log.root, log.broker)
     folders = log.format.folders.other_logs(log.root, log.folder, parse_properties(text))
     distinct = {os.path.realpath(folder): folder for folder in folders}
     found = (_inspect_folder(folder, log, start, end) for folder in distinct.values())
@@ -142,12 +142,12 @@ def _inspect_folder(folder: Path, log: ReadLog, start: int | None, end: int) -> 
         return OtherLog(folder)
     ends = dict(zip(begun, [*begun[1:], last_end], strict=True))
     is_longer = last_end > end
-    unread = [base for base in begun if not _is_read(log, base, end) or (base == begun[-1] and is_longer)]
+    unread = [base for base in begun if not _is_covered(log, base, end) or (base == begun[-1] and is_longer)]
     unread = [base for base in unread if start is None or ends[base] > start]
     return OtherLog(folder, unread[0], ends[unread[-1]], len(unread)) if unread else None
 
 
-def _is_read(log: ReadLog, base: int, end: int) -> bool:
+def _is_covered(log: ReadLog, base: int, end: int) -> bool:
     """Return whether the segment that begins at a physical offset is part of the log that is read."""
     return base < end and any(first <= base < first + max(size, 1) for first, size in log.segments)
 
@@ -209,7 +209,7 @@ class KnownEnd(NamedTuple):
 
 def _time_text(ms: int) -> str:
     with suppress(OverflowError):
-        return iso_text(EPOCH + datetime.timedelta(milliseconds=ms), "milliseconds")
+        return format_iso_time(EPOCH + datetime.timedelta(milliseconds=ms), "milliseconds")
     return f"{ms} ms"
 
 
@@ -218,10 +218,10 @@ def _newest_index_entry(log: ReadLog) -> tuple[str, int] | None:
         (f"{folder}/{topic}/{queue_id}", offset)
         for folder, entry_size in log.format.queues.entry_sizes.items()
         for topic, queue_id in islice(_queue_folders(log.root / folder), _MAX_QUEUES)
-        if (offset := _last_entry(log.root / folder / topic / str(queue_id), entry_size)) is not None
+        if (offset := _read_last_entry(log.root / folder / topic / str(queue_id), entry_size)) is not None
     ]
     with suppress(OSError):
-        found += [each for each in [log.format.indexes.newest_record(log.root)] if each is not None]
+        found += [each for each in [log.format.indexes.newest_indexed_record(log.root)] if each is not None]
     return max(found, key=lambda each: each[1], default=None)
 
 
@@ -232,13 +232,13 @@ def _queue_folders(folder: Path) -> Iterator[tuple[str, int]]:
             yield from ((topic, number) for number in numbers if number is not None)
 
 
-def _last_entry(folder: Path, entry_size: int) -> int | None:
+def _read_last_entry(folder: Path, entry_size: int) -> int | None:
     """Return the physical offset of the last entry of a queue; None without one."""
     with suppress(OSError):  # deleted meanwhile, or a link: `verify` reports it
         for name in reversed(files_by_start(folder).values()):
             descriptor = open_file(folder / name)
             try:
-                offset = _last_written(descriptor, entry_size)
+                offset = _find_last_written(descriptor, entry_size)
             finally:
                 os.close(descriptor)
             if offset is not None:
@@ -246,7 +246,7 @@ def _last_entry(folder: Path, entry_size: int) -> int | None:
     return None
 
 
-def _last_written(descriptor: int, entry_size: int) -> int | None:
+def _find_last_written(descriptor: int, entry_size: int) -> int | None:
     """Return the physical offset in a file's last entry, found by bisection because only zeros follow that entry."""
     low, high = 0, os.fstat(descriptor).st_size // entry_size
     found = None

@@ -10,20 +10,20 @@ from enum import StrEnum
 from typing import Self
 
 from commitlake.connectors.log_format.format import Formats
-from commitlake.connectors.reading.partition_sizes import part_bytes
+from commitlake.connectors.reading.partition_sizes import choose_part_size
 from commitlake.connectors.source_options import (
     NEEDED,
     DeclaredOptions,
     Use,
     byte_count,
-    flag,
-    name_set,
-    names,
-    number_set,
-    one_of,
+    choice_parser,
+    integer_parser,
     option,
-    time_ms,
-    whole_number,
+    parse_flag,
+    parse_name_set,
+    parse_names,
+    parse_number_set,
+    parse_time_ms,
 )
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
@@ -119,20 +119,20 @@ class ReadOptions(DeclaredOptions):
     )
     mode: Mode = option(
         "mode",
-        one_of(Mode, str.upper),
+        choice_parser(Mode, str.upper),
         Mode.FAILFAST,
         "FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted)",
     )
     columns: tuple[str, ...] | None = option(
         "columns",
-        names,
+        parse_names,
         None,
         "comma-separated; other columns are not decoded. `.schema(...)` does the same",
         shown="all but body",
     )
     body: BodyForm = option(
         "body",
-        one_of(BodyForm),
+        choice_parser(BodyForm),
         BodyForm.NONE,
         "none, stored or decompressed: whether there is a column `body`, and its content; decompressed if only "
         "`columns` or `.schema(...)` names it",
@@ -151,29 +151,29 @@ class ReadOptions(DeclaredOptions):
     max_record_bytes: int = option(
         "maxRecordBytes", byte_count, DEFAULT_MAX_RECORD_BYTES, "a larger size field is damage"
     )
-    topics: frozenset[str] | None = option("topics", name_set, None, "comma-separated", shown="all")
-    queue_ids: frozenset[int] | None = option("queueIds", number_set, None, "comma-separated", shown="all")
+    topics: frozenset[str] | None = option("topics", parse_name_set, None, "comma-separated", shown="all")
+    queue_ids: frozenset[int] | None = option("queueIds", parse_number_set, None, "comma-separated", shown="all")
     keys: frozenset[str] | None = option(
         "keys",
-        name_set,
+        parse_name_set,
         None,
         "comma-separated business keys or unique keys: records that have one of them; needs `topics`",
         shown="all",
     )
     starting_timestamp: int | None = option(
         "startingTimestamp",
-        time_ms,
+        parse_time_ms,
         None,
         "store time from which messages are read, ms since 1970 or ISO 8601 (UTC unless it says otherwise). A stream "
         "begins at the first record stored at or after this time, or if there is none, at the log's end",
         shown="all",
     )
     ending_timestamp: int | None = option(
-        "endingTimestamp", time_ms, None, "store time before which messages are read", shown="all", use=Use.BATCH
+        "endingTimestamp", parse_time_ms, None, "store time before which messages are read", shown="all", use=Use.BATCH
     )
     clock_tolerance_ms: int = option(
         "clockTolerance",
-        whole_number(0, unit="ms"),
+        integer_parser(0, unit="ms"),
         DEFAULT_CLOCK_TOLERANCE_MS,
         "ms by which a broker's clock may have been wrong. If it was wrong by more for less than a sixteenth of a "
         "segment's bytes, and correct before and after, a filter by time can miss messages stored then. 31536000000 "
@@ -190,7 +190,7 @@ class ReadOptions(DeclaredOptions):
     )
     ending_offset: int | None = option(
         "endingOffset",
-        whole_number(),
+        integer_parser(),
         None,
         "physical offset before which every store is read",
         shown="all",
@@ -198,7 +198,7 @@ class ReadOptions(DeclaredOptions):
     )
     use_indexes: bool = option(
         "useIndexes",
-        flag,
+        parse_flag,
         True,
         "whether topics, queues and keys may be looked up in the ConsumeQueues and IndexFiles beside the log",
     )
@@ -220,7 +220,7 @@ class ReadOptions(DeclaredOptions):
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
-        flag,
+        parse_flag,
         True,
         "fail if segments or a store are gone before they were read; false: warn, and continue after them (in mode "
         "PERMISSIVE the gap is a row with `_corrupt_record`)",
@@ -228,7 +228,7 @@ class ReadOptions(DeclaredOptions):
     )
     content: Content = option(
         "content",
-        one_of(Content),
+        choice_parser(Content),
         Content.ROWS,
         "rows; or ranges: the range of each broker in a micro-batch, for a caller that reads it itself",
         use=Use.STREAM,
@@ -256,7 +256,7 @@ class ReadOptions(DeclaredOptions):
         Args:
             log_bytes: size of the log that is read.
         """
-        return self.max_partition_bytes or part_bytes(log_bytes, os.cpu_count() or 1)
+        return self.max_partition_bytes or choose_part_size(log_bytes, os.cpu_count() or 1)
 
     def check(self) -> None:
         """Check that keys are given with their topics."""

@@ -22,7 +22,7 @@ class Part(Protocol):
 _T = TypeVar("_T")
 
 
-def part_bytes(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_PART_BYTES) -> int:
+def choose_part_size(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_PART_BYTES) -> int:
     """Return the size of a part so that each core gets two parts, within a minimum and a maximum size.
 
     To cut a segment, the planner reads some MiB of it. Parts of large logs are therefore larger: those of a log of more
@@ -34,7 +34,7 @@ def part_bytes(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_P
         unit: the result is a multiple of this number of bytes.
         least: smallest result in bytes; a multiple of `unit`.
 
-    >>> [part_bytes(gib << 30, cores=16) >> 20 for gib in (1, 4, 100, 2000)]
+    >>> [choose_part_size(gib << 30, cores=16) >> 20 for gib in (1, 4, 100, 2000)]
     [64, 128, 256, 2000]
     """
     most = max(_MAX_PART_BYTES, size // _MAX_PARTS)
@@ -42,7 +42,7 @@ def part_bytes(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_P
     return max(-(-wanted // unit) * unit, least)
 
 
-def costs_of(parts: Iterable[Part]) -> list[int]:
+def read_costs(parts: Iterable[Part]) -> list[int]:
     """Return the cost of reading each part, including its opening, in bytes that could be read in the same time."""
     return [part.size + _OPENING_BYTES for part in parts]
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from commitlake.connectors.log_format.files import Segment, SegmentFile
 from commitlake.connectors.log_format.format import Format
-from commitlake.connectors.reading.errors import no_progress
+from commitlake.connectors.reading.errors import no_progress_error
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
-from commitlake.connectors.reading.stores import Store, own_size
+from commitlake.connectors.reading.stores import Store, full_segment_size
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SegmentSpan, SizeLimits, SpanKind
 from commitlake.schemas.layouts.segments import segment_name
 
@@ -48,7 +48,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
     for segment, following in zip(store.segments, [*later_bases, None], strict=True):
         base = segment.base_offset
         name = segment_name(base)
-        size = own_size(segment, following, segment_bytes)
+        size = full_segment_size(segment, following, segment_bytes)
         for found in _walk_segment(store.format, segment, name, size):
             if found.span.kind is SpanKind.UNWRITTEN:
                 if not (torn and found.span.start == base):  # a preallocated segment may follow a torn end
@@ -56,7 +56,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
                 continue
             torn = found.span.kind is SpanKind.FAULT
             if found.span.start == base or zeros is not None:
-                yield from _faults_between(zeros, reached, expected, base)
+                yield from _find_gap_faults(zeros, reached, expected, base)
             zeros = None
             reached = found.span.end
             expected = base + size
@@ -65,7 +65,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
         yield zeros
 
 
-def _faults_between(zeros: FoundRecord | None, reached: int, expected: int, base: int) -> Iterator[FoundRecord]:
+def _find_gap_faults(zeros: FoundRecord | None, reached: int, expected: int, base: int) -> Iterator[FoundRecord]:
     """Yield the faults between the last data and a segment that begins at `base`."""
     if zeros is not None:
         start = zeros.span.start
@@ -123,7 +123,7 @@ def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes
                     return
                 if size >= file_end - origin:
                     expected = "bytes of a record, or other bytes, in the rest of the file"
-                    raise no_progress(segment.path, base, origin, expected, "neither")
+                    raise no_progress_error(segment.path, base, origin, expected, "neither")
                 size *= 2
 
 

@@ -34,7 +34,7 @@ import numpy as np
 from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.index_lookups import Index, QueueIndex, splits_of
+from commitlake.connectors.reading.index_lookups import Index, QueueIndex, make_index_splits
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.single_records import message_at
@@ -42,14 +42,14 @@ from commitlake.connectors.reading.snapshots import (
     Snapshot,
     StoreRange,
     check_ranges,
-    divide,
+    divide_segment,
     segment_ranges,
     take_snapshot,
 )
 from commitlake.connectors.reading.splits import ListedSplit, Split
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.reading.time_bounds import time_bounds
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 _KEY_INDEX = "IndexFile"
@@ -79,12 +79,14 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
     folder = Path(store.root).parent
     usable: list[Index] = []
     reasons: list[str] = []
-    if by_key and (reason := store.format.indexes.why_no_keys(store.segments)):
+    if by_key and (reason := store.format.indexes.no_key_index_reason(store.segments)):
         reasons.append(f"{_KEY_INDEX}: {reason}")
     elif by_key:
         try:
-            log = _Log(store, store_range, options.max_record_bytes)
-            index = store.format.indexes.open_keys(folder, filters.topics or (), filters.keys or (), log.message_at)
+            log = _SnapshotRecords(store, store_range, options.max_record_bytes)
+            index = store.format.indexes.open_key_index(
+                folder, filters.topics or (), filters.keys or (), log.message_at
+            )
         except IndexUnusable as unusable:
             reasons.append(f"{_KEY_INDEX}: {unusable}")
         else:
@@ -99,7 +101,7 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
     return Indexes(tuple(usable), tuple(reasons))
 
 
-class _Log:
+class _SnapshotRecords:
     """Access to single records of a snapshot by their physical offsets."""
 
     def __init__(self, store: Store, store_range: StoreRange, max_record_bytes: int) -> None:
@@ -121,7 +123,7 @@ class _Log:
 logger = logging.getLogger(__name__)
 
 
-class Way(StrEnum):
+class ReadMethod(StrEnum):
     """Way in which the wanted records of a segment's range are found."""
 
     SCAN = "scan"
@@ -132,7 +134,7 @@ class Way(StrEnum):
     SKIPPED_BY_TIME = "skipped by time"
 
 
-_SKIPPED = (Way.SKIPPED_BY_OFFSET, Way.SKIPPED_BY_TIME)
+_SKIPPED = (ReadMethod.SKIPPED_BY_OFFSET, ReadMethod.SKIPPED_BY_TIME)
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class SegmentPlan:
     """
 
     whole: Split
-    way: Way
+    way: ReadMethod
     splits: tuple[Split, ...] = ()
     reasons: tuple[str, ...] = ()
 
@@ -173,7 +175,7 @@ class StorePlan:
     store_range: StoreRange
     segments: tuple[SegmentPlan, ...] = ()
 
-    def count(self, way: Way) -> int:
+    def count(self, way: ReadMethod) -> int:
         """Return how many segments are read in the given way."""
         return sum(segment.way is way for segment in self.segments)
 
@@ -199,9 +201,9 @@ class StorePlan:
         return sum(listed) if len(listed) == len(self.splits) else None
 
     @property
-    def ways(self) -> list[Way]:
+    def ways(self) -> list[ReadMethod]:
         """Ways that are used for the segments that are read."""
-        return [way for way in Way if way not in _SKIPPED and self.count(way)]
+        return [way for way in ReadMethod if way not in _SKIPPED and self.count(way)]
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -216,8 +218,8 @@ class StorePlan:
             "answered_by": [str(way) for way in self.ways],
             "segments": len(self.segments),
             "segments_planned": len(self.planned),
-            "segments_skipped_by_offset": self.count(Way.SKIPPED_BY_OFFSET),
-            "segments_skipped_by_time": self.count(Way.SKIPPED_BY_TIME),
+            "segments_skipped_by_offset": self.count(ReadMethod.SKIPPED_BY_OFFSET),
+            "segments_skipped_by_time": self.count(ReadMethod.SKIPPED_BY_TIME),
             "segments_missing": sum(segment.whole.missing for segment in self.planned),
             "bytes": self.store_range.size,
             "bytes_planned": self.bytes_planned,
@@ -228,14 +230,15 @@ class StorePlan:
         }
 
     def __str__(self) -> str:
+        by_offset, by_time = self.count(ReadMethod.SKIPPED_BY_OFFSET), self.count(ReadMethod.SKIPPED_BY_TIME)
         parts = [
-            f"{len(self.planned)} of {count_text(len(self.segments), 'segment')}",
+            f"{len(self.planned)} of {format_count(len(self.segments), 'segment')}",
             f"{self.bytes_planned} of {self.store_range.size} bytes in {len(self.splits)} splits",
             f"by {' and '.join(self.ways) or 'nothing'}",
-            f"skipped {self.count(Way.SKIPPED_BY_OFFSET)} by offset, {self.count(Way.SKIPPED_BY_TIME)} by time",
+            f"skipped {by_offset} by offset, {by_time} by time",
         ]
         if self.records is not None:
-            parts.append(count_text(self.records, "record"))
+            parts.append(format_count(self.records, "record"))
         if self.reasons:
             parts.append("no index: " + ", ".join(f"{reason} ({count})" for reason, count in self.reasons.items()))
         return f"{self.broker}: {'; '.join(parts)}"
@@ -310,8 +313,8 @@ class _Planner:
         """Return the plan for one store."""
         wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
         kept = [whole for whole in wholes if self._filters.may_hold(whole)]
-        ways = dict.fromkeys(wholes, Way.SKIPPED_BY_OFFSET)
-        ways.update(dict.fromkeys(kept, Way.SKIPPED_BY_TIME))
+        ways = dict.fromkeys(wholes, ReadMethod.SKIPPED_BY_OFFSET)
+        ways.update(dict.fromkeys(kept, ReadMethod.SKIPPED_BY_TIME))
         timely = set(self._splits_within_time(kept, store_range))
         indexes = open_indexes(store, store_range, self._options, self._filters) if timely else Indexes()
         plans = (
@@ -330,7 +333,7 @@ class _Planner:
             wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, (begin, end)
         )
         for whole, bounds in zip(wholes, found, strict=True):
-            if bounds.meet(begin, end):
+            if bounds.may_overlap(begin, end):
                 yield whole
 
     def _plan_segment(self, whole: Split, indexes: Indexes) -> SegmentPlan:
@@ -339,16 +342,16 @@ class _Planner:
         if not whole.missing:
             for index in indexes.usable:
                 try:
-                    splits = splits_of(
-                        index.answer(whole), whole, self._filters, self._partition_bytes, max_record_bytes
+                    splits = make_index_splits(
+                        index.find_records(whole), whole, self._filters, self._partition_bytes, max_record_bytes
                     )
                 except IndexUnusable as unusable:
                     reasons.append(f"{index.name}: {unusable}")
                 else:
-                    return SegmentPlan(whole, Way(index.name), tuple(splits), tuple(reasons))
-        scanned = divide(whole, self._partition_bytes, max_record_bytes, self._filters.end_offset)
+                    return SegmentPlan(whole, ReadMethod(index.name), tuple(splits), tuple(reasons))
+        scanned = divide_segment(whole, self._partition_bytes, max_record_bytes, self._filters.end_offset)
         wanted = tuple(split for split in scanned if self._filters.may_hold(split))
-        return SegmentPlan(whole, Way.SCAN, wanted, tuple(reasons))
+        return SegmentPlan(whole, ReadMethod.SCAN, wanted, tuple(reasons))
 
 
 @dataclass(frozen=True)
@@ -394,7 +397,7 @@ def plan_entries(
     partition_bytes = options.partition_bytes(store_range.size)
     by_record = (filters.topics or frozenset()) - frozenset(by_entry)
     for whole, times in zip(wholes, bounds, strict=True):
-        is_late = until_ms is not None and times.meet(*later)
+        is_late = until_ms is not None and times.may_overlap(*later)
         plan = (
             None
             if whole.missing or is_late
@@ -416,13 +419,13 @@ def _plan_by_entries(
     try:
         answer = queues.list_entries(whole)
         wanted = answer.of_topics(by_record)
-        splits = splits_of(wanted, whole, filters, partition_bytes, options.max_record_bytes)
+        splits = make_index_splits(wanted, whole, filters, partition_bytes, options.max_record_bytes)
     except IndexUnusable:
         return None
     return EntryPlan(answer.of_topics(by_entry), tuple(splits))
 
 
-def in_log_order(plan: EntryPlan) -> Iterator[IndexAnswer | Split]:
+def merge_in_log_order(plan: EntryPlan) -> Iterator[IndexAnswer | Split]:
     """Yield a segment's queue entries and splits, merged in the order of the log."""
     entries = plan.entries
     for split in plan.splits:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
-from commitlake.schemas.selection import Selection, text_in_tables
+from commitlake.schemas.selection import Selection, replace_invalid_utf8
 from commitlake.schemas.times import epoch_ms_rounded_up
 
 
@@ -44,9 +44,9 @@ class Filters:
         """
         selection.refuse("the reader of logs", "kinds", "tags", "ids", "groups", "is_by_birth", "where")
         return cls(
-            topics=frozenset(map(text_in_tables, selection.topics)) or None,
+            topics=frozenset(map(replace_invalid_utf8, selection.topics)) or None,
             queue_ids=frozenset(selection.queue_ids) or None,
-            keys=frozenset(map(text_in_tables, selection.keys)) or None,
+            keys=frozenset(map(replace_invalid_utf8, selection.keys)) or None,
             min_store_timestamp=None if selection.start is None else epoch_ms_rounded_up(selection.start),
             end_store_timestamp=None if selection.end is None else epoch_ms_rounded_up(selection.end),
             brokers=frozenset(selection.brokers) or None,
@@ -71,12 +71,12 @@ class Filters:
         return cls.of_batch(replace(options, starting_timestamp=None, start=None))
 
     @property
-    def topics_by_text(self) -> bool:
+    def compares_topics_as_text(self) -> bool:
         """True if topics are compared as displayed, with U+FFFD in place of bytes that are not UTF-8."""
         return any("\ufffd" in str(topic) for topic in self.topics or ())
 
     @property
-    def by_content(self) -> bool:
+    def needs_content(self) -> bool:
         """True if a filter needs data that a bad range does not have, such as a topic."""
         return not (
             self.topics is None
@@ -124,9 +124,9 @@ class Request:
     keeps_bad_ranges: bool = False
 
     @property
-    def gives_bad_ranges(self) -> bool:
+    def returns_bad_ranges(self) -> bool:
         """True if bad ranges are returned as rows."""
-        return self.mode is Mode.PERMISSIVE and (self.keeps_bad_ranges or not self.filters.by_content)
+        return self.mode is Mode.PERMISSIVE and (self.keeps_bad_ranges or not self.filters.needs_content)
 
     @classmethod
     def of(cls, options: ReadOptions, filters: Filters, schema: pa.Schema) -> Request:

@@ -23,7 +23,7 @@ _named: list[str] = []
 
 
 @contextmanager
-def naming_settings(path: str | None) -> Iterator[None]:
+def use_settings_file(path: str | None) -> Iterator[None]:
     """Inside the block, use the settings file that a command names instead of those beside the stores.
 
     Args:
@@ -37,17 +37,17 @@ def naming_settings(path: str | None) -> Iterator[None]:
         _named[:] = before
 
 
-def settings_of(root: Path, broker: str) -> tuple[str, str]:
+def read_settings(root: Path, broker: str) -> tuple[str, str]:
     """Return path and content of a store's settings file; empty if none can be read."""
     if _named:
         path = _named[0].replace(BROKER_PLACEHOLDER, broker)
         with suppress(OSError, ValueError), Path(path).open("rb") as file:  # the job reports a file that it cannot read
             return path, file.read(MAX_BYTES).decode(ENCODING)
         return "", ""
-    return next(((str(path), text) for path, text in settings_beside(root) if isinstance(text, str)), ("", ""))
+    return next(((str(path), text) for path, text in list_settings_files(root) if isinstance(text, str)), ("", ""))
 
 
-def settings_beside(root: Path) -> Iterator[tuple[Path, str | OSError]]:
+def list_settings_files(root: Path) -> Iterator[tuple[Path, str | OSError]]:
     """Yield the settings files in a store's folder and in the folder above it; the most reliable one comes first.
 
     Yields:

@@ -41,9 +41,9 @@ from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
 from commitlake.connectors.reading.single_records import LogRecords, examine_at
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.stores import Store, list_again, segment_size, segment_sizes
+from commitlake.connectors.reading.stores import Store, refresh_store, segment_size, segment_sizes
 from commitlake.connectors.reading.unread import UNREAD
-from commitlake.connectors.reading.walking import End, find_cuts, find_last_cut, walk
+from commitlake.connectors.reading.walking import WalkEnd, find_cuts, find_last_cut, walk
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
 from commitlake.schemas.layouts.segments import segment_name
@@ -54,7 +54,7 @@ _CHECKPOINT, _ABORT = "checkpoint", "abort"
 _SMALL_FILE_BYTES = 4096
 
 
-def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
+def has_zero_block(window: Array, begin: int, end: int, offset: int) -> bool:
     """Return whether a disk block of a record's texts is all zeros, so that it was not written.
 
     Args:
@@ -186,9 +186,9 @@ def take_snapshot(
     ranges = {}
     for store in stores:
         start = starts.get(store.broker)
-        found = _range_of(store, start, max_record_bytes, until, is_stopped=is_stopped)
+        found = _find_range(store, start, max_record_bytes, until, is_stopped=is_stopped)
         if until is None:
-            found = replace(found, newer=_newer_data(store, start, found, is_stopped=is_stopped))
+            found = replace(found, newer=_find_newer_data(store, start, found, is_stopped=is_stopped))
             for sentence in found.newer:
                 UNREAD.warning("%s", sentence)
         ranges[store.broker] = found
@@ -203,7 +203,7 @@ def read_log(store: Store) -> ReadLog | None:
     return ReadLog(store.broker, Path(store.root).parent, store.format, segments)
 
 
-def _newer_data(store: Store, start: int | None, found: StoreRange, *, is_stopped: bool) -> tuple[str, ...]:
+def _find_newer_data(store: Store, start: int | None, found: StoreRange, *, is_stopped: bool) -> tuple[str, ...]:
     """Return warning sentences about messages that a read does not reach, see `newer_data`."""
     log = read_log(store)
     if log is None:  # `ship` compares the store that it copies
@@ -211,12 +211,12 @@ def _newer_data(store: Store, start: int | None, found: StoreRange, *, is_stoppe
     if others := find_other_logs(log, start, found.end):
         return tuple(other_log_text(log, other) for other in others)
     known = KnownEnd.read(log)
-    time = _time_of_end(store, found) if known.claims else None
+    time = _last_store_time(store, found) if known.claims else None
     if known.after(log, LogEnd(found.end, _segment_end(store, found.end), time)) is None:
         return ()
     # A running broker has written meanwhile, also to new segments.
-    store = list_again(store)
-    end = _range_of(store, None, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=is_stopped).end
+    store = refresh_store(store)
+    end = _find_range(store, None, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=is_stopped).end
     sentence = known.after(log, LogEnd(end, _segment_end(store, end), _newest_time(store, end)))
     return () if sentence is None else (sentence,)
 
@@ -229,7 +229,7 @@ def _segment_end(store: Store, end: int) -> int:
     return end
 
 
-def _time_of_end(store: Store, found: StoreRange) -> int | None:
+def _last_store_time(store: Store, found: StoreRange) -> int | None:
     """Return the store time of the last record of a log, ms; None without one."""
     last = found if found.last_record is not None else with_last_record(store, StoreRange(0, found.end))
     message = None if last.last_record is None else LogRecords(store.segments, store.format).at(last.last_record)
@@ -245,18 +245,18 @@ def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
         if not segments:
             break
         shorter = replace(store, segments=segments)
-        found = _range_of(shorter, found.start, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=False)
+        found = _find_range(shorter, found.start, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=False)
     return found
 
 
 def _newest_time(store: Store, end: int) -> int | None:
     """Return the latest store time among the records near the end of a log, in ms; None without records."""
-    from commitlake.connectors.reading.facts.reading import read_facts  # noqa: PLC0415 (of few reads)
+    from commitlake.connectors.reading.facts.reading import read_index_data  # noqa: PLC0415 (of few reads)
 
     times = []
     for whole in segment_ranges(store, StoreRange(max(0, end - 2 * END_STEP_BYTES), end)):
-        *_, last = divide(whole, END_STEP_BYTES, DEFAULT_MAX_RECORD_BYTES)
-        times += [int(facts.store_timestamp.max()) for facts in read_facts(last) if facts.rows]
+        *_, last = divide_segment(whole, END_STEP_BYTES, DEFAULT_MAX_RECORD_BYTES)
+        times += [int(facts.store_timestamp.max()) for facts in read_index_data(last) if facts.rows]
     return max(times, default=None)
 
 
@@ -266,7 +266,7 @@ def log_range(store: Store, *, is_live: bool) -> StoreRange:
     return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
 
 
-def _range_of(
+def _find_range(
     store: Store, start: int | None, max_record_bytes: int, until: int | None, *, is_stopped: bool
 ) -> StoreRange:
     first = store.segments[0].base_offset if start is None else start
@@ -283,14 +283,16 @@ def _range_of(
                 and _has_valid_first_record(file, store.format, segment, size, max_record_bytes)
             ):
                 return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
-            near_end = _place_near_end(file, store.format, segment, begin, size, max_record_bytes)
-            found = end_of_segment(file, segment, near_end, size, max_record_bytes, store.format, is_stopped=is_stopped)
+            near_end = _find_start_near_end(file, store.format, segment, begin, size, max_record_bytes)
+            found = find_segment_end(
+                file, segment, near_end, size, max_record_bytes, store.format, is_stopped=is_stopped
+            )
         if found is not None:
             return replace(found, start=first)
     return StoreRange(first, first)
 
 
-def _place_near_end(
+def _find_start_near_end(
     file: SegmentFile, log_format: Format, segment: Segment, begin: int, size: int, max_record_bytes: int
 ) -> int:
     """Return the start of a record from which to search the end of a segment's data; `begin` if none is known.
@@ -325,7 +327,7 @@ def _has_valid_first_record(
     return examine_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
 
 
-def end_of_segment(
+def find_segment_end(
     file: SegmentFile,
     segment: Segment,
     begin: int,
@@ -355,7 +357,7 @@ def end_of_segment(
         return None
     base, segment_end = segment.base_offset, segment.base_offset + size
     split = Split("", segment.path, base, begin, reach, segment_end, file_end, format=log_format)
-    end, records, bad_end = End(), _LastRecords(log_format, needs_texts=not is_stopped), begin
+    end, records, bad_end = WalkEnd(), _LastRecords(log_format, needs_texts=not is_stopped), begin
     for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
         if step.parts.shape[1]:
             records.add(step.origin, step.parts)
@@ -363,7 +365,7 @@ def end_of_segment(
             bad_end = step.bad[-1].end
     if end.stop == hop.STOP_BLANK and bad_end <= records.last_record_end(default=begin):
         return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_start)
-    last_record, last_good = records.last_proven(file, split, max_record_bytes, default=begin)
+    last_record, last_good = records.find_last_complete(file, split, max_record_bytes, default=begin)
     if end.stop == hop.STOP_UNWRITTEN:
         if last_good == begin and end.position == begin:
             return None
@@ -411,7 +413,7 @@ class _LastRecords:
         """Start of the last record, complete or not; None if there is none."""
         return int(self._starts[-1]) if len(self._starts) else None
 
-    def last_proven(
+    def find_last_complete(
         self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
     ) -> tuple[int | None, int]:
         """Return start and end of the last record that is certainly written completely; see the module."""
@@ -425,7 +427,7 @@ class _LastRecords:
             finding = self._rules.examine(window.data[:length], 0, start, bounds)
             if finding.kind is not SpanKind.RECORD:
                 continue
-            if self._is_whole(window, row, start - split.base_offset, is_last=is_last) or self._is_vouched(
+            if self._has_complete_texts(window, row, start - split.base_offset, is_last=is_last) or self._is_confirmed(
                 split, window
             ):
                 return start, stop
@@ -441,14 +443,16 @@ class _LastRecords:
         start = int(parts[hop.START])
         return spans[0][0] - start, sum(spans[-1]) - start
 
-    def _is_whole(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:
+    def _has_complete_texts(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:
         """Return whether a record's texts are free of zeros that show missing bytes."""
         if not self._needs_texts:
             return True
         begin, end = self._text_span(row)
-        return (not is_last or end == begin or bool(window[end - 1])) and not lacks_blocks(window, begin, end, position)
+        return (not is_last or end == begin or bool(window[end - 1])) and not has_zero_block(
+            window, begin, end, position
+        )
 
-    def _is_vouched(self, split: Split, window: Array) -> bool:
+    def _is_confirmed(self, split: Split, window: Array) -> bool:
         parsed = self._rules.parse(window.data)
         return parsed is not None and is_confirmed_on_disk(split.path, parsed[0], self._rules)
 
@@ -467,7 +471,7 @@ def plan_splits(
     return [
         split
         for whole in segment_ranges(store, store_range)
-        for split in divide(whole, max_partition_bytes, max_record_bytes)
+        for split in divide_segment(whole, max_partition_bytes, max_record_bytes)
     ]
 
 
@@ -506,7 +510,9 @@ def _missing_split(store: Store, start: int, end: int, size: int) -> Split:
     return Split(store.broker, path, base_offset, start, end, end, end, missing=True, format=store.format)
 
 
-def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> Iterator[Split]:
+def divide_segment(
+    whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None
+) -> Iterator[Split]:
     """Yield splits of a segment's range, or of a missing segment; each cut is searched only when it is needed.
 
     Args:

@@ -26,14 +26,14 @@ import pyarrow.fs as pafs
 from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.log_format.format import Format, Formats
 from commitlake.connectors.reading.errors import EmptyStoreError, StoreError, UnsupportedStoreError
-from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, REMOTE_THREADS, read_each
+from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, REMOTE_THREADS, map_concurrently
 from commitlake.connectors.reading.files.shipped import (
     check_no_versions,
     read_shipped_manifest,
     resolve_filesystem,
     shipped_sizes,
 )
-from commitlake.connectors.reading.unread import UNREAD, check_supported, folder_names, unsupported_logs
+from commitlake.connectors.reading.unread import UNREAD, check_supported, find_unsupported_logs, format_folder_names
 from commitlake.connectors.storage.uris import is_uri, scheme_prefix
 from commitlake.schemas import shipped
 from commitlake.schemas.errors import UsageError
@@ -78,9 +78,9 @@ class Store:
 
 
 def for_each_store(function: Callable[[Store], _R], stores: Sequence[Store]) -> list[_R]:
-    """Call a function for every store, several at a time, and return the results in order; see `read_each`."""
+    """Call a function for every store, several at a time, and return the results in order; see `map_concurrently`."""
     is_remote = any(store.is_remote for store in stores)
-    return read_each(function, stores, REMOTE_THREADS if is_remote else LOCAL_THREADS)
+    return map_concurrently(function, stores, REMOTE_THREADS if is_remote else LOCAL_THREADS)
 
 
 def segment_size(store: Store) -> int:
@@ -110,12 +110,12 @@ def segment_sizes(store: Store) -> list[int]:
     common = segment_size(store)
     later_bases = [segment.base_offset for segment in store.segments[1:]]
     return [
-        own_size(segment, following, common)
+        full_segment_size(segment, following, common)
         for segment, following in zip(store.segments, [*later_bases, None], strict=True)
     ]
 
 
-def own_size(segment: Segment, following: int | None, common: int) -> int:
+def full_segment_size(segment: Segment, following: int | None, common: int) -> int:
     """Return the full size of one segment, from its file size and the next segment.
 
     Args:
@@ -166,7 +166,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
                 )
             found[store.broker] = store
     if not found:
-        expected = folder_names(formats.wanted)
+        expected = format_folder_names(formats.wanted)
         raise next(
             iter(refused), StoreError(f"no store matches {path!r}: expected folders with a {expected} folder in them")
         )
@@ -175,7 +175,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
     return [found[name] for name in sorted(found)]
 
 
-def names_text(names: Mapping[str, str]) -> str:
+def format_broker_names(names: Mapping[str, str]) -> str:
     """Format the names of several stores as a value of the option `broker`.
 
     Args:
@@ -205,7 +205,7 @@ def _find_by_pattern(pattern: str, broker: str | None, formats: Formats) -> Iter
             return error
 
     places = list(_expand_pattern(filesystem, pattern, inner_path, formats))
-    for store in read_each(list_store, places, _thread_count(filesystem)):
+    for store in map_concurrently(list_store, places, _thread_count(filesystem)):
         if isinstance(store, Store):
             yield store
         elif not is_glob(pattern):
@@ -220,7 +220,7 @@ def _thread_count(filesystem: pafs.FileSystem) -> int:
     return 1 if isinstance(filesystem, pafs.LocalFileSystem) else REMOTE_THREADS
 
 
-def list_again(store: Store) -> Store:
+def refresh_store(store: Store) -> Store:
     """Return the same store with its present segments.
 
     Raises:
@@ -300,7 +300,7 @@ def _walk_folders(
     """
     level, done = [top], 0
     while level:
-        found = read_each(partial(_find_logs_in, filesystem, names, known), level, _thread_count(filesystem))
+        found = map_concurrently(partial(_find_logs_in, filesystem, names, known), level, _thread_count(filesystem))
         yield from (logs for logs, _ in found)
         level = [] if done == depth else [path for _, inner in found for path in inner]
         done += 1
@@ -324,7 +324,7 @@ def _find_logs_in(
     logs = [path for path, name in inner if name in names]
     if not logs:  # a store without the folder of its log is refused when it is listed
         beside = [log_format for log_format in known if log_format.folder in names]
-        of_others = [each for each in beside if unsupported_logs((name for _, name in inner), [each])]
+        of_others = [each for each in beside if find_unsupported_logs((name for _, name in inner), [each])]
         logs = [f"{folder.rstrip('/')}/{log_format.folder}" for log_format in of_others]
     if not logs and any(name == shipped.FOLDER for _, name in inner):
         manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
@@ -357,9 +357,9 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: For
     if found:
         _check_one_format(given, found, formats)
         return found[0]
-    if not there and (shipped_log := _shipped_log(filesystem, path, wanted)) is not None:
+    if not there and (shipped_log := _find_shipped_log(filesystem, path, wanted)) is not None:
         return shipped_log
-    names = folder_names(formats.wanted)
+    names = format_folder_names(formats.wanted)
     if info.type == pafs.FileType.NotFound:
         raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds {names}")
     if info.type == pafs.FileType.File:
@@ -384,7 +384,7 @@ def _check_supported(filesystem: pafs.FileSystem, prefix: str, folder: str, form
     check_supported(f"{prefix}{folder}", names, formats)
 
 
-def _shipped_log(filesystem: pafs.FileSystem, path: str, wanted: Sequence[str]) -> str | None:
+def _find_shipped_log(filesystem: pafs.FileSystem, path: str, wanted: Sequence[str]) -> str | None:
     """Return the folder of a shipped log, even if it has no object yet because no segment is complete."""
     parent, _, name = path.rpartition("/")
     for store in (path, parent) if name in wanted else (path,):
@@ -412,7 +412,7 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
     except PermissionError:
         raise StoreError(f"{root} cannot be read by this user: {_PERMISSION_HINT}") from None
     if not prefix:
-        _check_files(root)
+        _check_segment_files(root)
         check_no_versions(filesystem, f"{root.rsplit('/', 1)[0]}/{shipped.LOG_MANIFEST}")
     sizes = {
         entry.base_name: entry.size for entry in _with_utf8_names(root, entries) if entry.type == pafs.FileType.File
@@ -439,7 +439,7 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
     return Store(broker, prefix + root, in_order, log_format)
 
 
-def _check_files(root: str) -> None:
+def _check_segment_files(root: str) -> None:
     """Raise an error for a link or a device with a segment's name, because ignoring it could lose data."""
     try:
         files_in(Path(root), is_segment_name)

@@ -29,7 +29,7 @@ from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.single_records import message_at
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.walking import End, WalkStep, walk
+from commitlake.connectors.reading.walking import WalkEnd, WalkStep, walk
 
 _READERS = 16  # on remote filesystems each read is a request, so several run in parallel
 PROBES = 16
@@ -44,7 +44,7 @@ class TimeBounds(NamedTuple):
     low: int | None = None
     high: int | None = None
 
-    def meet(self, begin: int | None, end: int | None) -> bool:
+    def may_overlap(self, begin: int | None, end: int | None) -> bool:
         """Return whether a store time in the range from `begin` to before `end` is possible within the bounds."""
         too_old = begin is not None and self.high is not None and self.high < begin
         too_new = end is not None and self.low is not None and self.low >= end
@@ -81,7 +81,8 @@ def time_bounds(
     with ThreadPoolExecutor(max_workers=_READERS) as readers:
         firsts = list(
             readers.map(
-                lambda whole: None if whole.missing else _time_at(whole, whole.base_offset, max_record_bytes), wholes
+                lambda whole: None if whole.missing else _read_time_at(whole, whole.base_offset, max_record_bytes),
+                wholes,
             )
         )
         found = []
@@ -90,12 +91,14 @@ def time_bounds(
             if whole.missing:
                 low = next((time for time in reversed(firsts[:number]) if time is not None), None)
             if last_record is not None and whole.start <= last_record < whole.end:
-                high = _time_at(whole, last_record, max_record_bytes)
+                high = _read_time_at(whole, last_record, max_record_bytes)
             else:
                 high = next((time for time in firsts[number + 1 :] if time is not None), None)
             found.append(_make_bounds(low, high, tolerance_ms))
         doubtful = [
-            number for number, whole in enumerate(wholes) if not whole.missing and not found[number].meet(*wanted)
+            number
+            for number, whole in enumerate(wholes)
+            if not whole.missing and not found[number].may_overlap(*wanted)
         ]
         probed = readers.map(lambda number: _probe_times(wholes[number], max_record_bytes), doubtful)
         for number, (low, high) in zip(doubtful, probed, strict=True):
@@ -114,13 +117,13 @@ def _probe_times(whole: Split, max_record_bytes: int) -> tuple[int | None, int |
                 for start in range(whole.start, whole.end, -(-whole.size // PROBES)):
                     end = min(start + _PROBE_BYTES, whole.end)
                     times += _min_max_times(file, replace(whole, start=start, end=end), max_record_bytes)
-                times += _end_times(file, whole, max_record_bytes)
+                times += _probe_end_times(file, whole, max_record_bytes)
     except FileNotFoundError:
         pass  # deleted since it was listed; the read will report it
     return min(times, default=None), max(times, default=None)
 
 
-def _end_times(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
+def _probe_end_times(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
     """Return the smallest and largest store time of the last records before a segment's BLANK, if they are near."""
     size = _PROBE_BYTES
     while size <= _MAX_END_BYTES:
@@ -134,7 +137,7 @@ def _end_times(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[i
 def _min_max_times(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int]:
     """Return the smallest and largest store time of the records that begin in a part of a segment."""
     found: list[int] = []
-    for step in walk(file, part, _PROBE_BYTES, max_record_bytes, End(), verify=False):
+    for step in walk(file, part, _PROBE_BYTES, max_record_bytes, WalkEnd(), verify=False):
         if step.parts.shape[1]:
             times = store_times(step, part.format)
             found += [int(times.min()), int(times.max())]
@@ -146,7 +149,7 @@ def store_times(step: WalkStep, log_format: Format) -> Array:
     return log_format.kernel.store_times(step.window, step.parts)
 
 
-def _time_at(whole: Split, offset: int, max_record_bytes: int) -> int | None:
+def _read_time_at(whole: Split, offset: int, max_record_bytes: int) -> int | None:
     try:
         with OpenSegment(whole.path) as file:
             message = message_at(file, whole, offset, max_record_bytes)

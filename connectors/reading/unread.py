@@ -49,12 +49,12 @@ def refuse_rocksdb_queues(store: str) -> NoReturn:
     raise UnsupportedStoreError(f"{store}: the queues are in RocksDB, which cannot be read. {ASK_HINT}")
 
 
-def folder_names(formats: Sequence[Format]) -> str:
+def format_folder_names(formats: Sequence[Format]) -> str:
     """Return the folder names of formats, for an error message."""
     return " or ".join(f"'{log_format.folder}'" for log_format in formats)
 
 
-def unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[str, list[str]]:
+def find_unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[str, list[str]]:
     """Return the folders of a store that have unsupported logs, by the kind of the log."""
     found: dict[str, list[str]] = {}
     for name in folders:
@@ -76,7 +76,7 @@ def check_supported(store: str, folders: Iterable[str], formats: Sequence[Format
     Raises:
         UnsupportedStoreError: if it has such a log.
     """
-    for kind, logs in unsupported_logs(folders, formats).items():
+    for kind, logs in find_unsupported_logs(folders, formats).items():
         raise UnsupportedStoreError(
             f"{store} is a {kind} store, which is not supported: its messages are in {', '.join(logs)}. {PULL_HINT}"
         )

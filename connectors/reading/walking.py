@@ -25,7 +25,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.kernel import BadRange, HopArguments
-from commitlake.connectors.reading.errors import StoreError, no_progress
+from commitlake.connectors.reading.errors import StoreError, no_progress_error
 from commitlake.connectors.reading.files.segment_files import LocalFile, Window
 from commitlake.connectors.reading.files.windows import OpenWindow, Windows
 from commitlake.connectors.reading.kernel import hop as kernel
@@ -56,7 +56,7 @@ class WalkStep:
 
 
 @dataclass(slots=True)
-class End:
+class WalkEnd:
     """Reason and position at which a walk has ended, filled in by the walk.
 
     Attributes:
@@ -72,7 +72,7 @@ Hop = Callable[[HopArguments, Array, Array], Array]
 """Function that continues from `state[POSITION]`; it returns the positions of the records it found."""
 
 
-def make_hop(log_format: Format) -> Hop:
+def make_record_locator(log_format: Format) -> Hop:
     """Return a function that locates records without decoding them."""
     compiled = log_format.kernel
     parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
@@ -90,7 +90,7 @@ def walk(
     split: Split,
     window_bytes: int,
     max_record_bytes: int,
-    end: End,
+    end: WalkEnd,
     *,
     verify: bool = True,
     hop: Hop | None = None,
@@ -106,13 +106,13 @@ def walk(
         max_record_bytes: larger sizes are faults.
         end: receives the position at which the walk ended.
         verify: compare bodies with their CRC; if false, only records after a bad range are checked so.
-        hop: finds the records; by default, that of `make_hop`.
+        hop: finds the records; by default, that of `make_record_locator`.
 
     Raises:
         StoreError: if the file was truncated while the caller processed a step, or deleted in an object store.
         CommitLogError: if the hop does not progress, or requests the same window again.
     """
-    hop = hop or make_hop(split.format)
+    hop = hop or make_record_locator(split.format)
     state = np.zeros(kernel.STATE_SIZE, np.int64)
     state[kernel.POSITION] = split.start
     state[kernel.BAD_START] = -1
@@ -144,7 +144,7 @@ def walk(
                 if opened.was_cut:  # the kernel saw zeros, so read the window again without a mapping
                     state[:] = before
                     state[kernel.STOP] = kernel.STOP_WINDOW
-                    windows.only_read()
+                    windows.disable_mapping()
                     break
                 if parts.shape[1] or state[kernel.FAULTS]:
                     yield WalkStep(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
@@ -214,7 +214,9 @@ class WalkProgress:
             CommitLogError: if it is the same.
         """
         if window == self._window:
-            raise no_progress(self._path, self._base_offset, window[0], "a larger window", "the same window again")
+            raise no_progress_error(
+                self._path, self._base_offset, window[0], "a larger window", "the same window again"
+            )
         self._window = window
 
     def check_hop(self, before: Array, state: Array) -> None:
@@ -233,7 +235,7 @@ class WalkProgress:
             and state[kernel.POSITION] <= before[kernel.POSITION]
         ):
             at = int(state[kernel.POSITION])
-            raise no_progress(self._path, self._base_offset, at, "room for one record", "none in an empty batch")
+            raise no_progress_error(self._path, self._base_offset, at, "room for one record", "none in an empty batch")
 
 
 LOOK_BACK_BYTES = 8 << 20
@@ -306,7 +308,7 @@ def _find_cut_nearby(file: SegmentFile, whole: Split, at: int, max_record_bytes:
             )  # fmt: skip
             is_all = opened.is_end_of_file or opened.length >= end - begin
             if opened.was_cut:
-                windows.only_read()
+                windows.disable_mapping()
                 continue
         if found >= 0:
             return int(found)
@@ -322,7 +324,7 @@ def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
 
 def _find_cut_by_records(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:
     """Return the first record start at or after `following`, found by walking from a known record start."""
-    for step in walk(file, rest, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
+    for step in walk(file, rest, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verify=False):
         starts = step.origin + step.parts[kernel.START]
         if len(starts) and starts[-1] >= following:
             return int(starts[np.searchsorted(starts, following)])

@@ -263,7 +263,7 @@ class Admin(Closable):
         self, group: str, topic: str, broker_name: str, timestamp_ms: int, is_forced: bool
     ) -> dict[MessageQueue, int]:
         table = {}
-        for queue in self.routing.to_read(topic):
+        for queue in self.routing.queues_to_read(topic):
             if queue.broker_name != broker_name:
                 continue
             end = self.offsets.next(queue)

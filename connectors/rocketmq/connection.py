@@ -80,7 +80,7 @@ class PeerConnection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._tls = None if tls is None else self._shake_hands(tls)
         self._socket.settimeout(options.request_seconds)
-        threading.Thread(target=self._read, name=f"rocketmq {address}", daemon=True).start()
+        threading.Thread(target=self._run_reader, name=f"rocketmq {address}", daemon=True).start()
 
     def _shake_hands(self, context: ssl.SSLContext) -> TlsStream:
         seconds = self._options.connect_seconds
@@ -131,7 +131,7 @@ class PeerConnection:
             self._write(data)
         return answer
 
-    def tell(self, command: Command) -> None:
+    def send_one_way(self, command: Command) -> None:
         """Send a one-way request, for which the peer sends no answer.
 
         Raises:
@@ -141,7 +141,7 @@ class PeerConnection:
         with self._writing:
             with self._lock:
                 self._check_open()
-                data = self._encrypt(self._exchange.tell(command))
+                data = self._encrypt(self._exchange.serialize_one_way(command))
             self._write(data)
 
     def close(self) -> None:
@@ -187,11 +187,11 @@ class PeerConnection:
         for answer in waiting:
             answer.set_exception(self._problem)
 
-    def _read(self) -> None:
+    def _run_reader(self) -> None:
         with self._socket:  # closed after the reason is known
-            self._read_all()
+            self._read_until_closed()
 
-    def _read_all(self) -> None:
+    def _read_until_closed(self) -> None:
         try:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._socket, selectors.EVENT_READ)

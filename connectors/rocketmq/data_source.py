@@ -26,7 +26,7 @@ from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.writer import RocketmqStreamWriter, RocketmqWriter
 from commitlake.connectors.rocketmq.source.batch import RocketmqReader, schema_of
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.errors import UsageError
 
 
@@ -38,29 +38,29 @@ class RocketmqDataSource(DataSource):
         """Return the source's name, which Spark's `format` takes."""
         return "rocketmq"
 
-    @carry_errors()
+    @forward_worker_errors()
     def schema(self) -> StructType:
         """Return the columns that the options select."""
         return schema_of(SourceOptions.parse(self.options))
 
-    @carry_errors()
+    @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader of these columns."""
         return RocketmqReader(SourceOptions.parse(self.options).for_batch(), schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return a stream reader of these columns."""
         from commitlake.connectors.rocketmq.source.stream import RocketmqStreamReader  # noqa: PLC0415
 
         return RocketmqStreamReader(SourceOptions.parse(self.options).for_stream(), schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def writer(self, schema: StructType, overwrite: bool) -> RocketmqWriter:
         """Return a batch writer of these columns."""
         return RocketmqWriter(_sink_options(self.options, overwrite=overwrite), schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketmqStreamWriter:  # noqa: N802 (Spark's name)
         """Return a writer of these columns for a stream's micro-batches."""
         given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}

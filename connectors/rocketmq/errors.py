@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.remoting.codes import ResponseCode, code_name
 
@@ -62,7 +62,7 @@ class ProtocolError(RocketMQError):
     """The peer sent an invalid frame, or an answer of the wrong kind."""
 
 
-class PlaceError(ProtocolError):
+class PositionError(ProtocolError):
     """The broker confirms that messages are stored, but gives no valid position."""
 
 
@@ -84,7 +84,7 @@ class RefusedError(RocketMQError):
             self.exit_code = ExitCode.REFUSED
 
     @property
-    def is_of_the_message(self) -> bool:
+    def is_message_fault(self) -> bool:
         """Return True if the message itself is the reason for the refusal, so that a retry cannot succeed.
 
         If a batch contains a message that is too large, brokers answer SYSTEM_ERROR with their encoder's exception.
@@ -94,6 +94,4 @@ class RefusedError(RocketMQError):
         return self.code == ResponseCode.MESSAGE_ILLEGAL
 
     def __str__(self) -> str:
-        return (
-            f"{self.address} answered {code_name(self.code)}: {printable_line(self.remark[:500]) or 'without a remark'}"
-        )
+        return f"{self.address} answered {code_name(self.code)}: {escape_line(self.remark[:500]) or 'without a remark'}"

@@ -59,7 +59,7 @@ class Exchange(Generic[T]):
         self._waiting[opaque] = Waiting(ticket, deadline)
         return data
 
-    def tell(self, command: Command) -> bytes:
+    def serialize_one_way(self, command: Command) -> bytes:
         """Return the bytes to send for a one-way request.
 
         Raises:

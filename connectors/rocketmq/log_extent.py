@@ -58,7 +58,7 @@ def log_extent(
             if error.code != ResponseCode.SYSTEM_ERROR or clock() > deadline:
                 raise
         else:
-            begin, end, behind = (_runtime_number(broker_name, table, name) for name in _NAMES)
+            begin, end, behind = (_parse_runtime_number(broker_name, table, name) for name in _NAMES)
             wanted = end if wanted is None else wanted
             if end - behind >= wanted:
                 return LogExtent(min(max(begin, 0), wanted), wanted)
@@ -70,7 +70,7 @@ def log_extent(
         sleep(_PAUSE_SECONDS)
 
 
-def _runtime_number(broker_name: str, table: dict[str, str], name: str) -> int:
+def _parse_runtime_number(broker_name: str, table: dict[str, str], name: str) -> int:
     number = parse_int(table.get(name, ""), -1, MAX_START_OFFSET)
     if number is None:
         raise ProtocolError(

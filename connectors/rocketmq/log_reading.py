@@ -12,18 +12,18 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from commitlake.connectors.formats.rocketmq.pulled import (
-    Cut,
+    CutPosition,
     PulledRange,
     PulledRecords,
     TakenRecord,
-    first_record,
+    parse_first_record,
 )
 from commitlake.connectors.reading.batches import BatchInspector
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import LogPart, Pulled, QueueRange, queue_text, read_range
+from commitlake.connectors.rocketmq.queue_reading import LogPart, Pulled, QueueRange, format_queue, read_range
 from commitlake.connectors.rocketmq.throttle import Throttle
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -97,7 +97,7 @@ class LogReader:
             DamagedLogError: if an answer contains bytes that are not records.
         """
         read = ReadRange(wanted, wanted.begin, wanted.end)
-        if resumes and self._is_new_queue(wanted, part):
+        if resumes and self._was_queue_recreated(wanted, part):
             first = self._puller.offsets.first(wanted.queue)
             read.is_new_queue, read.begin = True, first
             wanted = QueueRange(wanted.queue, first, wanted.end)
@@ -106,8 +106,8 @@ class LogReader:
         def lose(lost: QueueRange, why: str) -> None:
             if self._puller.offsets.next(wanted.queue) < wanted.end:
                 raise RocketMQError(
-                    f"{queue_text(wanted.queue)}: expected to end at offset {wanted.end} or later, as it did when the "
-                    f"run began, found {why}: the broker has lost messages. Run it again",
+                    f"{format_queue(wanted.queue)}: expected to end at offset {wanted.end} or later, as it did when "
+                    f"the run began, found {why}: the broker has lost messages. Run it again",
                     exit_code=ExitCode.USAGE,
                 )
             read.lose(lost.size, f"{lost}: {why}")
@@ -143,12 +143,12 @@ class LogReader:
             yield from records.batches([answer.body for answer in answers], chosen)
         except DamagedLogError as error:
             raise DamagedLogError(
-                f"{queue_text(wanted.queue)}, offsets {answers[0].begin} to {answers[-1].end}: {error}. The broker's "
+                f"{format_queue(wanted.queue)}, offsets {answers[0].begin} to {answers[-1].end}: {error}. The broker's "
                 "log is damaged there, or its queue: 'archive --store' keeps what is intact of the files, and --topic "
                 "with the other topics leaves this one out"
             ) from None
 
-    def _is_new_queue(self, wanted: QueueRange, part: LogPart) -> bool:
+    def _was_queue_recreated(self, wanted: QueueRange, part: LogPart) -> bool:
         """Return True if the queue was recreated since an earlier run, as the message before the range shows.
 
         The queue of a recreated topic counts from 0 again. Its message at that offset is then newer than all messages
@@ -169,7 +169,7 @@ def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: f
     for answer in read_range(
         puller, QueueRange(queue, offset, offset + 1), _ignore_missing, retry_seconds=retry_seconds
     ):
-        found = first_record(answer.body)
+        found = parse_first_record(answer.body)
         if found is not None and found[1] <= offset:
             return found[0]
     return None
@@ -179,7 +179,7 @@ def _ignore_missing(_lost: QueueRange, _why: str) -> None:
     """Do nothing about missing offsets."""
 
 
-def _queue_offset_at(cut: Cut, answers: Sequence[Pulled]) -> int:
+def _queue_offset_at(cut: CutPosition, answers: Sequence[Pulled]) -> int:
     """Return the queue offset of the first record after the wanted ones.
 
     If a log has lost messages, offsets in the queue differ from those in the records. So if an answer has a record for

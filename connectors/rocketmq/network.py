@@ -18,7 +18,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.plain_connections import warn_unencrypted
 from commitlake.connectors.rocketmq.connection import TICK_SECONDS, PeerConnection
 from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
@@ -40,7 +40,7 @@ from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.json_fields import parse_body
-from commitlake.schemas.remoting.signing import Credentials, signed
+from commitlake.schemas.remoting.signing import Credentials, sign_fields
 
 _HEADER = TypeVar("_HEADER", bound=NamedTuple)
 _BODY = TypeVar("_BODY", bound=NamedTuple)
@@ -142,7 +142,7 @@ class Network:
         self._tls = tls_context(options)
         if self._credentials is not None and self._tls is None:
             for address in options.name_server_addresses:
-                warn_of_plain(f"the name server {address}", split_address(address)[0], f"Set {TLS_CONFIG_VARIABLE}")
+                warn_unencrypted(f"the name server {address}", split_address(address)[0], f"Set {TLS_CONFIG_VARIABLE}")
         self._connections: dict[str, PeerConnection] = {}
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -241,14 +241,14 @@ class Network:
         while True:
             try:
                 answer = self.ask(address, code, header, body, fields=fields, seconds=allowed, over=over)
-                return wait_for(address, answer, allowed).check(accepted)
+                return wait_for_answer(address, answer, allowed).check(accepted)
             except BrokenConnectionError:
                 allowed = deadline - time.monotonic()
                 if not repeats or self._is_closed or allowed <= 0:
                     raise
                 repeats -= 1
 
-    def tell(self, address: str, code: int, header: NamedTuple | None = None, body: bytes = b"", *,
+    def send_one_way(self, address: str, code: int, header: NamedTuple | None = None, body: bytes = b"", *,
              fields: Mapping[str, str] | None = None) -> None:  # fmt: skip
         """Send a one-way request, for which the peer sends no answer.
 
@@ -256,9 +256,9 @@ class Network:
             UnreachableError: if it cannot be sent.
             UnserializableError: if it is too large for a frame.
         """
-        self._connection(address).tell(self._make_command(code, header, body, fields))
+        self._connection(address).send_one_way(self._make_command(code, header, body, fields))
 
-    def later(self, work: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+    def run_in_background(self, work: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
         """Run a function in another thread of this client, because it may block.
 
         Args:
@@ -285,7 +285,7 @@ class Network:
     ) -> Command:
         complete = fields if fields is not None else to_ext_fields(header) if header is not None else {}
         if self._credentials is not None:
-            complete = signed(complete, body, self._credentials)
+            complete = sign_fields(complete, body, self._credentials)
         return Command(code, complete, body, serialize_type=self.options.serialize_type)
 
     def _connection(self, address: str) -> PeerConnection:
@@ -311,7 +311,7 @@ class Network:
         Raises:
             UnreachableError: if there is none in time, or the address is not valid.
         """
-        return PeerConnection(self._check_address(address), self.options, self._on_request, self._tls)
+        return PeerConnection(self._check_address(address), self.options, self._handle_request, self._tls)
 
     def _check_address(self, address: str) -> str:
         """Return a broker's address, which a name server may have given, if it is valid."""
@@ -322,15 +322,15 @@ class Network:
             raise UnreachableError(f"invalid broker address from {asked}: {error}") from None
         return address
 
-    def _on_request(self, address: str, command: Command) -> None:
+    def _handle_request(self, address: str, command: Command) -> None:
         handler = self.handlers.get(command.code)
         if handler is None:
             _log.debug("%s sent a request with code %d, which this client does not support", address, command.code)
             return
-        self.later(lambda: handler(address, command))
+        self.run_in_background(lambda: handler(address, command))
 
 
-def wait_for(address: str, asked: Future[Command], seconds: float) -> PeerAnswer:
+def wait_for_answer(address: str, asked: Future[Command], seconds: float) -> PeerAnswer:
     """Wait for the answer to a request of `Network.ask`.
 
     Args:

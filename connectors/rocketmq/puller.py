@@ -19,7 +19,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
-from commitlake.connectors.rocketmq.network import Closable, Network, PeerAnswer, wait_for
+from commitlake.connectors.rocketmq.network import Closable, Network, PeerAnswer, wait_for_answer
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.producers.messages import check_group
 from commitlake.connectors.rocketmq.queue_offsets import QueueOffsets
@@ -112,7 +112,7 @@ class PendingPull(NamedTuple):
             RefusedError: if it refuses the request.
             ProtocolError: if its answer does not fit the request.
         """
-        answer = wait_for(self.address, self.asked, self.seconds).check(list(PullStatus))
+        answer = wait_for_answer(self.address, self.asked, self.seconds).check(list(PullStatus))
         response, status = answer.header(PullMessageResponse), PullStatus(answer.code)
         largest = max(response.next_begin_offset, response.min_offset, response.max_offset)
         if largest > MAX_QUEUE_OFFSET or (status is PullStatus.FOUND and not answer.command.body):
@@ -162,7 +162,7 @@ class Puller(Closable):
             NoRouteError: if no broker has the topic.
             UnreachableError: if no name server answers.
         """
-        return self.routing.to_read(topic)
+        return self.routing.queues_to_read(topic)
 
     def pull(
         self,

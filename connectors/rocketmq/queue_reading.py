@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.connectors.rocketmq.errors import (
     NoRouteError,
     ProtocolError,
@@ -46,7 +46,7 @@ class QueueRange:
         return self.end - self.begin
 
     def __str__(self) -> str:
-        return f"{queue_text(self.queue)}, offsets {self.begin} to {self.end}"
+        return f"{format_queue(self.queue)}, offsets {self.begin} to {self.end}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ Lost = Callable[[QueueRange, str], None]
 """A callback for offsets that cannot be read, with the reason; it raises an error, or counts them."""
 
 
-def queue_text(queue: MessageQueue) -> str:
+def format_queue(queue: MessageQueue) -> str:
     """Format a queue for error messages."""
-    return f"topic {printable_line(queue.topic)}, queue {queue.queue_id} of {queue.broker_name}"
+    return f"topic {escape_line(queue.topic)}, queue {queue.queue_id} of {queue.broker_name}"
 
 
 def read_range(
@@ -136,7 +136,7 @@ def read_range(
         RefusedError: if the broker refuses the request.
         ProtocolError: if its answer does not fit the request, or it never sends a record.
     """
-    asking = _Asking(puller, wanted, message_filter, retry_seconds)
+    asking = _PullSender(puller, wanted, message_filter, retry_seconds)
     position, empty = wanted.begin, 0
     while position < wanted.end:
         answer = asking.answer(position)
@@ -177,7 +177,7 @@ def _next_position(
     return wanted.end
 
 
-class _Asking:
+class _PullSender:
     """Sender of the pulls of one range, which repeats a pull if that can help."""
 
     def __init__(self, puller: Puller, wanted: QueueRange, message_filter: PullFilter, retry_seconds: float) -> None:
@@ -233,7 +233,7 @@ class _Asking:
                 f"the next at {following} ({answer.answer.command.remark})" if is_stuck else "a slave that is behind"
             )
             raise UnreachableError(
-                f"{pending.address}: {queue_text(self._wanted.queue)}: expected messages from {position} on, found "
+                f"{pending.address}: {format_queue(self._wanted.queue)}: expected messages from {position} on, found "
                 f"{found}"
             )
         return answer

@@ -98,7 +98,7 @@ DEFAULT_TOPIC_QUEUES = 4
 _log = logging.getLogger(__name__)
 
 
-class _Known(NamedTuple):
+class _CachedRoute(NamedTuple):
     route: TopicRoute
     to_publish: list[MessageQueue]
     asked_at: float
@@ -114,7 +114,7 @@ class Routing:
         self._servers = network.options.name_server_addresses
         given = network.options.broker_addresses
         self._directory = BrokerDirectory(network, given) if given else None
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _CachedRoute] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._lock = threading.Lock()
 
@@ -152,7 +152,7 @@ class Routing:
         """
         return self._find_route(topic, to_create=False).route
 
-    def to_publish(self, topic: str) -> list[MessageQueue]:
+    def queues_to_publish(self, topic: str) -> list[MessageQueue]:
         """Return the queues that a message of the topic may be sent to; never empty.
 
         If no broker has the topic yet, these are the queues that its first message would create.
@@ -166,7 +166,7 @@ class Routing:
             raise NoRouteError(f"topic {topic!r}: expected a queue that can be written, found none in its route")
         return queues
 
-    def to_read(self, topic: str) -> list[MessageQueue]:
+    def queues_to_read(self, topic: str) -> list[MessageQueue]:
         """Return the queues from which the topic's messages are read.
 
         Raises:
@@ -241,7 +241,7 @@ class Routing:
         """Discard the cached route of a topic, because it proved to be wrong."""
         self._known.pop(topic, None)
 
-    def _find_route(self, topic: str, *, to_create: bool) -> _Known:
+    def _find_route(self, topic: str, *, to_create: bool) -> _CachedRoute:
         known = self._known.get(topic)
         limit = self._network.options.route_seconds
         if known is not None and time.monotonic() - known.asked_at < limit and (to_create or not known.is_model):
@@ -255,7 +255,7 @@ class Routing:
         finally:
             self._lock.release()
 
-    def _refresh_route(self, topic: str, known: _Known | None, *, to_create: bool) -> _Known:
+    def _refresh_route(self, topic: str, known: _CachedRoute | None, *, to_create: bool) -> _CachedRoute:
         is_model = False
         try:
             route = self._fetch_route(topic, topic)
@@ -268,7 +268,7 @@ class Routing:
                 raise
             _log.warning("no name server answers; the route of %s stays as it was", topic)
             is_model, route = known.is_model, known.route
-        found = _Known(route, publish_queues(topic, route), time.monotonic(), is_model)
+        found = _CachedRoute(route, publish_queues(topic, route), time.monotonic(), is_model)
         self._known[topic] = found
         return found
 

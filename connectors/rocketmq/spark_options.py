@@ -15,7 +15,7 @@ from typing import Any, Self
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, RocketMQError
 from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, ClientOptions
 from commitlake.connectors.rocketmq.producers.messages import check_group
-from commitlake.connectors.source_options import DeclaredOptions, option, whole_number
+from commitlake.connectors.source_options import DeclaredOptions, integer_parser, option
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.signing import Credentials
 
@@ -54,9 +54,9 @@ class ConnectionOptions(DeclaredOptions):
         shown="(none)",
     )
     group: str = option("group", group_name, "", "group of the connections")
-    timeout_ms: int = option("timeoutMs", whole_number(1, unit="ms"), 10_000, "time limit for an answer")
+    timeout_ms: int = option("timeoutMs", integer_parser(1, unit="ms"), 10_000, "time limit for an answer")
     retry_seconds: int = option(
-        "retrySeconds", whole_number(0, unit="seconds"), 60, "time for which an unresponsive broker is retried"
+        "retrySeconds", integer_parser(0, unit="seconds"), 60, "time for which an unresponsive broker is retried"
     )
     tls_config: str | None = option(
         "tlsConfig",

@@ -27,7 +27,7 @@ def blocked_imports(*names: str) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def leave_out_pandas() -> None:
+def disable_pandas_import() -> None:
     """Let Arrow work without pandas in this process, to save time, unless pandas is already loaded.
 
     Arrow loads pandas with the first value that it converts, which takes a third of a second. This is for processes
@@ -49,7 +49,9 @@ class _BlockingFinder(MetaPathFinder):
     def find_spec(self, fullname: str, path: object = None, target: ModuleType | None = None) -> None:  # noqa: ARG002
         """Raise an error for a blocked module; leave others to the other finders."""
         if fullname in self._names:
-            raise ModuleNotFoundError(f"{fullname} is left out of this process", name=fullname)
+            raise ModuleNotFoundError(
+                f"cannot import {fullname}: this process blocks the import to start faster", name=fullname
+            )
 
 
 _WITHOUT_PANDAS = _BlockingFinder(["pandas"])

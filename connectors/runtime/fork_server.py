@@ -33,11 +33,11 @@ def start_fork_server(function: Callable[..., object] | None = None) -> None:
     Raises:
         UsageError: if there is no folder for its socket.
     """
-    _choose_folder()
+    _choose_temporary_folder()
     module = getattr(function, "__module__", None)
     if isinstance(module, str) and module != "__main__":
         forkserver.set_forkserver_preload([module])
-    with _safe_path():
+    with _set_safe_path():
         resource_tracker.ensure_running()  # it would unblock blocked signals, so start it first
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
@@ -47,7 +47,7 @@ def start_fork_server(function: Callable[..., object] | None = None) -> None:
 
 
 @contextmanager
-def _safe_path() -> Iterator[None]:
+def _set_safe_path() -> Iterator[None]:
     """Set the environment variables `SAFE_PATH` inside the block, for the processes that are started there."""
     before = {name: os.environ.get(name) for name in SAFE_PATH}
     os.environ.update(SAFE_PATH)
@@ -61,7 +61,7 @@ def _safe_path() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _choose_folder() -> None:
+def _choose_temporary_folder() -> None:
     """Make the fork server's socket path short enough if the temporary folder's path is too long, as in Python 3.14."""
     given = tempfile.gettempdir()
     if len(os.fsencode(given)) <= _MAX_FOLDER_BYTES:
@@ -87,9 +87,9 @@ def prepare_child_process() -> None:
     """
     parent = multiprocessing.parent_process()
     assert parent is not None  # only called in processes started by multiprocessing
-    threading.Thread(target=_wait_and_end, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent.sentinel,), daemon=True).start()
 
 
-def _wait_and_end(sentinel: int) -> None:
+def _exit_with_parent(sentinel: int) -> None:
     wait_for([sentinel])
     os._exit(1)

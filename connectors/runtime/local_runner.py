@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
+from commitlake.connectors.runtime.blocked_imports import disable_pandas_import
 from commitlake.connectors.runtime.fork_server import prepare_child_process, start_fork_server
 from commitlake.connectors.runtime.pool import run_in_pool
 from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Task, available_cores
@@ -28,14 +28,14 @@ _MAX_PROCESSES = 64
 class LocalRunner(Runner):
     """Base class of runners whose tasks share temporary files on this machine."""
 
-    def exchange(
+    def shuffle(
         self,
         divide: Callable[[Task], DividedRows],
         tasks: Sequence[Task],
         combine: Callable[[Sequence[pa.Table]], Result],
         parts: int,
     ) -> Iterator[Result]:
-        """Combine the parts of many tasks, see `Runner.exchange`; a folder with the rows is deleted at the end."""
+        """Combine the parts of many tasks, see `Runner.shuffle`; a folder with the rows is deleted at the end."""
         with tempfile.TemporaryDirectory(prefix="commitlake-") as folder:
             paths: list[Path] = []
             for _, written in self.run(partial(_write_parts, divide, parts, Path(folder)), tasks):
@@ -66,7 +66,7 @@ class ThreadRunner(LocalRunner):
         workers = self._workers or available_cores() * (2 if is_waiting else 1)
         count = min(len(tasks), workers)
         if count <= 1:
-            yield from _run_in_turn(function, tasks)
+            yield from _run_sequentially(function, tasks)
             return
         with ThreadPoolExecutor(count) as pool:
             yield from run_in_pool(pool, count, function, tasks)
@@ -94,12 +94,12 @@ class ProcessRunner(LocalRunner):
         workers = self._workers or available_cores() * (2 if is_waiting else 1)
         count = min(len(tasks), _MAX_PROCESSES, workers)
         if count <= 1:
-            yield from _run_in_turn(function, tasks)
+            yield from _run_sequentially(function, tasks)
             return
         # Not by fork, which breaks Arrow's threads and a JVM's sockets in this process.
         start_fork_server(function)
         context = multiprocessing.get_context("forkserver")
-        with ProcessPoolExecutor(count, mp_context=context, initializer=_begin_worker) as pool:
+        with ProcessPoolExecutor(count, mp_context=context, initializer=_initialize_worker) as pool:
             yield from run_in_pool(pool, count, function, tasks)
 
 
@@ -107,12 +107,12 @@ HERE: Runner = ThreadRunner(1)
 """Runner of tasks one after the other in the caller's thread."""
 
 
-def _begin_worker() -> None:
-    leave_out_pandas()
+def _initialize_worker() -> None:
+    disable_pandas_import()
     prepare_child_process()
 
 
-def _run_in_turn(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
+def _run_sequentially(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
     for number, task in enumerate(tasks):
         yield number, function(task)
 

@@ -29,7 +29,7 @@ def use_system_memory() -> None:
 
 
 @cache
-def freeze_loaded() -> None:
+def freeze_loaded_objects() -> None:
     """Exclude all objects loaded so far from garbage collection, once per process.
 
     Spark collects garbage in a Python worker after every task. With numba loaded that takes 80 ms, during which the

@@ -76,7 +76,7 @@ class Runner(ABC):
         """
 
     @abstractmethod
-    def exchange(
+    def shuffle(
         self,
         divide: Callable[[Task], DividedRows],
         tasks: Sequence[Task],
@@ -101,7 +101,7 @@ class Runner(ABC):
             Exception: the first error of a function, as it was raised.
         """
 
-    def run_at_once(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
+    def run_concurrently(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
         """Call independent functions, possibly in parallel, and return their results in order.
 
         Each of them may use this runner. A runner that mostly waits for other processes, as for Spark, calls them on
@@ -122,14 +122,14 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def divided(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
+def divide_tasks(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
     """Divide tasks, in order, into at most `count` groups of about the same length, none empty.
 
-    >>> divided([1, 2, 3, 4, 5], 2)
+    >>> divide_tasks([1, 2, 3, 4, 5], 2)
     [[1, 2], [3, 4, 5]]
-    >>> divided([1], 4)
+    >>> divide_tasks([1], 4)
     [[1]]
-    >>> divided([], 4)
+    >>> divide_tasks([], 4)
     []
     """
     groups = min(count, len(tasks))

@@ -20,7 +20,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import LOCK, MAX_MANIFEST_BYTES, Part, ShippedFile
 from commitlake.schemas.store_files import (
     UnsafeFileError,
-    check_relative,
+    check_relative_name,
     create_file,
     files_in,
     make_folders,
@@ -172,7 +172,7 @@ class FolderTarget(ShipTarget):
         return None
 
     def _path(self, name: str) -> Path:
-        return self._root / check_relative(name)
+        return self._root / check_relative_name(name)
 
     @contextmanager
     def _open_file(self, file: ShippedFile, flags: int = os.O_RDWR, *, is_new: bool = False) -> Iterator[int]:

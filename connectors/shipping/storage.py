@@ -144,7 +144,7 @@ class StorageTarget(ShipTarget):
         except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
             raise ShipError(f"{self._storage.place_of(name)}: {error}") from None
         except FileNotFoundError as error:
-            raise ShipUnavailableError(f"{self._storage.place_of(name)}: {error}, also when tried again") from None
+            raise ShipUnavailableError(f"{self._storage.place_of(name)}: {error}; a retry failed too") from None
 
 
 def _digest(data: bytes) -> bytes:

@@ -38,11 +38,11 @@ from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.sources.predicates import push
+from commitlake.connectors.sources.predicates import push_predicates
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.sources.stream_ranges import RANGES
 from commitlake.connectors.spark.versions import to_arrow_schema
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 from commitlake.schemas.tables.spark import spark_schema
@@ -66,7 +66,7 @@ class LogDataSource(DataSource):
     def _parse(self) -> ReadOptions:
         return ReadOptions.parse(self.options, formats=self.formats)
 
-    @carry_errors()
+    @forward_worker_errors()
     def schema(self) -> StructType:
         """Return the columns that the options select, in the table's order."""
         options = self._parse()
@@ -74,12 +74,12 @@ class LogDataSource(DataSource):
             return spark_schema(RANGES)
         return _schema_of(options)
 
-    @carry_errors()
+    @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader of these columns."""
         return CommitLogReader(self._parse().for_batch(), schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return a stream reader of these columns."""
         from commitlake.connectors.sources.stream import CommitLogStreamReader  # noqa: PLC0415
@@ -103,7 +103,7 @@ class CommitLogDataSource(LogDataSource):
 class Pushdown(LogDataSource):
     """Mixin for sources that use Spark's predicates to read less; Spark applies all predicates again."""
 
-    @carry_errors()
+    @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader of these columns that accepts Spark's filters."""
         return PushdownCommitLogReader(self._parse().for_batch(), schema)
@@ -152,7 +152,7 @@ class CommitLogReader(DataSourceReader):
         self._filters = Filters.of_batch(options)
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def partitions(self) -> list[SplitPartition]:
         """Return a partition for each split of the snapshot that the filters do not exclude."""
         from commitlake.connectors.reading.planning import check_complete, plan_read  # noqa: PLC0415
@@ -179,12 +179,12 @@ class CommitLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one split; none for a read without splits."""
         from commitlake.connectors.reading.batches import read_split  # noqa: PLC0415
-        from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
+        from commitlake.connectors.runtime.memory import freeze_loaded_objects  # noqa: PLC0415
 
         if isinstance(partition, SplitPartition):
-            with carry_errors():
+            with forward_worker_errors():
                 yield from read_split(partition.split, self._request())
-            freeze_loaded()
+            freeze_loaded_objects()
 
     def _request(self) -> Request:
         from commitlake.connectors.reading.request import Request  # noqa: PLC0415
@@ -202,7 +202,7 @@ class PushdownCommitLogReader(CommitLogReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude records early; return all filters, so that Spark applies them again."""
-        self._filters = push(self._filters, filters)
+        self._filters = push_predicates(self._filters, filters)
         return filters
 
 

@@ -33,10 +33,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
-from commitlake.connectors.sources.predicates import push
+from commitlake.connectors.sources.predicates import push_predicates
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.spark.versions import to_arrow_schema
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.tables.index_entries import CORRUPT_ENTRY, QUEUE_ENTRIES
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ class ConsumeQueueDataSource(DataSource):
         """Return the source's name, which Spark's `format` takes."""
         return "consumequeue"
 
-    @carry_errors()
+    @forward_worker_errors()
     def schema(self) -> StructType:
         """Return the columns that the options select."""
         options = QueueOptions.parse(self.options)
         return choose_columns(QUEUE_ENTRIES, options.columns, options.mode, CORRUPT_ENTRY.name)
 
-    @carry_errors()
+    @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader of these columns."""
         return QueueReader(QueueOptions.parse(self.options), schema)
@@ -66,7 +66,7 @@ class ConsumeQueueDataSource(DataSource):
 class PushdownConsumeQueueDataSource(ConsumeQueueDataSource):
     """`ConsumeQueueDataSource` with pushdown of Spark's predicates, which Spark applies again."""
 
-    @carry_errors()
+    @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns that accepts filters."""
         return PushdownQueueReader(QueueOptions.parse(self.options), schema)
@@ -93,7 +93,7 @@ class QueueReader(DataSourceReader):
         self._filters = options.filters
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def partitions(self) -> list[QueuePartition]:
         """Return partitions with the queue files of the wanted topics and queues."""
         from commitlake.connectors.formats.index_entries.queue_parts import plan_queues  # noqa: PLC0415 (loads kernel)
@@ -103,13 +103,13 @@ class QueueReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one partition; none for a read without partitions."""
         from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts  # noqa: PLC0415
-        from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
+        from commitlake.connectors.runtime.memory import freeze_loaded_objects  # noqa: PLC0415
 
         if isinstance(partition, QueuePartition):
             filters, mode = self._filters, self._options.mode
-            with carry_errors():
+            with forward_worker_errors():
                 yield from read_queue_parts(partition.parts, self._arrow_schema, filters, mode)
-            freeze_loaded()
+            freeze_loaded_objects()
 
 
 class PushdownQueueReader(QueueReader):
@@ -117,5 +117,5 @@ class PushdownQueueReader(QueueReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude folders and entries early; return all of them, so that Spark applies them again."""
-        self._filters = push(self._filters, filters)
+        self._filters = push_predicates(self._filters, filters)
         return filters

@@ -33,10 +33,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
-from commitlake.connectors.sources.predicates import push
+from commitlake.connectors.sources.predicates import push_predicates
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.spark.versions import to_arrow_schema
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.tables.index_entries import CORRUPT_ENTRY, INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ class IndexFileDataSource(DataSource):
         """Return the source's name, which Spark's `format` takes."""
         return "indexfile"
 
-    @carry_errors()
+    @forward_worker_errors()
     def schema(self) -> StructType:
         """Return the columns that the options select."""
         options = IndexFileOptions.parse(self.options)
         return choose_columns(_TABLES[options.content], options.columns, options.mode, CORRUPT_ENTRY.name)
 
-    @carry_errors()
+    @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader of these columns."""
         return IndexFileReader(IndexFileOptions.parse(self.options), schema)
@@ -72,7 +72,7 @@ class IndexFileDataSource(DataSource):
 class PushdownIndexFileDataSource(IndexFileDataSource):
     """`IndexFileDataSource` with pushdown of Spark's predicates, which Spark applies again."""
 
-    @carry_errors()
+    @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns that accepts filters."""
         return PushdownIndexFileReader(IndexFileOptions.parse(self.options), schema)
@@ -99,7 +99,7 @@ class IndexFileReader(DataSourceReader):
         self._filters = options.filters
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def partitions(self) -> list[IndexPartition]:
         """Return the IndexFiles, divided into partitions."""
         from commitlake.connectors.formats.index_entries.index_parts import plan_index_files  # noqa: PLC0415
@@ -109,12 +109,12 @@ class IndexFileReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition; none for a read without partitions."""
         from commitlake.connectors.formats.index_entries.index_rows import read_index_parts  # noqa: PLC0415
-        from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
+        from commitlake.connectors.runtime.memory import freeze_loaded_objects  # noqa: PLC0415
 
         if isinstance(partition, IndexPartition):
-            with carry_errors():
+            with forward_worker_errors():
                 yield from read_index_parts(partition.parts, self._arrow_schema, self._filters, self._options)
-            freeze_loaded()
+            freeze_loaded_objects()
 
 
 class PushdownIndexFileReader(IndexFileReader):
@@ -122,5 +122,5 @@ class PushdownIndexFileReader(IndexFileReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude stores and entries early; return all of them, so that Spark applies them again."""
-        self._filters = push(self._filters, filters)
+        self._filters = push_predicates(self._filters, filters)
         return filters

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 
 from commitlake.connectors.reading.request import Filters
-from commitlake.schemas.times import epoch_ms, with_zone
+from commitlake.schemas.times import epoch_ms, with_time_zone
 
 _SETS = {"broker": "brokers", "topic": "topics", "queue_id": "queue_ids"}
 _RANGES = {
@@ -27,7 +27,7 @@ _RANGES = {
 }
 
 
-def push(filters: Filters, predicates: Iterable[Filter]) -> Filters:
+def push_predicates(filters: Filters, predicates: Iterable[Filter]) -> Filters:
     """Return filters that also apply those of Spark's predicates that can be converted to filters."""
     for predicate in predicates:
         filters = _apply_predicate(filters, predicate)
@@ -52,7 +52,7 @@ def _apply_values(filters: Filters, name: str, values: frozenset[object]) -> Fil
     if name in _SETS:
         return _with_values(filters, _SETS[name], values - {None})  # in SQL null equals nothing
     if name in _RANGES and len(values) == 1:
-        low, high = _interval(next(iter(values)))
+        low, high = _to_integer_range(next(iter(values)))
         return _with_bounds(filters, name, low, high)
     return filters
 
@@ -60,7 +60,7 @@ def _apply_values(filters: Filters, name: str, values: frozenset[object]) -> Fil
 def _apply_bound(
     filters: Filters, name: str, predicate: GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
 ) -> Filters:
-    low, high = _interval(predicate.value)
+    low, high = _to_integer_range(predicate.value)
     if low is None:
         return filters
     if isinstance(predicate, GreaterThan | GreaterThanOrEqual):
@@ -84,10 +84,10 @@ def _with_values(filters: Filters, name: str, values: frozenset[Any]) -> Filters
     return replace(filters, **changes)
 
 
-def _interval(value: object) -> tuple[int | None, int | None]:
+def _to_integer_range(value: object) -> tuple[int | None, int | None]:
     """Return the integers that equal a predicate's value, as a range with an exclusive end; times are in ms."""
     if isinstance(value, datetime.datetime):
-        milliseconds = epoch_ms(with_zone(value))
+        milliseconds = epoch_ms(with_time_zone(value))
         return milliseconds, milliseconds + 1
     if isinstance(value, int):
         return value, value + 1

@@ -34,7 +34,7 @@ from commitlake.connectors.spark.limited_streams import (
     ReadMaxBytes,
 )
 from commitlake.connectors.spark.versions import to_arrow_schema
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 
 if TYPE_CHECKING:
     from commitlake.connectors.sources.stream_planner import StreamPlanner
@@ -89,7 +89,7 @@ class CommitLogStreamReader(LimitedStreamReader):
         limit = self._options.max_bytes_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
-    @carry_errors()
+    @forward_worker_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
         """Make the stream end at the present ends of the logs."""
         self._planner.stop_at_current_ends()
@@ -109,11 +109,11 @@ class CommitLogStreamReader(LimitedStreamReader):
 
     def partitions_between(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the partitions of the micro-batch between two offsets."""
-        from commitlake.connectors.sources.stream_offsets import batch_between  # noqa: PLC0415
+        from commitlake.connectors.sources.stream_offsets import batch_positions  # noqa: PLC0415
 
-        first, last = batch_between(start, end)
+        first, last = batch_positions(start, end)
         if self._options.content is Content.ROWS:
-            return list(grouped(self._planner.splits(first, last)))
+            return list(group_splits(self._planner.splits(first, last)))
         from commitlake.connectors.sources.stream_ranges import to_batch  # noqa: PLC0415
 
         ranges = self._planner.ranges(first, last)
@@ -125,19 +125,19 @@ class CommitLogStreamReader(LimitedStreamReader):
             with pa.ipc.open_stream(partition.rows) as reader:
                 yield from reader
         elif isinstance(partition, SplitGroup):
-            with carry_errors():
+            with forward_worker_errors():
                 yield from self._read_splits(partition.splits)
 
     def _read_splits(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         from commitlake.connectors.reading.batches import read_split  # noqa: PLC0415
         from commitlake.connectors.reading.request import Request  # noqa: PLC0415
-        from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
+        from commitlake.connectors.runtime.memory import freeze_loaded_objects  # noqa: PLC0415
 
         request = Request.of(self._options, Filters.of_stream(self._options), self._arrow_schema)
         for split in splits:
             if self._should_read(split):
                 yield from read_split(split, request)
-        freeze_loaded()
+        freeze_loaded_objects()
 
     def _should_read(self, split: Split) -> bool:
         """Return whether to read a split, whose segment may have been deleted since it was planned."""
@@ -157,7 +157,7 @@ class CommitLogStreamReader(LimitedStreamReader):
         return self._options.mode is Mode.PERMISSIVE
 
 
-def grouped(splits: Sequence[Split]) -> Iterator[SplitGroup]:
+def group_splits(splits: Sequence[Split]) -> Iterator[SplitGroup]:
     """Group adjacent splits, so that small ones share a partition."""
     group: list[Split] = []
     for split in splits:

@@ -15,10 +15,15 @@ from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import check_complete
-from commitlake.connectors.reading.snapshots import StoreRange, TailKind, end_of_segment, take_snapshot
+from commitlake.connectors.reading.snapshots import StoreRange, TailKind, find_segment_end, take_snapshot
 from commitlake.connectors.reading.stores import Store
-from commitlake.connectors.sources.stream_offsets import StorePosition, read_known_record, segment_at, size_of
-from commitlake.schemas.layouts.rocketmq.scan import any_data
+from commitlake.connectors.sources.stream_offsets import (
+    StorePosition,
+    full_size_of_segment,
+    read_known_record,
+    segment_at,
+)
+from commitlake.schemas.layouts.rocketmq.scan import has_nonzero_bytes
 
 SEARCH_BYTES = 4 << 20
 """Initial length of a search beyond the known end; it is doubled as needed."""
@@ -41,7 +46,7 @@ class LogEnd:
             start: position of the stream in it.
             enough: size of a backlog for which a position before the end suffices, so the end is not searched.
         """
-        newest = _newest_with_data(store, start.offset)
+        newest = _newest_segment_with_data(store, start.offset)
         if newest is not None and enough is not None and newest.base_offset - start.offset > enough:
             return StorePosition(newest.base_offset, start.record)
         known = self._found
@@ -59,13 +64,13 @@ class LogEnd:
     def _first_search(self, store: Store, start: StorePosition) -> StorePosition:
         snapshot = take_snapshot([store], {store.broker: start.offset}, max_record_bytes=self._max_record_bytes)
         check_complete(snapshot.ranges[store.broker], self._mode)
-        return _position(store, snapshot.ranges[store.broker], start)
+        return _make_position(store, snapshot.ranges[store.broker], start)
 
     def _continue_search(self, store: Store, known: StorePosition) -> StorePosition:
         segment = segment_at(store, known.offset)
         while segment is not None and _has_data(segment, known.offset, store.format.records.head_bytes):
-            found = self._find_end_in_segment(store.format, segment, known.offset, size_of(store, segment))
-            before, known = known, _position(store, found, known)
+            found = self._find_end_in_segment(store.format, segment, known.offset, full_size_of_segment(store, segment))
+            before, known = known, _make_position(store, found, known)
             if found.tail is not TailKind.CLOSED or known.offset <= before.offset:
                 break
             segment = segment_at(store, known.offset)
@@ -80,19 +85,23 @@ class LogEnd:
             with OpenSegment(segment.path) as file:
                 while True:
                     reach = min(file_end, found.end + ahead)
-                    step = end_of_segment(file, segment, found.end, size, self._max_record_bytes, log_format, reach)
+                    step = find_segment_end(file, segment, found.end, size, self._max_record_bytes, log_format, reach)
                     if step is None:
                         return found
                     last_record = found.last_record if step.last_record is None else step.last_record
                     found = StoreRange(begin, step.end, step.tail, step.tail_bytes, last_record)
-                    if step.tail is TailKind.CLOSED or reach >= file_end or _zeros_before(file, segment, found, reach):
+                    if (
+                        step.tail is TailKind.CLOSED
+                        or reach >= file_end
+                        or _is_zeroed_before(file, segment, found, reach)
+                    ):
                         return found
                     ahead *= 2
         except FileNotFoundError:
             return found
 
 
-def _newest_with_data(store: Store, offset: int) -> Segment | None:
+def _newest_segment_with_data(store: Store, offset: int) -> Segment | None:
     """Return the newest segment that begins after an offset and has data; None if there is none."""
     for segment in reversed(store.segments):
         if segment.base_offset <= offset:
@@ -113,14 +122,14 @@ def _has_data(segment: Segment, offset: int, head_bytes: int) -> bool:
     return bool(head.any())
 
 
-def _zeros_before(file: SegmentFile, segment: Segment, found: StoreRange, reach: int) -> bool:
+def _is_zeroed_before(file: SegmentFile, segment: Segment, found: StoreRange, reach: int) -> bool:
     """Return whether the last MiB before an offset is all zeros, as far as it is after the last record."""
     start = reach - ZEROS_BYTES
     if start < found.end:
         return False
     window = np.zeros(ZEROS_BYTES, np.uint8)
     length = file.read_into(window, start - segment.base_offset)
-    return not any_data(window.data[:length])
+    return not has_nonzero_bytes(window.data[:length])
 
 
 def _still_has_record(store: Store, known: StorePosition) -> bool:
@@ -131,7 +140,7 @@ def _still_has_record(store: Store, known: StorePosition) -> bool:
     )
 
 
-def _position(store: Store, found: StoreRange, before: StorePosition) -> StorePosition:
+def _make_position(store: Store, found: StoreRange, before: StorePosition) -> StorePosition:
     if found.end <= before.offset:
         return before
     record = None if found.last_record is None else read_known_record(store, found.last_record)

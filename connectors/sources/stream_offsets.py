@@ -25,7 +25,7 @@ from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.stores import Store, segment_sizes
 from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
-from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_in_range
 
 VERSION = 1
 _DIGEST_SIZE = 8
@@ -87,7 +87,7 @@ def next_checkpoint(start: Mapping[str, Any], end: Mapping[str, StorePosition]) 
     return {**value, "first": start["stores"]} if start.get("initial") else value
 
 
-def batch_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Positions, Positions]:
+def batch_positions(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Positions, Positions]:
     """Return the start and the end of the micro-batch between two stored offsets.
 
     Args:
@@ -127,7 +127,7 @@ def _parse_position(entry: Mapping[str, Any]) -> StorePosition:
 
 
 def _parse_offset(value: object) -> int:
-    number = int_within(value, 0, INT64_MAX)
+    number = int_in_range(value, 0, INT64_MAX)
     if number is None:
         raise ValueError(f"expected an offset of at least 0, found {str(value)[:40]}")
     return number
@@ -141,7 +141,7 @@ def segment_at(store: Store, offset: int) -> Segment | None:
     return None
 
 
-def size_of(store: Store, segment: Segment) -> int:
+def full_size_of_segment(store: Store, segment: Segment) -> int:
     """Return the size of one of a store's segments when it is full."""
     return segment_sizes(store)[store.segments.index(segment)]
 

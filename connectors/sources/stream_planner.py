@@ -24,8 +24,8 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_ends import LogEnd
 from commitlake.connectors.sources.stream_offsets import Positions, StorePosition, check_same_store, segment_at
-from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
-from commitlake.connectors.sources.stream_start import first_positions, is_border, late_position
+from commitlake.connectors.sources.stream_shares import end_of_share, fair_shares
+from commitlake.connectors.sources.stream_start import first_positions, is_record_boundary, position_in_new_store
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class StreamPlanner:
         """Make the stream end at the present ends of the logs."""
         self._list_stores(Positions())
         self._target = {
-            store.broker: self._log_end_of(store).find(store, StorePosition(store.segments[0].base_offset))
+            store.broker: self._log_end_search(store).find(store, StorePosition(store.segments[0].base_offset))
             for store in self._stores.values()
         }
 
@@ -89,11 +89,11 @@ class StreamPlanner:
         for broker in sorted(wanted):
             store = self._stores[broker]
             if broker not in start:
-                positions[broker] = late_position(store, self._options)
+                positions[broker] = position_in_new_store(store, self._options)
                 continue
             self._check_store(store, start[broker])
             end = (
-                self._log_end_of(store).find(store, start[broker], limit)
+                self._log_end_search(store).find(store, start[broker], limit)
                 if self._target is None
                 else self._target[broker]
             )
@@ -104,13 +104,13 @@ class StreamPlanner:
         shares = available if limit is None else fair_shares(available, limit)
         for broker, end in ends.items():
             max_record_bytes = self._options.max_record_bytes
-            positions[broker] = cut_at(self._stores[broker], start[broker], end, shares[broker], max_record_bytes)
+            positions[broker] = end_of_share(self._stores[broker], start[broker], end, shares[broker], max_record_bytes)
         return positions
 
     def ranges(self, start: Positions, end: Positions) -> dict[str, StoreRange]:
         """Return the range of each store's log that a micro-batch reads, leaving out empty ranges."""
         return {
-            broker: _range(start[broker], position)
+            broker: _to_store_range(start[broker], position)
             for broker, position in end.items()
             if broker in start and position.offset > start[broker].offset
         }
@@ -134,9 +134,9 @@ class StreamPlanner:
         if snapshot.size < _WORTH_AN_INDEX_BYTES:
             options = replace(options, use_indexes=False)
         plan = plan_snapshot(stores, snapshot, options, Filters.of_stream(options))
-        return [split for split in plan.splits if self._is_there(split)]
+        return [split for split in plan.splits if self._is_available(split)]
 
-    def _is_there(self, split: Split) -> bool:
+    def _is_available(self, split: Split) -> bool:
         if not split.missing:
             return True
         self._report_lost(split.broker, split.start, split.end, f"there is no segment {split.path}")
@@ -160,7 +160,7 @@ class StreamPlanner:
             )
             if self._options.fail_on_data_loss:
                 raise DataLossError(f"{text}. Bring it back; {_WAY_OUT}")
-            self._warn(text)
+            self._warn_once(text)
 
     def _check_store(self, store: Store, start: StorePosition) -> None:
         """Check that a store is still the same, and report data that was deleted before it was read."""
@@ -170,7 +170,7 @@ class StreamPlanner:
             self._report_lost(store.broker, start.offset, oldest, f"the oldest segment is {store.segments[0].path}")
         elif store.broker not in self._checked:
             known = start.record is not None and segment_at(store, start.record.offset) is not None
-            if not known and not is_border(store, start.offset, self._options):
+            if not known and not is_record_boundary(store, start.offset, self._options):
                 raise StoreReplacedError(
                     f"store {store.broker!r} ({store.root}) is not the one that the stream has read under this name: "
                     f"expected that a record begins at physical offset {start.offset}, found one around it. Begin with "
@@ -185,20 +185,20 @@ class StreamPlanner:
         )
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{text}. {_WAY_OUT}")
-        self._warn(text)
+        self._warn_once(text)
 
-    def _warn(self, text: str) -> None:
+    def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             logger.warning("%s: continuing without it", text)
 
-    def _log_end_of(self, store: Store) -> LogEnd:
+    def _log_end_search(self, store: Store) -> LogEnd:
         options = self._options
         # The job that asks for ranges reads the log itself, and reports what it cannot reach.
         mode = options.mode if options.content is Content.ROWS else Mode.PERMISSIVE
         return self._ends.setdefault(store.broker, LogEnd(options.max_record_bytes, mode))
 
 
-def _range(start: StorePosition, end: StorePosition) -> StoreRange:
+def _to_store_range(start: StorePosition, end: StorePosition) -> StoreRange:
     last = end.record.offset if end.record is not None and start.offset <= end.record.offset < end.offset else None
     return StoreRange(start.offset, end.offset, TailKind.CLOSED, last_record=last)

@@ -9,8 +9,13 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
-from commitlake.connectors.reading.walking import End, find_cut, walk
-from commitlake.connectors.sources.stream_offsets import StorePosition, read_known_record, segment_at, size_of
+from commitlake.connectors.reading.walking import WalkEnd, find_cut, walk
+from commitlake.connectors.sources.stream_offsets import (
+    StorePosition,
+    full_size_of_segment,
+    read_known_record,
+    segment_at,
+)
 
 _WINDOW_BYTES = 4 << 20
 
@@ -33,7 +38,9 @@ def fair_shares(available: Mapping[str, int], limit: int) -> dict[str, int]:
     return shares
 
 
-def cut_at(store: Store, start: StorePosition, end: StorePosition, share: int, max_record_bytes: int) -> StorePosition:
+def end_of_share(
+    store: Store, start: StorePosition, end: StorePosition, share: int, max_record_bytes: int
+) -> StorePosition:
     """Return the position at which a share ends: after the record that reaches its size, or at `end`.
 
     Args:
@@ -56,7 +63,7 @@ def _position_after(store: Store, start: StorePosition, end: int, at: int, max_r
         following = (one.base_offset for one in store.segments if one.base_offset > at)
         return StorePosition(next(following, end), start.record)
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
-    segment_end = base + size_of(store, segment)
+    segment_end = base + full_size_of_segment(store, segment)
     begin = max(base, start.offset)
     reach = min(segment_end, end)
     whole = Split(store.broker, segment.path, base, begin, reach, segment_end, file_end, format=store.format)
@@ -75,7 +82,7 @@ def _position_after(store: Store, start: StorePosition, end: int, at: int, max_r
 
 def _last_record(file: SegmentFile, whole: Split, max_record_bytes: int) -> int | None:
     last = None
-    for step in walk(file, whole, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
+    for step in walk(file, whole, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verify=False):
         if step.parts.shape[1]:
             last = step.origin + int(step.parts[hop.START, -1])
     return last

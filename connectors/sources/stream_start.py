@@ -14,13 +14,13 @@ from commitlake.connectors.reading.snapshots import StoreRange, segment_ranges, 
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.reading.time_bounds import store_times, time_bounds
-from commitlake.connectors.reading.walking import End, find_cut, walk
+from commitlake.connectors.reading.walking import WalkEnd, find_cut, walk
 from commitlake.connectors.sources.stream_offsets import (
     Positions,
     StorePosition,
+    full_size_of_segment,
     read_known_record,
     segment_at,
-    size_of,
 )
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
@@ -44,10 +44,10 @@ def first_positions(stores: Sequence[Store], options: ReadOptions) -> Positions:
     return {store.broker: _first_position(store, options) for store in stores}
 
 
-def late_position(store: Store, options: ReadOptions) -> StorePosition:
+def position_in_new_store(store: Store, options: ReadOptions) -> StorePosition:
     """Return the position at which a running stream starts in a store that has just appeared."""
     if options.starting_timestamp is not None:
-        return _at_time(store, options.starting_timestamp, options)
+        return _position_at_time(store, options.starting_timestamp, options)
     return _earliest_position(store, options)
 
 
@@ -56,10 +56,10 @@ def _first_position(store: Store, options: ReadOptions) -> StorePosition:
     if isinstance(options.start, dict):
         offset = options.start.get(store.broker)
     if offset is not None:
-        return _at_offset(store, offset, options)
+        return _position_at_offset(store, offset, options)
     if options.start is Start.LATEST:
         return _end_position(store, _whole_range(store, options))
-    return late_position(store, options)
+    return position_in_new_store(store, options)
 
 
 def _whole_range(store: Store, options: ReadOptions) -> StoreRange:
@@ -77,11 +77,11 @@ def _end_position(store: Store, store_range: StoreRange) -> StorePosition:
 
 def _record_position(store: Store, offset: int, options: ReadOptions) -> StorePosition:
     """Return the position of an offset, with the record there if it is valid; an invalid one may still change."""
-    is_record = _kind_at(store, offset, options) is SpanKind.RECORD
+    is_record = _span_kind_at(store, offset, options) is SpanKind.RECORD
     return StorePosition(offset, read_known_record(store, offset) if is_record else None)
 
 
-def _kind_at(store: Store, offset: int, options: ReadOptions) -> SpanKind | None:
+def _span_kind_at(store: Store, offset: int, options: ReadOptions) -> SpanKind | None:
     """Return the kind of span at an offset, or None if there is no segment."""
     whole = _segment_range(store, offset)
     if whole is None:
@@ -98,11 +98,11 @@ def _segment_range(store: Store, offset: int) -> Split | None:
     if segment is None:
         return None
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
-    end = base + size_of(store, segment)
+    end = base + full_size_of_segment(store, segment)
     return Split(store.broker, segment.path, base, base, file_end, end, file_end, format=store.format)
 
 
-def _at_offset(store: Store, offset: int, options: ReadOptions) -> StorePosition:
+def _position_at_offset(store: Store, offset: int, options: ReadOptions) -> StorePosition:
     """Return the position of a given offset; one before the log's start is reported as data loss when it is read."""
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     if not 0 <= offset <= log_end:
@@ -110,7 +110,7 @@ def _at_offset(store: Store, offset: int, options: ReadOptions) -> StorePosition
             f"option startingOffset: expected an offset of store {store.broker!r}, whose log ends before {log_end}, "
             f"found {offset}"
         )
-    if not is_border(store, offset, options):
+    if not is_record_boundary(store, offset, options):
         raise UsageError(
             f"option startingOffset: expected where a record of store {store.broker!r} begins, found {offset}, inside "
             "one"
@@ -118,12 +118,12 @@ def _at_offset(store: Store, offset: int, options: ReadOptions) -> StorePosition
     return _record_position(store, offset, options)
 
 
-def is_border(store: Store, offset: int, options: ReadOptions) -> bool:
+def is_record_boundary(store: Store, offset: int, options: ReadOptions) -> bool:
     """Return whether a record or bad range begins or ends at an offset; True if the segment does not exist."""
     whole = _segment_range(store, offset)
     if whole is None or offset == whole.base_offset:
         return True
-    end = End()
+    end = WalkEnd()
     with OpenSegment(whole.path) as file:
         # A valid record may be part of a body; only one proven by its surroundings belongs to the log.
         if find_cut(file, whole, offset, options.max_record_bytes) == offset:
@@ -138,7 +138,7 @@ def is_border(store: Store, offset: int, options: ReadOptions) -> bool:
     return end.position == offset
 
 
-def _at_time(store: Store, milliseconds: int, options: ReadOptions) -> StorePosition:
+def _position_at_time(store: Store, milliseconds: int, options: ReadOptions) -> StorePosition:
     """Return the position of the first record stored at or after a time, in ms; skip segments without such records."""
     store_range = _whole_range(store, options)
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
@@ -150,7 +150,7 @@ def _at_time(store: Store, milliseconds: int, options: ReadOptions) -> StorePosi
         (milliseconds, None),
     )
     for whole, bounds in zip(wholes, found, strict=True):
-        if not whole.missing and bounds.meet(milliseconds, None):
+        if not whole.missing and bounds.may_overlap(milliseconds, None):
             offset = _first_record_since(whole, milliseconds, options)
             if offset is not None:
                 return StorePosition(offset, read_known_record(store, offset))
@@ -160,7 +160,7 @@ def _at_time(store: Store, milliseconds: int, options: ReadOptions) -> StorePosi
 def _first_record_since(whole: Split, milliseconds: int, options: ReadOptions) -> int | None:
     try:
         with OpenSegment(whole.path) as file:
-            for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, End(), verify=False):
+            for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, WalkEnd(), verify=False):
                 since = np.flatnonzero(store_times(step, whole.format) >= milliseconds)
                 if len(since):
                     return step.origin + int(step.parts[hop.START, since[0]])

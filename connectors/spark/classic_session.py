@@ -40,10 +40,10 @@ class ClassicSession:
 
     def task_counter(self) -> TaskCounter:
         """Return a counter of the tasks of all stages from now on."""
-        return _Stages(self._session).count
+        return _StageCounter(self._session).count
 
 
-class _Stages:
+class _StageCounter:
     """Counter of finished and known tasks, in all stages since the counter was created."""
 
     def __init__(self, session: SparkSession) -> None:
@@ -67,7 +67,7 @@ class _Stages:
         return done, sum(known for _, known in self._seen.values())
 
 
-def join_jvm() -> Any:
+def connect_to_driver_jvm() -> Any:
     """Connect to the JVM of the application master on YARN that started this process, and return the connection."""
     SparkContext._ensure_initialized()  # noqa: SLF001 (no other way to ask)
     return SparkContext._jvm  # noqa: SLF001 (likewise)

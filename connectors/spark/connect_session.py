@@ -60,7 +60,7 @@ def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyTyp
         raise UsageError(_EXPECTED_URL) from None
     except PySparkException as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UnavailableError(f"the server of Spark Connect at {host}:{port} refuses: {reason}") from None
+        raise UnavailableError(f"the Spark Connect server at {host}:{port} refused the session: {reason}") from None
     return session
 
 
@@ -123,12 +123,12 @@ class ConnectSession:
 
     def task_counter(self) -> TaskCounter:
         """Return a counter of the tasks of all operations of the session from now on."""
-        operations = _Operations()
+        operations = _OperationCounter()
         self._session.registerProgressHandler(cast("ProgressHandler", operations.report))
         return operations.count
 
 
-class _Operations:
+class _OperationCounter:
     """Counter of the tasks of operations, fed by the progress reports of the server."""
 
     def __init__(self) -> None:

@@ -69,12 +69,12 @@ def packages_folder(root: Path, cache: Path | None) -> Path:
     try:
         kept = cache / (root / DIGEST).read_text()
         make_private_folder(cache, _PRIVATE)
-        with _locked(cache):
-            if not _is_whole(kept):
-                _keep(own, kept)
+        with _lock_exclusively(cache):
+            if not _is_complete(kept):
+                _move_to_cache(own, kept)
             with suppress(OSError):  # a file system without locks
                 os.utime(kept)
-                _hold(kept)
+                _lock_shared(kept)
                 _delete_unused(cache, kept)
     except (OSError, SharedFolderError) as error:
         if not own.is_dir():
@@ -82,20 +82,20 @@ def packages_folder(root: Path, cache: Path | None) -> Path:
         print(f"commitlake: {error}. The packages stay in the folder of this run", file=sys.stderr)
         return own
     with suppress(OSError):
-        _set_aside(own)
+        _rename_and_delete(own)
     return kept
 
 
-def _keep(own: Path, kept: Path) -> None:
+def _move_to_cache(own: Path, kept: Path) -> None:
     """Move the packages of this run to the cache, in place of what is left of others."""
     if own.is_dir():
-        _set_aside(kept)
+        _rename_and_delete(kept)
         own.rename(kept)
     else:  # an earlier process of this run has moved them
         print(f"commitlake: {kept}: files are missing, or were cut: the next run replaces them", file=sys.stderr)
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     """Return whether a folder exists and has all its files, to their end."""
     with suppress(OSError, ValueError):
         sizes: dict[str, int] = json.loads((folder / FILES).read_bytes())
@@ -104,7 +104,7 @@ def _is_whole(folder: Path) -> bool:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_exclusively(folder: Path) -> Iterator[None]:
     """Let one process at a time change a folder.
 
     Raises:
@@ -126,7 +126,7 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _hold(folder: Path) -> None:
+def _lock_shared(folder: Path) -> None:
     """Lock a folder, together with other processes, until this process and its children end."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -139,12 +139,12 @@ def _delete_unused(cache: Path, used: Path) -> None:
         age = time.time() - folder.stat().st_mtime
         if folder.name.startswith(_DELETED):
             if age > _DELETING_SECONDS:  # the process that deleted it was killed
-                _delete_later(folder)
-        elif folder != used and age > KEPT_DAYS * 24 * 3600 and not _is_held(folder):
-            _set_aside(folder)
+                _delete_in_background(folder)
+        elif folder != used and age > KEPT_DAYS * 24 * 3600 and not _is_in_use(folder):
+            _rename_and_delete(folder)
 
 
-def _is_held(folder: Path) -> bool:
+def _is_in_use(folder: Path) -> bool:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,7 +155,7 @@ def _is_held(folder: Path) -> bool:
     return False
 
 
-def _set_aside(folder: Path) -> None:
+def _rename_and_delete(folder: Path) -> None:
     """Give a folder a name by which it is not found, and delete it; do nothing if it does not exist.
 
     No other process begins to delete it, too: of two that run at once, both may stop at what the other has deleted.
@@ -164,10 +164,10 @@ def _set_aside(folder: Path) -> None:
     with suppress(FileNotFoundError):
         folder.rename(aside)
         os.utime(aside)
-        _delete_later(aside)
+        _delete_in_background(aside)
 
 
-def _delete_later(folder: Path) -> None:
+def _delete_in_background(folder: Path) -> None:
     """Delete a folder in a process that this one does not wait for."""
     subprocess.Popen(
         ["rm", "-rf", "--", str(folder)],

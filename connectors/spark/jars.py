@@ -128,7 +128,7 @@ def _check_jars(jars: list[Path], folder: str = "") -> list[Path]:
     return jars
 
 
-def fetch() -> None:
+def fetch_delta_jars() -> None:
     """Download the jars of Delta that are missing.
 
     Raises:
@@ -142,7 +142,7 @@ def fetch() -> None:
         if not target.is_file():
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 asked = ["-dependency", "io.delta", name, version, "-notransitive"]
-                fetched = _retrieve(f"io.delta:{name}:{version}", asked, Path(scratch))
+                fetched = _download_jars(f"io.delta:{name}:{version}", asked, Path(scratch))
                 _check_jars([fetched / target.name])
                 (fetched / target.name).replace(target)
 
@@ -172,7 +172,7 @@ def s3_jars() -> list[Path]:
         with beside as scratch:
             modules = Path(scratch) / "ivy.xml"
             modules.write_text(_S3_MODULES.format(hadoop=_hadoop_version(), sdk=_AWS_SDK))
-            fetched = _retrieve("Hadoop's module for S3", ["-ivy", str(modules)], Path(scratch))
+            fetched = _download_jars("Hadoop's module for S3", ["-ivy", str(modules)], Path(scratch))
             _check_s3_jars(fetched)
             with suppress(OSError):  # another process may have been first
                 fetched.rename(folder)
@@ -195,7 +195,7 @@ def _hadoop_version() -> str:
     return client.stem.removeprefix("hadoop-client-api-")
 
 
-def _retrieve(what: str, asked: list[str], scratch: Path) -> Path:
+def _download_jars(what: str, asked: list[str], scratch: Path) -> Path:
     """Download jars with Ivy, and return the folder that contains them."""
     settings, jars = scratch / "ivysettings.xml", scratch / "jars"
     settings.write_text(_SETTINGS)
@@ -214,7 +214,7 @@ def _retrieve(what: str, asked: list[str], scratch: Path) -> Path:
 
 if __name__ == "__main__":
     try:
-        fetch()
+        fetch_delta_jars()
         if _S3 in sys.argv[1:]:
             print(",".join(str(jar) for jar in s3_jars()))
     except (JarsError, JavaError, SparkVersionError) as problem:

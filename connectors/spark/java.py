@@ -37,7 +37,7 @@ def java_home() -> Path:
     seen = []
     for home in _candidate_homes():
         if (home / "bin" / "java").exists():
-            fault = _why_unsuitable(home)
+            fault = _find_java_problem(home)
             if fault is None:
                 return home
             seen.append(f"{home} {fault}")
@@ -55,7 +55,7 @@ def _candidate_homes() -> list[Path]:
     return [*homes, Path(sys.prefix) / "share" / "commitlake" / "java"]
 
 
-def _why_unsuitable(home: Path) -> str | None:
+def _find_java_problem(home: Path) -> str | None:
     """Return why a Java installation cannot be used, or None if it can."""
     try:
         release = (home / "release").read_text(errors="replace")

@@ -48,7 +48,7 @@ _BROKEN_PIPE = "BrokenPipeError:"
 _DAEMON = "/pyspark/daemon.py"
 
 
-def without_noise(lines: Iterable[str]) -> Iterator[str]:
+def filter_noise(lines: Iterable[str]) -> Iterator[str]:
     """Yield lines of error output, except harmless messages; the lines of a traceback are yielded once it ends.
 
     A Python worker that looks up data sources, or plans a read, sends one more number after its answer. The JVM does
@@ -105,7 +105,7 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
         UsageError: if the master is YARN, and its configuration is not found.
     """
     gateway = start(*prepare(settings))
-    if submit_arguments.names_cluster() or os.getpid() == 1:
+    if submit_arguments.uses_cluster() or os.getpid() == 1:
         atexit.register(end_session, gateway.proc)
     return gateway
 
@@ -121,7 +121,7 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
     if context is not None:
         with suppress(Exception):  # of a JVM that has ended
             context.stop()
-    assert process.stdin is not None  # `_start` requests a pipe
+    assert process.stdin is not None  # `_start_process` requests a pipe
     with suppress(OSError):
         process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
@@ -145,15 +145,17 @@ def prepare(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepar
     if submit_arguments.is_yarn(given, defaults):
         check_configuration(configuration)
         settings = {**settings, **YARN_SETTINGS}
-    words = submit_arguments.joined(without_defaults(settings, defaults), given)
+    words = submit_arguments.merge_arguments(without_defaults(settings, defaults), given)
     is_local = not submit_arguments.is_cluster(words, defaults)
-    python = os.environ.get(_PYTHON) or {**defaults, **submit_arguments.settings(words)}.get("spark.pyspark.python")
+    python = os.environ.get(_PYTHON) or {**defaults, **submit_arguments.parse_settings(words)}.get(
+        "spark.pyspark.python"
+    )
     folder = None
     if python is None and not is_local:
         words, python = _add_environment(words, defaults, with_driver=with_driver)
         folder = _make_driver_folder(python)
     elif python is not None and not is_local and _is_in_archive(python):
-        words = submit_arguments.absolute_paths(words)
+        words = submit_arguments.make_paths_absolute(words)
         folder = _make_driver_folder(python)
     _set_environment(configuration, python or sys.executable, is_local=is_local)
     return Prepared(words, folder)
@@ -168,9 +170,9 @@ def start(words: Sequence[str], folder: Path | None = None) -> JavaGateway:
     errors = _FilteredErrors()
     try:
         with tempfile.TemporaryDirectory(prefix="commitlake-jvm-") as temporary:
-            process = _start(words, Path(temporary) / "connection", errors.write_end, folder)
+            process = _start_process(words, Path(temporary) / "connection", errors.write_end, folder)
             try:
-                return _connect(process, Path(temporary) / "connection")
+                return _connect_to_gateway(process, Path(temporary) / "connection")
             except BaseException:
                 _stop(process)
                 raise
@@ -191,7 +193,7 @@ class _JvmEndedError(Exception):
     """Error for a JVM that exited before this process could connect to it."""
 
 
-def _start(words: Sequence[str], connection: Path, output: int, folder: Path | None) -> subprocess.Popen[bytes]:
+def _start_process(words: Sequence[str], connection: Path, output: int, folder: Path | None) -> subprocess.Popen[bytes]:
     script = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     return subprocess.Popen(
         [str(script), *words],
@@ -205,7 +207,7 @@ def _start(words: Sequence[str], connection: Path, output: int, folder: Path | N
     )
 
 
-def _connect(process: subprocess.Popen[bytes], connection: Path) -> JavaGateway:
+def _connect_to_gateway(process: subprocess.Popen[bytes], connection: Path) -> JavaGateway:
     """Wait until the JVM announces its port, and connect."""
     while not connection.exists():
         if process.poll() is not None:
@@ -239,7 +241,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_SECONDS)
             break
-    assert process.stdin is not None  # `_start` requests a pipe
+    assert process.stdin is not None  # `_start_process` requests a pipe
     process.stdin.close()
 
 
@@ -255,10 +257,10 @@ def _add_environment(words: Sequence[str], defaults: Mapping[str, str], *, with_
             f"cannot pack the Python environment for executors: {error}; set PYSPARK_PYTHON to a Python that has "
             "commitlake on every executor, and nothing is packed"
         ) from None
-    found = submit_arguments.absolute_paths(words)
+    found = submit_arguments.make_paths_absolute(words)
     archives = [word for option, word in pairwise(found) if option == "--archives"]
     if not archives:
-        configured = {**defaults, **submit_arguments.settings(found)}.get("spark.archives")
+        configured = {**defaults, **submit_arguments.parse_settings(found)}.get("spark.archives")
         archives = [configured] if configured else []
     found[-1:-1] = ["--archives", ",".join([*archives, f"{archive}#{worker_environment.NAME}"])]
     return found, worker_environment.PYTHON
@@ -299,12 +301,12 @@ class _FilteredErrors:
     def __init__(self) -> None:
         read_end, self.write_end = os.pipe()
         self._last = "it gave no reason"
-        self._reader = threading.Thread(target=self._pass_on, args=(read_end,), daemon=True)
+        self._reader = threading.Thread(target=self._forward_output, args=(read_end,), daemon=True)
         self._reader.start()
 
-    def _pass_on(self, read_end: int) -> None:
+    def _forward_output(self, read_end: int) -> None:
         with os.fdopen(read_end, encoding="utf-8", errors="surrogateescape", newline="") as lines:
-            for line in without_noise(lines):
+            for line in filter_noise(lines):
                 self._last = line.strip() or self._last
                 # Write to the file descriptor, as the child would, whatever sys.stderr is.
                 shown = printable(line) if os.isatty(_STANDARD_ERROR) else line

@@ -14,7 +14,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader
 
 from commitlake.connectors.spark.versions import HAS_READ_LIMITS, SparkVersionError
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 
 if TYPE_CHECKING or HAS_READ_LIMITS:
     from pyspark.sql.streaming.datasource import (
@@ -75,13 +75,13 @@ class LimitedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions_between(self, start: Offset, end: Offset) -> list[Any]:
         """Return the partitions of a micro-batch."""
 
-    @carry_errors()
+    @forward_worker_errors()
     def initialOffset(self) -> Offset:  # noqa: N802 (Spark's name)
         """Return the offset at which a new stream starts."""
         self._reached = self.first_offset()
         return self._reached
 
-    @carry_errors()
+    @forward_worker_errors()
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802 (Spark's name)
         """Return the end of the next micro-batch; its start if there is nothing new."""
         if start is None:
@@ -92,7 +92,7 @@ class LimitedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reached = self.next_offset(start, limit)
         return self._reached
 
-    @carry_errors()
+    @forward_worker_errors()
     def partitions(self, start: Offset, end: Offset) -> list[Any]:
         """Return the partitions between two offsets; none between equal ones."""
         self._reached = end

@@ -23,7 +23,7 @@ _TABLES = frozenset(
 )
 
 
-def why_refused(answer: DataFrame, uris: Collection[str]) -> str | None:
+def find_refusal_reason(answer: DataFrame, uris: Collection[str]) -> str | None:
     """Return why a query must not run, or None if it only reads the given tables.
 
     Args:

@@ -23,12 +23,12 @@ from pyspark import StorageLevel
 from pyspark.util import inheritable_thread_target
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.runtime.memory import freeze_loaded, use_system_memory
+from commitlake.connectors.runtime.memory import freeze_loaded_objects, use_system_memory
 from commitlake.connectors.runtime.partition_files import divide_rows, pack_rows, unpack_rows
 from commitlake.connectors.runtime.pool import run_in_pool
-from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Shared, Task, TaskCounter, divided
+from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Shared, Task, TaskCounter, divide_tasks
 from commitlake.connectors.spark.connect_session import ConnectSession, is_connect
-from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
+from commitlake.connectors.worker_errors import forward_worker_errors, raise_worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,14 +101,14 @@ class SparkRunner(Runner):
             for row in rows
         ]
 
-    def exchange(
+    def shuffle(
         self,
         divide: Callable[[Task], DividedRows],
         tasks: Sequence[Task],
         combine: Callable[[Sequence[pa.Table]], Result],
         parts: int,
     ) -> Iterator[Result]:
-        """Combine the parts of many tasks, see `Runner.exchange`; Spark's shuffle takes the rows to the parts."""
+        """Combine the parts of many tasks, see `Runner.shuffle`; Spark's shuffle takes the rows to the parts."""
         if not tasks:
             return
         tag = f"commitlake-{secrets.token_hex(8)}"
@@ -130,7 +130,7 @@ class SparkRunner(Runner):
         parts: int,
     ) -> DataFrame:
         """Return a DataFrame with one row for each part, which has the part's result."""
-        groups = divided(tasks, max(_MAX_JOB_TASKS, _TASKS_PER_CORE * self.cores))
+        groups = divide_tasks(tasks, max(_MAX_JOB_TASKS, _TASKS_PER_CORE * self.cores))
         # As rows, because every worker would receive all tasks as arguments of the function.
         pickled = [
             {_NUMBER: number, _TASKS: pickle.dumps(list(group), pickle.HIGHEST_PROTOCOL)}
@@ -142,13 +142,13 @@ class SparkRunner(Runner):
         in_parts = rows.repartitionById(parts, _PART)
         return in_parts.mapInArrow(partial(_combine_in_worker, combine), f"{_RESULT} binary")
 
-    def run_at_once(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
+    def run_concurrently(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
         """Call functions on a thread each, see `Runner.run_at_once`.
 
         A job of little data spends most of its time on planning and scheduling in the driver, on one core.
         """
         if len(questions) < 2:
-            return super().run_at_once(questions)
+            return super().run_concurrently(questions)
         tag = f"commitlake-{secrets.token_hex(8)}"
         calls = [
             inheritable_thread_target(self.session)(partial(self._call_tagged, tag, question)) for question in questions
@@ -189,7 +189,7 @@ def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
     """
     job_tasks = max(-(-_TASKS_PER_CORE * cores // _MAX_JOBS), -(-tasks // _MAX_JOBS_OF_RUN))
     job_tasks = min(job_tasks, _MAX_JOB_TASKS)
-    return divided(range(tasks), -(-tasks // job_tasks))
+    return divide_tasks(range(tasks), -(-tasks // job_tasks))
 
 
 def pickle_tasks(tasks: Sequence[Any]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
@@ -243,11 +243,11 @@ def _run_in_worker(
     schema = pa.schema([(_NUMBER, pa.int32()), (_RESULT, pa.binary())])
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            with carry_errors():
+            with forward_worker_errors():
                 task: Task = load_task(tasks[number], shared)
                 data = pickle.dumps(function(task), pickle.HIGHEST_PROTOCOL)
             yield pa.RecordBatch.from_pylist([{_NUMBER: number, _RESULT: data}], schema)
-    freeze_loaded()
+    freeze_loaded_objects()
 
 
 def _divide_in_worker(
@@ -257,12 +257,12 @@ def _divide_in_worker(
     use_system_memory()
     for batch in batches:
         for group in batch.column(_TASKS).to_pylist():
-            with carry_errors():
+            with forward_worker_errors():
                 tasks: list[Task] = pickle.loads(group)  # noqa: S301 (data of our own driver)
                 for task in tasks:
                     for rows, numbers in divide(task):
                         yield _pack_parts(rows, numbers, parts)
-    freeze_loaded()
+    freeze_loaded_objects()
 
 
 def _pack_parts(rows: pa.Table, numbers: Array, parts: int) -> pa.RecordBatch:
@@ -276,9 +276,9 @@ def _combine_in_worker(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the result of the part whose rows this worker has received, if there are any."""
     use_system_memory()
-    with carry_errors():
+    with forward_worker_errors():
         tables = [unpack_rows(rows) for batch in batches for rows in batch.column(_ROWS)]
         if tables:
             data = pickle.dumps(combine(tables), pickle.HIGHEST_PROTOCOL)
             yield pa.RecordBatch.from_pylist([{_RESULT: data}], pa.schema([(_RESULT, pa.binary())]))
-    freeze_loaded()
+    freeze_loaded_objects()

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from commitlake.connectors.spark.connect_session import is_connect, open_connect_session
 from commitlake.connectors.spark.jars import delta_jars, s3_jars
-from commitlake.connectors.spark.submit_arguments import REMOTE_VARIABLE, names_cluster
+from commitlake.connectors.spark.submit_arguments import REMOTE_VARIABLE, uses_cluster
 from commitlake.connectors.spark.worker_check import check_workers
 from commitlake.connectors.storage.s3_options import S3Options, s3a_settings
 from commitlake.schemas.store_files import restricted_umask
@@ -109,7 +109,7 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
             of CommitLake.
     """
     session = SparkSession.getActiveSession() or _start_or_connect(name, s3)
-    if (names_cluster() or is_connect(session)) and session not in _checked:
+    if (uses_cluster() or is_connect(session)) and session not in _checked:
         check_workers(session)
         _checked.add(session)
     return session

@@ -24,29 +24,29 @@ def given() -> list[str]:
     return shlex.split(os.environ.get(VARIABLE, "pyspark-shell"))
 
 
-def names_cluster() -> bool:
+def uses_cluster() -> bool:
     """Return whether the user or `spark-defaults.conf` has chosen a master whose tasks run on other machines."""
     return bool(os.environ.get(REMOTE_VARIABLE)) or is_cluster(given(), read_defaults(configuration_folder()))
 
 
 def is_cluster(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
     """Return whether the master is on other machines, by spark-submit's arguments, or else by `spark-defaults.conf`."""
-    return not _master(words, defaults).startswith("local")
+    return not _effective_master(words, defaults).startswith("local")
 
 
 def is_yarn(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
     """Return whether the master is YARN, by spark-submit's arguments, or else by `spark-defaults.conf`."""
-    return _master(words, defaults) == YARN
+    return _effective_master(words, defaults) == YARN
 
 
-def _master(words: Sequence[str], defaults: Mapping[str, str]) -> str:
-    return master(words) or defaults.get("spark.master", "local")
+def _effective_master(words: Sequence[str], defaults: Mapping[str, str]) -> str:
+    return parse_master(words) or defaults.get("spark.master", "local")
 
 
-def joined(ours: Mapping[str, str], given: Sequence[str]) -> list[str]:
+def merge_arguments(ours: Mapping[str, str], given: Sequence[str]) -> list[str]:
     """Return spark-submit's arguments: our settings before the user's arguments, with the jars of both combined.
 
-    >>> joined({"spark.jars": "ours"}, ["--jars", "a,b", "pyspark-shell"])
+    >>> merge_arguments({"spark.jars": "ours"}, ["--jars", "a,b", "pyspark-shell"])
     ['--conf', 'spark.jars=ours', '--jars', 'a,b,ours', 'pyspark-shell']
     """
     theirs = list(given)
@@ -58,19 +58,19 @@ def joined(ours: Mapping[str, str], given: Sequence[str]) -> list[str]:
     return [word for key, value in ours.items() for word in ("--conf", f"{key}={value}")] + theirs
 
 
-def master(words: Sequence[str]) -> str:
+def parse_master(words: Sequence[str]) -> str:
     """Return the master that spark-submit uses: that of `--master`, else the last value of `spark.master`.
 
-    >>> master(["--conf", "spark.master=local[*]", "--master", "yarn", "pyspark-shell"])
+    >>> parse_master(["--conf", "spark.master=local[*]", "--master", "yarn", "pyspark-shell"])
     'yarn'
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--master")
     known, _ = parser.parse_known_args(list(words))
-    return str(known.master or settings(words).get("spark.master", ""))
+    return str(known.master or parse_settings(words).get("spark.master", ""))
 
 
-def settings(words: Sequence[str]) -> dict[str, str]:
+def parse_settings(words: Sequence[str]) -> dict[str, str]:
     """Return the settings that `--conf` arguments give; the last one for a key counts."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
@@ -78,10 +78,10 @@ def settings(words: Sequence[str]) -> dict[str, str]:
     return dict(setting.split("=", 1) for setting in known.conf if "=" in setting)
 
 
-def absolute_paths(words: Sequence[str]) -> list[str]:
+def make_paths_absolute(words: Sequence[str]) -> list[str]:
     """Return spark-submit's arguments with absolute paths; an option and its value become two words.
 
-    >>> absolute_paths(["--jars=/a.jar,hdfs://b/c.jar", "--name", "x", "pyspark-shell"])
+    >>> make_paths_absolute(["--jars=/a.jar,hdfs://b/c.jar", "--name", "x", "pyspark-shell"])
     ['--jars', '/a.jar,hdfs://b/c.jar', '--name', 'x', 'pyspark-shell']
     """
     found: list[str] = []

@@ -86,17 +86,17 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
     """
     from pyspark.sql.functions import lit, udf  # noqa: PLC0415 (only where there is a session)
 
-    load = udf(load_packages, "string", useArrow=False)
+    load = udf(import_packages, "string", useArrow=False)
     try:
         with _pickle_as_code():
             rows = session.range(1, numPartitions=1).select(load(lit(" ".join(needed))).alias("found")).collect()
     except EXECUTION_ERRORS as error:
-        raise UnavailableError(f"no task runs on Spark's workers: {_reason(error)}") from None
+        raise UnavailableError(f"no task runs on Spark's workers: {_last_cause(error)}") from None
     answer = json.loads(rows[0]["found"])
     if answer["missing"]:
         missing = "; ".join(f"{name} ({why})" for name, why in answer["missing"].items())
         raise UsageError(f"on the worker {answer['host']}, {answer['python']} lacks {missing}: {_CURE}")
-    here = _version()
+    here = _commitlake_version()
     if answer["version"] != here and answer["version"] and here:
         raise UsageError(
             f"on the worker {answer['host']}, {answer['python']} has CommitLake {answer['version']}, "
@@ -104,7 +104,7 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
         )
 
 
-def load_packages(names: str) -> str:
+def import_packages(names: str) -> str:
     """Import packages in a worker, and report its versions and the packages that cannot be imported.
 
     Args:
@@ -121,10 +121,10 @@ def load_packages(names: str) -> str:
         except Exception as error:  # noqa: BLE001 (a damaged package can raise anything)
             missing[name] = f"{type(error).__name__}: {error}"
     python = f"Python {platform.python_version()} ({sys.executable})"
-    return json.dumps({"host": platform.node(), "python": python, "version": _version(), "missing": missing})
+    return json.dumps({"host": platform.node(), "python": python, "version": _commitlake_version(), "missing": missing})
 
 
-def _version() -> str:
+def _commitlake_version() -> str:
     """Return the version of CommitLake that is installed; empty where it came without metadata, as by `--py-files`."""
     try:
         return importlib.metadata.version("commitlake")
@@ -143,7 +143,7 @@ def _pickle_as_code() -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _reason(error: Exception) -> str:
+def _last_cause(error: Exception) -> str:
     """Return the most informative line of Spark's error: the last cause, otherwise the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]

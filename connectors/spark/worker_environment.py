@@ -89,7 +89,7 @@ def executor_archive(*, with_driver: bool = False) -> Path:
     Raises:
         OSError: if the cache folder cannot be written, or others can write to it.
     """
-    members = sorted({member.name: member for member in _members(with_driver=with_driver)}.values())
+    members = sorted({member.name: member for member in _list_members(with_driver=with_driver)}.values())
     folder = _cache_folder()
     make_private_folder(folder, _PRIVATE)
     archive = folder / f"{NAME}-{_members_digest(members)}.tar.gz"
@@ -98,7 +98,7 @@ def executor_archive(*, with_driver: bool = False) -> Path:
         whose = "driver and executors" if with_driver else "executors"
         print(f"packing the Python environment for the cluster's {whose}, once", file=sys.stderr)
         try:
-            _pack(members, unfinished)
+            _write_archive(members, unfinished)
             unfinished.replace(archive)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -144,17 +144,17 @@ def _delete_old_archives(folder: Path, kept: Path) -> None:
             archive.unlink(missing_ok=True)
 
 
-def _members(*, with_driver: bool) -> Iterator[Member]:
-    for distribution in _distributions(with_driver=with_driver):
+def _list_members(*, with_driver: bool) -> Iterator[Member]:
+    for distribution in _list_distributions(with_driver=with_driver):
         for file in distribution.files or []:
             path = Path(str(distribution.locate_file(file)))
             if ".." not in file.parts and not _UNUSED_FOLDERS.intersection(file.parts[1:-1]) and path.is_file():
                 yield Member(file.as_posix(), path)
                 yield from _compiled_module(file, path)
-    yield from _own_members()
+    yield from _package_members()
 
 
-def _own_members() -> Iterator[Member]:
+def _package_members() -> Iterator[Member]:
     """Yield the archive members for this package's files, also of an editable installation."""
     for folder, subfolders, names in os.walk(_PACKAGE, followlinks=True):
         subfolders[:] = [name for name in subfolders if name != "__pycache__"]
@@ -163,7 +163,7 @@ def _own_members() -> Iterator[Member]:
             file = PurePosixPath(_PROJECT, path.relative_to(_PACKAGE).as_posix())
             yield Member(file.as_posix(), path)
             yield from _compiled_module(file, path)
-    yield from _own_metadata()
+    yield from _metadata_member()
     from commitlake.connectors.reading.kernel.function_cache import cache_folder  # noqa: PLC0415 (numba)
 
     functions = cache_folder()
@@ -173,7 +173,7 @@ def _own_members() -> Iterator[Member]:
             yield Member((beside / path.relative_to(functions).as_posix()).as_posix(), path)
 
 
-def _own_metadata() -> Iterator[Member]:
+def _metadata_member() -> Iterator[Member]:
     """Yield the archive member for the file METADATA, which states the version."""
     with suppress(metadata.PackageNotFoundError):
         for file in metadata.distribution(_PROJECT).files or []:
@@ -189,7 +189,7 @@ def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
         yield Member((file.parent / "__pycache__" / name).as_posix(), compiled)
 
 
-def _distributions(*, with_driver: bool) -> Iterator[metadata.Distribution]:
+def _list_distributions(*, with_driver: bool) -> Iterator[metadata.Distribution]:
     """Yield the installed distributions that executors need, directly or indirectly."""
     waiting, seen = [_PROJECT], {*_FROM_SPARK, *(() if with_driver else _ONLY_ON_DRIVER)}
     own_extras = (*_EXTRAS, *_DRIVER_EXTRAS) if with_driver else _EXTRAS
@@ -233,7 +233,7 @@ def _launcher_script() -> str:
     )
 
 
-def _pack(members: list[Member], archive: Path) -> None:
+def _write_archive(members: list[Member], archive: Path) -> None:
     """Pack the archive: the packages, a list of their files, what starts Python, and last the digest of the content."""
     digest = hashlib.sha256()
     sizes: dict[str, int] = {}

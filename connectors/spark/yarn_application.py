@@ -174,7 +174,7 @@ class YarnApplication:
         return self._yarn
 
 
-def forget_settings(gateway: JavaGateway) -> None:
+def clear_spark_settings(gateway: JavaGateway) -> None:
     """Remove Spark settings of the JVM that submits, because Spark would use them for the application."""
     system = gateway.jvm.System
     for name in list(system.getProperties().stringPropertyNames()):

@@ -189,8 +189,8 @@ class AzureStorage(CloudStorage):
         with self.errors(name, "read"), suppress(FileNotFoundError):
             answer = obstore.get(self._client, key)
             if answer.meta["size"] > max_bytes:
-                raise self.too_large(name, max_bytes)
-            return Content(bytes(answer.bytes()), _version(answer.meta))
+                raise self.too_large_error(name, max_bytes)
+            return Content(bytes(answer.bytes()), _version_of(answer.meta))
         return None
 
     def read(self, name: str, start: int, end: int, found: FoundFile) -> bytes | None:
@@ -216,7 +216,7 @@ class AzureStorage(CloudStorage):
         """See Storage; the version is the object's tag, and at some servers a number."""
         with self.errors(name, "written"):
             try:
-                return _version(self._put(name, data, mode="create" if version is None else version))
+                return _version_of(self._put(name, data, mode="create" if version is None else version))
             except (AlreadyExistsError, PreconditionError):
                 raise ReplacedError from None
 
@@ -244,7 +244,7 @@ class AzureStorage(CloudStorage):
                         return
                 raise
 
-    def explain(self, error: Any, what: str) -> CloudError:
+    def convert_error(self, error: Any, what: str) -> CloudError:
         """See CloudStorage."""
         return azure_error(error, self.root, what)
 
@@ -257,14 +257,14 @@ class AzureStorage(CloudStorage):
         try:
             data = bytes(obstore.get(self._client, self.key(name)).bytes())
         except FileNotFoundError:
-            raise self.changed_part(name, part) from None
+            raise self.changed_part_error(name, part) from None
         self.check_part(name, part, data)
-        self.pace.take_in_steps(len(data))
+        self.pace.acquire_in_steps(len(data))
         return data
 
     def _put(self, name: str, data: bytes, **condition: Any) -> Any:
         key = self.key(name)
-        self.pace.take_in_steps(len(data))
+        self.pace.acquire_in_steps(len(data))
         return obstore.put(self._client, key, data, use_multipart=False, **condition)
 
 
@@ -272,6 +272,6 @@ def _to_found_file(meta: Any) -> FoundFile:
     return FoundFile(int(meta["size"]), meta["last_modified"], meta["e_tag"])
 
 
-def _version(found: Any) -> dict[str, str]:
+def _version_of(found: Any) -> dict[str, str]:
     """Return a version's identifier: the object's tag or, at some servers, a number."""
     return {name: found[name] for name in ("e_tag", "version") if found[name]}

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.plain_connections import warn_unencrypted
 from commitlake.connectors.storage.errors import LATER, CloudError
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.storage import (
@@ -19,8 +19,8 @@ from commitlake.connectors.storage.storage import (
     ReadableStorage,
     ReplacedError,
     VersionedFile,
-    checked,
-    replaced_while_read,
+    check_name,
+    replaced_while_read_error,
 )
 from commitlake.connectors.storage.uris import parse_cloud_uri
 from commitlake.schemas.errors import CommitLakeError
@@ -62,7 +62,7 @@ class CloudStorage(ReadableStorage):
         """
 
     @abstractmethod
-    def explain(self, error: Any, what: str) -> CloudError:
+    def convert_error(self, error: Any, what: str) -> CloudError:
         """Return the error to raise instead of one of `known_errors`.
 
         Args:
@@ -78,7 +78,7 @@ class CloudStorage(ReadableStorage):
         except CommitLakeError:  # UnsafeFileError is also an OSError
             raise
         except self.known_errors as error:
-            raise self.explain(error, f"{self.place_of(name)} cannot be {verb}: ") from None
+            raise self.convert_error(error, f"{self.place_of(name)} cannot be {verb}: ") from None
 
     def check(self) -> None:
         """See Storage."""
@@ -98,7 +98,7 @@ class CloudStorage(ReadableStorage):
         try:
             data = self.read(name, start, end, found)
         except ReplacedError:
-            raise replaced_while_read(self.place_of(name)) from None
+            raise replaced_while_read_error(self.place_of(name)) from None
         if data is not None:
             self.pace.take(len(data))
         return data
@@ -116,7 +116,7 @@ class CloudStorage(ReadableStorage):
 
     def key(self, name: str) -> str:
         """Return the key of an object or folder, including the prefix."""
-        return self.root.key(checked(name))
+        return self.root.key(check_name(name))
 
 
 class _CloudFile(VersionedFile):
@@ -175,5 +175,5 @@ def find_endpoint(variables: Sequence[str], shown: str) -> str | None:
     if "@" in endpoint or "?" in endpoint or parts.scheme not in {"http", "https"} or not parts.hostname:
         raise CloudError(f"{shown}: expected https://HOST, without credentials", "Correct it, or leave it out")
     if parts.scheme == "http":
-        warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
+        warn_unencrypted(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
     return endpoint

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from commitlake.connectors.storage.errors import FileError, ObjectStoreError
-from commitlake.connectors.storage.storage import FoundFile, LakeStorage, checked
-from commitlake.connectors.whole_files import write_whole
+from commitlake.connectors.storage.storage import FoundFile, LakeStorage, check_name
+from commitlake.connectors.whole_files import open_atomic
 from commitlake.schemas.store_files import (
     UnsafeFileError,
     files_in,
@@ -30,7 +30,7 @@ from commitlake.schemas.store_files import (
 from commitlake.schemas.times import from_seconds
 
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9]+-[0-9a-f]{16}\.tmp")
-"""Name of a temporary file of `write_whole`."""
+"""Name of a temporary file of `open_atomic`."""
 _MOVE = "Move what it leads to into the folder: only the folder itself may be a link"
 
 
@@ -119,7 +119,7 @@ class FolderStorage(LakeStorage):
         make_folders(path.parent, below=self._below)
         for new in reversed(missing):
             sync_folder(new.parent)
-        with write_whole(path) as file:
+        with open_atomic(path) as file:
             yield file
         if syncs_folders:
             sync_folder(path.parent)
@@ -174,7 +174,7 @@ class FolderStorage(LakeStorage):
             raise FileError(str(path), f"a file in {self.text} to read", str(error.strerror), advice) from None
 
     def _path(self, name: str) -> Path:
-        return self._root / checked(name)
+        return self._root / check_name(name)
 
 
 def _has_prefix_and_suffix(start: str, suffix: str, name: str) -> bool:

@@ -87,7 +87,7 @@ def status_of(error: BaseException) -> int | None:
     return None
 
 
-def is_token_server_away(error: BaseException) -> bool:
+def is_token_server_unavailable(error: BaseException) -> bool:
     """Return whether an error means that the token server could not answer, so that a retry may succeed.
 
     The package wraps errors of the metadata server, and includes its answer if there was one.
@@ -103,7 +103,7 @@ def is_token_server_away(error: BaseException) -> bool:
 
 def _credentials_error(error: auth.GoogleAuthError, what: str) -> CloudError:
     found = "no credentials that can be used"
-    if is_token_server_away(error):
+    if is_token_server_unavailable(error):
         # The server of tokens may be back soon; on a machine without an identity, it never is.
         return CloudUnavailableError(f"{found}, because their server cannot be reached", _CREDENTIALS, what)
     if isinstance(error, auth.RefreshError):
@@ -112,13 +112,13 @@ def _credentials_error(error: auth.GoogleAuthError, what: str) -> CloudError:
 
 
 def _explain_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, str]:
-    code = _reason(error) or str(status)
+    code = _error_reason(error) or str(status)
     if status == http.HTTPStatus.NOT_FOUND:
         return f"no bucket {uri.container!r}", _BUCKET
     return explain_status(status, code, _ROLE)
 
 
-def _reason(error: Exception) -> str | None:
+def _error_reason(error: Exception) -> str | None:
     """Return the reason in a server's answer if it consists of letters and digits; otherwise None."""
     errors: Any = getattr(error, "errors", None)
     first = errors[0] if errors else None
@@ -128,7 +128,7 @@ def _reason(error: Exception) -> str | None:
 
 def _is_retried(error: Exception) -> bool:
     """Return whether to retry after an error: if the package would, or if no token could be fetched."""
-    return is_token_server_away(error) or bool(DEFAULT_RETRY._predicate(error))  # noqa: SLF001 (it has no other name)
+    return is_token_server_unavailable(error) or bool(DEFAULT_RETRY._predicate(error))  # noqa: SLF001 (it has no other name)
 
 
 _RETRIES = DEFAULT_RETRY.with_predicate(_is_retried).with_delay(initial=1.0, maximum=20.0, multiplier=2.0)

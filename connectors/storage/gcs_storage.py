@@ -87,7 +87,7 @@ class GcsStorage(CloudStorage):
                 if blob is None:
                     return None
                 if blob.size > max_bytes:
-                    raise self.too_large(name, max_bytes)
+                    raise self.too_large_error(name, max_bytes)
                 wanted = self._bucket.blob(key, generation=blob.generation)
                 with suppress(NotFound):  # replaced a moment ago
                     data = wanted.download_as_bytes(raw_download=True, checksum="crc32c", **TIMEOUTS)
@@ -147,14 +147,14 @@ class GcsStorage(CloudStorage):
                     groups = (level[at : at + MAX_COMPOSED] for at in range(0, len(level), MAX_COMPOSED))
                     level = [self._compose_part(group, name_of) for group in groups]
                     made += [part for part, _ in level]
-                self._join(name, [blob for _, blob in level])
+                self._compose_blobs(name, [blob for _, blob in level])
             except (NotFound, PreconditionFailed):
                 raise ReplacedError from None
         for part in made:
             if part not in parts:
                 self.delete(name_of(part))
 
-    def explain(self, error: Any, what: str) -> CloudError:
+    def convert_error(self, error: Any, what: str) -> CloudError:
         """See CloudStorage."""
         return gcs_error(error, self.root, what)
 
@@ -174,7 +174,7 @@ class GcsStorage(CloudStorage):
         for part in parts:
             blob = listed.get(self.key(name_of(part)))
             if blob is None or (int(blob.size), _crc_of(blob)) != (part.size, part.crc):
-                raise self.changed_part(name_of(part), part)
+                raise self.changed_part_error(name_of(part), part)
             found.append((part, blob))
         return found
 
@@ -184,9 +184,9 @@ class GcsStorage(CloudStorage):
             return parts[0]
         first = parts[0][0].offset
         joined = Part(first, parts[-1][0].end - first, crc_of_parts(part for part, _ in parts))
-        return joined, self._join(name_of(joined), [blob for _, blob in parts])
+        return joined, self._compose_blobs(name_of(joined), [blob for _, blob in parts])
 
-    def _join(self, name: str, blobs: Sequence[Any]) -> Any:
+    def _compose_blobs(self, name: str, blobs: Sequence[Any]) -> Any:
         """Compose an object from given generations of other objects; the request can safely be repeated."""
         target = self._bucket.blob(self.key(name))
         target.content_type = _TYPE
@@ -195,7 +195,7 @@ class GcsStorage(CloudStorage):
 
     def _put(self, key: str, data: bytes, **condition: int) -> int:
         """Write an object in one piece, with a mark to recognise it by, and return its generation."""
-        self.pace.take_in_steps(len(data))
+        self.pace.acquire_in_steps(len(data))
         mark = secrets.token_hex(16)
         blob = self._bucket.blob(key)
         blob.metadata = {_UPLOAD: mark, _CRC: f"{zlib.crc32(data):08x}"}

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import hdfs_native
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.connectors.storage.errors import LATER, CloudError, CloudNameError, CloudUnavailableError
 from commitlake.connectors.storage.uris import HdfsUri
 from commitlake.schemas.store_files import FILE_MODE, FOLDER_MODE
@@ -141,7 +141,7 @@ def _remote_error(name: str, message: str, what: str) -> Exception:
 
 def _first_line(text: str) -> str:
     lines = text.replace("\\n", "\n").splitlines() or [""]
-    return printable_line(lines[0])[:_MAX_SHOWN]
+    return escape_line(lines[0])[:_MAX_SHOWN]
 
 
 _Result = TypeVar("_Result")
@@ -178,7 +178,7 @@ class HdfsClient:
     def status(self, path: str) -> FileStatus | None:
         """Return the status of a file or folder, or None if there is none."""
         try:
-            found: FileStatus = self.retried(
+            found: FileStatus = self.send_with_retries(
                 lambda client: client.get_file_info(path), f"{self._to_uri(path)} cannot be read: "
             )
         except (FileNotFoundError, NotADirectoryError):
@@ -187,34 +187,40 @@ class HdfsClient:
 
     def list(self, path: str, limit: int | None = None) -> list[FileStatus]:
         """Return the entries of a folder, at most `limit`; for a file, the file itself."""
-        return self.retried(
+        return self.send_with_retries(
             lambda client: list(islice(client.list_status(path, False), limit)),
             f"{self._to_uri(path)} cannot be listed: ",
         )
 
     def list_files(self, path: str, limit: int | None = None) -> Sequence[FileStatus]:
         """Return at most `limit` files in a folder and its subfolders."""
-        return self.retried(
+        return self.send_with_retries(
             lambda client: list(islice((each for each in client.list_status(path, True) if not each.isdir), limit)),
             f"{self._to_uri(path)} cannot be listed: ",
         )
 
     def open(self, path: str) -> FileReader:
         """Open a file for reading; the reader keeps its present content even if it is replaced."""
-        reader: FileReader = self.retried(lambda client: client.read(path), f"{self._to_uri(path)} cannot be read: ")
+        reader: FileReader = self.send_with_retries(
+            lambda client: client.read(path), f"{self._to_uri(path)} cannot be read: "
+        )
         return reader
 
     def read(self, reader: FileReader, start: int, end: int, path: str) -> bytes:
         """Read a range of an open file, which must not exceed the file's end."""
-        return self.retried(lambda _: reader.read_range(start, end - start), f"{self._to_uri(path)} cannot be read: ")
+        return self.send_with_retries(
+            lambda _: reader.read_range(start, end - start), f"{self._to_uri(path)} cannot be read: "
+        )
 
     def make_folder(self, path: str) -> None:
         """Create a folder and those above it, if they do not exist."""
-        self.retried(lambda client: client.mkdirs(path, FOLDER_MODE, True), f"{self._to_uri(path)} cannot be created: ")
+        self.send_with_retries(
+            lambda client: client.mkdirs(path, FOLDER_MODE, True), f"{self._to_uri(path)} cannot be created: "
+        )
 
     def delete(self, path: str) -> None:
         """Delete a file or an empty folder, if it exists."""
-        self.retried(lambda client: client.delete(path, False), f"{self._to_uri(path)} cannot be deleted: ")
+        self.send_with_retries(lambda client: client.delete(path, False), f"{self._to_uri(path)} cannot be deleted: ")
 
     def rename(self, source: str, path: str, *, replace: bool) -> None:
         """Rename a file, without retries: after an error, the file may have been renamed.
@@ -224,7 +230,7 @@ class HdfsClient:
             path: its new path, in a folder that exists.
             replace: whether to replace a file of that name; if not, it is a `FileExistsError`.
         """
-        self.once(lambda client: client.rename(source, path, replace), f"{self._to_uri(path)} cannot be written: ")
+        self.send_once(lambda client: client.rename(source, path, replace), f"{self._to_uri(path)} cannot be written: ")
 
     def write_new(self, folder: str, pieces: Iterable[bytes]) -> str:
         """Write a new file with a random name into a folder, without retries, and return its path.
@@ -234,11 +240,11 @@ class HdfsClient:
         path = f"{folder}/{secrets.token_hex(16)}"
         what = f"{self._to_uri(folder)} cannot be written: "
         options = hdfs_native.WriteOptions(permission=FILE_MODE)
-        writer: FileWriter = self.once(lambda client: client.create(path, options), what)
+        writer: FileWriter = self.send_once(lambda client: client.create(path, options), what)
         try:
             for piece in pieces:
-                self.once(lambda _, piece=piece: writer.write(piece), what)  # type: ignore[misc]
-            self.once(lambda _: writer.close(), what)
+                self.send_once(lambda _, piece=piece: writer.write(piece), what)  # type: ignore[misc]
+            self.send_once(lambda _: writer.close(), what)
         except FileNotFoundError:  # another process has deleted the file
             raise CloudUnavailableError(f"{what}its temporary file was deleted meanwhile", "Run it again") from None
         except BaseException:
@@ -249,7 +255,7 @@ class HdfsClient:
             io.RawIOBase.close(writer)
         return path
 
-    def retried(self, request: Callable[[Any], _Result], what: str) -> _Result:
+    def send_with_retries(self, request: Callable[[Any], _Result], what: str) -> _Result:
         """Send a request that may be repeated, with retries, and return the answer.
 
         Args:
@@ -258,14 +264,14 @@ class HdfsClient:
         """
         for attempt in range(1, self._attempts + 1):
             try:
-                return self.once(request, what)
+                return self.send_once(request, what)
             except CloudUnavailableError:
                 if attempt == self._attempts:
                     raise
             pause(attempt)
         raise AssertionError
 
-    def once(self, request: Callable[[Any], _Result], what: str) -> _Result:
+    def send_once(self, request: Callable[[Any], _Result], what: str) -> _Result:
         """Send a request without retries, and return the answer."""
         try:
             client = _client(self._uri.authority)
@@ -277,7 +283,7 @@ class HdfsClient:
 
     def _try_delete(self, path: str) -> None:
         try:
-            self.once(lambda client: client.delete(path, False), "")
+            self.send_once(lambda client: client.delete(path, False), "")
         except Exception:  # noqa: BLE001 (the next agent deletes it)
             return
 

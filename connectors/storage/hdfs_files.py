@@ -141,7 +141,7 @@ class HdfsFile(VersionedFile):
     def _read_range(self, version: _OpenVersion, start: int, end: int) -> bytes:
         what = f"{self._uri} cannot be read: "
         try:
-            return self._client.once(lambda _: version.reader.read_range(start, end - start), what)
+            return self._client.send_once(lambda _: version.reader.read_range(start, end - start), what)
         except CloudUnavailableError:
             if self._is_replaced(version):
                 raise
@@ -149,10 +149,10 @@ class HdfsFile(VersionedFile):
 
     def _is_replaced(self, version: _OpenVersion) -> bool:
         found = self._client.status(version.path)
-        return found is None or _identity(found) != _identity(version.status)
+        return found is None or _file_identity(found) != _file_identity(version.status)
 
 
-def _identity(status: FileStatus) -> tuple[int, int]:
+def _file_identity(status: FileStatus) -> tuple[int, int]:
     return status.length, status.modification_time
 
 

@@ -45,9 +45,9 @@ from commitlake.connectors.storage.storage import (
     RangeFile,
     ReadableStorage,
     ReplacedError,
-    checked,
+    check_name,
 )
-from commitlake.connectors.storage.uris import HdfsUri, is_possible, parse_hdfs_uri
+from commitlake.connectors.storage.uris import HdfsUri, is_valid_hdfs_name, parse_hdfs_uri
 from commitlake.schemas.shipped import FOLDER, MAX_MANIFEST_BYTES, Part
 
 TEMPORARY = f"{FOLDER}/temporary"
@@ -207,7 +207,7 @@ class HdfsStorage(ReadableStorage):
             with suppress(FileNotFoundError):  # deleted by another writer, after a newer one was written
                 data = self._read(client, version_path(folder, versions[-1].number), 0, max_bytes + 1)
                 if len(data) > max_bytes:
-                    raise self.too_large(name, max_bytes)
+                    raise self.too_large_error(name, max_bytes)
                 return versions, data
         raise self._deleted_error(f"{self.place_of(name)}: its newest version")
 
@@ -236,10 +236,10 @@ class HdfsStorage(ReadableStorage):
 
     def _write_once(self, path: str, pieces: Iterable[bytes], *, replace: bool) -> None:
         HdfsClient(self._root, 1).make_folder(path.rpartition("/")[0])  # the caller tries again
-        temporary = self._client.write_new(self._path(TEMPORARY), self._slice_at_pace(pieces))
+        temporary = self._client.write_new(self._path(TEMPORARY), self._throttle_pieces(pieces))
         self._client.rename(temporary, path, replace=replace)
 
-    def _slice_at_pace(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def _throttle_pieces(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield bytes in small pieces, waiting before each as the bandwidth limit requires."""
         for piece in pieces:
             for start in range(0, len(piece), self.pace.slice_bytes):
@@ -262,7 +262,7 @@ class HdfsStorage(ReadableStorage):
         return client.read(reader, start, end, path) if start < end else b""
 
     def _path(self, name: str) -> str:
-        if not is_possible(checked(name)):
+        if not is_valid_hdfs_name(check_name(name)):
             raise CloudNameError(f"{name!a}: HDFS has no files with such a name")
         return self._root.key(name)
 

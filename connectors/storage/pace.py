@@ -39,7 +39,7 @@ class Pace:
         if self._free_at > now:
             self._sleep(self._free_at - now)
 
-    def take_in_steps(self, count: int) -> None:
+    def acquire_in_steps(self, count: int) -> None:
         """Wait until `count` more bytes may be sent, in small steps, so that a stop request is noticed soon."""
         while count > 0:
             self.take(min(count, self.slice_bytes))

@@ -17,7 +17,7 @@ from botocore import exceptions
 from botocore.config import Config
 from botocore.credentials import Credentials, RefreshableCredentials
 
-from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.plain_connections import warn_unencrypted
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.s3_errors import s3_error
 from commitlake.connectors.storage.s3_options import DEFAULT_REGION, S3Options
@@ -62,14 +62,14 @@ def _new_client(options: S3Options, attempts: int) -> Any:
     return session.client("s3", endpoint_url=options.endpoint, region_name=options.region, config=config)
 
 
-def _forget() -> None:
+def _forget_clients() -> None:
     global _lock  # noqa: PLW0603 (the parent may have held it when it forked)
     _lock = threading.Lock()
     _clients.clear()
     _expiring.clear()
 
 
-os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_forget_clients)
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _STYLES = ("path", "virtual")
@@ -133,7 +133,7 @@ def _check_endpoint(endpoint: str) -> None:
             f"endpoint {endpoint!r}: expected http://HOST:PORT or https://HOST", "Correct it, or leave it out"
         )
     if parts.scheme == "http":
-        warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
+        warn_unencrypted(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
 
 
 def _find_credentials() -> Credentials:

@@ -37,7 +37,7 @@ from commitlake.connectors.storage.pace import Pace, PacedBody
 from commitlake.connectors.storage.s3_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client, s3_options
 from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, NO_LISTING, error_code, s3_error
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.connectors.storage.storage import Content, FoundFile, LakeStorage, ReplacedError, Storage, checked
+from commitlake.connectors.storage.storage import Content, FoundFile, LakeStorage, ReplacedError, Storage, check_name
 from commitlake.connectors.storage.uris import parse_s3_uri
 from commitlake.schemas.shipped import Part
 
@@ -114,7 +114,7 @@ class S3Storage(Storage, LakeStorage):
 
     def _list_names(self, folder: str) -> Iterator[str]:
         with self._convert_errors(folder, "listed"):
-            names = map(self._name, self._pages("list_objects_v2", f"{checked(folder)}/", "Contents"))
+            names = map(self._name, self._pages("list_objects_v2", f"{check_name(folder)}/", "Contents"))
             # Some tools create an object with the name of the folder and a slash.
             yield from (name for name in names if not name.endswith("/"))
 
@@ -152,7 +152,7 @@ class S3Storage(Storage, LakeStorage):
             answer = self._client.get_object(**place)
             data: bytes = answer["Body"].read(max_bytes + 1)
             if len(data) > max_bytes:
-                raise self.too_large(name, max_bytes)
+                raise self.too_large_error(name, max_bytes)
             return Content(data, answer["ETag"])
         return None
 
@@ -309,7 +309,7 @@ class S3Storage(Storage, LakeStorage):
             raise s3_error(error, self._root.bucket, f"{self.place_of(name)} cannot be {verb}: ") from None
 
     def _place(self, name: str) -> dict[str, str]:
-        return {"Bucket": self._root.bucket, "Key": self._root.key(checked(name))}
+        return {"Bucket": self._root.bucket, "Key": self._root.key(check_name(name))}
 
 
 @contextmanager

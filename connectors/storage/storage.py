@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 from commitlake.connectors.storage.errors import CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, Part
-from commitlake.schemas.store_files import check_relative
+from commitlake.schemas.store_files import check_relative_name
 
 UNKNOWN_CRC = -1
 """Checksum of a file that another program has written, where a server keeps only the checksums that writers give."""
@@ -193,7 +193,7 @@ class Storage(ABC):
         """Return the URI of a file or folder."""
         return f"{self.text}/{name}" if name else self.text
 
-    def too_large(self, name: str, max_bytes: int) -> ObjectStoreError:
+    def too_large_error(self, name: str, max_bytes: int) -> ObjectStoreError:
         """Return the error for a file that is too large to be one that this program has written."""
         return ObjectStoreError(f"{self.place_of(name)}: expected at most {max_bytes} bytes, found more")
 
@@ -204,23 +204,23 @@ class Storage(ABC):
             ObjectStoreError: if they are not those of the part.
         """
         if (len(data), zlib.crc32(data)) != (part.size, part.crc):
-            raise self.changed_part(name, part)
+            raise self.changed_part_error(name, part)
 
-    def changed_part(self, name: str, part: Part) -> ObjectStoreError:
+    def changed_part_error(self, name: str, part: Part) -> ObjectStoreError:
         """Return the error for a file whose bytes are not those of a part: its size or its CRC-32 differs."""
         return ObjectStoreError(
             f"{self.place_of(name)}: expected {part.size} bytes with its CRC-32: the file was changed or deleted"
         )
 
 
-def checked(name: str) -> str:
+def check_name(name: str) -> str:
     """Return a name after checking that it is a relative path, or empty for the place itself.
 
     Raises:
         UnsafeFileError: if it is not.
     """
     if name:
-        check_relative(name)
+        check_relative_name(name)
     return name
 
 
@@ -426,7 +426,7 @@ class VersionedFile(RangeFile):
             if data is None:
                 raise self._missing_error()
             return data
-        raise replaced_while_read(self._place)
+        raise replaced_while_read_error(self._place)
 
     def _find_newest(self) -> Any:
         found = self.newest_version()
@@ -438,6 +438,6 @@ class VersionedFile(RangeFile):
         return FileNotFoundError(f"{self._place} does not exist")
 
 
-def replaced_while_read(place: str) -> CloudUnavailableError:
+def replaced_while_read_error(place: str) -> CloudUnavailableError:
     """Return the error for a file that was replaced or deleted during a read."""
     return CloudUnavailableError(f"{place} was replaced while it was read", "Run it again")

@@ -281,17 +281,17 @@ def parse_hdfs_uri(uri: str) -> HdfsUri:
     port = authority.partition(":")[2]
     if not is_hdfs(uri) or _AUTHORITY.fullmatch(authority) is None or (port and not 0 < int(port) <= _MAX_PORT):
         raise CloudError(f"{uri!r}: expected {EXPECTED}", "Name the NameNode and its port, or a nameservice")
-    if folder and any(part in {"", ".", ".."} or not is_possible(part) for part in folder.split("/")):
+    if folder and any(part in {"", ".", ".."} or not is_valid_hdfs_name(part) for part in folder.split("/")):
         raise CloudError(
             f"{uri!r}: expected {EXPECTED}", "A folder has no empty part, no '.', no '..', and no ':' in its name"
         )
     return HdfsUri(authority, folder)
 
 
-def is_possible(name: str) -> bool:
+def is_valid_hdfs_name(name: str) -> bool:
     r"""Return whether HDFS allows a path: the NameNode refuses some names that other filesystems have.
 
-    >>> [is_possible(name) for name in ("commitlog/0", "config/a:b", ".snapshot/a", "a\ud800")]
+    >>> [is_valid_hdfs_name(name) for name in ("commitlog/0", "config/a:b", ".snapshot/a", "a\ud800")]
     [True, False, False, False]
     """
     parts = name.split("/")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from types import ModuleType
 
 from commitlake.jobs.cli.main import JOBS
-from commitlake.jobs.cli.settings_check import names_in_help
+from commitlake.jobs.cli.settings_check import option_names_in_help
 from commitlake.schemas.errors import ExitCode
 from docs.generate.prose import escaped, table
 
@@ -120,7 +120,7 @@ def _invocation(action: argparse.Action) -> str:
         value = action.dest.upper()
     if not action.option_strings:
         return f"`{value}`"
-    names = ", ".join(names_in_help(action))
+    names = ", ".join(option_names_in_help(action))
     return f"`{names}`" if action.nargs == 0 else f"`{names} {value}`"
 
 

@@ -20,6 +20,7 @@ from commitlake.jobs.arguments.stores import StoreName, file_size, positive, sto
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import (
     Section,
+    drop_conflicting_variable,
     flag,
     needs,
     not_with,
@@ -27,7 +28,6 @@ from commitlake.jobs.cli.options import (
     option,
     overrides,
     repeated,
-    without_variable,
 )
 from commitlake.schemas.layouts.numbers import parse_decimal
 
@@ -47,7 +47,7 @@ _WHAT_IS_PULLED = (
 _PULLED = Section("from brokers, without their files", _WHAT_IS_PULLED)
 
 
-def _rate(text: str) -> Rate:
+def _parse_rate(text: str) -> Rate:
     from commitlake.connectors.rocketmq.throttle import Rate
 
     found = _RATE.fullmatch(text.strip())
@@ -86,7 +86,7 @@ class PullArguments(Topics, after={Topics: "from_broker"}):
     )
     max_rate: Rate | None = option(
         "read at most this much per second from all brokers together: messages as in 2000/s, bytes as in 20MiB/s",
-        parse=_rate,
+        parse=_parse_rate,
         metavar="RATE",
         section=_PULLED,
         rules=only_with("from_broker"),
@@ -240,16 +240,18 @@ class ArchiveOptions(
         return super().is_on_spark or (self.follows_store and not self.local)
 
     @property
-    def page(self) -> Path | None:
+    def page_path(self) -> Path | None:
         """Path of the HTML page to write; None if no page is requested."""
         return self.html or self.quality_page
 
     def resolved(self) -> Self:
         """Return the command without variables of a store's files if it pulls from brokers."""
-        return without_variable(without_variable(self, "from-broker", "store"), "from-broker", "broker-conf")
+        return drop_conflicting_variable(
+            drop_conflicting_variable(self, "from-broker", "store"), "from-broker", "broker-conf"
+        )
 
 
-def source_of(command: ArchiveOptions) -> BrokerSource:
+def make_broker_source(command: ArchiveOptions) -> BrokerSource:
     """Return the source for pulling messages from the brokers that the options name.
 
     Raises:

@@ -9,21 +9,21 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.arguments import ArchiveOptions
 from commitlake.jobs.archive.run import VERSION
-from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.pipelines.archive.following import edge_notes
+from commitlake.pipelines.archive.following import unreadable_trace_notes
 from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 
 def backfill(command: ArchiveOptions) -> ExitCode:
     """Add the missing rows of a table, and print how many there were."""
-    lake = lake_of(command)
+    lake = open_lake_argument(command)
     lake.table("messages")
     lake.check_writable()
     finish_runs(lake, "", VERSION)
@@ -43,7 +43,7 @@ def _backfill_topic_minutes(command: ArchiveOptions, lake: Lake, runner: Runner)
     if not command.quiet:
         seconds = time.monotonic() - started
         counted = (
-            f"{count_text(done.messages, 'message')} counted, {count_text(done.rows, 'row')} added"
+            f"{format_count(done.messages, 'message')} counted, {format_count(done.rows, 'row')} added"
             if done.messages
             else "lacks nothing"
         )
@@ -55,9 +55,9 @@ def _backfill_edges(command: ArchiveOptions, lake: Lake, runner: Runner) -> Exit
     with runner_progress(runner, f"linking messages of {lake.root}", 0, quiet=command.quiet):
         done = catch_up_edges(lake, runner)
     if not command.quiet:
-        added = f"{count_text(done.rows, 'row')} written" if done.rows else "lacks nothing"
+        added = f"{format_count(done.rows, 'row')} written" if done.rows else "lacks nothing"
         print_line(f"edges: {added} ({done.seconds:.1f} s)")
-        for note in edge_notes(done):
+        for note in unreadable_trace_notes(done):
             print_line(f"  {note}")
     return ExitCode.OK
 
@@ -67,9 +67,9 @@ def _backfill_lag_minutes(command: ArchiveOptions, lake: Lake, runner: Runner) -
     with runner_progress(runner, f"computing lag in {lake.root}", 0, quiet=command.quiet):
         done = backfill_lag_minutes(lake, runner)
     if not command.quiet:
-        again = f", {count_text(done.repeated, 'minute')} computed again" if done.repeated else ""
+        again = f", {format_count(done.repeated, 'minute')} computed again" if done.repeated else ""
         added = (
-            f"{count_text(done.minutes, 'minute')} computed, {count_text(done.rows, 'row')} added{again}"
+            f"{format_count(done.minutes, 'minute')} computed, {format_count(done.rows, 'row')} added{again}"
             if done.minutes
             else "lacks nothing"
         )

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.archive.arguments import ArchiveOptions
-from commitlake.jobs.arguments.runner import check_workers
+from commitlake.jobs.arguments.runner import refuse_workers_on_spark
 from commitlake.jobs.cli.collector import garbage_collection_off
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.missing_packages import require
-from commitlake.jobs.cli.process import is_own_process
+from commitlake.jobs.cli.missing_packages import require_package
+from commitlake.jobs.cli.process import has_process_of_its_own
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -107,29 +107,29 @@ class Archive(ArchiveOptions):
             from commitlake.jobs.archive.backfill import backfill
 
             return backfill(self)
-        return _run(self)
+        return _check_and_archive(self)
 
 
-def _run(command: ArchiveOptions) -> ExitCode:
+def _check_and_archive(command: ArchiveOptions) -> ExitCode:
     if command.store is None and command.from_broker is None:
         raise JobError("the following arguments are required: --store", "Name the store's folder, or --from-broker")
     if command.is_on_spark:
-        check_workers(command)
-        require("pyspark", "archive --spark")
+        refuse_workers_on_spark(command)
+        require_package("pyspark", "archive --spark")
     elif command.follows_store:
         raise JobError("--follow and --available-now need Spark", "leave out --local")
     if not command.no_quality:
-        require("great_expectations", "archive without --no-quality")
+        require_package("great_expectations", "archive without --no-quality")
     if command.hbase is not None:
-        require("happybase", "--hbase")
+        require_package("happybase", "--hbase")
     if command.is_on_spark or command.no_quality:
-        return _archive(command, None)
+        return _run_archive(command, None)
     from commitlake.pipelines.quality.judge_process import JudgeProcess
 
     with JudgeProcess() as judge:
         if _is_new_folder(command.lake):
             judge.start()  # load both processes in parallel, because loading is most of a short run
-        return _archive(command, judge)
+        return _run_archive(command, judge)
 
 
 def _is_new_folder(lake: str) -> bool:
@@ -137,8 +137,8 @@ def _is_new_folder(lake: str) -> bool:
     return not is_uri(lake) and not Path(lake).exists()
 
 
-def _archive(command: ArchiveOptions, judge: JudgeProcess | None) -> ExitCode:
-    if not command.is_on_spark and is_own_process():
+def _run_archive(command: ArchiveOptions, judge: JudgeProcess | None) -> ExitCode:
+    if not command.is_on_spark and has_process_of_its_own():
         use_system_memory()  # before Arrow is loaded
     with garbage_collection_off():
         from commitlake.jobs.archive.run import run

@@ -32,11 +32,11 @@ from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.connectors.spark.versions import HAS_READ_LIMITS
 from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.connectors.storage.uris import absolute_place
-from commitlake.connectors.worker_errors import raised_in_worker
-from commitlake.jobs.cli.process import stop_softly
+from commitlake.connectors.worker_errors import extract_worker_error
+from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, run_archive
-from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import CommitLakeError
 
 _POLL_SECONDS = 1
@@ -50,7 +50,7 @@ class _StopRequestedError(Exception):
     """Signal that ends the query before a micro-batch has done anything; the next query gets the same batch again."""
 
 
-class Follower:
+class StoreFollower:
     """Series of archive runs, driven by a Spark stream.
 
     Args:
@@ -86,13 +86,13 @@ class Follower:
             StreamingQueryException: for an error of the source. Errors of `run_archive` are raised unchanged.
         """
         failures = 0
-        with stop_softly(self._stop.set), self._suppress_py4j_traceback():
+        with call_on_first_signal(self._stop.set), self._suppress_py4j_traceback():
             if left is not None:
-                self._catch_up(left)
+                self._finish_unfinished_work(left)
             while not self._stop.is_set():
                 done = self._batches
                 try:
-                    self._run_query(interval, max_bytes)
+                    self._run_stream_query(interval, max_bytes)
                 except Exception as error:
                     failures = 1 if self._batches > done else failures + 1
                     if failures == _MAX_FAILURES or not may_succeed_later(error):
@@ -103,7 +103,7 @@ class Follower:
                 else:
                     return
 
-    def _catch_up(self, left: ArchiveWork) -> None:
+    def _finish_unfinished_work(self, left: ArchiveWork) -> None:
         """Finish the work that earlier runs left, because a stream without new messages has no micro-batch to do it."""
         result = run_archive(self._runner, self._config, left)
         if result.recovered or result.hbase or result.keys or result.consumptions or result.edges:
@@ -118,11 +118,11 @@ class Follower:
             return
         try:
             if _may_have_deliveries(self._config) and (left := find_unfinished_work(self._config)) is not None:
-                self._catch_up(left)
+                self._finish_unfinished_work(left)
         finally:
             self._running.release()
 
-    def _run_query(self, interval: datetime.timedelta | None, max_bytes: int) -> None:
+    def _run_stream_query(self, interval: datetime.timedelta | None, max_bytes: int) -> None:
         self._failure = None
         query = self._start_query(interval, max_bytes)
         try:
@@ -149,44 +149,44 @@ class Follower:
         if config.broker is not None:
             reader = reader.option("broker", config.broker)
         reader = reader.option("startingOffset", json.dumps(_lake_end_offsets(config)))
-        writer = reader.load(config.store).writeStream.foreachBatch(self._archive_batch)
+        writer = reader.load(config.store).writeStream.foreachBatch(self._archive_micro_batch)
         writer = writer.option("checkpointLocation", checkpoint_folder(config))
         if interval is None:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{interval.total_seconds()} seconds").start()
 
-    def _archive_batch(self, batch: DataFrame, _number: int) -> None:
+    def _archive_micro_batch(self, batch: DataFrame, _number: int) -> None:
         with self._running:
             if self._stop.is_set():
                 raise _StopRequestedError
             try:
-                self._archive(to_snapshot(batch))
+                self._archive_new_messages(to_snapshot(batch))
             except BaseException as error:
                 self._failure = error  # keep the exception, because Spark passes on only its text
                 raise
             self._batches += 1
 
-    def _archive(self, offered: Snapshot) -> None:
+    def _archive_new_messages(self, offered: Snapshot) -> None:
         """Archive those messages of a stream's micro-batch that the lake does not have yet."""
         config = self._config
-        work = find_work(config.store, config.broker, config.lake, until=offered, formats=config.layout)
-        if not work.is_nothing:
+        work = find_archive_work(config.store, config.broker, config.lake, until=offered, formats=config.layout)
+        if not work.has_nothing_to_do:
             self._on_result(archive_concurrently(self._runner, config, work, wait=self._stop.wait))
 
     @contextmanager
     def _suppress_py4j_traceback(self) -> Iterator[None]:
         """Stop py4j from also printing a stack trace of the errors that `follow` raises."""
 
-        def is_news(record: logging.LogRecord) -> bool:
+        def is_not_raised_by_follow(record: logging.LogRecord) -> bool:
             error = record.exc_info[1] if record.exc_info else None
             return error is None or (error is not self._failure and not isinstance(error, _StopRequestedError))
 
         log = logging.getLogger(_CALLBACK_LOG)
-        log.addFilter(is_news)
+        log.addFilter(is_not_raised_by_follow)
         try:
             yield
         finally:
-            log.removeFilter(is_news)
+            log.removeFilter(is_not_raised_by_follow)
 
 
 def may_succeed_later(error: Exception) -> bool:
@@ -194,7 +194,7 @@ def may_succeed_later(error: Exception) -> bool:
 
     This includes errors of Spark's own processes, such as a planning process that was killed or did not answer in time.
     """
-    raised = raised_in_worker(error) or error
+    raised = extract_worker_error(error) or error
     return raised.is_transient if isinstance(raised, CommitLakeError) else isinstance(error, StreamingQueryException)
 
 
@@ -202,10 +202,10 @@ def find_unfinished_work(config: Config) -> ArchiveWork | None:
     """Find work that earlier runs left unfinished, without reading new messages; None if the lake had no run yet.
 
     Raises:
-        CommitLogError: as for `find_work`.
+        CommitLogError: as for `find_archive_work`.
     """
     try:
-        left = find_work(config.store, config.broker, config.lake, until=Snapshot({}), formats=config.layout)
+        left = find_archive_work(config.store, config.broker, config.lake, until=Snapshot({}), formats=config.layout)
     except EmptyStoreError:
         return None
     return left if left.last.sequence else None
@@ -221,7 +221,7 @@ def _may_have_deliveries(config: Config) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(raised_in_worker(error) or error).strip().splitlines()
+    lines = str(extract_worker_error(error) or error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 

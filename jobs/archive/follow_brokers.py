@@ -14,8 +14,8 @@ from collections.abc import Callable
 
 from commitlake.connectors.rocketmq.errors import UnreachableError
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.archive.snapshots import append_snapshots, read_snapshots
-from commitlake.jobs.cli.process import stop_softly
+from commitlake.jobs.archive.snapshots import append_snapshots, read_offset_snapshots
+from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, plan_work
 from commitlake.schemas.errors import CommitLakeError
@@ -53,11 +53,11 @@ class BrokerFollower:
             CommitLakeError: an error that a retry cannot solve, or that has persisted.
         """
         failures = 0
-        with stop_softly(self._stop.set):
+        with call_on_first_signal(self._stop.set):
             while not self._stop.is_set():
                 seconds = interval.total_seconds()
                 try:
-                    self._archive()
+                    self._archive_new_messages()
                     failures = 0
                 except CommitLakeError as error:
                     failures += 1
@@ -67,11 +67,11 @@ class BrokerFollower:
                     _LOG.warning("%s. Next attempt in %d s", error, seconds)
                 self._stop.wait(seconds)
 
-    def _archive(self) -> None:
+    def _archive_new_messages(self) -> None:
         is_due = time.monotonic() >= self._next_snapshot
-        snapshots = read_snapshots(self._config) if is_due else []
+        snapshots = read_offset_snapshots(self._config) if is_due else []
         work = plan_work(self._config)
-        if not work.is_nothing:
+        if not work.has_nothing_to_do:
             result = archive_concurrently(
                 self._runner, self._config, work, wait=self._stop.wait, on_committed=self._on_result
             )

@@ -11,9 +11,9 @@ from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.past_runs import PastRun
 from commitlake.pipelines.archive_health.state import ArchiveState, MissingRanges, StoreState
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Bar, BarChart, Kind, Paragraph, Report, Section, Table, Verdict
-from commitlake.schemas.times import plain_text
+from commitlake.schemas.times import format_time
 
 Row = Mapping[str, Any]
 
@@ -35,22 +35,23 @@ def health_report(
         now: The current time.
         late: Age of the last run above which an archive is late; None if it is never late.
     """
-    lacks = list(_lack_sentences(state, unmet))
+    lacks = list(_missing_data_sentences(state, unmet))
     age = state.age(now)
     is_late = age is not None and late is not None and age > late
     kind = Kind.WARNING if is_late or age is None or lacks else Kind.GOOD
-    whole = [f"Nothing is missing in the logs of {count_text(len(state.stores), 'store')}."] if state.stores else []
+    whole = [f"Nothing is missing in the logs of {format_count(len(state.stores), 'store')}."] if state.stores else []
     sections = [
         Section("lacks", "What it lacks", [Paragraph(sentence) for sentence in lacks or whole]),
         Section("stores", "Stores", [Table.of_values("Stores", store_rows(state, now))]),
-        Section("missing", "Missing", [Table.of_values("Ranges of logs that are not archived", missing_rows(missing))]),
+        Section("missing", "Missing", [Table.of_values("Ranges of logs that are not archived",
+        missing_range_rows(missing))]),
         Section("unmet", "Expectations", [
-            Table.of_values("Expectations that the last run did not meet", unmet_rows(unmet))
+            Table.of_values("Expectations that the last run did not meet", unmet_expectation_rows(unmet))
         ]),
         Section("runs", "Runs", [
-            Table.of_values("The last runs", run_rows(runs)),
-            BarChart("Messages added by each run", [Bar(plain_text(run.ended_at), run.messages) for run in runs]),
-            BarChart("Ranges of logs that a run could not archive", list(_lost_bars(runs))),
+            Table.of_values("The last runs", archive_run_rows(runs)),
+            BarChart("Messages added by each run", [Bar(format_time(run.ended_at), run.messages) for run in runs]),
+            BarChart("Ranges of logs that a run could not archive", list(_lost_range_bars(runs))),
         ]),
     ]  # fmt: skip
     return Report("Health of the archive", Verdict(kind, _age_text(state, now, late)), [], sections, "archive")
@@ -67,38 +68,38 @@ def _age_text(state: ArchiveState, now: datetime.datetime, late: datetime.timede
         else "The archive is on time"
     )
     return (
-        f"{verdict}: the last run that found new messages ended {plain_text(state.last_run)} UTC, "
+        f"{verdict}: the last run that found new messages ended {format_time(state.last_run)} UTC, "
         f"{duration_text(age)} ago."
     )
 
 
-def _lack_sentences(state: ArchiveState, unmet: Sequence[Row]) -> Iterator[str]:
+def _missing_data_sentences(state: ArchiveState, unmet: Sequence[Row]) -> Iterator[str]:
     """Yield a sentence for each store with missing parts of its log, and one about unmet expectations."""
-    lacking = [store for store in state.stores if not store.is_whole]
+    lacking = [store for store in state.stores if not store.is_intact]
     for store in sorted(lacking, key=lambda one: -(one.quarantined.bytes + one.gaps.bytes)):
-        yield f"{store.broker}: {_missing_text(store)}."
+        yield f"{store.broker}: {_missing_ranges_text(store)}."
     critical = sum(row["severity"] == "critical" for row in unmet)
     if unmet:
         yield (
-            f"The last run did not meet {count_text(len(unmet), 'expectation')}, {critical} of them critical; the "
-            f"first is '{_name_in_words(unmet[0]['expectation'])}'."
+            f"The last run did not meet {format_count(len(unmet), 'expectation')}, {critical} of them critical; the "
+            f"first is '{_replace_underscores(unmet[0]['expectation'])}'."
         )
 
 
-def _lost_bars(runs: Sequence[PastRun]) -> Iterator[Bar]:
+def _lost_range_bars(runs: Sequence[PastRun]) -> Iterator[Bar]:
     for run in runs:
         for group, count in (("damaged", run.quarantined), ("deleted unarchived", run.gaps)):
             if count:
-                yield Bar(plain_text(run.ended_at), count, group)
+                yield Bar(format_time(run.ended_at), count, group)
 
 
-def _missing_text(store: StoreState) -> str:
+def _missing_ranges_text(store: StoreState) -> str:
     parts = []
     if store.quarantined.count:
-        ranges = count_text(store.quarantined.count, "range")
+        ranges = format_count(store.quarantined.count, "range")
         parts.append(f"{ranges} of its log could not be read ({size_text(store.quarantined.bytes)})")
     if store.gaps.count:
-        ranges = count_text(store.gaps.count, "range")
+        ranges = format_count(store.gaps.count, "range")
         parts.append(f"{ranges} of it were deleted before they were archived ({size_text(store.gaps.bytes)})")
     return ", and ".join(parts)
 
@@ -116,32 +117,32 @@ def store_rows(state: ArchiveState, now: datetime.datetime) -> Iterator[dict[str
         }
 
 
-def missing_rows(missing: Iterable[MissingRanges]) -> Iterator[dict[str, Any]]:
+def missing_range_rows(missing: Iterable[MissingRanges]) -> Iterator[dict[str, Any]]:
     """Yield a table row for each store and reason for which parts of its log are missing."""
     for one in missing:
         yield {
             "store": one.broker,
-            "reason": _name_in_words(one.reason),
+            "reason": _replace_underscores(one.reason),
             "ranges": f"{one.ranges:,}",
             "bytes": size_text(one.bytes),
             "first at offset": f"{one.first:,}",
         }
 
 
-def unmet_rows(unmet: Iterable[Row]) -> Iterator[dict[str, Any]]:
+def unmet_expectation_rows(unmet: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Yield a row for each expectation that was not met."""
     for row in unmet:
         observed = None if row["observed_value"] is None else json.loads(row["observed_value"])
         yield {
             "severity": row["severity"],
             "suite": row["suite"],
-            "expectation": _name_in_words(row["expectation"]),
+            "expectation": _replace_underscores(row["expectation"]),
             "observed": observed,
             "rows that violate it": f"{row['unexpected_count'] or 0:,} of {row['judged_count'] or 0:,}",
         }
 
 
-def run_rows(runs: Iterable[PastRun]) -> Iterator[dict[str, Any]]:
+def archive_run_rows(runs: Iterable[PastRun]) -> Iterator[dict[str, Any]]:
     """Yield a table row for each archive run."""
     for run in runs:
         yield {
@@ -163,5 +164,5 @@ def _run_state_text(run: PastRun) -> str:
     return "finished by a later run" if run.is_recovered else "finished"
 
 
-def _name_in_words(name: str) -> str:
+def _replace_underscores(name: str) -> str:
     return name.replace("_", " ")

@@ -11,27 +11,27 @@ from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.reader import clean_message
+from commitlake.connectors.lake.reader import clean_engine_message
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.decoded import bytes_text, decode_first_bytes, decode_value, offset_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history, seconds_text
-from commitlake.jobs.report.output import Facts, PageFile, names_text, period_text, time_text
+from commitlake.jobs.report.output import Facts, PageFile, join_names, period_text, time_text
 from commitlake.pipelines.archive.refusals import RefusalGroup, read_refused
-from commitlake.pipelines.archive.run_page import RunPage, ShownRun, runs_text
+from commitlake.pipelines.archive.run_page import RunPage, ShownRun, commit_numbers_text
 from commitlake.pipelines.quality.figures import ChartSpan, Counts, PageFigures
 from commitlake.pipelines.quality.report import MAX_EXAMPLES, Judgement, QualityReport
 from commitlake.schemas.advice import Advice
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.quality.expectation import Grain, Severity
 from commitlake.schemas.quality.suites import SUITES
 from commitlake.schemas.report import (
     Block,
     Cell,
+    CollapsedContent,
     Figures,
-    Folded,
     Kind,
     LineChart,
     Name,
@@ -89,34 +89,34 @@ _FAULTS = {
 }
 
 
-def page_writer(file: PageFile) -> RunPage:
+def make_page_writer(file: PageFile) -> RunPage:
     """Return a function that writes the page of each run of a job into a file."""
-    return RunPage(file.path, lambda run: file.write(run_page(run)))
+    return RunPage(file.path, lambda run: file.write(archive_run_page(run)))
 
 
-def run_page(run: ShownRun) -> Report:
+def archive_run_page(run: ShownRun) -> Report:
     """Return the page of a run that was committed, or that was stopped by its expectations."""
     kind = _KINDS[run.verdict.kind]
     word = _STOPPED if run.sequence is None else _WORDS[kind]
-    refused, problem = _read_refused(run)
-    groups = [*_refusal_findings(refused, run), *(_unmet_findings(run.report) if run.report else ())]
+    refused, problem = _read_refused_ranges(run)
+    groups = [*_refused_range_findings(refused, run), *(_unmet_expectation_findings(run.report) if run.report else ())]
     if problem:
         groups.append(FindingGroup(Kind.WARNING, "The refused parts of the log cannot be listed", why=problem))
     groups += [*_unread_messages_finding(run.newer), *_side_files_finding(run.problems)]
     sections = [
-        Section("run", "This run", _figures(run)),
+        Section("run", "This run", _run_figures(run)),
         findings_section(groups, "No problems: all records are intact, and all expectations are met."
                          if run.report else "No problems: all records are intact. No expectations were checked."),
         *_time_chart_section(run.figures),
         *_topics_section(run.figures),
-        *_met_section(run.report),
+        *_met_expectations_section(run.report),
         history_section(read_history(run.lake), run.run_id),
     ]  # fmt: skip
     text = run.verdict.text
-    return Report(TITLE, Verdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, "archive")
+    return Report(TITLE, Verdict(kind, text[:1].upper() + text[1:], word), _run_facts(run), sections, "archive")
 
 
-def nothing_new_page(
+def no_new_messages_page(
     lake: Lake, stores: Sequence[str], sentence: str, problems: Sequence[str] = (), newer: Sequence[str] = ()
 ) -> Report:
     """Return the page of a run that found nothing new.
@@ -129,7 +129,7 @@ def nothing_new_page(
     """
     history = read_history(lake)
     last = history.runs[0] if history.runs else None
-    facts = [("Lake", lake.root), (_stores_label(len(stores)), names_text(stores))]
+    facts = [("Lake", lake.root), (_stores_label(len(stores)), join_names(stores))]
     if last is not None:
         facts.append(("Last run", time_text(last.ended_at)))
     sections = [history_section(history)]
@@ -166,14 +166,14 @@ def _side_files_finding(problems: Sequence[str]) -> Iterator[FindingGroup]:
         )
 
 
-def _facts(run: ShownRun) -> Facts:
+def _run_facts(run: ShownRun) -> Facts:
     figures = run.figures
     number = "none: nothing was committed"
     if sequences := [*(sequence for sequence, _ in run.earlier), *([] if run.sequence is None else [run.sequence])]:
-        number = runs_text(sequences).removeprefix("run ")
+        number = commit_numbers_text(sequences).removeprefix("run ")
     if run.earlier and run.sequence is None:
         number += "; then this part was not committed"
-    facts = [("Lake", run.lake.root), (_stores_label(len(run.ranges)), names_text([*run.ranges]))]
+    facts = [("Lake", run.lake.root), (_stores_label(len(run.ranges)), join_names([*run.ranges]))]
     if run.report is not None:
         facts.append(("Messages stored", period_text(figures.first_time, figures.last_time)))
     facts.append(("Run", f"{number} ({run.run_id})"))
@@ -188,7 +188,7 @@ def _stores_label(count: int) -> str:
     return "Broker" if count == 1 else "Brokers"
 
 
-def _figures(run: ShownRun) -> Sequence[Block]:
+def _run_figures(run: ShownRun) -> Sequence[Block]:
     figures, counts = run.figures, run.counts
     shown: dict[str, str] = {}
     if counts is not None:
@@ -224,17 +224,17 @@ def _range_paragraphs(ranges: Mapping[str, CommittedRange]) -> Iterator[Block]:
         yield Paragraph(f"and {len(ranges) - _MAX_RANGES:,} more stores", is_quiet=True)
 
 
-def _read_refused(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
+def _read_refused_ranges(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
     """Return the parts of the log that a committed run could not read, or the reason why they cannot be listed."""
     if run.counts is None or not (run.counts.quarantined or run.counts.gaps):
         return (), ""
     try:
         return read_refused(run.lake, [*(run_id for _, run_id in run.earlier), run.run_id]), ""
     except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
-        return (), clean_message(str(error))
+        return (), clean_engine_message(str(error))
 
 
-def _refusal_findings(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterator[FindingGroup]:
+def _refused_range_findings(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterator[FindingGroup]:
     kind = Kind.CRITICAL if run.verdict.is_damage else Kind.WARNING
     for group in refused:
         if group.table == "gaps":
@@ -245,13 +245,13 @@ def _refusal_findings(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterato
             title = _FAULTS.get(group.reason, f"Unreadable: {group.reason}")
             why = f"{bytes_text(group.bytes)} of the log are damaged; all other records were archived"
             advice = _QUARANTINE
-        examples = [_refused_example(row, group.reason) for row in group.first]
+        examples = [_refused_range_example(row, group.reason) for row in group.first]
         word = "Gap" if group.table == "gaps" else "Damage"
         filled = advice.filled({"lake": run.lake.root})
         yield FindingGroup(kind, title, group.count, why, filled, examples, word)
 
 
-def _refused_example(row: Mapping[str, Any], reason: str) -> Example:
+def _refused_range_example(row: Mapping[str, Any], reason: str) -> Example:
     start, end = row["start_offset"], row["end_offset"]
     size = "" if start is None or end is None else f", {bytes_text(end - start)}"
     file = str(row["segment"] or "").rsplit("/", 1)[-1]
@@ -265,7 +265,7 @@ def _refused_example(row: Mapping[str, Any], reason: str) -> Example:
     )
 
 
-def _unmet_findings(report: QualityReport) -> Iterator[FindingGroup]:
+def _unmet_expectation_findings(report: QualityReport) -> Iterator[FindingGroup]:
     for found in report.unmet:
         wanted = found.expectation
         kind = Kind.CRITICAL if found.is_critical or found.is_damage else Kind.WARNING
@@ -276,23 +276,23 @@ def _unmet_findings(report: QualityReport) -> Iterator[FindingGroup]:
             found.unexpected,
             wanted.why,
             Advice(wanted.action).filled(),
-            [_judged_example(row) for row in found.examples[:MAX_EXAMPLES]],
+            [_unmet_expectation_example(row) for row in found.examples[:MAX_EXAMPLES]],
             word=_SEVERITIES[wanted.severity][0],
             counted=f"not met in {found.unexpected:,} of {found.judged:,} {_ROWS.get(found.suite, 'rows')}{observed}",
             code=f"{found.suite}.{wanted.name}",
         )
 
 
-def _judged_example(row: Mapping[str, object]) -> Example:
+def _unmet_expectation_example(row: Mapping[str, object]) -> Example:
     places = {"broker": "broker", "topic": "topic", "queue_id": "queue", "window_start": "from"}
     where = ", ".join(
-        f"{word} {_key_part_text(key, row[key])}" for key, word in places.items() if row.get(key) is not None
+        f"{word} {_position_part_text(key, row[key])}" for key, word in places.items() if row.get(key) is not None
     )
     values = {key.replace("_", " "): _value_text(value) for key, value in row.items() if key not in places}
     return Example(where, "; ".join(f"{key}: {value}" for key, value in values.items()), "")
 
 
-def _key_part_text(key: str, value: object) -> str:
+def _position_part_text(key: str, value: object) -> str:
     """Return a part of a finding's place, such as its topic, as text; a window's start as a time in UTC."""
     if key != "window_start":
         return str(value)
@@ -310,7 +310,7 @@ def _time_chart_section(figures: PageFigures) -> Iterator[Section]:
     span = figures.span
     if span is None:
         return
-    windows, values = _count_by_window(figures.by_window, span, _MAX_WINDOWS)
+    windows, values = _count_messages_by_window(figures.counts_by_window, span, _MAX_WINDOWS)
     length = duration_text(windows.length)
     chart = LineChart(
         f"Messages stored in each {length}",
@@ -322,7 +322,7 @@ def _time_chart_section(figures: PageFigures) -> Iterator[Section]:
     yield Section("time", "When messages were stored", [chart])
 
 
-def _count_by_window(counts: Counts, span: ChartSpan, most: int) -> tuple[TimeWindows, list[float | None]]:
+def _count_messages_by_window(counts: Counts, span: ChartSpan, most: int) -> tuple[TimeWindows, list[float | None]]:
     """Split a span into at most `most` windows, and count the messages in each."""
     windows = _time_windows(span, most)
     values = [0.0] * windows.count
@@ -352,27 +352,30 @@ def _topics_section(figures: PageFigures) -> Iterator[Section]:
         Column("missing", key="missing_offsets_sum", is_number=True),
         Column("messages over time", can_sort=False),
     )  # fmt: skip
-    shown, others = figures.shown, figures.others
+    shown, others = figures.topic_rows, figures.others
     rest = ""
     if figures.topics > len(shown):
         rest = (
-            f"{count_text(figures.topics - len(shown), 'other topic has', 'other topics have')} "
-            f"{count_text(others['messages'], 'message')}, {size_text(others['bytes'])}, {others['missing_offsets']:,} "
+            f"{format_count(figures.topics - len(shown), 'other topic has', 'other topics have')} "
+            f"{format_count(others['messages'], 'message')}, {size_text(others['bytes'])}, "
+            f"{others['missing_offsets']:,} "
             "missing."
         )
-    rows = [{**row, "messages over time": _trend(row, figures)} for row in shown]
+    rows = [{**row, "messages over time": _topic_trend_cell(row, figures)} for row in shown]
     caption = "The largest topics first; missing: queue offsets without a message, within windows of ten minutes"
     yield Section("topics", "Topics", [Table.of(caption, columns, rows, rest)])
 
 
-def _trend(row: Mapping[str, Any], figures: PageFigures) -> Cell:
+def _topic_trend_cell(row: Mapping[str, Any], figures: PageFigures) -> Cell:
     if figures.span is None:
         return Cell("")
-    _, values = _count_by_window(figures.of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS)
-    return Cell(Trend(f"{count_text(row['messages_sum'], 'message')} over time", values))
+    _, values = _count_messages_by_window(
+        figures.counts_of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS
+    )
+    return Cell(Trend(f"{format_count(row['messages_sum'], 'message')} over time", values))
 
 
-def _met_section(report: QualityReport | None) -> Iterator[Section]:
+def _met_expectations_section(report: QualityReport | None) -> Iterator[Section]:
     met = [found for found in report.judgements if found.success] if report else []
     if met:
         rows = [
@@ -380,8 +383,8 @@ def _met_section(report: QualityReport | None) -> Iterator[Section]:
             for found in met
         ]
         columns = (Column("expectation"), Column("suite"), Column("if not met"))
-        listed = Folded(
-            f"{count_text(len(met), 'expectation is', 'expectations are')} met",
+        listed = CollapsedContent(
+            f"{format_count(len(met), 'expectation is', 'expectations are')} met",
             Table("Expectations that are met", columns, rows),
         )
         yield Section("met", "As expected", [listed])

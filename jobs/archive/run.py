@@ -16,23 +16,28 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.archive.arguments import ArchiveOptions, source_of
-from commitlake.jobs.archive.page import TITLE, nothing_new_page, page_writer
-from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshots, read_snapshots, unreadable_offsets
-from commitlake.jobs.archive.summary import summary
-from commitlake.jobs.arguments.broker_name import BrokerName, broker_name
-from commitlake.jobs.arguments.evidence import evidence_key, last_subject, write_evidence
-from commitlake.jobs.arguments.layouts import layout_of
-from commitlake.jobs.arguments.places import lake_of
-from commitlake.jobs.arguments.runner import make_runner, open_session
+from commitlake.jobs.archive.arguments import ArchiveOptions, make_broker_source
+from commitlake.jobs.archive.page import TITLE, make_page_writer, no_new_messages_page
+from commitlake.jobs.archive.snapshots import (
+    RepeatedSnapshots,
+    append_snapshots,
+    read_offset_snapshots,
+    unreadable_offsets_sentences,
+)
+from commitlake.jobs.archive.summary import summary_lines
+from commitlake.jobs.arguments.broker_name import BrokerName, choose_broker_name
+from commitlake.jobs.arguments.evidence import last_signed_number, read_evidence_key, write_evidence
+from commitlake.jobs.arguments.layouts import find_formats
+from commitlake.jobs.arguments.places import open_lake_argument
+from commitlake.jobs.arguments.runner import get_spark_session, make_runner
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.jobs.cli.run_metrics import count
+from commitlake.jobs.cli.run_metrics import add_to_counter
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.report.output import PageFile, failure_page, page_file
-from commitlake.pipelines.archive.body_location import check_bodies
+from commitlake.jobs.report.output import PageFile, check_page_file, write_page_on_failure
+from commitlake.pipelines.archive.body_location import check_bodies_writable
 from commitlake.pipelines.archive.judging import CriticalQualityError
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work
 from commitlake.pipelines.archive.run_page import RunPage
@@ -59,24 +64,26 @@ def run(command: ArchiveOptions, judge: JudgeProcess | None = None) -> ExitCode:
     Args:
         judge: the process that judges the run; started if there are new messages. By default this process judges.
     """
-    file = page_file(command.page)
-    lake = lake_of(command)
+    file = check_page_file(command.page_path)
+    lake = open_lake_argument(command)
     facts = [("Lake", lake.root), ("Store", command.store or f"brokers of {command.from_broker}")]
-    with failure_page(file, "archive", TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):
-        code = _archive(command, lake, judge, file)
+    with write_page_on_failure(file, "archive", TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):
+        code = _archive_into_lake(command, lake, judge, file)
     return max(code, ExitCode.DAMAGE if warn_of_lost_ranges("archive", lake) else ExitCode.OK)
 
 
-def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, file: PageFile | None) -> ExitCode:
-    evidence_key(command)  # an unusable key fails before any work is done
-    name = _store_name_of(command, lake)
+def _archive_into_lake(
+    command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, file: PageFile | None
+) -> ExitCode:
+    read_evidence_key(command)  # an unusable key fails before any work is done
+    name = _find_store_name(command, lake)
     config = Config(
         store=command.store or "",
-        source=None if command.from_broker is None else source_of(command),
+        source=None if command.from_broker is None else make_broker_source(command),
         lake=lake,
         bodies_moved=command.bodies_moved,
         broker=name.name,
-        layout=layout_of(command),
+        layout=find_formats(command),
         max_partition_bytes=command.partition_mib * MIB,
         on_corrupt=_ON_REFUSAL[command.on_corrupt],
         on_gap=_ON_REFUSAL[command.on_gap],
@@ -85,7 +92,7 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
         edges=not command.no_edges,
         quality=not command.no_quality,
         hbase=_hbase_options(command),
-        page=_page_writer_of(command, lake, file),
+        page=_choose_page_writer(command, lake, file),
         commit_bytes=command.commit_every,
         judge=None if judge is None else judge.begin,
         masks=parse_archive_masks(command.mask, os.environ),
@@ -96,49 +103,55 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
         return _follow_brokers(command, config)
     if command.follow or command.available_now:
         return _follow_stores(command, config)
-    snapshots = read_snapshots(config)
-    config = replace(config, problems=unreadable_offsets(snapshots))
+    snapshots = read_offset_snapshots(config)
+    config = replace(config, problems=unreadable_offsets_sentences(snapshots))
     on_new = None if judge is None else judge.start
     work = plan_work(config, on_new=on_new)
-    check_bodies(lake)
+    check_bodies_writable(lake)
     if not work.has_new and config.hbase is None:
         result = finish_earlier_runs(config, work)
     else:
         from commitlake.pipelines.archive.commit_series import archive_concurrently
 
         runner = make_runner(command, "archive", lake.s3)
-        config = _with_commit_bytes(config, runner)
+        config = _with_default_commit_bytes(config, runner)
         progress = partial(archive_progress, quiet=command.quiet)
         committed = partial(_print_result, command, lake)
         result = archive_concurrently(runner, config, work, progress, on_committed=committed)
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
     if file is not None and not file.is_written:
-        file.write(nothing_new_page(lake, [*result.ranges], summary(result)[0], result.problems, result.newer))
+        file.write(
+            no_new_messages_page(
+                lake, [*result.ranges], summary_lines(result)[0], result.problems, result.newer_data_notes
+            )
+        )
     return _print_result(command, lake, result)
 
 
-def _store_name_of(command: ArchiveOptions, lake: Lake) -> BrokerName:
+def _find_store_name(command: ArchiveOptions, lake: Lake) -> BrokerName:
     """Return the name of the store in the lake, which is the same in all runs; no name if brokers are read."""
     if command.from_broker is not None:
         return BrokerName(None)
     last = read_last_commit(lake)
     known = () if last is None else tuple(last.stores)
     try:
-        return broker_name(command.store or "", command.broker, command.broker_conf, known, layout_of(command))
+        return choose_broker_name(
+            command.store or "", command.broker, command.broker_conf, known, find_formats(command)
+        )
     except EmptyStoreError:  # reported later, or waited for with --follow
         return BrokerName(command.broker)
 
 
 def default_page_writer(lake: Lake) -> RunPage | None:
     """Return the function that writes a run's page into the lake; None if the lake is not a folder."""
-    return None if lake.page is None else page_writer(PageFile(Path(lake.page)))
+    return None if lake.page is None else make_page_writer(PageFile(Path(lake.page)))
 
 
-def _page_writer_of(command: ArchiveOptions, lake: Lake, file: PageFile | None) -> RunPage | None:
+def _choose_page_writer(command: ArchiveOptions, lake: Lake, file: PageFile | None) -> RunPage | None:
     """Return the function that writes the page of each run into a file or the lake; None if no page is wanted."""
     if file is not None:
-        return page_writer(file)
+        return make_page_writer(file)
     return None if command.no_quality else default_page_writer(lake)
 
 
@@ -153,12 +166,12 @@ def _hbase_options(command: ArchiveOptions) -> HBaseOptions | None:
 def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
     """Archive messages as they arrive, and return the worst exit code of all runs."""
     from commitlake.connectors.spark.connect_session import is_connect
-    from commitlake.jobs.archive.follow import Follower, find_unfinished_work
+    from commitlake.jobs.archive.follow import StoreFollower, find_unfinished_work
 
     config.lake.check_writable()
-    check_bodies(config.lake)
+    check_bodies_writable(config.lake)
     left = find_unfinished_work(config)
-    session = open_session("archive", config.lake.s3)
+    session = get_spark_session("archive", config.lake.s3)
     if is_connect(session):
         raise JobError(
             "--follow and --available-now need a Spark session with a JVM in this process, which archives each batch "
@@ -167,18 +180,18 @@ def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
         )
     worst = ExitCode.OK
 
-    def report(result: Result) -> None:
+    def report_run(result: Result) -> None:
         nonlocal worst
         worst = max(worst, _print_result(command, config.lake, result))
 
     interval = None if command.available_now else command.trigger
     snapshots = RepeatedSnapshots(config, command.snapshot_every)
 
-    def between() -> None:
+    def take_due_snapshot() -> None:
         if snapshots.take_if_due():
             follower.add_deliveries()
 
-    follower = Follower(session, config, report, between)
+    follower = StoreFollower(session, config, report_run, take_due_snapshot)
     follower.follow(interval, command.max_mib_per_run * MIB, left)
     return worst
 
@@ -188,32 +201,32 @@ def _follow_brokers(command: ArchiveOptions, config: Config) -> ExitCode:
     from commitlake.jobs.archive.follow_brokers import BrokerFollower
 
     config.lake.check_writable()
-    check_bodies(config.lake)
+    check_bodies_writable(config.lake)
     worst = ExitCode.OK
 
-    def report(result: Result) -> None:
+    def report_run(result: Result) -> None:
         nonlocal worst
         worst = max(worst, _print_result(command, config.lake, result))
 
     runner = make_runner(command, "archive", config.lake.s3)
-    config = _with_commit_bytes(config, runner)
-    BrokerFollower(runner, config, report, command.snapshot_every).follow(command.trigger)
+    config = _with_default_commit_bytes(config, runner)
+    BrokerFollower(runner, config, report_run, command.snapshot_every).follow(command.trigger)
     return worst
 
 
-def _with_commit_bytes(config: Config, runner: Runner) -> Config:
+def _with_default_commit_bytes(config: Config, runner: Runner) -> Config:
     if config.commit_bytes is not None:
         return config
     return replace(config, commit_bytes=_COMMIT_BYTES_PER_CORE * runner.cores)
 
 
 def _print_result(command: ArchiveOptions, lake: Lake, result: Result) -> ExitCode:
-    count("archive_messages", result.messages)
-    count("archive_log_bytes", result.bytes)
-    count("archive_quarantined_ranges", result.quarantined)
-    count("archive_gaps", result.gaps)
+    add_to_counter("archive_messages", result.messages)
+    add_to_counter("archive_log_bytes", result.bytes)
+    add_to_counter("archive_quarantined_ranges", result.quarantined)
+    add_to_counter("archive_gaps", result.gaps)
     if not command.quiet:
-        for line in summary(result):
+        for line in summary_lines(result):
             print_line(line)
     _sign_evidence(command, lake, result)
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
@@ -221,17 +234,17 @@ def _print_result(command: ArchiveOptions, lake: Lake, result: Result) -> ExitCo
 
 def _sign_evidence(command: ArchiveOptions, lake: Lake, result: Result) -> None:
     """Sign evidence for each archive run that has none yet, such as earlier runs that were killed."""
-    key = evidence_key(command)
+    key = read_evidence_key(command)
     if key is None:
         return
-    from commitlake.pipelines.evidence.facts import archive_facts
+    from commitlake.pipelines.evidence.facts import collect_archive_evidence
 
-    last = last_subject(lake, "archive")
+    last = last_signed_number(lake, "archive")
     if last is None:
         if not result.sequence:
             return
         last = min([result.sequence, *result.earlier]) - 1  # evidence begins with this run
-    line = write_evidence(lake, key, "archive", archive_facts(lake, last))
+    line = write_evidence(lake, key, "archive", collect_archive_evidence(lake, last))
     if line is not None and not command.quiet:
         print_line(line)
 

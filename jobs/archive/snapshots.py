@@ -16,7 +16,7 @@ from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores, for_each_store
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.snapshot.append import Appended, append_all, grouped
+from commitlake.pipelines.snapshot.append import AppendedCounts, append_store_snapshots, group_snapshots
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import StoreSnapshot
 from commitlake.schemas.errors import ConcurrentRunError
@@ -28,26 +28,26 @@ _LOG = logging.getLogger(__name__)
 _NOT_SAVED = "; the offsets of these consumers are not saved this time"
 
 
-def read_snapshots(config: Config) -> list[StoreSnapshot]:
+def read_offset_snapshots(config: Config) -> list[StoreSnapshot]:
     """Read the consumer offsets of a run's stores, before the run determines the end of their logs.
 
     So after the run the lake has every message that these offsets count.
     """
     if config.source is not None:
-        return _ask_brokers(config.source)
-    return _read_progress(_list_stores(config))
+        return _read_broker_offsets(config.source)
+    return _read_store_offsets(_list_stores(config))
 
 
-def _ask_brokers(source: BrokerSource) -> list[StoreSnapshot]:
+def _read_broker_offsets(source: BrokerSource) -> list[StoreSnapshot]:
     """Ask brokers for consumer offsets; a broker that refuses or does not answer is skipped with a warning."""
     from commitlake.connectors.rocketmq.errors import RocketMQError
-    from commitlake.pipelines.snapshot.live import ask_progress
+    from commitlake.pipelines.snapshot.live import fetch_store_snapshot
 
     found = []
     with source.open_admin() as admin:
         for name in source.brokers or sorted(admin.clusters().broker_addr_table):
             try:
-                found.append(ask_progress(admin, name))
+                found.append(fetch_store_snapshot(admin, name))
             except RocketMQError as error:
                 _LOG.warning("%s: %s; the offsets of its consumers are not saved this time", name, error)
     return found
@@ -61,32 +61,32 @@ def _list_stores(config: Config) -> list[Store]:
         return []
 
 
-def _read_progress(stores: Sequence[Store]) -> list[StoreSnapshot]:
+def _read_store_offsets(stores: Sequence[Store]) -> list[StoreSnapshot]:
     now = datetime.datetime.now(datetime.UTC)
     found = for_each_store(lambda store: read_store_progress(store, now), stores)
     return [progress for progress in found if progress is not None]
 
 
-def unreadable_offsets(snapshots: Sequence[StoreSnapshot]) -> list[str]:
+def unreadable_offsets_sentences(snapshots: Sequence[StoreSnapshot]) -> list[str]:
     """Return sentences on files of consumer offsets that could not be read."""
     return [f"{sentence}{_NOT_SAVED}" for progress in snapshots for sentence in progress.unreadable]
 
 
 def append_snapshots(
     config: Config, snapshots: Sequence[StoreSnapshot], ranges: Mapping[str, StoreRange]
-) -> list[Appended]:
+) -> list[AppendedCounts]:
     """Append the changed rows of snapshots to the lake's tables.
 
     Args:
-        snapshots: the snapshots from `read_snapshots`.
+        snapshots: the snapshots from `read_offset_snapshots`.
         ranges: ranges of the stores' logs, found after the snapshots were read.
     """
-    added: list[Appended] = []
+    added: list[AppendedCounts] = []
     ends = {broker: log_range.end for broker, log_range in ranges.items()}
     ended = [replace(progress, log_end=ends.get(progress.broker)) for progress in snapshots]
-    for group in grouped(ended):
+    for group in group_snapshots(ended):
         try:
-            added += append_all(config.lake, group)
+            added += append_store_snapshots(config.lake, group)
         except ConcurrentRunError as error:  # another process has added the same offsets
             _LOG.warning("%s", error)
         except (QueryError, LogDamagedError) as error:  # the messages are still archived
@@ -123,8 +123,8 @@ class RepeatedSnapshots:
         self._next = time.monotonic() + self._seconds
         if read_last_commit(self._config.lake) is None:
             return False
-        snapshots = _read_progress(self._stores or _list_stores(self._config))
-        for sentence in unreadable_offsets(snapshots):
+        snapshots = _read_store_offsets(self._stores or _list_stores(self._config))
+        for sentence in unreadable_offsets_sentences(snapshots):
             _LOG.warning("%s", sentence)
         self._stores = _list_stores(self._config)
         ranges = take_snapshot(self._stores).ranges

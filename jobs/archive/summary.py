@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.run import Result
-from commitlake.pipelines.archive.run_page import runs_text
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.archive.run_page import commit_numbers_text
+from commitlake.schemas.counts import format_count
 
 _MANY_STORES = 12
 
@@ -18,7 +18,7 @@ def store_lines(ranges: Mapping[str, StoreRange]) -> list[str]:
     shown = {name: part for name, part in ranges.items() if part.size or part.tail is TailKind.TORN}
     lines = [_store_line(name, part) for name, part in list(shown.items())[:_MANY_STORES]]
     if len(shown) > _MANY_STORES:
-        lines.append(f"  and {count_text(len(shown) - _MANY_STORES, 'more store')}")
+        lines.append(f"  and {format_count(len(shown) - _MANY_STORES, 'more store')}")
     return lines
 
 
@@ -29,7 +29,7 @@ def _store_line(name: str, part: StoreRange) -> str:
     return line
 
 
-def summary(result: Result) -> list[str]:
+def summary_lines(result: Result) -> list[str]:
     """Return the lines of a run's summary."""
     lines = [
         f"run {sequence}, which another process had left unfinished, is now finished" for sequence in result.recovered
@@ -38,16 +38,18 @@ def summary(result: Result) -> list[str]:
     after = _other_run_lines(result)
     if not result.sequence:
         if not result.bytes_of_others:
-            stores_text = count_text(len(result.ranges), "store")
+            stores_text = format_count(len(result.ranges), "store")
             lines.append(f"No new messages in {stores_text}")
-        return [*lines, *stores, *_note_lines(result), *_side_table_lines(result), *after]
+        return [*lines, *stores, *_note_lines(result), *_following_table_lines(result), *after]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
-    done = f"{count_text(result.messages, 'message')} from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
+    done = (
+        f"{format_count(result.messages, 'message')} from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
+    )
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
-    lines += [f"{runs_text([*result.earlier, result.sequence])}: {done}", sizes, *stores]
-    lines += [*_note_lines(result), *_side_table_lines(result)]
+    lines += [f"{commit_numbers_text([*result.earlier, result.sequence])}: {done}", sizes, *stores]
+    lines += [*_note_lines(result), *_following_table_lines(result)]
     if result.hbase:
-        lines.append(f"  {count_text(result.hbase, 'message')} written to HBase ({result.hbase_seconds:.1f} s)")
+        lines.append(f"  {format_count(result.hbase, 'message')} written to HBase ({result.hbase_seconds:.1f} s)")
     lines += [f"  {warning}" for warning in result.warnings]
     return [*lines, *after, f"  verdict: {result.verdict.text}"]
 
@@ -56,12 +58,12 @@ def _note_lines(result: Result) -> list[str]:
     return [f"  {note}" for note in (*result.notes, *result.problems)]
 
 
-def _side_table_lines(result: Result) -> list[str]:
-    lines = [f"  {count_text(result.keys, 'message key')} ({result.keys_seconds:.1f} s)"] if result.keys else []
+def _following_table_lines(result: Result) -> list[str]:
+    lines = [f"  {format_count(result.keys, 'message key')} ({result.keys_seconds:.1f} s)"] if result.keys else []
     if result.consumptions:
-        lines.append(f"  {count_text(result.consumptions, 'consume record')}")
+        lines.append(f"  {format_count(result.consumptions, 'consume record')}")
     return lines + (
-        [f"  {count_text(result.edges, 'row')} of edges ({result.edges_seconds:.1f} s)"] if result.edges else []
+        [f"  {format_count(result.edges, 'row')} of edges ({result.edges_seconds:.1f} s)"] if result.edges else []
     )
 
 

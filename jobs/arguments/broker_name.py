@@ -17,12 +17,12 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
+from commitlake.connectors.lake.packs.names import find_name_fault, fits_folder_name
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
-from commitlake.connectors.reading.stores import Store, find_stores, is_glob, names_text
+from commitlake.connectors.reading.stores import Store, find_stores, format_broker_names, is_glob
 from commitlake.jobs.arguments.broker_conf import read_store_conf
-from commitlake.jobs.arguments.names_beside import NAME_HINT, names_beside
+from commitlake.jobs.arguments.names_beside import NAME_HINT, read_names_in_conf_files
 from commitlake.jobs.cli.command import JobError
 
 
@@ -39,7 +39,9 @@ class BrokerName:
     note: str = ""
 
 
-def broker_name(path: str, given: str | None, conf: str | None, known: Collection[str], formats: Formats) -> BrokerName:
+def choose_broker_name(
+    path: str, given: str | None, conf: str | None, known: Collection[str], formats: Formats
+) -> BrokerName:
     """Return the name that the store at a path has, or will have, in a lake.
 
     Args:
@@ -55,21 +57,21 @@ def broker_name(path: str, given: str | None, conf: str | None, known: Collectio
     """
     if given is not None or "{" in path:
         if given is not None and given not in known:
-            _check_name(given, "--broker")
+            _check_store_name(given, "--broker")
         return BrokerName(given)
     if "," not in path and not is_glob(path):
         (store,) = find_stores(path, None, formats=formats)
-        return _choose_name(store, conf, known)
+        return _choose_store_name(store, conf, known)
     parts = [part.strip() for part in path.split(",") if part.strip()]
     stores = [store for part in parts for store in find_stores(part, None, formats=formats)]
     of_each = conf if conf and BROKER_PLACEHOLDER in conf else None
-    found = {store.root: _choose_name(store, of_each, known) for store in stores}
+    found = {store.root: _choose_store_name(store, of_each, known) for store in stores}
     names = {root: one.name for root, one in found.items() if one.name is not None}
     notes = "; ".join(one.note for one in found.values() if one.note)
-    return BrokerName(names_text(names) if names else None, notes)
+    return BrokerName(format_broker_names(names) if names else None, notes)
 
 
-def named_stores(path: str, given: str | None, conf: str | None, formats: Formats) -> list[Store]:
+def find_named_stores(path: str, given: str | None, conf: str | None, formats: Formats) -> list[Store]:
     """Return the stores at a path, named by their settings files or else their folders, for commands without a lake.
 
     Names come from steps 2 to 4 of the module docstring. If two stores would have the same name, as two copies of a
@@ -89,20 +91,20 @@ def named_stores(path: str, given: str | None, conf: str | None, formats: Format
     if given is not None or "{" in path or (conf and BROKER_PLACEHOLDER in conf):
         return stores
     of_single = conf if len(stores) == 1 else None
-    names = [next((name for _, name in _name_candidates(store, of_single)), store.broker) for store in stores]
+    names = [next((name for _, name in _list_name_candidates(store, of_single)), store.broker) for store in stores]
     if len(set(names)) < len(names):
         return stores
     named = (replace(store, broker=name) for store, name in zip(stores, names, strict=True))
     return sorted(named, key=lambda store: store.broker)
 
 
-def _choose_name(store: Store, conf: str | None, known: Collection[str]) -> BrokerName:
+def _choose_store_name(store: Store, conf: str | None, known: Collection[str]) -> BrokerName:
     if store.broker in known:
         return BrokerName(None)
-    for file, name in _name_candidates(store, conf):
+    for file, name in _list_name_candidates(store, conf):
         note = "" if name in known else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
         return BrokerName(name, note)
-    if not fits_folder(store.broker):
+    if not fits_folder_name(store.broker):
         raise JobError(f"store {store.root}: its folder's name is too long for the lake", NAME_HINT)
     note = (
         f"store {store.root} is {store.broker!a} in the lake, after its folder, which is a guess. Before the first "
@@ -111,17 +113,17 @@ def _choose_name(store: Store, conf: str | None, known: Collection[str]) -> Brok
     return BrokerName(None, note)
 
 
-def _check_name(name: str, source: str) -> None:
-    if fault := fault_of_name(name):
+def _check_store_name(name: str, source: str) -> None:
+    if fault := find_name_fault(name):
         raise JobError(f"{source}: {fault}", NAME_HINT)
 
 
-def _name_candidates(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
+def _list_name_candidates(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
     """Yield pairs of a file that contains a name for the store and this name, the most reliable file first."""
     if conf:
         name = read_store_conf(conf, store.broker).broker_name
         if name is not None:
-            _check_name(name, f"--broker-conf {conf}: brokerName")
+            _check_store_name(name, f"--broker-conf {conf}: brokerName")
             yield conf, name
     elif not store.is_remote:
-        yield from names_beside(Path(store.root).parent)
+        yield from read_names_in_conf_files(Path(store.root).parent)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.cli.options import Options, option, shorthand, variable_of
+from commitlake.jobs.cli.options import Options, environment_variable_of, option, shorthand_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class EngineArguments(Options):
     A command declares `spark` again, with the purpose of Spark in it.
     """
 
-    spark: ClassVar = shorthand("run on Spark", engine=str(Engine.SPARK))
+    spark: ClassVar = shorthand_option("run on Spark", engine=str(Engine.SPARK))
     engine: str = option(argparse.SUPPRESS, choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE))
 
     @property
@@ -27,6 +27,9 @@ class EngineArguments(Options):
         return self.engine == Engine.SPARK
 
 
-def is_spark_given(arguments: EngineArguments) -> bool:
+def is_spark_option_given(arguments: EngineArguments) -> bool:
     """Return True if `--spark` is given on the command line, not only by the environment."""
-    return arguments.is_on_spark and not {variable_of("spark"), variable_of("engine")} & os.environ.keys()
+    return (
+        arguments.is_on_spark
+        and not {environment_variable_of("spark"), environment_variable_of("engine")} & os.environ.keys()
+    )

@@ -27,7 +27,7 @@ class EvidenceArgument(Options):
     )
 
 
-def evidence_key(arguments: EvidenceArgument) -> Ed25519PrivateKey | None:
+def read_evidence_key(arguments: EvidenceArgument) -> Ed25519PrivateKey | None:
     """Return the signing key; None if no evidence is wanted.
 
     Raises:
@@ -35,16 +35,16 @@ def evidence_key(arguments: EvidenceArgument) -> Ed25519PrivateKey | None:
     """
     if not arguments.evidence_key and not os.environ.get("COMMITLAKE_EVIDENCE_SECRET"):
         return None  # cryptography is loaded only if it is needed
-    from commitlake.pipelines.evidence.keys import private_key
+    from commitlake.pipelines.evidence.keys import read_private_key
 
-    return private_key(arguments.evidence_key, os.environ)
+    return read_private_key(arguments.evidence_key, os.environ)
 
 
 def write_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: Iterable[dict[str, Any]]) -> str | None:
     """Sign an evidence document for each item of `facts`, append them to a lake, and describe the newest one, if any.
 
     Args:
-        key: the key from `evidence_key`.
+        key: the key from `read_evidence_key`.
         kind: kind of the documents.
         facts: facts of each document.
 
@@ -60,9 +60,9 @@ def write_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: Iterabl
     return None if newest is None else f"evidence: document {newest.number} has the SHA-256 {newest.hash}"
 
 
-def last_subject(lake: Lake, kind: str) -> int | None:
+def last_signed_number(lake: Lake, kind: str) -> int | None:
     """Return the number of the newest archive run, erasure or purge with an evidence document, or None."""
-    from commitlake.pipelines.evidence.chain import newest_document
+    from commitlake.pipelines.evidence.chain import read_newest_document
 
-    document = newest_document(lake, kind)
+    document = read_newest_document(lake, kind)
     return None if document is None else document.subject

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.jobs.cli.options import Options, option
-from commitlake.jobs.cli.output_files import check_text_file
+from commitlake.jobs.cli.output_files import check_output_file
 
 HTML_HELP = "also write an HTML page, which works offline"
 
@@ -19,6 +19,6 @@ class HtmlArgument(Options):
 
 
 def check_html_argument(path: Path | None) -> None:
-    """Check the path of the page, if there is one; see `check_text_file`."""
+    """Check the path of the page, if there is one; see `check_output_file`."""
     if path is not None:
-        check_text_file("--html", path)
+        check_output_file("--html", path)

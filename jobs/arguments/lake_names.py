@@ -11,7 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, nearest_or_all, warn
+from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, suggest_or_list_names, warn
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 
@@ -19,7 +19,7 @@ _SHOWN = 8
 _MAX_KNOWN = 10_000
 
 
-def check_brokers(lake: Lake, brokers: Iterable[str]) -> None:
+def check_archived_brokers(lake: Lake, brokers: Iterable[str]) -> None:
     """Raise an error if a broker was never archived, because the answer would always be empty.
 
     Raises:
@@ -49,7 +49,7 @@ def warn_of_unknown_broker(prog: str, broker: str | None, stores: Iterable[str])
         warn(prog, f"the lake has no store {broker!a}; none of its messages is archived.{did_you_mean(broker, known)}")
 
 
-def unknown_topics(lake: Lake, messages: DeltaTable, topics: Iterable[str]) -> list[str]:
+def unknown_topic_sentences(lake: Lake, messages: DeltaTable, topics: Iterable[str]) -> list[str]:
     """Return a sentence for each topic that has no message in the lake."""
     found = []
     known: set[str] | None = None
@@ -57,12 +57,12 @@ def unknown_topics(lake: Lake, messages: DeltaTable, topics: Iterable[str]) -> l
         sql = f"SELECT topic FROM messages WHERE topic = {text_literal(topic)} LIMIT 1"
         if any(batch.num_rows for batch in run_sql(messages, "messages", sql)):
             continue
-        known = _lake_topics(lake, messages) if known is None else known
-        found.append(f"the lake has no message of the topic {topic!a}.{nearest_or_all(topic, known)}")
+        known = _read_lake_topics(lake, messages) if known is None else known
+        found.append(f"the lake has no message of the topic {topic!a}.{suggest_or_list_names(topic, known)}")
     return found
 
 
-def unknown_queues(messages: DeltaTable, topics: Sequence[str], queues: Sequence[int]) -> list[str]:
+def unknown_queue_sentences(messages: DeltaTable, topics: Sequence[str], queues: Sequence[int]) -> list[str]:
     """Return a sentence if none of the queues has a message of the given topics (of any topic, if none is given)."""
     condition = f"queue_id IN ({', '.join(map(str, queues))})"
     names = [text_literal(topic) for topic in topics]
@@ -87,12 +87,12 @@ def archived_time_sentence(messages: DeltaTable) -> str:
     return "" if first is None else f"the lake has messages stored from {time_text(first)} to {time_text(last)}"
 
 
-def unknown_tags(messages: DeltaTable, tags: Iterable[str], where: str = "true") -> list[str]:
+def unknown_tag_sentences(messages: DeltaTable, tags: Iterable[str], where: str = "true") -> list[str]:
     """Return a sentence for each tag that no message has; only messages that meet an SQL condition are considered."""
-    return unknown_values(messages, "tags", tags, "the lake has no message with the tag {}", where)
+    return unknown_value_sentences(messages, "tags", tags, "the lake has no message with the tag {}", where)
 
 
-def unknown_values(
+def unknown_value_sentences(
     messages: DeltaTable, column: str, values: Iterable[str], sentence: str, where: str = "true", prefix: str = ""
 ) -> list[str]:
     """Return a sentence for each given value that a column does not contain, with the most similar value in the column.
@@ -114,11 +114,11 @@ def unknown_values(
             sql = f"SELECT DISTINCT {column} FROM messages WHERE {where} AND {column} IS NOT NULL LIMIT {_MAX_KNOWN}"
             batches = run_sql(messages, "messages", sql)
             known = [text.removeprefix(prefix) for batch in batches for text in batch.column(0).to_pylist()]
-        found.append(f"{sentence.format(ascii(value))}.{nearest_or_all(value, known)}")
+        found.append(f"{sentence.format(ascii(value))}.{suggest_or_list_names(value, known)}")
     return found
 
 
-def _lake_topics(lake: Lake, messages: DeltaTable) -> set[str]:
+def _read_lake_topics(lake: Lake, messages: DeltaTable) -> set[str]:
     """Return the topics of a lake, from the small table of profiles if possible, otherwise from all messages."""
     try:
         table, name = lake.table("profiles"), "profiles"

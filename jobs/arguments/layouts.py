@@ -36,7 +36,7 @@ class LayoutArgument(Options):
     layout: str | None = layout_option()
 
 
-def layout_of(arguments: Options) -> Formats:
+def find_formats(arguments: Options) -> Formats:
     """Return the format that `--layout` names; without the option, the format is detected from the folder."""
     text = getattr(arguments, "layout", None)
     return all_formats() if text is None else all_formats().named(text)

@@ -32,25 +32,25 @@ def did_you_mean_option(name: str, options: Iterable[str]) -> str:
     return f" Did you mean {'--' + close[0]!a}?" if close else ""
 
 
-def nearest_or_all(name: str, known: Iterable[str]) -> str:
+def suggest_or_list_names(name: str, known: Iterable[str]) -> str:
     """Return "Did you mean" with the most similar known name or, if none is similar, a list of the known names.
 
-    >>> nearest_or_all("ordes", ["orders", "payments"])
+    >>> suggest_or_list_names("ordes", ["orders", "payments"])
     " Did you mean 'orders'?"
-    >>> nearest_or_all("x", ["orders", "payments"])
+    >>> suggest_or_list_names("x", ["orders", "payments"])
     ' There are: orders, payments'
     """
     names = list(known)
-    return did_you_mean(name, names) or (f" There are: {some_names(names)}" if names else " There are none")
+    return did_you_mean(name, names) or (f" There are: {abbreviate_name_list(names)}" if names else " There are none")
 
 
 def known_names_hint(known: Iterable[str]) -> str:
     """Return a hint that lists the known names; of many, only the first ones."""
-    names = some_names(known)
+    names = abbreviate_name_list(known)
     return f"there are: {names}" if names else "there are none"
 
 
-def some_names(known: Iterable[str]) -> str:
+def abbreviate_name_list(known: Iterable[str]) -> str:
     """Return sorted names separated by commas; of many, only the first ones."""
     names = sorted(known)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""

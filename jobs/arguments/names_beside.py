@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from commitlake.connectors.lake.packs.names import fault_of_name
-from commitlake.connectors.reading.settings_files import settings_beside
+from commitlake.connectors.lake.packs.names import find_name_fault
+from commitlake.connectors.reading.settings_files import list_settings_files
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
 from commitlake.schemas.layouts.rocketmq.store_conf import parse_broker_name
 
@@ -18,9 +18,9 @@ NAME_HINT = "use --broker NAME to give the store's name"
 _LOGGER = logging.getLogger("commitlake.jobs.arguments.broker_name")
 
 
-def names_beside(folder: Path) -> Iterator[tuple[str, str]]:
+def read_names_in_conf_files(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield pairs of a file in or beside a store's folder and the store name in it, the most reliable file first."""
-    for path, text in settings_beside(folder):
+    for path, text in list_settings_files(folder):
         try:
             if isinstance(text, OSError):
                 raise text
@@ -29,7 +29,7 @@ def names_beside(folder: Path) -> Iterator[tuple[str, str]]:
             why = (error.strerror if isinstance(error, OSError) else None) or error
             _LOGGER.warning("%s is not used for the store's name: %s. %s", path, why, NAME_HINT)
             continue
-        if name is not None and (fault := fault_of_name(name)):
+        if name is not None and (fault := find_name_fault(name)):
             _LOGGER.warning("%s is not used for the store's name: brokerName: %s. %s", path, fault, NAME_HINT)
         elif name is not None:
             yield str(path), name

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.lake.lake import BODIES, Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.jobs.arguments.s3 import NamesObjectStore, S3Arguments, set_s3_environment
+from commitlake.jobs.arguments.s3 import HasS3Options, S3Arguments, set_s3_environment
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.options import option
 from commitlake.jobs.cli.permissions import check_lake_is_readable
@@ -31,7 +31,7 @@ class LakeArguments(S3Arguments, after={S3Arguments: "bodies"}):
     bodies: str | None = option(BODIES_HELP, metavar="PLACE")
 
 
-class NamesLake(NamesObjectStore, Protocol):
+class HasLakeOption(HasS3Options, Protocol):
     """Options that name a lake."""
 
     @property
@@ -40,7 +40,7 @@ class NamesLake(NamesObjectStore, Protocol):
 
 
 @runtime_checkable
-class NamesBodies(Protocol):
+class HasBodiesOption(Protocol):
     """Options that may set the location of the packs, which contain message bodies."""
 
     @property
@@ -48,7 +48,7 @@ class NamesBodies(Protocol):
         """Root folder or URI of the packs; None for the folder in the lake."""
 
 
-def lake_of(arguments: NamesLake) -> Lake:
+def open_lake_argument(arguments: HasLakeOption) -> Lake:
     """Return the lake that the arguments name, with the location of its packs, if they have the option for it.
 
     The options of the object store are set in this process's environment, from which all code that opens a table, a
@@ -60,7 +60,7 @@ def lake_of(arguments: NamesLake) -> Lake:
     """
     set_s3_environment(arguments)
     assert arguments.lake is not None
-    bodies = arguments.bodies if isinstance(arguments, NamesBodies) else None
+    bodies = arguments.bodies if isinstance(arguments, HasBodiesOption) else None
     lake = Lake(arguments.lake, packs=PackLocation(bodies or ""))
     check_lake_is_readable(lake)
     return lake
@@ -72,7 +72,7 @@ def check_packs(lake: Lake) -> None:
     Raises:
         JobError: if `--bodies` names a folder that does not exist.
     """
-    folder = _folder_of(lake.bodies)
+    folder = _to_local_folder(lake.bodies)
     if lake.bodies != lake.uri(BODIES) and folder is not None and not folder.is_dir():
         found = "a file" if folder.exists() else "none"
         raise JobError(
@@ -94,7 +94,7 @@ def open_packs(lake: Lake) -> PackStore:
     return open_store(lake.packs)
 
 
-def _folder_of(place: str) -> Path | None:
+def _to_local_folder(place: str) -> Path | None:
     """Return the local folder of a location; None if it is in an object store."""
     if place.startswith("file:"):
         return Path(unquote(urlsplit(place).path))

@@ -17,7 +17,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.stores import positive
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.main import is_on_spark
-from commitlake.jobs.cli.options import OneOf, Options, flag, option, variable_of
+from commitlake.jobs.cli.options import OneOf, Options, environment_variable_of, flag, option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,16 +56,16 @@ class WorkerArguments(SparkArguments):
     @property
     def is_on_spark(self) -> bool:
         """True if the command's tasks run on Spark."""
-        return self.spark or (not self.local and (is_on_spark() or _has_session()))
+        return self.spark or (not self.local and (is_on_spark() or _has_spark_session()))
 
 
-def _has_session() -> bool:
+def _has_spark_session() -> bool:
     """Return True if this process has a session of Spark already."""
     sql = sys.modules.get("pyspark.sql")
     return sql is not None and sql.SparkSession.getActiveSession() is not None
 
 
-def _workers_option() -> int | None:
+def _declare_workers_option() -> int | None:
     return option(
         "without Spark: number of workers (default: one per core)",
         *(f"--{name}" for name in _WORKER_OPTIONS),  # each job accepts both, so that users need not distinguish them
@@ -78,14 +78,14 @@ def _workers_option() -> int | None:
 class ThreadArguments(WorkerArguments):
     """Options `--spark` and `--local` of a command that runs its tasks in threads."""
 
-    threads: int | None = _workers_option()
+    threads: int | None = _declare_workers_option()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessArguments(WorkerArguments):
     """Options `--spark` and `--local` of a command that runs its tasks in processes."""
 
-    processes: int | None = _workers_option()
+    processes: int | None = _declare_workers_option()
 
 
 def make_runner(arguments: SparkArguments, job: str, s3: S3Options | None = None) -> Runner:
@@ -100,10 +100,10 @@ def make_runner(arguments: SparkArguments, job: str, s3: S3Options | None = None
     """
     kind, workers = _worker_kind_and_count(arguments)
     if arguments.is_on_spark:
-        check_workers(arguments)
+        refuse_workers_on_spark(arguments)
         from commitlake.connectors.spark.runner import SparkRunner
 
-        return SparkRunner(open_session(job, s3))
+        return SparkRunner(get_spark_session(job, s3))
     if kind:
         return ThreadRunner(workers) if kind == "threads" else ProcessRunner(workers)
     return HERE
@@ -119,7 +119,7 @@ def _worker_kind_and_count(arguments: SparkArguments) -> tuple[str, int | None]:
             return "", None
 
 
-def check_workers(arguments: SparkArguments) -> None:
+def refuse_workers_on_spark(arguments: SparkArguments) -> None:
     """Check that no number of workers is given where the tasks run on Spark.
 
     Raises:
@@ -127,12 +127,12 @@ def check_workers(arguments: SparkArguments) -> None:
     """
     kind, workers = _worker_kind_and_count(arguments)
     # A variable may be meant for other commands.
-    is_meant = not {variable_of(name) for name in _WORKER_OPTIONS} & os.environ.keys()
+    is_meant = not {environment_variable_of(name) for name in _WORKER_OPTIONS} & os.environ.keys()
     if arguments.is_on_spark and workers is not None and is_meant:
         raise JobError(f"--{kind} has no effect on Spark", "add --local, or leave it out")
 
 
-def open_session(job: str, s3: S3Options | None = None) -> SparkSession:
+def get_spark_session(job: str, s3: S3Options | None = None) -> SparkSession:
     """Return the current Spark session, or a new one, with the formats of broker stores registered.
 
     Args:

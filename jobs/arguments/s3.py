@@ -22,7 +22,7 @@ class S3Arguments(Options):
     s3_region: str | None = option("region of the bucket (default: AWS_REGION, or that of the profile)", metavar="NAME")
 
 
-class NamesObjectStore(Protocol):
+class HasS3Options(Protocol):
     """Interface of options for an object store; see `S3Arguments`."""
 
     @property
@@ -34,7 +34,7 @@ class NamesObjectStore(Protocol):
         """Region of the bucket."""
 
 
-def set_s3_environment(arguments: NamesObjectStore) -> None:
+def set_s3_environment(arguments: HasS3Options) -> None:
     """Set the S3 options as environment variables of this process, which all code for object stores reads."""
     for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
         if value:
@@ -56,8 +56,10 @@ def check_stores_at_uris(stores: str, endpoint: str | None = None, region: str |
     if not uris:
         return
     from commitlake.connectors.storage.opening import open_for_arrow
+    from commitlake.connectors.storage.uris import check_scheme
 
     for uri in uris:
+        check_scheme(uri)  # the whole URI: a signature behind a question mark would look like a wildcard
         folder = _folder_above_wildcards(uri)
         if (storage := open_for_arrow(folder, endpoint, region)) is not None:
             storage.check_readable()

@@ -26,7 +26,7 @@ from commitlake.schemas.selection import Selection
 WHICH = Section("which messages")
 
 
-class Selecting(Options):
+class SelectionOptions(Options):
     """Base class of the option classes that select messages.
 
     Attributes:
@@ -43,7 +43,7 @@ class Selecting(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Brokers(Selecting):
+class Brokers(SelectionOptions):
     """Option that selects messages by store."""
 
     CONDITIONS: ClassVar = {"broker": "brokers"}
@@ -51,7 +51,7 @@ class Brokers(Selecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Topics(Selecting):
+class Topics(SelectionOptions):
     """Option that selects messages by topic."""
 
     CONDITIONS: ClassVar = {"topic": "topics"}
@@ -59,7 +59,7 @@ class Topics(Selecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Queues(Selecting):
+class Queues(SelectionOptions):
     """Option that selects messages by queue id."""
 
     CONDITIONS: ClassVar = {"queue": "queue_ids"}
@@ -67,7 +67,7 @@ class Queues(Selecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kinds(Selecting):
+class Kinds(SelectionOptions):
     """Option that selects messages by kind."""
 
     CONDITIONS: ClassVar = {"kind": "kinds"}
@@ -75,7 +75,7 @@ class Kinds(Selecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tags(Selecting):
+class Tags(SelectionOptions):
     """Option that selects messages by tag."""
 
     CONDITIONS: ClassVar = {"tag": "tags"}
@@ -83,7 +83,7 @@ class Tags(Selecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keys(Selecting):
+class Keys(SelectionOptions):
     """Option that selects messages by business key."""
 
     CONDITIONS: ClassVar = {"key": "keys"}
@@ -91,7 +91,7 @@ class Keys(Selecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ids(Selecting):
+class Ids(SelectionOptions):
     """Option that selects messages by message id."""
 
     CONDITIONS: ClassVar = {"id": "ids"}
@@ -99,7 +99,7 @@ class Ids(Selecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Groups(Selecting):
+class Groups(SelectionOptions):
     """Option that selects offsets or dead letters by consumer group."""
 
     CONDITIONS: ClassVar = {"group": "groups"}
@@ -107,7 +107,7 @@ class Groups(Selecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predicate(Selecting):
+class Predicate(SelectionOptions):
     """Option that selects messages by an SQL condition."""
 
     CONDITIONS: ClassVar = {"where": "where"}
@@ -115,7 +115,7 @@ class Predicate(Selecting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeRange(Selecting):
+class TimeRange(SelectionOptions):
     """Options that select messages by the time at which they were stored."""
 
     CONDITIONS: ClassVar = {"start": "start", "end": "end"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from commitlake.connectors.reading.files.shipped_files import NoCopyError
-from commitlake.connectors.reading.files.store_files import open_store_files, store_of
+from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.arguments.names import did_you_mean
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
@@ -14,13 +14,13 @@ from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
 _SHOWN = 8
 
 
-def queues_by_topic(store: Store) -> dict[str, set[int]]:
+def queue_ids_by_topic(store: Store) -> dict[str, set[int]]:
     """Return the queue ids of each topic that has a folder; empty for a store without queue folders.
 
     Those of a copy in an object store are in its manifest. They are also empty if it has none.
     """
     if store.is_remote:
-        return _queues_of_copy(store)
+        return _queue_ids_of_shipped_copy(store)
     root = Path(store.root).parent
     found: dict[str, set[int]] = {}
     for name in store.format.queues.folders:
@@ -32,9 +32,9 @@ def queues_by_topic(store: Store) -> dict[str, set[int]]:
     return found
 
 
-def _queues_of_copy(store: Store) -> dict[str, set[int]]:
+def _queue_ids_of_shipped_copy(store: Store) -> dict[str, set[int]]:
     try:
-        files = open_store_files(store_of(store.root))
+        files = open_store_files(store_folder_of_log(store.root))
     except NoCopyError:
         return {}
     found: dict[str, set[int]] = {}
@@ -46,7 +46,7 @@ def _queues_of_copy(store: Store) -> dict[str, set[int]]:
     return found
 
 
-def unknown_names(stores: Iterable[Store], topics: Sequence[str], queue_ids: Sequence[int]) -> list[str]:
+def unknown_store_name_sentences(stores: Iterable[Store], topics: Sequence[str], queue_ids: Sequence[int]) -> list[str]:
     """Return a sentence for each given topic, and each given queue of these topics, that no store has.
 
     Args:
@@ -57,7 +57,7 @@ def unknown_names(stores: Iterable[Store], topics: Sequence[str], queue_ids: Seq
         return []
     known: dict[str, set[int]] = {}
     for store in stores:
-        queues = queues_by_topic(store)
+        queues = queue_ids_by_topic(store)
         if not queues:
             return []
         for topic, numbers in queues.items():

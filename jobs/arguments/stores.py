@@ -29,12 +29,12 @@ def at_least(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
     return number
 
 
-def store_argument(text: str) -> str | None:
+def declare_store_argument(text: str) -> str | None:
     """Declare the positional argument for a store, with the alternative option `--store`."""
     return cast("str | None", argument(text, twin="the same as STORE", metavar="STORE"))
 
 
-def given_store(store: str | None) -> str:
+def require_store(store: str | None) -> str:
     """Return the given store; raise an error if there is none.
 
     Raises:
@@ -98,7 +98,7 @@ def folder_path(text: str) -> Path:
     return Path(folder_text(text))
 
 
-def positive_decimal(text: str, what: str, most: float = math.inf) -> float:
+def parse_positive_decimal(text: str, what: str, most: float = math.inf) -> float:
     """Parse a number greater than 0 and at most `most`, which may have a fraction.
 
     Args:

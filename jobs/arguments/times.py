@@ -8,12 +8,12 @@ import re
 from collections.abc import Sequence
 
 from commitlake.jobs.arguments.durations import UNITS
-from commitlake.schemas.times import EPOCH, MILLISECOND, iso_text, parse_iso
+from commitlake.schemas.times import EPOCH, MILLISECOND, format_iso_time, parse_iso
 
 _AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
 _EPOCH_MS = re.compile(r"[0-9]{12,14}")
 TIME_TEXT = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
-"""A time in UTC, as `time_text` and `iso_text` write it."""
+"""A time in UTC, as `time_text` and `format_iso_time` write it."""
 
 
 def parse_time(text: str) -> datetime.datetime:
@@ -37,7 +37,7 @@ def parse_time(text: str) -> datetime.datetime:
         ) from None
 
 
-def join_time_values(arguments: Sequence[str], *options: str) -> list[str]:
+def join_options_and_times(arguments: Sequence[str], *options: str) -> list[str]:
     """Turn `--from -2h` into `--from=-2h`, because argparse takes a value with a leading minus for an option."""
     joined: list[str] = []
     for argument in arguments:
@@ -50,15 +50,15 @@ def join_time_values(arguments: Sequence[str], *options: str) -> list[str]:
 
 def time_text(moment: datetime.datetime) -> str:
     """Format a time as ISO 8601 in UTC, with milliseconds if it has any."""
-    return iso_text(moment, "milliseconds" if moment.microsecond else "seconds")
+    return format_iso_time(moment, "milliseconds" if moment.microsecond else "seconds")
 
 
-def local_texts(text: str) -> str:
+def to_local_times(text: str) -> str:
     """Convert the UTC times in a text to the local time zone, with its offset from UTC."""
-    return TIME_TEXT.sub(_local_text, text)
+    return TIME_TEXT.sub(_to_local_time, text)
 
 
-def _local_text(match: re.Match[str]) -> str:
+def _to_local_time(match: re.Match[str]) -> str:
     try:
         moment = parse_iso(match[0]).astimezone()
     except (ValueError, OverflowError):  # it only looks like a time, or is at the end of the calendar

@@ -24,12 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.jobs.arguments.broker_name import broker_name
+from commitlake.jobs.arguments.broker_name import choose_broker_name
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.evidence import EvidenceArgument, evidence_key, write_evidence
+from commitlake.jobs.arguments.evidence import EvidenceArgument, read_evidence_key, write_evidence
 from commitlake.jobs.arguments.html import HtmlArgument
-from commitlake.jobs.arguments.layouts import LayoutArgument, layout_of, layout_option
-from commitlake.jobs.arguments.places import LakeArguments, lake_of, open_packs
+from commitlake.jobs.arguments.layouts import LayoutArgument, find_formats, layout_option
+from commitlake.jobs.arguments.places import LakeArguments, open_lake_argument, open_packs
 from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
 from commitlake.jobs.arguments.stores import StoreName, store_name
@@ -39,15 +39,15 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, only_with, option, overrides
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line, print_text
-from commitlake.jobs.report.output import PageFile, failure_page, page_file
+from commitlake.jobs.report.output import PageFile, check_page_file, write_page_on_failure
 from commitlake.jobs.report.output_forms import OutputArguments
-from commitlake.jobs.report.rows_output import write_objects
+from commitlake.jobs.report.rows_output import write_varying_rows
 from commitlake.pipelines.audit.comparisons import (
     ComparedStores,
     compare_hbase,
-    compare_packs,
-    compare_runs,
-    compare_store,
+    compare_packed_bodies,
+    compare_run_counts,
+    compare_store_logs,
 )
 from commitlake.pipelines.audit.minutes import compare_minutes
 from commitlake.pipelines.audit.moment import Moment, read_moment
@@ -62,10 +62,10 @@ from commitlake.pipelines.audit.tables import (
     compare_message_keys,
     damaged_files,
     find_lost_messages,
-    finding_lines,
+    format_findings,
     prevents_comparison,
 )
-from commitlake.pipelines.audit.verdicts import AuditVerdict, as_rows, as_text, audit_facts
+from commitlake.pipelines.audit.verdicts import AuditVerdict, collect_audit_evidence, format_verdicts, to_json_objects
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -144,20 +144,20 @@ class Audit(
 
     def run(self) -> ExitCode:
         """Run the audit, print the result, and return an exit code."""
-        file = page_file(self.html)
-        lake = lake_of(self)
+        file = check_page_file(self.html)
+        lake = open_lake_argument(self)
         facts = [("Lake", lake.root), *([("Store", self.store)] if self.store else [])]
-        with failure_page(file, "audit", TITLE, facts, lake):
-            return _audit(self, lake, file)
+        with write_page_on_failure(file, "audit", TITLE, facts, lake):
+            return _run_audit(self, lake, file)
 
 
-def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
-    key = evidence_key(command)
+def _run_audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
+    key = read_evidence_key(command)
     open_packs(lake)  # fails for an invalid place before much is read
     moment = read_moment(lake)
     reading = lake.pinned()
     span = AuditSpan(command.start, command.end).whole_windows()
-    stores = _stores_of(command, moment)
+    stores = _find_compared_stores(command, moment)
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
     # Spark is not started for a lake with missing files, unless all files are read anyway.
     reads_much = not command.is_on_spark or command.deep
@@ -168,30 +168,34 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
         if file is not None:
             file.write(audit_page(lake, span, moment, [], findings, notes))
         _print_comparisons(command, [], findings, notes, lake)
-        return _sign_findings(command, lake, key, audit_facts(moment, span, [], findings, notes), ExitCode.DAMAGE)
+        return _sign_findings(
+            command, lake, key, collect_audit_evidence(moment, span, [], findings, notes), ExitCode.DAMAGE
+        )
     findings += compare_archive_runs(reading, moment, {finding.table for finding in findings})
     if not reads_much:
         runner = make_runner(command, "audit")
     with (
         runner_progress(runner, f"auditing {lake.root}", 0, quiet=command.quiet),
         open_sides(runner, reading, span.since(moment.expired.get("messages")), moment) as sides,
-        sides.messages() as messages,
+        sides.profile_messages() as messages,
     ):
-        runs_notes = _notes_of(command, span, sides.span)
-        comparisons: list[Callable[[], Any]] = [partial(compare_runs, sides, messages, runs_notes)]
+        runs_notes = _time_range_notes(command, span, sides.span)
+        comparisons: list[Callable[[], Any]] = [partial(compare_run_counts, sides, messages, runs_notes)]
         if not command.no_bodies:
-            comparisons.append(partial(compare_packs, sides, command.bodies_kept))
+            comparisons.append(partial(compare_packed_bodies, sides, command.bodies_kept))
         if stores:
-            comparisons.append(partial(compare_store, sides, stores, ranges, store_notes))
+            comparisons.append(partial(compare_store_logs, sides, stores, ranges, store_notes))
         if command.hbase:
             comparisons.append(partial(_compare_hbase, sides, messages, command, command.hbase))
-        compares_keys = not _is_damaged("message_keys", findings)
+        compares_keys = not _is_table_damaged("message_keys", findings)
         if compares_keys:
             comparisons.append(partial(compare_message_keys, sides))
-        verdicts = runner.run_at_once(comparisons)
+        verdicts = runner.run_concurrently(comparisons)
         of_keys, note = verdicts.pop() if compares_keys else ([], "")
-    of_minutes, minutes_note = ([], "") if _is_damaged("topic_minutes", findings) else compare_minutes(reading, moment)
-    of_edges, edges_note = ([], "") if _is_damaged("edges", findings) else compare_edges(lake, moment)
+    of_minutes, minutes_note = (
+        ([], "") if _is_table_damaged("topic_minutes", findings) else compare_minutes(reading, moment)
+    )
+    of_edges, edges_note = ([], "") if _is_table_damaged("edges", findings) else compare_edges(lake, moment)
     if span.first is not None or span.last is not None:
         verdicts = [replace(verdict, compared=verdict.windows > 0) for verdict in verdicts]
     damaged = {finding.table for finding in findings}
@@ -208,7 +212,7 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
             "Name another time" if is_empty else "Name a store with --store, or leave out --no-bodies",
         )
     code = ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK
-    return _sign_findings(command, lake, key, audit_facts(moment, span, verdicts, findings, notes), code)
+    return _sign_findings(command, lake, key, collect_audit_evidence(moment, span, verdicts, findings, notes), code)
 
 
 def _sign_findings(
@@ -226,7 +230,7 @@ def _sign_findings(
     return code
 
 
-def _is_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
+def _is_table_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
     return any(finding.table == table for finding in findings)
 
 
@@ -239,22 +243,26 @@ def _print_comparisons(
 ) -> None:
     """Print the comparisons; in formats for programs, each damaged table is a row."""
     if command.output != "table":
-        write_objects(command.output, as_rows([*verdicts, *findings]))
+        write_varying_rows(command.output, to_json_objects([*verdicts, *findings]))
         return
     whole = [] if findings else ["whole       the tables' data files, and what the runs have written"]
-    print_text("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings, lake), *notes]))
+    print_text(
+        "\n".join(
+            [*whole, *([format_verdicts(verdicts)] if verdicts else []), *format_findings(findings, lake), *notes]
+        )
+    )
 
 
-def _stores_of(command: Audit, moment: Moment) -> ComparedStores | None:
+def _find_compared_stores(command: Audit, moment: Moment) -> ComparedStores | None:
     """Return the stores to compare with, under their names in the lake."""
     if not command.store:
         return None
-    layout = layout_of(command)
-    name = broker_name(command.store, command.broker, None, moment.commit.stores, layout).name
+    layout = find_formats(command)
+    name = choose_broker_name(command.store, command.broker, None, moment.commit.stores, layout).name
     return ComparedStores(command.store, name, layout)
 
 
-def _notes_of(command: Audit, span: AuditSpan, kept: AuditSpan) -> list[str]:
+def _time_range_notes(command: Audit, span: AuditSpan, kept: AuditSpan) -> list[str]:
     """Return sentences on how the compared time range differs from the requested one."""
     notes = []
     if (span.first, span.last) != (command.start, command.end):
@@ -272,12 +280,12 @@ def _compare_hbase(sides: Sides, messages: Profile, command: Audit, address: str
 
     options = HBaseOptions.of_address(address, **({"table": command.hbase_table} if command.hbase_table else {}))
 
-    def version_there() -> int | None:
+    def read_hbase_version() -> int | None:
         with Client(options) as client:
             progress = read_progress(client)
         return None if progress is None else progress.version
 
-    return compare_hbase(sides, messages, options, version_there, command.hbase_kept)
+    return compare_hbase(sides, messages, options, read_hbase_version, command.hbase_kept)
 
 
 build_parser, main = Audit.parser, Audit.main

@@ -9,12 +9,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.output import left_out_text, names_text, period_text
+from commitlake.jobs.report.output import join_names, left_out_text, period_text
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import REPAIR, TableFinding
 from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Badge, Block, Figures, Kind, Name, Paragraph, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 
@@ -65,7 +65,7 @@ def audit_page(
     brokers = sorted(moment.commit.stores)
     facts = [
         ("Lake", lake.root),
-        ("Broker" if len(brokers) == 1 else "Brokers", names_text(brokers)),
+        ("Broker" if len(brokers) == 1 else "Brokers", join_names(brokers)),
         ("Messages stored", "any time" if span == AuditSpan() else period_text(span.first, span.last)),
         ("Compared", f"version {moment.version} of messages, archived up to run {moment.commit.sequence}"),
     ]
@@ -86,12 +86,13 @@ def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFindi
     differing = [each for each in compared if each.differing]
     said = []
     if damages:
-        names = names_text(list(dict.fromkeys(each.table for each in damages)))
-        said.append(f"{count_text(len(damages), 'table is', 'tables are')} damaged ({names})")
+        names = join_names(list(dict.fromkeys(each.table for each in damages)))
+        said.append(f"{format_count(len(damages), 'table is', 'tables are')} damaged ({names})")
     if differing:
         windows = sum(each.differing for each in differing)
         said.append(
-            f"{len(differing)} of {count_text(len(compared), 'comparison')} differ, in {count_text(windows, 'window')} "
+            f"{len(differing)} of {format_count(len(compared), 'comparison')} differ, in "
+            f"{format_count(windows, 'window')} "
             f"of ten minutes: {'; '.join(_comparison_title(each) for each in differing)}"
         )
     if said:
@@ -99,7 +100,7 @@ def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFindi
     if not compared:
         return "Nothing was compared"
     messages = max(each.messages for each in compared)
-    return f"No differences: {count_text(messages, 'message')} in {count_text(len(compared), 'comparison')}"
+    return f"No differences: {format_count(messages, 'message')} in {format_count(len(compared), 'comparison')}"
 
 
 def _comparison_title(comparison: Comparison) -> str:
@@ -147,7 +148,7 @@ def _damage_finding(damage: TableFinding, lake: Lake) -> FindingGroup:
         advice=REPAIR.filled({"lake": lake.root}),
         examples=[Example(damage.table, note, "") for note in damage.notes],
         word="Damaged",
-        counted=damage.counted,
+        counted=damage.counted_text,
     )
 
 
@@ -165,7 +166,7 @@ def _difference_findings(comparison: Comparison, lake: Lake) -> Iterator[Finding
             _COMPARE.filled({"lake": lake.root}),
             [_difference_example(row) for row in rows],
             word=title,
-            counted=count_text(count, "window"),
+            counted=format_count(count, "window"),
         )
 
 
@@ -190,7 +191,7 @@ def _figure_text(figure: str, value: object) -> str:
         if figure.endswith("checksum"):
             shown = f"{value & 0xFFFFFFFFFFFFFFFF:016x}"
         return f"{words}: {shown}" + (
-            f" ({count_text(value, 'byte')})" if figure in _BYTE_FIGURES and value >= 1024 else ""
+            f" ({format_count(value, 'byte')})" if figure in _BYTE_FIGURES and value >= 1024 else ""
         )
     return f"{words}: {value}"
 

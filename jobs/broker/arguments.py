@@ -14,11 +14,11 @@ from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import (
     Once,
     Section,
+    deprecated_option,
     flag,
     if_value,
     needs,
     not_with,
-    older_form,
     only_with,
     option,
     repeated,
@@ -245,7 +245,7 @@ class BrokerArguments(Command):
         section=_STORE,
     )
     # Older options of the same sizes.
-    segment_mib: ClassVar = older_form("segment_size", _parse_mebibytes, _STORE)
+    segment_mib: ClassVar = deprecated_option("segment_size", _parse_mebibytes, _STORE)
     queue_entries: int | None = option(argparse.SUPPRESS, parse=positive, section=_STORE)
     batch_queue_entries: int | None = option(argparse.SUPPRESS, parse=positive, section=_STORE)
     index_slots: int | None = option(

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.broker.arguments import NAME_SERVER, NO_NAME_SERVER
-from commitlake.jobs.broker.settings import Settings, settings_of
+from commitlake.jobs.broker.settings import Settings, resolve_settings
 from commitlake.jobs.broker.store import open_store
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from commitlake.schemas.remoting.tls_properties import TlsProperties
 
 
-def tls_properties(arguments: BrokerArguments) -> TlsProperties | None:
+def read_tls_settings(arguments: BrokerArguments) -> TlsProperties | None:
     """Return the TLS settings of `--tls-config` with the mode of `--tls-mode`, if given; None without a file."""
     from commitlake.schemas.remoting.tls import read_tls_properties
     from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsMode
@@ -57,7 +57,7 @@ def tls_properties(arguments: BrokerArguments) -> TlsProperties | None:
     return found if arguments.tls_mode is None else replace(found, server_mode=TlsMode(arguments.tls_mode))
 
 
-def ports_tls(arguments: BrokerArguments, settings: TlsProperties | None) -> ServerTls | None:
+def make_port_tls(arguments: BrokerArguments, settings: TlsProperties | None) -> ServerTls | None:
     """Return the TLS settings of the ports, or None for plain text."""
     from commitlake.schemas.remoting.tls import server_tls
     from commitlake.schemas.remoting.tls_properties import TlsConfigError
@@ -130,19 +130,20 @@ def _serve(arguments: BrokerArguments) -> ExitCode:
     from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
     from commitlake.broker_lite.server.limits import Limits
     from commitlake.broker_lite.server.service import FAST_PORT_DISTANCE
-    from commitlake.connectors.lake.owned_folders import check_no_owner
+    from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 
-    check_no_owner(str(arguments.store), "--store")
-    settings = settings_of(arguments)
+    refuse_owned_folder(str(arguments.store), "--store")
+    settings = resolve_settings(arguments)
     listen = _parse_address("--listen", arguments.listen)
     if arguments.ha_listen and listen.port <= FAST_PORT_DISTANCE:
         raise JobError(
-            f"--listen {listen}: with --ha-listen clients are also served {FAST_PORT_DISTANCE} ports below it",
+            f"--listen {listen}: expected a port above {FAST_PORT_DISTANCE}, because with --ha-listen clients are "
+            f"also served on the port {FAST_PORT_DISTANCE} below it",
             "choose a larger port",
         )
     namesrv = arguments.namesrv or (NO_NAME_SERVER if arguments.is_slave else NAME_SERVER)
     name_server = None if namesrv == NO_NAME_SERVER else _parse_address("--namesrv", namesrv)
-    tls = tls_properties(arguments)
+    tls = read_tls_settings(arguments)
     replication = _replication_options(arguments, tls)
     try:
         options = ServerOptions(
@@ -156,7 +157,7 @@ def _serve(arguments: BrokerArguments) -> ExitCode:
                 connections_of_one=min(arguments.max_connections_per_address, arguments.max_connections),
             ),
             replication=replication,
-            tls=ports_tls(arguments, tls),
+            tls=make_port_tls(arguments, tls),
         )
         store = open_store(arguments, settings, options.broker)
     except StoreError as error:
@@ -164,7 +165,7 @@ def _serve(arguments: BrokerArguments) -> ExitCode:
 
     _warn_of_open_ports(options)
 
-    def ready() -> None:
+    def print_ready_line() -> None:
         if not arguments.quiet:
             beside = f", name server on {name_server}" if name_server else ""
             what = "slave of broker" if arguments.is_slave else "broker"
@@ -174,7 +175,7 @@ def _serve(arguments: BrokerArguments) -> ExitCode:
         # If the disk is full, writing to a mapped page raises SIGBUS, which by itself prints nothing.
         faulthandler.enable()
     try:
-        run_server(store, options, ready)
+        run_server(store, options, print_ready_line)
     except ListenError as error:
         raise JobError(str(error), "choose another port") from error
     except (StoreError, OSError) as error:
@@ -283,7 +284,11 @@ def _broker_options(arguments: BrokerArguments, settings: Settings, listen: Addr
             raise JobError(f"{option}: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {name[:100]!r}")
     ip = listen.host if arguments.advertise is None else _parse_ip("--advertise", arguments.advertise)
     if ipaddress.ip_address(ip).is_unspecified:
-        raise JobError(f"--listen {listen}: clients need an address to connect to", "give it with --advertise IP")
+        raise JobError(
+            f"--listen {listen}: expected an address that clients can connect to, found one that stands for all "
+            "addresses",
+            "give it with --advertise IP",
+        )
     return BrokerOptions(
         cluster=arguments.cluster,
         name=settings.broker,

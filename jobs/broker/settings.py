@@ -43,7 +43,7 @@ class Settings:
     delay_levels: str | None = None
 
 
-def settings_of(arguments: BrokerArguments) -> Settings:
+def resolve_settings(arguments: BrokerArguments) -> Settings:
     """Return each setting's value: from its option, otherwise from --broker-conf, otherwise the default.
 
     Raises:
@@ -52,7 +52,7 @@ def settings_of(arguments: BrokerArguments) -> Settings:
     known: dict[str, Any] = {}
     if arguments.broker_conf:
         path, name = arguments.broker_conf, arguments.broker or Settings.broker
-        known |= _store_settings(read_store_conf(path, name)) | _retention_settings(_read_retention(path, name))
+        known |= _store_settings(read_store_conf(path, name)) | _retention_settings(_read_broker_conf(path, name))
         if arguments.layout == JMQ:  # it has no delays
             known.pop("delay_levels", None)
     given = {each.name: getattr(arguments, each.name) for each in fields(Settings)}
@@ -71,16 +71,16 @@ def _store_settings(conf: StoreConf) -> dict[str, object]:
         "index_slots": conf.index_slots,
         "index_entries": conf.index_entries,
         "max_message_kib": None if body_bytes is None else max(1, body_bytes // _KIB),
-        "delay_levels": None if conf.delay_levels_ms is None else _delay_text(conf.delay_levels_ms),
+        "delay_levels": None if conf.delay_levels_ms is None else _format_delay_levels(conf.delay_levels_ms),
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _delay_text(levels_ms: tuple[int, ...]) -> str:
+def _format_delay_levels(levels_ms: tuple[int, ...]) -> str:
     return " ".join(f"{level // 1000}s" for level in levels_ms)
 
 
-def _read_retention(path: str, name: str) -> BrokerConf:
+def _read_broker_conf(path: str, name: str) -> BrokerConf:
     text = read_broker_conf(path, name)
     try:
         return parse_boltmq_conf(text).deletion if is_boltmq_conf(text) else parse_broker_conf(text)

@@ -43,9 +43,9 @@ def open_store(arguments: BrokerArguments, settings: Settings, broker: BrokerOpt
     if not arguments.store:
         raise JobError("--store: expected a folder, found nothing")
     try:
-        return _open(arguments, settings, broker)
+        return _open_in_layout(arguments, settings, broker)
     except FileSizeError as error:
-        raise JobError(str(error), _size_hint(error)) from None
+        raise JobError(str(error), _file_size_hint(error)) from None
     except IndexSizeError as error:
         hint = "give --index-slots and --index-entries, or the settings of the broker that wrote it with --broker-conf"
         raise JobError(str(error), hint) from None
@@ -56,7 +56,7 @@ def open_store(arguments: BrokerArguments, settings: Settings, broker: BrokerOpt
         ) from error
 
 
-def _size_hint(error: FileSizeError) -> str:
+def _file_size_hint(error: FileSizeError) -> str:
     """Return a hint that names the arguments which set the store's file sizes."""
     if error.size is None:
         return "its files contradict each other: run 'commitlake verify'"
@@ -64,27 +64,27 @@ def _size_hint(error: FileSizeError) -> str:
     return f"add {option} {error.size}" if option and error.size else ""
 
 
-def _open(arguments: BrokerArguments, settings: Settings, broker: BrokerOptions) -> BrokerStore:
-    from commitlake.broker_lite.broker.layouts import FileLayout, layouts_of
+def _open_in_layout(arguments: BrokerArguments, settings: Settings, broker: BrokerOptions) -> BrokerStore:
+    from commitlake.broker_lite.broker.layouts import FileLayout, detect_layouts
     from commitlake.broker_lite.stores.jmq_adapter import JmqStore
     from commitlake.broker_lite.stores.rocketmq import MessageStore
 
     layout = FileLayout(arguments.layout)
-    found = layouts_of(Path(arguments.store))
+    found = detect_layouts(Path(arguments.store))
     if layout not in found:
         raise JobError(
             f"--layout {layout}: {arguments.store} holds a store in the layout {found[0]}",
             f"add --layout {found[0]}, or name another folder",
         )
     if layout is FileLayout.JMQ:
-        _check_v4(arguments, broker)
+        _check_ipv4_address(arguments, broker)
         return JmqStore.open(arguments.store, _journal_options(arguments, settings, broker), marks=broker.marks())
     if layout is FileLayout.BOLTMQ:
-        _check_v4(arguments, broker)
+        _check_ipv4_address(arguments, broker)
     return MessageStore.open(arguments.store, _store_options(arguments, settings, broker), is_copy=arguments.is_slave)
 
 
-def _check_v4(arguments: BrokerArguments, broker: BrokerOptions) -> None:
+def _check_ipv4_address(arguments: BrokerArguments, broker: BrokerOptions) -> None:
     if broker.address.is_v6:
         raise JobError(
             f"--listen: expected an IPv4 address for --layout {arguments.layout}, whose records cannot hold "

@@ -17,7 +17,7 @@ import sys
 from dataclasses import dataclass
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.credentials import process_credentials
+from commitlake.connectors.catalog.credentials import credential_process_output
 from commitlake.connectors.catalog.names import CatalogError, parse_name
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import catalog_server
@@ -26,7 +26,7 @@ from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, flag, option
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
@@ -68,16 +68,18 @@ class CatalogCommand(Command, S3Arguments, after={S3Arguments: "credentials"}):
         if server is None:
             raise CatalogError("no catalog is set: set UNITY_CATALOG_URL, or DATABRICKS_HOST and DATABRICKS_TOKEN")
         client = CatalogClient(server)
-        return _print_credentials(client, self.lake) if self.credentials else _register(client, self, self.to or "")
+        return (
+            _print_credentials(client, self.lake) if self.credentials else _register_lake(client, self, self.to or "")
+        )
 
 
-def _register(client: CatalogClient, command: CatalogCommand, to: str) -> ExitCode:
+def _register_lake(client: CatalogClient, command: CatalogCommand, to: str) -> ExitCode:
     from commitlake.connectors.lake.catalog_tables import catalog_tables
     from commitlake.connectors.lake.paths import local_folder
-    from commitlake.jobs.arguments.places import lake_of
+    from commitlake.jobs.arguments.places import open_lake_argument
 
     name = parse_name(to)
-    lake = lake_of(command)
+    lake = open_lake_argument(command)
     root = lake.root if lake.s3 is not None else local_folder(lake.root).as_uri()
     done = register_lake(client, name, root, catalog_tables(lake))
     for table in done.outdated:
@@ -93,15 +95,18 @@ def _register(client: CatalogClient, command: CatalogCommand, to: str) -> ExitCo
 
 def _summary(name: str, root: str, done: Registration) -> str:
     new = f"new: {', '.join(done.created)}" if done.created else "nothing new"
-    return f"{name} is the lake {root}: {count_text(len(done.created + done.found), 'name')}, {new}"
+    return f"{name} is the lake {root}: {format_count(len(done.created + done.found), 'name')}, {new}"
 
 
 def _print_credentials(client: CatalogClient, place: str) -> ExitCode:
     if not is_s3(place):
         raise JobError(f"--credentials: expected a lake in S3, found {place}")
     if sys.stdout.isatty():
-        raise JobError("--credentials: a terminal would show secrets", "use it in credential_process of a profile")
-    print(json.dumps(process_credentials(client, str(parse_s3_uri(place)))))
+        raise JobError(
+            "--credentials: standard output is a terminal, which would show the secrets",
+            "use it in credential_process of a profile",
+        )
+    print(json.dumps(credential_process_output(client, str(parse_s3_uri(place)))))
     return ExitCode.OK
 
 

@@ -42,29 +42,29 @@ import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
 from commitlake.connectors.catalog.names import is_catalog_place
-from commitlake.connectors.reading.settings_files import naming_settings
+from commitlake.connectors.reading.settings_files import use_settings_file
 from commitlake.connectors.reading.unread import watch_unread_warnings
-from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
+from commitlake.connectors.runtime.blocked_imports import disable_pandas_import
 from commitlake.connectors.storage.uris import absolute_place
-from commitlake.connectors.worker_errors import raised_in_worker
-from commitlake.jobs.arguments.times import join_time_values, local_texts, parse_time
+from commitlake.connectors.worker_errors import extract_worker_error
+from commitlake.jobs.arguments.times import join_options_and_times, parse_time, to_local_times
 from commitlake.jobs.cli.options import (
     ENVIRONMENT_PREFIX,
     OneOf,
     Options,
     Repeatable,
     add_options,
-    conflict,
+    environment_variable_of,
+    find_option_conflict,
     flag,
     option,
-    value_options,
-    values_of,
-    variable_of,
+    option_values,
+    options_with_fields,
 )
-from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
-from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
+from commitlake.jobs.cli.process import OutputError, has_process_of_its_own, stop_signal
+from commitlake.jobs.cli.terminal import guard_standard_streams, print_line, unguarded_stream
 from commitlake.jobs.report.output_forms import Display, displaying
-from commitlake.jobs.report.text_table import fold
+from commitlake.jobs.report.text_table import wrap_lines
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
 
@@ -138,8 +138,8 @@ class Command(Common, ABC):
         Raises:
             JobError: for a combination of options that is refused.
         """
-        command = cls(**values_of(cls, arguments)).resolved()
-        if (refused := conflict(command)) is not None:
+        command = cls(**option_values(cls, arguments)).resolved()
+        if (refused := find_option_conflict(command)) is not None:
             raise JobError(*refused)
         return command
 
@@ -157,14 +157,20 @@ class Command(Common, ABC):
         """
         words = sys.argv[1:] if argv is None else argv
         times = [
-            entry.names_of(name)[0] for name, entry in value_options(cls) if entry.settings.get("type") is parse_time
+            entry.command_line_names(name)[0]
+            for name, entry in options_with_fields(cls)
+            if entry.settings.get("type") is parse_time
         ]
-        return run_job(cls.parser(), lambda arguments: cls.of(arguments)._start(), join_time_values(words, *times))  # noqa: SLF001
+        return run_job(
+            cls.parser(),
+            lambda arguments: cls.of(arguments)._run_without_pandas(),  # noqa: SLF001 (its own)
+            join_options_and_times(words, *times),
+        )
 
-    def _start(self) -> ExitCode:
+    def _run_without_pandas(self) -> ExitCode:
         """Run the command; in its own process and without Spark, do so without importing pandas, which takes time."""
-        if is_own_process() and not getattr(self, "is_on_spark", self.DEFAULTS.get("spark", True)):
-            leave_out_pandas()
+        if has_process_of_its_own() and not getattr(self, "is_on_spark", self.DEFAULTS.get("spark", True)):
+            disable_pandas_import()
         return self.run()
 
 
@@ -202,10 +208,10 @@ class _HelpFormatter(RawDescriptionRichHelpFormatter):
 
     def add_argument(self, action: argparse.Action) -> None:
         """Add an option to the help."""
-        from commitlake.jobs.cli.settings_check import names_in_help
+        from commitlake.jobs.cli.settings_check import option_names_in_help
 
         shown = copy.copy(action)
-        shown.option_strings = names_in_help(action)
+        shown.option_strings = option_names_in_help(action)
         super().add_argument(shown)
 
 
@@ -226,11 +232,11 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
 
     def print_help(self, file: TextIO | None = None) -> None:
         """Print the help to a stream, by default standard output."""
-        super().print_help(trusted(file or sys.stdout))
+        super().print_help(unguarded_stream(file or sys.stdout))
 
     def print_usage(self, file: TextIO | None = None) -> None:
         """Print the usage to a stream, by default standard output."""
-        super().print_usage(trusted(file or sys.stdout))
+        super().print_usage(unguarded_stream(file or sys.stdout))
 
     def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
         """Parse arguments, and also read environment variables that have an option's older name."""
@@ -238,29 +244,36 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         given = arguments[0] if arguments else named.get("args")
         self._given = sys.argv[1:] if given is None else list(given)
         for action in self._actions:
-            first, *older = [variable_of(name) for name in action.option_strings if name.startswith("--")] or [""]
+            first, *older = [
+                environment_variable_of(name) for name in action.option_strings if name.startswith("--")
+            ] or [""]
             for name in older:
                 # It may be meant for another job: --body of query is a flag, and an older name of dump's --body-as.
                 if name in environment and (action.choices is None or environment[name] in action.choices):
                     environment.setdefault(first, environment[name])
         # COMMITLAKE_SPARK may be meant for commands that run here by default; the two options exclude each other.
-        if variable_of("local") in environment:
-            environment.pop(variable_of("spark"), None)
+        if environment_variable_of("local") in environment:
+            environment.pop(environment_variable_of("spark"), None)
         return super().parse_known_args(*arguments, env_vars=environment, **named)
 
     def error(self, message: str) -> NoReturn:
         """Print a usage error with the most similar option and a hint on `--help`, and exit."""
-        text = f"{self.prog}: error: {message}{self._suggestion(message)}"
+        text = f"{self.prog}: error: {message}{self._suggest_option(message)}"
         print_line(f"{text}{'' if text.endswith(('.', '?')) else '.'} '{self.prog} --help' shows all options")
         raise SystemExit(ExitCode.USAGE)
 
-    def _suggestion(self, message: str) -> str:
+    def _suggest_option(self, message: str) -> str:
         """Return "Did you mean" with the nearest known option, or with `--store` if a folder was given without it."""
         from commitlake.jobs.arguments.names import did_you_mean_option
-        from commitlake.jobs.cli.settings_check import names_in_help
+        from commitlake.jobs.cli.settings_check import option_names_in_help
 
         known = [name for action in self._actions for name in action.option_strings]
-        shown = [name for action in self._actions if action.help != argparse.SUPPRESS for name in names_in_help(action)]
+        shown = [
+            name
+            for action in self._actions
+            if action.help != argparse.SUPPRESS
+            for name in option_names_in_help(action)
+        ]
         options = [name for name in shown if name.startswith("--")]
         if re.match(r"the following arguments are required|one of the arguments .* is required", message):
             given = (word.partition("=")[0] for word in self._given)
@@ -299,33 +312,33 @@ def run_job(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names of files and topics may be invalid UTF-8, which must not stop the output.
         sys.stdout.reconfigure(errors="backslashreplace")
-    with guarded_streams(edit_errors=_sentence_editor(argparse.Namespace(log_format="text"))):
-        _check_settings(parser, sys.argv[1:] if argv is None else argv)
+    with guard_standard_streams(edit_errors=_make_stderr_editor(argparse.Namespace(log_format="text"))):
+        _check_setting_names(parser, sys.argv[1:] if argv is None else argv)
         arguments = parser.parse_args(argv)
         if getattr(arguments, "local_time", False) and getattr(arguments, "html", None):
             parser.error("--local-time and --html cannot be used together: pages are in UTC")
-        _check_texts(parser, arguments)
+        _check_argument_texts(parser, arguments)
     _make_places_absolute(arguments)
     with ExitStack() as streams:
         if arguments.log_format == "json":
-            from commitlake.jobs.cli.json_log import json_lines
+            from commitlake.jobs.cli.json_log import print_stderr_as_json
 
-            streams.enter_context(json_lines(_job_name(parser)))
-        streams.enter_context(guarded_streams(raw=arguments.raw, edit_errors=_sentence_editor(arguments)))
+            streams.enter_context(print_stderr_as_json(_job_name(parser)))
+        streams.enter_context(guard_standard_streams(raw=arguments.raw, edit_errors=_make_stderr_editor(arguments)))
         streams.enter_context(displaying(_display_settings(arguments)))
-        return _run_measured(parser, job, arguments)
+        return _run_with_metrics(parser, job, arguments)
 
 
-def _sentence_editor(arguments: argparse.Namespace) -> Callable[[str], str]:
+def _make_stderr_editor(arguments: argparse.Namespace) -> Callable[[str], str]:
     """Return the function that edits text on standard error: local times if requested, lines that fit the terminal."""
     is_local = getattr(arguments, "local_time", False)
     is_folded = arguments.log_format != "json" and sys.stderr is not None and sys.stderr.isatty()
 
-    def edited(text: str) -> str:
-        shown = local_texts(text) if is_local else text
-        return fold(shown, get_terminal_size().columns) if is_folded else shown
+    def edit_text(text: str) -> str:
+        shown = to_local_times(text) if is_local else text
+        return wrap_lines(shown, get_terminal_size().columns) if is_folded else shown
 
-    return edited
+    return edit_text
 
 
 def _display_settings(arguments: argparse.Namespace) -> Display:
@@ -338,9 +351,9 @@ def _make_places_absolute(arguments: argparse.Namespace) -> None:
     """Make relative folders absolute if a cluster runs the job, because its processes have other working folders."""
     if not os.environ.keys() & {"PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE"}:
         return
-    from commitlake.connectors.spark.submit_arguments import names_cluster
+    from commitlake.connectors.spark.submit_arguments import uses_cluster
 
-    if not names_cluster():
+    if not uses_cluster():
         return
     for name in ("store", "lake", "bodies", "out", "dir"):
         place = getattr(arguments, name, None)
@@ -356,22 +369,22 @@ def _make_places_absolute(arguments: argparse.Namespace) -> None:
 def _may_be_catalog_name(place: str) -> bool:
     try:
         return is_catalog_place(place)
-    except CommitLakeError:  # it may be a folder, too: `find_named_lake` says so
+    except CommitLakeError:  # it may be a folder, too: `resolve_catalog_lake` says so
         return True
 
 
-def _run_measured(
+def _run_with_metrics(
     parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], arguments: argparse.Namespace
 ) -> int:
     """Run the job, and write its metrics if a file is given for them."""
     if not arguments.metrics_file:
         return _run(parser, job, arguments)
-    from commitlake.jobs.cli.missing_packages import MissingPackageError, require
+    from commitlake.jobs.cli.missing_packages import MissingPackageError, require_package
     from commitlake.jobs.cli.output_files import OutputFileError
     from commitlake.jobs.cli.run_metrics import RunMetrics
 
     try:
-        require("prometheus_client", "--metrics-file")
+        require_package("prometheus_client", "--metrics-file")
     except MissingPackageError as error:
         _print_error(parser.prog, str(error), error.hint)
         return error.exit_code
@@ -409,10 +422,10 @@ def _run(
     try:
         with (
             restricted_umask(),
-            naming_settings(getattr(arguments, "broker_conf", None)),
+            use_settings_file(getattr(arguments, "broker_conf", None)),
             watch_unread_warnings() as has_unread,
         ):
-            find_named_lake(vars(arguments))
+            resolve_catalog_lake(vars(arguments))
             _check_stores(arguments)
             exit_code = job(arguments)
             if exit_code == ExitCode.OK and has_unread():
@@ -421,18 +434,18 @@ def _run(
     except OutputError:
         raise
     except KeyboardInterrupt:
-        if is_own_process():
+        if has_process_of_its_own():
             raise
         _print_error(parser.prog, "interrupted", "")
         return ExitCode.INTERRUPTED
     except BaseException as error:
-        if not is_error(error):
+        if not is_error_or_panic(error):
             raise
         return _report_unexpected(parser.prog, error, verbose=arguments.verbose)
     return exit_code
 
 
-def find_named_lake(values: dict[str, Any]) -> None:
+def resolve_catalog_lake(values: dict[str, Any]) -> None:
     """Replace the catalog name of a lake by the lake's root, so that workers and other processes also get the root.
 
     A job that reports on places does so itself.
@@ -462,24 +475,29 @@ def _check_stores(arguments: argparse.Namespace) -> None:
     check_stores_at_uris(str(getattr(arguments, "store", None) or ""), endpoint, region)
 
 
-def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
+def _check_setting_names(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
     """Raise an error for unknown names in a settings file, and warn of environment variables that no job reads."""
-    from commitlake.jobs.cli.settings_check import SettingsError, check_environment, check_file, config_file
+    from commitlake.jobs.cli.settings_check import (
+        SettingsError,
+        check_environment,
+        check_settings_file,
+        find_settings_file,
+    )
 
     try:
-        if (path := config_file(parser, argv)) is not None:
-            check_file(path, _job_name(parser), parser)
+        if (path := find_settings_file(parser, argv)) is not None:
+            check_settings_file(path, _job_name(parser), parser)
     except SettingsError as error:
         parser.error(str(error))
     check_environment(parser, os.environ)
 
 
-def _check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+def _check_argument_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Raise an error for arguments that are not valid text."""
-    from commitlake.jobs.cli.settings_check import SettingsError, check_texts
+    from commitlake.jobs.cli.settings_check import SettingsError, check_argument_texts
 
     try:
-        check_texts(parser, arguments)
+        check_argument_texts(parser, arguments)
     except SettingsError as error:
         parser.error(str(error))
 
@@ -503,15 +521,15 @@ class ErrorText(NamedTuple):
 
 def explain_error(error: BaseException) -> ErrorText:
     """Return the message for an error that ends a job; for a failed worker, the message of the worker's error."""
-    error = raised_in_worker(error) or error
+    error = extract_worker_error(error) or error
     if isinstance(error, CommitLakeError) and error.exit_code is not None:
         return ErrorText(str(error), error.hint, error.exit_code)
     from commitlake.connectors.storage.arrow_errors import s3_error_of
-    from commitlake.jobs.cli.permissions import HINT, denied_place
+    from commitlake.jobs.cli.permissions import HINT, path_of_permission_error
 
     if (of_s3 := s3_error_of(error)) is not None:
         return ErrorText(str(of_s3), exit_code=of_s3.exit_code)
-    if (place := denied_place(error)) is not None:
+    if (place := path_of_permission_error(error)) is not None:
         message = f"{place}: permission denied for this user"
         return ErrorText(message, HINT, ExitCode.USAGE)
     if isinstance(error, OSError) and error.errno in _IMPOSSIBLE_PATHS:
@@ -521,19 +539,19 @@ def explain_error(error: BaseException) -> ErrorText:
     return ErrorText(f"{type(error).__name__}: {_first_line(error)}")
 
 
-def is_error(raised: BaseException) -> bool:
+def is_error_or_panic(raised: BaseException) -> bool:
     """Return True for errors, including deltalake's panics, and False for requests to exit."""
     return isinstance(raised, Exception) or type(raised).__name__ == "PanicException"
 
 
 def _report_unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
-    if (raised := raised_in_worker(error)) is not None:
+    if (raised := extract_worker_error(error)) is not None:
         raised.__cause__ = error
         error = raised
     if isinstance(error, ModuleNotFoundError):
-        from commitlake.jobs.cli.missing_packages import missing_extra
+        from commitlake.jobs.cli.missing_packages import find_missing_package
 
-        error = missing_extra(error) or error
+        error = find_missing_package(error) or error
     shown = explain_error(error)
     if shown.exit_code is not None:
         _print_error(prog, shown.message, shown.hint)

@@ -11,7 +11,7 @@ from commitlake.connectors.lake.reader import QueryError
 
 
 @contextmanager
-def naming_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
+def explain_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     """If the query in the block fails because of a damaged data file, raise an error that names the file.
 
     Args:
@@ -24,20 +24,20 @@ def naming_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     try:
         yield
     except QueryError as error:
-        refuse_damaged_files(lake, tables, str(error))
+        raise_for_damaged_file(lake, tables, str(error))
         raise
 
 
 def damage_message(lake: Lake, table: str, reason: str) -> str:
     """Return an error message that names the damaged data file; if there is none, the engine's message."""
     try:
-        refuse_damaged_files(lake, [table], reason)
+        raise_for_damaged_file(lake, [table], reason)
     except LogDamagedError as error:
         return str(error)
     return reason
 
 
-def refuse_damaged_files(lake: Lake, tables: Iterable[str], reason: str) -> None:
+def raise_for_damaged_file(lake: Lake, tables: Iterable[str], reason: str) -> None:
     """Look for a damaged data file in the given tables after a failed query, and raise an error that names the first.
 
     Args:

@@ -17,15 +17,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-from commitlake.connectors.printable import printable_json
-from commitlake.jobs.cli.terminal import trusted
+from commitlake.connectors.printable import escape_json
+from commitlake.jobs.cli.terminal import unguarded_stream
 
 _MAX_LINE = 64 << 10
 """A longer line is printed in parts, so that memory stays bounded."""
 
 
 @contextmanager
-def json_lines(command: str) -> Iterator[None]:
+def print_stderr_as_json(command: str) -> Iterator[None]:
     """Print each line of standard error as a JSON object.
 
     Args:
@@ -40,7 +40,7 @@ def json_lines(command: str) -> Iterator[None]:
     try:
         yield
     finally:
-        stream.finish()
+        stream.print_last_line()
         sys.stderr = before
 
 
@@ -79,7 +79,7 @@ class JsonStream:
         with self._lock:
             self._emit(entry)
 
-    def finish(self) -> None:
+    def print_last_line(self) -> None:
         """Print the last line, if it did not end with a newline."""
         with self._lock:
             rest, self._rest = self._rest, ""
@@ -99,30 +99,30 @@ class JsonStream:
 
     def _print_line(self, line: str) -> None:
         if line.strip():
-            self._emit({"level": _level_of(line), "logger": "commitlake", "message": line.rstrip()})
+            self._emit({"level": _log_level_of(line), "logger": "commitlake", "message": line.rstrip()})
 
     def _emit(self, entry: dict[str, Any]) -> None:
         time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         document = {"time": time, "level": entry.pop("level"), "command": self._command, **entry}
-        self._stream.write(printable_json(json.dumps(document, ensure_ascii=False, default=str)) + "\n")
+        self._stream.write(escape_json(json.dumps(document, ensure_ascii=False, default=str)) + "\n")
 
 
 class JsonHandler(logging.Handler):
-    """Log handler that prints log messages as JSON objects on the stream that `json_lines` has installed."""
+    """Log handler that prints log messages as JSON objects on the stream that `print_stderr_as_json` has installed."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a log message as one object."""
         entry = {"level": record.levelname, "logger": record.name, "message": record.getMessage()}
         if record.exc_info:
             entry["exception"] = logging.Formatter().formatException(record.exc_info)
-        stream: object = trusted(sys.stderr)
+        stream: object = unguarded_stream(sys.stderr)
         if isinstance(stream, JsonStream):
             stream.emit(entry)
         else:
             self.handleError(record)
 
 
-def _level_of(line: str) -> str:
+def _log_level_of(line: str) -> str:
     head = line[:200]
     if ": error: " in head:
         return "ERROR"

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.cli.process import end_at_once, is_own_process
+from commitlake.jobs.cli.process import exit_immediately, has_process_of_its_own
 from commitlake.schemas.errors import ExitCode
 
 TIMEOUT = datetime.timedelta(minutes=10)
@@ -50,12 +50,12 @@ class Limits:
     hint: str
 
 
-def where_limits(job: str, where: str | None) -> Limits:
+def where_condition_limits(job: str, where: str | None) -> Limits:
     """Return the limits for evaluating a `--where` condition the first time; no limits without a condition."""
     return Limits(
         job,
         None if where is None else TIMEOUT,
-        None if where is None else default_memory(),
+        None if where is None else default_memory_limit(),
         "--where needs more than half of the memory that this process may have",
         "--where takes longer than it may",
         "select by time, topic or key as well, or write a simpler condition",
@@ -63,16 +63,16 @@ def where_limits(job: str, where: str | None) -> Limits:
 
 
 @contextmanager
-def limited(limits: Limits) -> Iterator[None]:
+def enforce_limits(limits: Limits) -> Iterator[None]:
     """End this process if the code in the block exceeds a limit."""
-    if not is_own_process() or not (limits.timeout or limits.memory):
+    if not has_process_of_its_own() or not (limits.timeout or limits.memory):
         yield
         return
     # The engine puts what does not fit into its memory into files, and would not delete them.
     folder, before = tempfile.mkdtemp(prefix="commitlake-query-"), os.environ.get("TMPDIR")
     os.environ["TMPDIR"] = folder
     is_over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(is_over, limits, folder), name="limits", daemon=True)
+    watcher = threading.Thread(target=_watch_limits, args=(is_over, limits, folder), name="limits", daemon=True)
     watcher.start()
     try:
         yield
@@ -85,7 +85,7 @@ def limited(limits: Limits) -> Iterator[None]:
             os.environ["TMPDIR"] = before
 
 
-def _watch(is_over: threading.Event, limits: Limits, folder: str) -> None:
+def _watch_limits(is_over: threading.Event, limits: Limits, folder: str) -> None:
     """End the process if it exceeds a limit before `is_over` is set; runs in a thread."""
     started = time.monotonic()
     while not is_over.wait(_POLL_SECONDS):
@@ -96,10 +96,10 @@ def _watch(is_over: threading.Event, limits: Limits, folder: str) -> None:
             reached = f"{limits.time_text}, {duration_text(limits.timeout)}"
         if reached and not is_over.is_set():
             shutil.rmtree(folder, ignore_errors=True)
-            end_at_once(f"commitlake {limits.job}: error: {reached}\n  {limits.hint}\n", ExitCode.REFUSED)
+            exit_immediately(f"commitlake {limits.job}: error: {reached}\n  {limits.hint}\n", ExitCode.REFUSED)
 
 
-def default_memory() -> int:
+def default_memory_limit() -> int:
     """Return the default memory limit: half of the memory that this process may use."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for place in _CGROUP_LIMITS:

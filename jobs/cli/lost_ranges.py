@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Collection
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
+from commitlake.connectors.lake.lost_ranges import describe_lost_ranges, lost_ranges
 from commitlake.jobs.arguments.names import warn
 
 OF_MESSAGES = frozenset({"messages", "message_keys", "edges"})
@@ -31,7 +31,7 @@ def warn_of_lost_ranges(
     Returns:
         The sentences, for output in JSON.
     """
-    sentences = lost_sentences(lost_ranges(lake, brokers, start, end))
+    sentences = describe_lost_ranges(lost_ranges(lake, brokers, start, end))
     for sentence in sentences:
         warn(f"commitlake {job}", sentence)
     return sentences

@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None, *, on_spark: bool = False) -> int:
     arguments = list(argv)
     match arguments:
         case [] | ["-h" | "--help", *_]:
-            print(usage())
+            print(usage_text())
             return 0
         case ["--version", *_]:
             from importlib.metadata import version
@@ -87,22 +87,22 @@ def main(argv: Sequence[str] | None = None, *, on_spark: bool = False) -> int:
                     module = importlib.import_module(f"commitlake.jobs.{name}.command")
                 return int(module.main(rest))
             except ModuleNotFoundError as error:
-                return _report_missing(f"commitlake {name}", error)
+                return _report_missing_package(f"commitlake {name}", error)
             finally:
                 _ON_SPARK.reset(token)
-    from commitlake.connectors.printable import printable_line
+    from commitlake.connectors.printable import escape_line
 
-    shown = printable_line(repr(arguments[0]))
-    print(f"commitlake: error: there is no job {shown}.{_suggestion(arguments[0])}", file=sys.stderr)
+    shown = escape_line(repr(arguments[0]))
+    print(f"commitlake: error: there is no job {shown}.{_suggest_job(arguments[0])}", file=sys.stderr)
     print("  commitlake --help lists the jobs", file=sys.stderr)
     return 2
 
 
-def _report_missing(prog: str, error: ModuleNotFoundError) -> int:
+def _report_missing_package(prog: str, error: ModuleNotFoundError) -> int:
     """Print that a package of an extra is not installed, and return the exit code; raise any other error again."""
-    from commitlake.jobs.cli.missing_packages import missing_extra
+    from commitlake.jobs.cli.missing_packages import find_missing_package
 
-    missing = missing_extra(error)
+    missing = find_missing_package(error)
     if missing is None:
         raise error
     print(f"{prog}: error: {missing}\n  {missing.hint}", file=sys.stderr)
@@ -118,15 +118,15 @@ def run_as_process(command: Callable[[], int]) -> int:
     return run_process(command)
 
 
-def job_lines() -> list[str]:
+def job_help_lines() -> list[str]:
     """Return a line for each job, as `commitlake --help` and `spark-submit.sh --help` show them."""
     width = max(len(name) for name in JOBS)
     return [f"  {name.ljust(width)}  {purpose}" for name, purpose in JOBS.items()]
 
 
-def usage() -> str:
+def usage_text() -> str:
     """Return the text of `commitlake --help`."""
-    jobs = "\n".join(job_lines())
+    jobs = "\n".join(job_help_lines())
     return (
         "usage: commitlake JOB [arguments]\n\n"
         "Message broker logs as tables: archive, query and check what RocketMQ, BoltMQ and JMQ wrote.\n\n"
@@ -139,7 +139,7 @@ def usage() -> str:
     )
 
 
-def _suggestion(name: str) -> str:
+def _suggest_job(name: str) -> str:
     import difflib
 
     close = difflib.get_close_matches(name, JOBS, n=1)

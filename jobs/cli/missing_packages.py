@@ -44,7 +44,7 @@ class MissingPackageError(CommitLakeError):
         self.hint = hint
 
 
-def missing_extra(error: BaseException) -> MissingPackageError | None:
+def find_missing_package(error: BaseException) -> MissingPackageError | None:
     """Return the error for a user if an import failed because of a missing extra, otherwise None."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
@@ -52,10 +52,10 @@ def missing_extra(error: BaseException) -> MissingPackageError | None:
     package = _NAMESPACES.get(package, package)
     if package not in EXTRAS or _is_installed(package):
         return None
-    return _error(package, EXTRAS[package])
+    return _missing_package_error(package, EXTRAS[package])
 
 
-def require(package: str, purpose: str) -> None:
+def require_package(package: str, purpose: str) -> None:
     """Check that a package is installed, before any work is done that would need it at its end.
 
     Args:
@@ -66,7 +66,7 @@ def require(package: str, purpose: str) -> None:
         MissingPackageError: if it is not installed; the hint names the extra.
     """
     if not _is_installed(package):
-        raise _error(package, EXTRAS[package], purpose)
+        raise _missing_package_error(package, EXTRAS[package], purpose)
 
 
 def _is_installed(package: str) -> bool:
@@ -76,6 +76,6 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def _error(package: str, extra: str, purpose: str = "this command") -> MissingPackageError:
+def _missing_package_error(package: str, extra: str, purpose: str = "this command") -> MissingPackageError:
     hint = f"pip install 'commitlake[{extra}]' installs it{_ADVICE.get(extra, '')}"
     return MissingPackageError(f"{purpose} needs the package {package}, which is not installed", hint)

@@ -9,7 +9,7 @@
 
 A field is an option of the field's name, as `--topic`, unless its declaration has other names. From it follow the
 parser with its help (`add_options`), the environment variable, the key in a settings file, and the completion; the
-checks of combinations (`conflict`); and the values with which the command is made (`values_of`).
+checks of combinations (`find_option_conflict`); and the values with which the command is made (`option_values`).
 
 Commands share options by inheritance. The options of bases come first, then those of the fields. `after` moves the
 options of a base behind a field. A field that is declared again replaces the option of the base, at its place.
@@ -187,7 +187,7 @@ class Declaration:
     is_argument: bool = False
     twin: str | None = None
 
-    def names_of(self, name: str) -> tuple[str, ...]:
+    def command_line_names(self, name: str) -> tuple[str, ...]:
         """Return the option's names on the command line, given the name of its field."""
         return self.names or (name if self.is_argument else f"--{name.replace('_', '-')}",)
 
@@ -294,18 +294,18 @@ def _declare_field(names: Sequence[str], parts: Mapping[str, Any], settings: dic
     return field(default=tuple(default) if isinstance(default, list) else default, metadata=metadata)
 
 
-def shorthand(text: str, section: Section | None = None, **sets: object) -> Shorthand:
+def shorthand_option(text: str, section: Section | None = None, **sets: object) -> Shorthand:
     """Declare an option that sets the field of another option; assign it to a class variable with the option's name."""
     ((name, value),) = sets.items()
     return Shorthand(text, name, value, section)
 
 
-def older_form(name: str, parse: Callable[[str], object], section: Section | None = None) -> Shorthand:
+def deprecated_option(name: str, parse: Callable[[str], object], section: Section | None = None) -> Shorthand:
     """Declare a hidden, older option that sets the field of another one, for example in another unit."""
     return Shorthand(argparse.SUPPRESS, name, None, section, parse)
 
 
-def declarations(kind: type[Options]) -> dict[str, Declaration | Shorthand]:
+def option_declarations(kind: type[Options]) -> dict[str, Declaration | Shorthand]:
     """Return the declared options of a class by the names of their fields, in the order of the help."""
     declared = {each.name: each.metadata.get(_DECLARATION) for each in fields(cast("Any", kind))}
     found = (
@@ -314,9 +314,9 @@ def declarations(kind: type[Options]) -> dict[str, Declaration | Shorthand]:
     return {name: entry for name, entry in found if isinstance(entry, Declaration | Shorthand)}
 
 
-def value_options(kind: type[Options]) -> list[tuple[str, Declaration]]:
+def options_with_fields(kind: type[Options]) -> list[tuple[str, Declaration]]:
     """Return the declared options that have a field of their own, by its name."""
-    return [(name, entry) for name, entry in declarations(kind).items() if isinstance(entry, Declaration)]
+    return [(name, entry) for name, entry in option_declarations(kind).items() if isinstance(entry, Declaration)]
 
 
 def _ordered_field_names(kind: type[Options]) -> Iterator[str]:
@@ -348,9 +348,9 @@ def add_options(
         without: class whose options the parser already has.
         texts: other help texts of some fields.
     """
-    known = set() if without is None else declarations(without).keys()
+    known = set() if without is None else option_declarations(without).keys()
     containers: dict[object, Any] = {None: parser}
-    for name, entry in declarations(kind).items():
+    for name, entry in option_declarations(kind).items():
         if name in known:
             continue
         section, one_of = entry.section, getattr(entry, "one_of", None)
@@ -377,7 +377,7 @@ def _add_option(container: argparse._ActionsContainer, name: str, entry: Declara
             how = {"type": entry.parse}
         container.add_argument(option_name, dest=entry.name, default=argparse.SUPPRESS, help=entry.text, **how)
     elif not entry.is_argument:
-        container.add_argument(*entry.names_of(name), dest=name, **entry.settings)
+        container.add_argument(*entry.command_line_names(name), dest=name, **entry.settings)
     elif entry.twin is None:
         container.add_argument(name, **entry.settings)
     else:
@@ -385,7 +385,7 @@ def _add_option(container: argparse._ActionsContainer, name: str, entry: Declara
         container.add_argument(f"--{name}", default=entry.settings["default"], metavar="PATH", help=entry.twin)
 
 
-def values_of(kind: type[Options], arguments: argparse.Namespace) -> dict[str, Any]:
+def option_values(kind: type[Options], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the values of a class's fields in parsed arguments."""
     found = {
         each.name: getattr(arguments, each.name) for each in fields(cast("Any", kind)) if hasattr(arguments, each.name)
@@ -393,14 +393,14 @@ def values_of(kind: type[Options], arguments: argparse.Namespace) -> dict[str, A
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
-def conflict(options: Options) -> tuple[str, str] | None:
+def find_option_conflict(options: Options) -> tuple[str, str] | None:
     """Return the error and the hint for the first combination of options that is refused; None if there is none."""
-    for name, entry in value_options(type(options)):
-        variables = {variable_of(each) for each in entry.names_of(name)} & os.environ.keys()
+    for name, entry in options_with_fields(type(options)):
+        variables = {environment_variable_of(each) for each in entry.command_line_names(name)} & os.environ.keys()
         for rule in entry.rules:
             if (rule.allows_variables and variables) or not _is_broken(rule, options, name):
                 continue
-            given = [other for other in rule.others if rule.is_refused_with and _is_given(options, other)]
+            given = [other for other in rule.others if rule.is_refused_with and _is_option_given(options, other)]
             others = given[:1] or rule.others
             if rule.is_order:
                 others = (f"{rule.others[0]} {getattr(options, rule.others[0])}",)
@@ -418,11 +418,11 @@ def _is_broken(rule: Rule, options: Options, name: str) -> bool:
     if rule.is_order:
         start, end = getattr(options, name), getattr(options, rule.others[0])
         return start is not None and end is not None and bool(start >= end)
-    given = [other for other in rule.others if _is_given(options, other, is_needed=not rule.is_refused_with)]
-    return _is_given(options, " ".join((name, *rule.values))) and bool(given) == rule.is_refused_with
+    given = [other for other in rule.others if _is_option_given(options, other, is_needed=not rule.is_refused_with)]
+    return _is_option_given(options, " ".join((name, *rule.values))) and bool(given) == rule.is_refused_with
 
 
-def _is_given(options: Options, named: str, *, is_needed: bool = False) -> bool:
+def _is_option_given(options: Options, named: str, *, is_needed: bool = False) -> bool:
     """Return True if an option differs from its default or, if `named` is "FIELD VALUE …", has one of these values.
 
     Args:
@@ -440,7 +440,7 @@ def _is_given(options: Options, named: str, *, is_needed: bool = False) -> bool:
 def _shown(options: Options, named: str) -> str:
     """Return an option as on a command line, with its value if `named` has one: `--via hbase`, or `'evidence key'`."""
     name, space, value = named.partition(" ")
-    declared = declarations(type(options))
+    declared = option_declarations(type(options))
     entry = declared.get(name)
     if not isinstance(entry, Declaration):
         return ""
@@ -450,7 +450,7 @@ def _shown(options: Options, named: str) -> str:
         for other, short in declared.items():
             if isinstance(short, Shorthand) and (short.name, short.value) == (name, value):
                 return f"--{other}"
-    return entry.names_of(name)[0] + space + value
+    return entry.command_line_names(name)[0] + space + value
 
 
 def _one_of(names: Sequence[str]) -> str:
@@ -461,7 +461,7 @@ def _joined(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
-def without_variable(options: _Options, given: str, other: str) -> _Options:
+def drop_conflicting_variable(options: _Options, given: str, other: str) -> _Options:
     """Reset an option that only the environment sets, if an option that excludes it is given.
 
     Args:
@@ -470,13 +470,13 @@ def without_variable(options: _Options, given: str, other: str) -> _Options:
     """
     name_of_field = other.replace("-", "_")
     is_set = getattr(options, name_of_field) is not None and getattr(options, name_of_field) == os.environ.get(
-        variable_of(other)
+        environment_variable_of(other)
     )
-    if is_set and getattr(options, given.replace("-", "_")) and variable_of(given) not in os.environ:
+    if is_set and getattr(options, given.replace("-", "_")) and environment_variable_of(given) not in os.environ:
         return cast("_Options", replace(cast("Any", options), **{name_of_field: None}))
     return options
 
 
-def variable_of(option_name: str) -> str:
+def environment_variable_of(option_name: str) -> str:
     """Return the environment variable that sets an option."""
     return ENVIRONMENT_PREFIX + option_name.strip("-").upper().replace("-", "_")

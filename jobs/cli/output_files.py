@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commitlake.connectors.lake.owned_folders import check_no_owner
+from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _HEAD_BYTES = 4096
@@ -16,7 +16,7 @@ class OutputFileError(CommitLakeError):
     exit_code = ExitCode.USAGE
 
 
-def check_text_file(option: str, path: Path) -> None:
+def check_output_file(option: str, path: Path) -> None:
     """Raise an error if a text file cannot be written at the end of the job, or would replace a binary file.
 
     Logs, queues, indexes and data files of tables have NUL bytes near their beginning, and texts have none. So a page
@@ -37,7 +37,7 @@ def check_text_file(option: str, path: Path) -> None:
             f"{option} {path}: expected a new file or a text, found a file with binary data, which would be replaced. "
             "Name another file"
         )
-    check_no_owner(str(path), option)
+    refuse_owned_folder(str(path), option)
 
 
 def _is_binary(path: Path) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from commitlake.connectors.lake.delta_log.names import LOG, SEALS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.schemas.store_files import kind_of
+from commitlake.schemas.store_files import describe_file_type
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -21,7 +21,7 @@ _PATH = re.compile(r"(?:s3a?:/|file:/)?/[^\s'\":,;()\[\]]+")
 HINT = "Run as a user with permission, or change the permissions: a folder needs read and execute, a file read"
 
 
-def denied_place(error: BaseException) -> str | None:
+def path_of_permission_error(error: BaseException) -> str | None:
     """Return the path in a permission error; None for other errors."""
     for each in _error_chain(error):
         if isinstance(each, OSError) and each.errno in _DENIED:
@@ -43,7 +43,7 @@ def check_lake_is_readable(lake: Lake) -> None:
     if lake.s3 is not None:
         return
     root = Path(lake.root).absolute()
-    _check_folders(root)
+    _check_lake_folders(root)
     lake.check_links()
     for path in (*reversed(root.parents), root, *_table_and_log_paths(root)):
         try:
@@ -51,13 +51,13 @@ def check_lake_is_readable(lake: Lake) -> None:
             if not path.exists():
                 continue
         except PermissionError:
-            raise _denied_error(path) from None
+            raise _access_denied_error(path) from None
         mode = os.R_OK if not is_folder else os.X_OK if path in root.parents else os.R_OK | os.X_OK
         if not os.access(path, mode, effective_ids=os.access in os.supports_effective_ids):
-            raise _denied_error(path)
+            raise _access_denied_error(path)
 
 
-def _check_folders(root: Path) -> None:
+def _check_lake_folders(root: Path) -> None:
     """Check that the lake, its tables and their logs are folders, as far as they exist."""
     tables = [root / table for table in LAKE_TABLES]
     found_folders = []
@@ -65,19 +65,19 @@ def _check_folders(root: Path) -> None:
         try:
             mode = path.stat().st_mode if path.exists() else path.lstat().st_mode
         except PermissionError:
-            raise _denied_error(path) from None
+            raise _access_denied_error(path) from None
         except OSError:  # the path does not exist, or a parent is not a folder
             continue
         if not stat.S_ISDIR(mode):
-            found = f"{kind_of(mode)} that leads nowhere" if stat.S_ISLNK(mode) else kind_of(mode)
+            found = f"{describe_file_type(mode)} that leads nowhere" if stat.S_ISLNK(mode) else describe_file_type(mode)
             what = "the folder of a lake" if path == root else "a folder"
             raise LakeError(f"{path}: expected {what}, found {found}")
         found_folders.append(path)
     for path in found_folders[1:]:
-        _check_files(path)
+        _check_folder_entries(path)
 
 
-def _check_files(folder: Path) -> None:
+def _check_folder_entries(folder: Path) -> None:
     """Check that a table, its partitions or its log have only files and folders; engines would wait for a FIFO forever.
 
     A folder in the place of a log's entry is found by `connectors.lake`, which knows how to restore the entry.
@@ -97,11 +97,11 @@ def _check_files(folder: Path) -> None:
                 elif not entry.is_file():
                     others.append(path)
     except PermissionError:
-        raise _denied_error(folder) from None
+        raise _access_denied_error(folder) from None
     for path in sorted(others):
-        raise LakeError(f"{path}: expected a file, found {kind_of(path.lstat().st_mode)}: move it elsewhere")
+        raise LakeError(f"{path}: expected a file, found {describe_file_type(path.lstat().st_mode)}: move it elsewhere")
     for partition in partitions:
-        _check_files(partition)
+        _check_folder_entries(partition)
 
 
 def _table_and_log_paths(root: Path) -> Iterator[Path]:
@@ -114,7 +114,7 @@ def _table_and_log_paths(root: Path) -> Iterator[Path]:
             yield from sorted(log.glob("*.json"))[-1:]
 
 
-def _denied_error(path: Path) -> LakeError:
+def _access_denied_error(path: Path) -> LakeError:
     return LakeError(f"{path}: permission denied for this user. {HINT}")
 
 

@@ -13,8 +13,9 @@ Spark's workers), and raises KeyboardInterrupt in the main thread, so that files
 have not ended after `GRACE_SECONDS` are killed. All jobs tolerate being killed at any point, so their data needs no
 further care.
 
-A service that can stop cleanly, such as `archive --follow`, handles the first signal itself with `stop_softly`. A
-signal that was ignored when the process started (nohup, a shell's background job) stays ignored.
+A service that can stop cleanly, such as `archive --follow`, handles the first signal itself with
+`call_on_first_signal`. A signal that was ignored when the process started (nohup, a shell's background job) stays
+ignored.
 """
 
 from __future__ import annotations
@@ -103,12 +104,12 @@ def run_process(command: Callable[[], int]) -> int:
         os.environ.setdefault(_NUMBA_WITHOUT_COLOURS, "1")
         code = _run_command(command)
         if _state.number is not None:
-            _end_with_descendants(_state.number)
+            _terminate_with_descendants(_state.number)
         _state.is_over = True
         _exit_without_finalization(code)
     except KeyboardInterrupt:
-        _start_ending(_state.number or signal.SIGINT)
-        _end_with_descendants(_state.number or signal.SIGINT)
+        _start_termination(_state.number or signal.SIGINT)
+        _terminate_with_descendants(_state.number or signal.SIGINT)
     return code
 
 
@@ -123,13 +124,15 @@ def stop_signal() -> int | None:
 
 
 @contextmanager
-def stop_softly(stop: Callable[[], None]) -> Iterator[None]:
+def call_on_first_signal(stop: Callable[[], None]) -> Iterator[None]:
     """While the block runs, let the first signal call a function instead of ending the process; a second one ends it.
 
     Args:
         stop: requests that the work stop. It may be called in any thread.
     """
-    before = {} if is_own_process() else {number: signal.signal(number, _handle_signal) for number in ENDING_SIGNALS}
+    before = (
+        {} if has_process_of_its_own() else {number: signal.signal(number, _handle_signal) for number in ENDING_SIGNALS}
+    )
     _state.stop = stop
     try:
         yield
@@ -202,11 +205,11 @@ def _prepare_streams() -> None:
         except OSError:
             # A write to a closed standard output must fail, so the next opened file must not get its descriptor.
             os.set_inheritable(os.open(os.devnull, flags), True)
-    sys.stdout = _text_stream_on(sys.stdout, _StandardOutput(1, "wb", closefd=False))
-    sys.stderr = _text_stream_on(sys.stderr, _StandardError(2, "wb", closefd=False))
+    sys.stdout = _wrap_text_stream(sys.stdout, _StandardOutput(1, "wb", closefd=False))
+    sys.stderr = _wrap_text_stream(sys.stderr, _StandardError(2, "wb", closefd=False))
 
 
-def _text_stream_on(stream: TextIO | None, raw: io.FileIO) -> TextIO:
+def _wrap_text_stream(stream: TextIO | None, raw: io.FileIO) -> TextIO:
     """Return a text stream on top of a raw one, with the settings of the interpreter's own stream."""
     buffer = io.BufferedWriter(raw)
     if not isinstance(stream, io.TextIOWrapper):
@@ -242,8 +245,8 @@ def _install_handlers() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
-def is_own_process() -> bool:
-    """Return True if this process runs only the command of `run_process`, and `stop_softly` is not active."""
+def has_process_of_its_own() -> bool:
+    """Return True if this process runs only the command of `run_process`, and `call_on_first_signal` is not active."""
     return any(signal.getsignal(number) is _handle_signal for number in ENDING_SIGNALS)
 
 
@@ -251,17 +254,17 @@ def _handle_signal(number: int, _frame: object) -> None:
     """Handle a signal; Python calls this in the main thread."""
     _state.taken += 1
     if _state.is_over:
-        _start_ending(number)
-        _end_with_descendants(number)
-    if _stop_softly(number):
+        _start_termination(number)
+        _terminate_with_descendants(number)
+    if _call_stop_function(number):
         return
-    _start_ending(number)
+    _start_termination(number)
     if not _state.is_raised:
         _state.is_raised = True
         raise KeyboardInterrupt
 
 
-def _stop_softly(number: int) -> bool:
+def _call_stop_function(number: int) -> bool:
     """Call the stop function of a running service; return False if there is none or it was called before."""
     stop, _state.stop = _state.stop, None
     if stop is None:
@@ -277,33 +280,33 @@ def _watch_for_signals(read_end: int) -> None:
     while True:
         left = None if _state.number is None else max(0.0, _state.deadline - time.monotonic())
         if not select.select([read_end], [], [], left)[0]:
-            _end_with_descendants(_state.number or signal.SIGTERM, at_once=True)
+            _terminate_with_descendants(_state.number or signal.SIGTERM, at_once=True)
         numbers = [number for number in os.read(read_end, 64) if number in ENDING_SIGNALS]
         if not numbers:
             continue
         _state.seen += len(numbers)
         if _state.seen - (_state.asked is not None) > 1:
-            _start_ending(numbers[0])
-            _end_with_descendants(numbers[0], at_once=True)
+            _start_termination(numbers[0])
+            _terminate_with_descendants(numbers[0], at_once=True)
         time.sleep(_MAIN_THREAD_SECONDS)
         if _state.taken < _state.seen:
             _state.taken = _state.seen
-            if not _stop_softly(numbers[0]):
-                _start_ending(numbers[0])
+            if not _call_stop_function(numbers[0]):
+                _start_termination(numbers[0])
 
 
-def end_at_once(text: str, code: int) -> NoReturn:
+def exit_immediately(text: str, code: int) -> NoReturn:
     """Print a text on standard error, and end this process and its descendants; for a thread that finds a limit passed.
 
     What the main thread has not written so far is lost.
     """
     _print_last_line(text, silence=True)
-    for process in descendants():
+    for process in list_descendants():
         _send_signal(process, signal.SIGKILL)
     os._exit(code)
 
 
-def _start_ending(number: int) -> None:
+def _start_termination(number: int) -> None:
     """Print the line about a signal, and ask all child processes to end; later calls do nothing."""
     if not _state.begun.acquire(blocking=False):
         return
@@ -312,7 +315,7 @@ def _start_ending(number: int) -> None:
     what = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
     _print_last_line(f"{_state.name}: {what}\n", silence=True)
     _adopt_orphans()
-    for process in descendants():
+    for process in list_descendants():
         _send_signal(process, signal.SIGTERM)
 
 
@@ -351,7 +354,7 @@ def _exit_without_finalization(code: int) -> None:
     os._exit(code or 0)
 
 
-def _end_with_descendants(number: int, *, at_once: bool = False) -> NoReturn:
+def _terminate_with_descendants(number: int, *, at_once: bool = False) -> NoReturn:
     """End this process, with the exit code for a signal, and all its descendants.
 
     Args:
@@ -366,7 +369,7 @@ def _end_with_descendants(number: int, *, at_once: bool = False) -> NoReturn:
         time.sleep(_POLL_SECONDS)
     _release_semaphores()
     deadline = time.monotonic() + 1
-    while (left := descendants()) and time.monotonic() < deadline:
+    while (left := list_descendants()) and time.monotonic() < deadline:
         for process in left:
             _send_signal(process, signal.SIGKILL)
         _reap_children()
@@ -378,7 +381,7 @@ def _spark_processes() -> list[int]:
     """Return the ids of Spark's JVM and its children, which must be asked to end so that they delete their files."""
     own = os.getsid(0)
     found = []
-    for process in descendants():
+    for process in list_descendants():
         with suppress(OSError):
             if os.getsid(process) != own:
                 found.append(process)
@@ -412,10 +415,10 @@ def _send_signal(process: int, number: int) -> None:
         os.kill(process, number)
 
 
-def descendants(root: int | None = None) -> list[int]:
+def list_descendants(root: int | None = None) -> list[int]:
     """Return the running descendants of a process, by default of this one."""
     children: dict[int, list[int]] = {}
-    for process, parent in _processes():
+    for process, parent in _list_processes():
         children.setdefault(parent, []).append(process)
     found: list[int] = []
     waiting = [os.getpid() if root is None else root]
@@ -426,10 +429,10 @@ def descendants(root: int | None = None) -> list[int]:
     return found
 
 
-def _processes() -> Iterator[tuple[int, int]]:
+def _list_processes() -> Iterator[tuple[int, int]]:
     """Yield the id of each running process and of its parent."""
     if not os.path.isdir("/proc/self"):  # noqa: PTH112 (pathlib is slow to import)
-        yield from _processes_of_ps()
+        yield from _list_processes_with_ps()
         return
     for name in os.listdir("/proc"):  # noqa: PTH208 (likewise)
         if name.isdigit():
@@ -440,7 +443,7 @@ def _processes() -> Iterator[tuple[int, int]]:
                     yield int(name), int(parent)
 
 
-def _processes_of_ps() -> Iterator[tuple[int, int]]:
+def _list_processes_with_ps() -> Iterator[tuple[int, int]]:
     import subprocess
 
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, check=False)

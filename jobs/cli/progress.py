@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.connectors.runtime.runner import CounterGoneError, Runner
-from commitlake.jobs.cli.terminal import trusted
-from commitlake.schemas.counts import count_text
+from commitlake.jobs.cli.terminal import unguarded_stream
+from commitlake.schemas.counts import format_count
 
 _POLL_SECONDS = 0.5
 _LINE_SECONDS = 10.0
@@ -69,7 +69,7 @@ class _Compilation:
         self._stored = stored
         if now - self._grown_at >= _COMPILING_SECONDS:
             return ""
-        return f"compiling the reader, once; {count_text(stored, 'function')} so far"
+        return f"compiling the reader, once; {format_count(stored, 'function')} so far"
 
 
 @contextmanager
@@ -139,8 +139,8 @@ def _show_bar(count: Count, what: str, unit: str, stop: threading.Event) -> None
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(file=trusted(sys.stderr)), transient=True) as progress:
-        name = printable_line(what)
+    with Progress(*columns, console=Console(file=unguarded_stream(sys.stderr)), transient=True) as progress:
+        name = escape_line(what)
         bar = progress.add_task(name, total=None)
         while not stop.wait(_POLL_SECONDS):
             done, known = count()

@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from commitlake.jobs.cli.output_files import check_text_file
+from commitlake.jobs.cli.output_files import check_output_file
 from commitlake.schemas.errors import ExitCode
 
 _MAX_FILE_BYTES = 1 << 20
@@ -42,7 +42,7 @@ COUNTERS = {
 _counted: Counter[str] = Counter()
 
 
-def count(name: str, amount: int) -> None:
+def add_to_counter(name: str, amount: int) -> None:
     """Add an amount to a counter in this run's metrics.
 
     Args:
@@ -66,7 +66,7 @@ class RunMetrics:
     """
 
     def __init__(self, path: Path, command: str) -> None:
-        check_text_file("--metrics-file", path)
+        check_output_file("--metrics-file", path)
         self._path = path
         self._command = command
         self._started = time.monotonic()
@@ -82,9 +82,9 @@ class RunMetrics:
         from prometheus_client.core import CounterMetricFamily
         from prometheus_client.registry import Collector
 
-        from commitlake.connectors.whole_files import write_whole
+        from commitlake.connectors.whole_files import open_atomic
 
-        before = _samples(self._path, self._command)
+        before = _read_earlier_samples(self._path, self._command)
         registry = CollectorRegistry()
         now = time.time()
         gauges = {
@@ -116,11 +116,11 @@ class RunMetrics:
                 return families
 
         registry.register(_Counters())
-        with write_whole(self._path) as file:
+        with open_atomic(self._path) as file:
             file.write(generate_latest(registry))
 
 
-def _samples(path: Path, command: str) -> dict[tuple[str, str], float]:
+def _read_earlier_samples(path: Path, command: str) -> dict[tuple[str, str], float]:
     """Return the samples of a command in a metrics file, by name and exit code; empty if the file is not understood."""
     from prometheus_client.parser import text_string_to_metric_families
 

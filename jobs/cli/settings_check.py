@@ -17,9 +17,9 @@ from pathlib import Path
 
 from commitlake.jobs.arguments.names import did_you_mean, warn
 from commitlake.jobs.cli.main import JOBS
-from commitlake.jobs.cli.options import ENVIRONMENT_PREFIX, variable_of
+from commitlake.jobs.cli.options import ENVIRONMENT_PREFIX, environment_variable_of
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.store_files import kind_of
+from commitlake.schemas.store_files import describe_file_type
 from commitlake.schemas.toml_text import MAX_BYTES, TomlError, parse_toml
 
 OTHER_VARIABLES = frozenset(
@@ -49,7 +49,7 @@ class SettingsError(CommitLakeError):
     """Error for a setting with an unknown name, or with a value that no job can use."""
 
 
-def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
+def check_settings_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
     """Raise an error for tables of unknown jobs, and for keys in this job's table that are not its options.
 
     Args:
@@ -65,14 +65,14 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
         raise SettingsError(f"{path}: {error}") from None
     except (OSError, ValueError):
         return
-    _check_numbers(path, settings)
+    _check_integer_sizes(path, settings)
     for name, table in settings.items():
         if name not in {*JOBS, job}:
             what = "table" if isinstance(table, dict) else "key"
             raise SettingsError(f"{path}: no job reads the {what} {name!a}.{did_you_mean(name, JOBS)}")
         if not isinstance(table, dict):
             raise SettingsError(f"{path}: expected a table [{name}], found a value")
-    options = options_of(parser)
+    options = parser_option_names(parser)
     for key in settings.get(job, {}):
         if key not in options:
             raise SettingsError(
@@ -83,7 +83,7 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
 def _read_settings_text(path: Path) -> str:
     """Return the text of a settings file, which must not be a pipe, because it is read twice."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise SettingsError(f"{path}: expected a file with settings, found {kind_of(path.stat().st_mode)}")
+        raise SettingsError(f"{path}: expected a file with settings, found {describe_file_type(path.stat().st_mode)}")
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -91,7 +91,7 @@ def _read_settings_text(path: Path) -> str:
     return data.decode("utf-8")
 
 
-def _check_numbers(path: Path, settings: Mapping[str, object]) -> None:
+def _check_integer_sizes(path: Path, settings: Mapping[str, object]) -> None:
     """Raise an error for integers of more than 64 bits, which TOML forbids and Python cannot always print."""
     waiting: list[object] = [settings]
     while waiting:
@@ -106,16 +106,16 @@ def _check_numbers(path: Path, settings: Mapping[str, object]) -> None:
 
 def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str, str]) -> None:
     """Warn of environment variables that look like options but belong to no job."""
-    own = {variable_of(option) for option in options_of(parser)}
+    own = {environment_variable_of(option) for option in parser_option_names(parser)}
     for name in environment:
         if not name.startswith(ENVIRONMENT_PREFIX) or name.startswith(_TEST_PREFIX) or name in own | OTHER_VARIABLES:
             continue
-        if name not in VARIABLES and name not in variables_of_all_jobs():
+        if name not in VARIABLES and name not in environment_variables_of_jobs():
             near = did_you_mean(name, own | VARIABLES)
             warn(parser.prog, f"the variable {name} is not an option of any job.{near}")
 
 
-def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+def check_argument_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Raise an error for texts that contain NUL or bytes that could not be decoded.
 
     The name of a file may have any bytes except NUL, which only a TOML file can contain.
@@ -128,15 +128,15 @@ def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
         for value in given if isinstance(given, list) else [given]:
             if not isinstance(value, str | Path):
                 continue
-            names = names_in_help(action)
+            names = option_names_in_help(action)
             name = names[-1] if names else str(action.metavar or action.dest)
             if "\0" in str(value):
                 raise SettingsError(f"{name}: expected text without NUL, found {str(value)!a}")
-            if isinstance(value, str) and action.metavar != "FILE" and not _is_text(value):
+            if isinstance(value, str) and action.metavar != "FILE" and not _is_valid_text(value):
                 raise SettingsError(f"{name}: expected text in UTF-8, found {value!a}")
 
 
-def _is_text(value: str) -> bool:
+def _is_valid_text(value: str) -> bool:
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -144,7 +144,7 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | None:
+def find_settings_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | None:
     """Return the path of the settings file that a job will read: the named one, otherwise the first default one."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     finder.add_argument("--config")
@@ -156,26 +156,26 @@ def config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | 
     return Path(named) if named else next((Path(path) for path in defaults if Path(path).is_file()), None)
 
 
-def names_in_help(action: argparse.Action) -> list[str]:
+def option_names_in_help(action: argparse.Action) -> list[str]:
     """Return the names of an option for help: the short one, and the first long one. Others are older names."""
     long = [name for name in action.option_strings if name.startswith("--")]
     return [name for name in action.option_strings if name not in long[1:]]
 
 
-def options_of(parser: argparse.ArgumentParser) -> set[str]:
+def parser_option_names(parser: argparse.ArgumentParser) -> set[str]:
     """Return the names of a parser's options, without the dashes."""
     strings = (string for action in parser._actions for string in action.option_strings)  # noqa: SLF001 (no other way)
     return {string.removeprefix("--") for string in strings if string.startswith("--")}
 
 
-def variables_of_all_jobs() -> set[str]:
+def environment_variables_of_jobs() -> set[str]:
     """Return the environment variables of all jobs' options."""
     parsers = (importlib.import_module(f"commitlake.jobs.{name}.command").build_parser() for name in JOBS)
-    return {variable_of(option) for parser in parsers for option in options_of(parser)}
+    return {environment_variable_of(option) for parser in parsers for option in parser_option_names(parser)}
 
 
 VARIABLES = frozenset(
-    variable_of(option)
+    environment_variable_of(option)
     for option in (
         "accounts",
         "advertise",

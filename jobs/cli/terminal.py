@@ -1,8 +1,8 @@
 """Guarded standard streams: printed text from logs, names and stores cannot control the terminal.
 
-`guarded_streams` replaces standard output and standard error by guarded streams, so that jobs need no code for this. It
-guards files and pipes as well, because they may be printed later on a terminal, with `cat` or `tail`. Colours, progress
-bars and text that is already printable are written through `trusted`.
+`guard_standard_streams` replaces standard output and standard error by guarded streams, so that jobs need no code for
+this. It guards files and pipes as well, because they may be printed later on a terminal, with `cat` or `tail`.
+Colours, progress bars and text that is already printable are written through `unguarded_stream`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import Any, TextIO, cast
 
-from commitlake.connectors.printable import printable, printable_line
-from commitlake.jobs.arguments.times import local_texts
+from commitlake.connectors.printable import escape_line, printable
+from commitlake.jobs.arguments.times import to_local_times
 from commitlake.jobs.report.output_forms import display
-from commitlake.jobs.report.text_table import fold
+from commitlake.jobs.report.text_table import wrap_lines
 
 
 class GuardedStream:
@@ -46,7 +46,7 @@ class GuardedStream:
 
 
 @contextmanager
-def guarded_streams(*, raw: bool = False, edit_errors: Callable[[str], str] | None = None) -> Iterator[None]:
+def guard_standard_streams(*, raw: bool = False, edit_errors: Callable[[str], str] | None = None) -> Iterator[None]:
     """Replace standard output and standard error by guarded streams while the block runs.
 
     Args:
@@ -67,17 +67,17 @@ def print_line(line: str) -> None:
 
     With --raw the line is printed unchanged.
     """
-    print(printable_line(line) if isinstance(sys.stderr, GuardedStream) else line, file=sys.stderr, flush=True)
+    print(escape_line(line) if isinstance(sys.stderr, GuardedStream) else line, file=sys.stderr, flush=True)
 
 
 def print_text(text: str) -> None:
     """Print lines on standard output, with local times if requested; on a terminal, broken between words."""
-    shown = local_texts(text) if display().is_local else text
+    shown = to_local_times(text) if display().is_local else text
     is_terminal = isinstance(sys.stdout, GuardedStream) and sys.stdout.isatty()
-    print(fold(shown, get_terminal_size().columns) if is_terminal else shown)
+    print(wrap_lines(shown, get_terminal_size().columns) if is_terminal else shown)
 
 
-def trusted(stream: TextIO) -> TextIO:
+def unguarded_stream(stream: TextIO) -> TextIO:
     """Return the unguarded stream, for libraries that draw progress bars or colours from printable text."""
     return stream.stream if isinstance(stream, GuardedStream) else stream
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.registry import COMMITLOGS, all_formats, format_named
+from commitlake.connectors.formats.registry import COMMITLOGS, all_formats, get_format
 from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import PackRefs
@@ -24,7 +24,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.reading import read_facts
+from commitlake.connectors.reading.facts.reading import read_index_data
 from commitlake.connectors.reading.files.windows import Mapping
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
@@ -38,7 +38,7 @@ from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.replay.batches import encode_part
 from commitlake.pipelines.replay.parts import COLUMNS
-from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
@@ -49,7 +49,7 @@ from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 _SEGMENT_BYTES = 4096
 
 
-def warm(runner: Runner = HERE) -> int:
+def compile_kernels(runner: Runner = HERE) -> int:
     """Compile all kernels: archive, verify, rebuild and read a small log of each format.
 
     Args:
@@ -59,60 +59,60 @@ def warm(runner: Runner = HERE) -> int:
         The rows that were read.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        _encode_message()
+        _encode_small_message()
         _decode_pulled_record()
         tasks = [(log_format.name, Path(scratch) / log_format.name) for log_format in all_formats()]
-        return sum(rows for _, rows in runner.run(_warm_format, tasks))
+        return sum(rows for _, rows in runner.run(_compile_for_format, tasks))
 
 
-def _warm_format(task: tuple[str, Path]) -> int:
+def _compile_for_format(task: tuple[str, Path]) -> int:
     name, root = task
-    log_format = format_named(name)
+    log_format = get_format(name)
     segment = root / log_format.folder / segment_name(0)
     for path, data in log_format.sample_files(_SEGMENT_BYTES).items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
     (store,) = find_stores(str(root), formats=all_formats().only(log_format))
-    _archive(store, Lake(str(root)))
+    _archive_small_log(store, Lake(str(root)))
     if (read_consume_log := log_format.read_consume_log) is not None:
         list(read_consume_log(store.folder, store.broker, None))
-    _map_file(segment)
-    _find_border(log_format)
+    _map_segment_file(segment)
+    _find_record_boundary(log_format)
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
     queues = log_format.queues.layout
     for split in splits:  # as `verify` does
-        for facts in read_facts(split):
+        for facts in read_index_data(split):
             for entries in queue_entries(facts):
                 queues.is_written(queues.to_entries(entries))
     wanted = RequestedSettings(index_slots=4, index_entries=16) if log_format.indexes.has_files else RequestedSettings()
     rebuild_store(store, root / "rebuilt", wanted)
-    _verify(log_format, segment.parent, root / "rebuilt")
+    _verify_small_log(log_format, segment.parent, root / "rebuilt")
     if log_format.can_be_restored:
-        _restore(store, Lake(str(root / "lake")), root / "restored")
+        _restore_small_store(store, Lake(str(root / "lake")), root / "restored")
     request = Request(arrow_schema(SOURCE), Mode.PERMISSIVE)
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))
 
 
-def _verify(log_format: Format, log: Path, rebuilt: Path) -> None:
+def _verify_small_log(log_format: Format, log: Path, rebuilt: Path) -> None:
     """Verify a small log with its rebuilt indexes, to compile the code for this."""
     shutil.copytree(log, rebuilt / log_format.folder, dirs_exist_ok=True)
     verify_stores(find_stores(str(rebuilt), formats=all_formats().only(log_format)), VerifyOptions())
 
 
-def _restore(store: Store, lake: Lake, target: Path) -> None:
+def _restore_small_store(store: Store, lake: Lake, target: Path) -> None:
     """Restore a small store from a lake with its keys, to compile the code for this."""
     run_archive(HERE, Config(store.root, lake, store.broker, quality=False, edges=False))
-    restore_store(lake, target, Chosen(store.broker))
+    restore_store(lake, target, RestoreSelection(store.broker))
 
 
-def _encode_message() -> None:
+def _encode_small_message() -> None:
     """Encode a message as `replay` does, to compile the code for this."""
     schema = arrow_schema(MESSAGES.only(COLUMNS))
     row = {"broker": "a", "physical_offset": 0, "sys_flag": 0, "flag": 0, "properties": [("KEYS", "a")]}
     encode_part(pa.Table.from_pylist([row], schema), pa.array([b"a"], pa.large_binary()), "a")
 
 
-def _archive(store: Store, lake: Lake) -> None:
+def _archive_small_log(store: Store, lake: Lake) -> None:
     """Run an archive run's tasks on a small log and read a body back, to compile the code for this."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
     tasks = ArchiveTasks(splits, lake, "warm", "")
@@ -123,7 +123,7 @@ def _archive(store: Store, lake: Lake) -> None:
     read_bodies(open_store(lake.packs), pack[0].as_py(), refs, rows.column("body_crc").to_numpy().astype(np.int64))
 
 
-def _find_border(log_format: Format) -> None:
+def _find_record_boundary(log_format: Format) -> None:
     """Search for a record boundary as in the planning of a large segment, to compile the code for this."""
     kernel = log_format.kernel
     parts = np.empty((kernel.part_count, 1), np.int64)
@@ -141,7 +141,7 @@ def _decode_pulled_record() -> None:
         pass
 
 
-def _map_file(path: Path) -> None:
+def _map_segment_file(path: Path) -> None:
     with path.open("rb") as file:
         mapping = Mapping.of(file.fileno(), 0, _SEGMENT_BYTES)
         if mapping is not None:
@@ -149,4 +149,4 @@ def _map_file(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    warm(ProcessRunner())
+    compile_kernels(ProcessRunner())

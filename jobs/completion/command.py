@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import argument
-from commitlake.jobs.cli.settings_check import names_in_help
+from commitlake.jobs.cli.settings_check import option_names_in_help
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
@@ -42,11 +42,11 @@ class Completion(Command):
 
     def run(self) -> ExitCode:
         """Print the script."""
-        print(script(self.shell))
+        print(completion_script(self.shell))
         return ExitCode.OK
 
 
-def script(shell: str) -> str:
+def completion_script(shell: str) -> str:
     """Return the completion script for a shell."""
     import shtab
 
@@ -67,7 +67,7 @@ def _parser_of_all_jobs() -> argparse.ArgumentParser:
         for action in described._actions:  # noqa: SLF001 (argparse has no other way)
             is_shown = action.help != argparse.SUPPRESS
             if is_shown and not isinstance(action, argparse._HelpAction):  # noqa: SLF001
-                action.option_strings = names_in_help(action)
+                action.option_strings = option_names_in_help(action)
                 own._add_action(_add_completion_type(action))  # noqa: SLF001
     return parser
 

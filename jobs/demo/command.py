@@ -21,8 +21,8 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.run import VERSION, archive_progress, default_page_writer
-from commitlake.jobs.archive.snapshots import read_snapshots
-from commitlake.jobs.archive.summary import summary
+from commitlake.jobs.archive.snapshots import read_offset_snapshots
+from commitlake.jobs.archive.summary import summary_lines
 from commitlake.jobs.arguments.stores import folder_text, positive
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
@@ -30,9 +30,9 @@ from commitlake.jobs.cli.options import option
 from commitlake.jobs.lineage.tree import write_tree
 from commitlake.jobs.report.rows_output import rows_of_batches, write_table
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.lineage.answer import story_of
+from commitlake.pipelines.lineage.answer import read_story
 from commitlake.pipelines.lineage.story import Question
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import StoreSnapshot
 from commitlake.schemas.errors import ExitCode
 
@@ -69,17 +69,17 @@ class OffsetHistory:
         self._config = config
         self._read: list[StoreSnapshot] = []
 
-    def read(self) -> None:
+    def read_offsets(self) -> None:
         """Read the current offsets."""
-        found = read_snapshots(self._config)
+        found = read_offset_snapshots(self._config)
         stores = find_stores(self._config.store, self._config.broker, formats=self._config.layout) if found else ()
         ranges = take_snapshot(stores).ranges
         self._read += [replace(progress, log_end=ranges[progress.broker].end) for progress in found]
 
-    def append(self) -> None:
+    def append_to_lake(self) -> None:
         """Append the kept snapshots to the lake, oldest first."""
         for progress in self._read:
-            append_progress(self._config.lake, progress)
+            append_snapshot(self._config.lake, progress)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,24 +99,24 @@ class Demo(Command):
     def run(self) -> ExitCode:
         """Fill the store, archive it, and show the result."""
         from commitlake.connectors.spark.runner import SparkRunner
-        from commitlake.jobs.arguments.runner import open_session
+        from commitlake.jobs.arguments.runner import get_spark_session
 
         folder = _clean_folder(Path(self.dir))
         store, lake = folder / "broker-a" / "store", Lake(str(folder / "lake"))
         started = time.monotonic()
         config = Config(str(store), lake, parser_version=VERSION, page=default_page_writer(lake))
         offsets = OffsetHistory(config)
-        _FILL[self.layout](store, orders=self.orders, pause=offsets.read)
+        _FILL[self.layout](store, orders=self.orders, pause=offsets.read_offsets)
         _print(f"a shop's broker, with {self.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
         result = run_archive(
-            SparkRunner(open_session("demo")), config, progress=partial(archive_progress, quiet=self.quiet)
+            SparkRunner(get_spark_session("demo")), config, progress=partial(archive_progress, quiet=self.quiet)
         )
-        offsets.read()
-        offsets.append()
-        _print("\n".join(summary(result)))
+        offsets.read_offsets()
+        offsets.append_to_lake()
+        _print("\n".join(summary_lines(result)))
         _show_query(lake, "Messages in the log, by topic and kind:", _BY_TOPIC)
         print(f"\nWhat happened to {_ORDER}:\n")
-        write_tree(story_of(lake, Question(key=_ORDER)), sys.stdout)
+        write_tree(read_story(lake, Question(key=_ORDER)), sys.stdout)
         sys.stdout.flush()
         _print("\nTry next, for example:")
         program = "  .venv/bin/commitlake" if SET_UP_SCRIPT.exists() else "  commitlake"
@@ -132,7 +132,10 @@ class Demo(Command):
 def _clean_folder(folder: Path) -> Path:
     """Return the demo's folder after deleting an earlier demo's files; raise an error if it contains other files."""
     if folder.exists() and not (folder / _MARK).exists() and any(folder.iterdir()):
-        raise JobError(f"{folder} has files that do not belong to a demo", "name another folder with --dir")
+        raise JobError(
+            f"{folder}: expected an empty folder or that of an earlier demo, found other files",
+            "name another folder with --dir",
+        )
     for name in ("broker-a", "lake"):
         shutil.rmtree(folder / name, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ from commitlake.jobs.cli.options import (
     option,
     refuses,
     repeated,
-    shorthand,
+    shorthand_option,
 )
 from commitlake.jobs.replay.arguments import ALL_IDS, NO_TARGET, SendingArguments, queues_option
 from commitlake.jobs.report.output_forms import FORMS, DisplayArguments
@@ -97,7 +97,7 @@ class DlqOptions(
         choices=(*FORMS, "parquet"),
         rules=(*if_value("parquet", rules=of_actions(EXPORT)), *of_actions(SHOW, EXPORT, OUTCOME)),
     )
-    json: ClassVar = shorthand("same as --format jsonl", format="jsonl")
+    json: ClassVar = shorthand_option("same as --format jsonl", format="jsonl")
     out: str | None = option(
         "the file to write; an existing file is replaced", metavar="FILE", section=_EXPORT, rules=of_actions(EXPORT)
     )
@@ -137,7 +137,7 @@ class DlqOptions(
     output: str = "table"
     """The format of what a redrive shows before it sends; no option sets it."""
 
-    def exported_file(self) -> tuple[str, str]:
+    def export_path_and_format(self) -> tuple[str, str]:
         """Return path and format of the file that 'export' writes.
 
         Raises:

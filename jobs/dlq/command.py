@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.arguments.places import lake_of
-from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.arguments.places import open_lake_argument
+from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, DlqOptions
 from commitlake.schemas.errors import ExitCode
 
@@ -55,18 +55,18 @@ class Dlq(DlqOptions):
     def run(self) -> ExitCode:
         """Run the chosen action."""
         if self.action == EXPORT:
-            self.exported_file()
-        lake = lake_of(self)
-        with naming_damaged_files(lake, _READ):
+            self.export_path_and_format()
+        lake = open_lake_argument(self)
+        with explain_damaged_files(lake, _READ):
             return self._run_action(lake)
 
     def _run_action(self, lake: Lake) -> ExitCode:
-        from commitlake.jobs.dlq.export import export
+        from commitlake.jobs.dlq.export import export_dead_letters
         from commitlake.jobs.dlq.outcome import print_outcome
         from commitlake.jobs.dlq.redrive import redrive
-        from commitlake.jobs.dlq.report import show
+        from commitlake.jobs.dlq.report import show_causes
 
-        acts = {SHOW: show, EXPORT: export, REDRIVE: redrive, OUTCOME: print_outcome}
+        acts = {SHOW: show_causes, EXPORT: export_dead_letters, REDRIVE: redrive, OUTCOME: print_outcome}
         return acts[self.action](self, lake)
 
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.owned_folders import check_no_owner
+from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.dlq.choice import choose, explain_invalid_where
+from commitlake.jobs.dlq.choice import choose_dead_letters, explain_invalid_where
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 
-def export(arguments: DlqOptions, lake: Lake) -> ExitCode:
+def export_dead_letters(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Write the selected dead letters to a file, outside tables and stores."""
-    out, form = arguments.exported_file()
-    check_no_owner(out, "--out")
-    chosen = choose(arguments, lake, samples=None)
+    out, form = arguments.export_path_and_format()
+    refuse_owned_folder(out, "--out")
+    chosen = choose_dead_letters(arguments, lake, samples=None)
     packs = chosen.packs
     if arguments.body and packs is None:  # --no-shape reads no bodies to find causes
         packs = open_packs(lake)
     with explain_invalid_where(arguments, lake):
         count = export_letters(
             chosen.table,
-            chosen.narrowed(),
+            chosen.condition_of_cause(),
             packs,
             Path(out),
             ExportFormat(form),
@@ -34,5 +34,5 @@ def export(arguments: DlqOptions, lake: Lake) -> ExitCode:
             is_raw=arguments.raw,
         )
     if not arguments.quiet:
-        print_line(f"{count_text(count, 'dead letter')} written to {out}")
+        print_line(f"{format_count(count, 'dead letter')} written to {out}")
     return chosen.exit_code

@@ -12,21 +12,21 @@ import numpy as np
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.process import stop_softly
+from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.replay.target import target_client
-from commitlake.jobs.report.rows_output import Row, write_document, write_objects, write_table
+from commitlake.jobs.replay.target import open_target_client
+from commitlake.jobs.report.rows_output import Row, write_document, write_table, write_varying_rows
 from commitlake.pipelines.replay.groups.outcomes import (
     GroupFollower,
     GroupOutcomes,
     State,
-    read_sent,
+    read_replay_rows,
     rows_by_dead_letter_group,
 )
-from commitlake.pipelines.replay.ledger import read_state
+from commitlake.pipelines.replay.ledger import read_replay_state
 from commitlake.pipelines.replay.plan import ReplayPlan
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
 
@@ -46,24 +46,24 @@ _SAMPLE_COLUMNS = [
 
 def print_outcome(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Print the current outcome of each message that a redrive has sent."""
-    plan = read_state(lake, arguments.replay_id).plan
-    return follow(arguments, lake, plan)
+    plan = read_replay_state(lake, arguments.replay_id).plan
+    return print_replay_outcome(arguments, lake, plan)
 
 
-def follow(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) -> ExitCode:
+def print_replay_outcome(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) -> ExitCode:
     """Print the outcome of a replay's messages: once, or with `--follow` until none of them is waiting.
 
     Raises:
         JobError: if the replay has sent no dead letter.
         RocketMQError: if the target does not answer.
     """
-    rows = read_sent(lake, plan.replay_id)
+    rows = read_replay_rows(lake, plan.replay_id)
     groups = rows_by_dead_letter_group(rows)
     if not groups:
         raise JobError(
             f"the replay {plan.replay_id} has sent no dead letters so far", "'commitlake replay show' shows its state"
         )
-    with target_client(arguments.namesrv or plan.target.name_servers) as client:
+    with open_target_client(arguments.namesrv or plan.target.name_servers) as client:
         followers = [GroupFollower(client, plan, group, sent) for group, sent in groups.items()]
         is_stopped = False
         if arguments.follow:
@@ -73,10 +73,10 @@ def follow(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) -> ExitCode:
     unknown = plan.wanted - rows.num_rows
     samples = _SAMPLES if arguments.samples is None else arguments.samples
     if arguments.format == "json":
-        rows_by_group = _json_groups(found, samples)
+        rows_by_group = _group_objects(found, samples)
         write_document({"replay_id": plan.replay_id, "not_sent_yet": unknown, "groups": rows_by_group})
     elif arguments.format in {"jsonl", "csv"}:
-        write_objects(arguments.format, _json_groups(found, samples))
+        write_varying_rows(arguments.format, _group_objects(found, samples))
     else:
         _print_tables(found, samples)
     for caution in dict.fromkeys(caution for one in found for caution in one.cautions):
@@ -84,7 +84,7 @@ def follow(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) -> ExitCode:
     if unknown:
         warn(
             PROG,
-            f"{count_text(unknown, 'message of the replay is', 'messages of the replay are')} not sent yet: "
+            f"{format_count(unknown, 'message of the replay is', 'messages of the replay are')} not sent yet: "
             f"'commitlake replay resume {plan.replay_id}'",
         )
     return ExitCode.INTERRUPTED if is_stopped else _exit_code(found, unknown)
@@ -97,11 +97,11 @@ def _wait_for_outcomes(arguments: DlqOptions, followers: Sequence[GroupFollower]
     wait, printed_at = _FIRST_WAIT_SECONDS, started
     is_stopped = False
 
-    def stop() -> None:
+    def set_stopped() -> None:
         nonlocal is_stopped
         is_stopped = True
 
-    with stop_softly(stop):
+    with call_on_first_signal(set_stopped):
         while True:
             found = [follower.read() for follower in followers]
             now = time.monotonic()
@@ -111,7 +111,7 @@ def _wait_for_outcomes(arguments: DlqOptions, followers: Sequence[GroupFollower]
             if not arguments.quiet and now - printed_at >= _LINE_SECONDS:
                 printed_at = now
                 print_line(
-                    f"{waiting:,} of {count_text(sum(one.rows.num_rows for one in found), 'message')} are waiting, "
+                    f"{waiting:,} of {format_count(sum(one.rows.num_rows for one in found), 'message')} are waiting, "
                     f"{now - started:.0f} s"
                 )
             until = min(now + wait, deadline) if deadline is not None else now + wait
@@ -122,7 +122,7 @@ def _wait_for_outcomes(arguments: DlqOptions, followers: Sequence[GroupFollower]
 
 def _print_tables(found: Sequence[GroupOutcomes], samples: int) -> None:
     write_table(_state_count_rows(found), _COLUMNS, sys.stdout)
-    shown = [row for one in found for row in _sample_rows(one, samples)]
+    shown = [row for one in found for row in _sample_message_rows(one, samples)]
     if shown:
         print()
         write_table(shown, _SAMPLE_COLUMNS, sys.stdout)
@@ -136,7 +136,7 @@ def _state_count_rows(found: Sequence[GroupOutcomes]) -> Iterator[Row]:
                 yield {"group": one.group, "outcome": state.text, "messages": messages, "retried": retried}
 
 
-def _sample_rows(one: GroupOutcomes, samples: int) -> Iterator[Row]:
+def _sample_message_rows(one: GroupOutcomes, samples: int) -> Iterator[Row]:
     """Yield rows for the first messages of each state, except those that were consumed."""
     columns = {name: one.rows.column(name) for name in ("msg_id", "target_topic", "target_queue_id", "target_offset")}
     for state in State:
@@ -153,7 +153,7 @@ def _sample_rows(one: GroupOutcomes, samples: int) -> Iterator[Row]:
             }
 
 
-def _json_groups(found: Sequence[GroupOutcomes], samples: int) -> list[dict[str, Any]]:
+def _group_objects(found: Sequence[GroupOutcomes], samples: int) -> list[dict[str, Any]]:
     return [
         {
             "group": one.group,
@@ -161,7 +161,7 @@ def _json_groups(found: Sequence[GroupOutcomes], samples: int) -> list[dict[str,
             **{state.name.lower(): one.count(state) for state in State},
             "retried": len(one.retries),
             "cautions": list(one.cautions),
-            "samples": list(_sample_rows(one, samples)),
+            "samples": list(_sample_message_rows(one, samples)),
         }
         for one in found
     ]

@@ -9,16 +9,16 @@ from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.dlq.choice import Chosen, choose, explain_invalid_where
-from commitlake.jobs.dlq.outcome import follow
+from commitlake.jobs.dlq.choice import ChosenDeadLetters, choose_dead_letters, explain_invalid_where
+from commitlake.jobs.dlq.outcome import print_replay_outcome
 from commitlake.jobs.replay.choice import SelectedMessages
-from commitlake.jobs.replay.send import send_chosen
+from commitlake.jobs.replay.send import send_selected_messages
 from commitlake.jobs.replay.source import lake_source
-from commitlake.pipelines.dead_letters.cause_conditions import offsets_sent_before, without_places
+from commitlake.pipelines.dead_letters.cause_conditions import exclude_places_sql, find_replayed_offsets
 from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
-from commitlake.pipelines.replay.ledger import read_states
+from commitlake.pipelines.replay.ledger import read_replay_states
 from commitlake.pipelines.replay.parts import part_condition
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
@@ -28,32 +28,32 @@ _FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE, Rep
 
 def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Send the selected dead letters again, and with `--follow` track their outcome."""
-    chosen = choose(arguments, lake, samples=None)
+    chosen = choose_dead_letters(arguments, lake, samples=None)
     with explain_invalid_where(arguments, lake):
-        condition = chosen.narrowed()
+        condition = chosen.condition_of_cause()
         if not arguments.include_replayed:
-            condition = _exclude_replayed(chosen, condition)
-        before = offsets_sent_before(lake, chosen.table, condition)
+            condition = _exclude_replayed_letters(chosen, condition)
+        before = find_replayed_offsets(lake, chosen.table, condition)
     if before:
         if not arguments.again:
-            condition = without_places(condition, before.values())
+            condition = exclude_places_sql(condition, before.values())
         _print_earlier_redrives(lake, before, is_again=arguments.again)
     if not arguments.again:
-        _check_unfinished(lake, chosen, condition)
+        _check_unfinished_replays(lake, chosen, condition)
     source, letters = lake_source(lake, chosen.table), SelectedMessages(condition)
-    sent = send_chosen(arguments, lake, source, letters, _redrive_command(arguments, chosen))
+    sent = send_selected_messages(arguments, lake, source, letters, _redrive_command(arguments, chosen))
     if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
         if sent.plan is not None and not arguments.quiet:
             print_line(f"'commitlake dlq outcome {sent.plan.replay_id} --lake {lake.root}' shows what becomes of them")
         return sent.exit_code or chosen.exit_code
-    return max(sent.exit_code, follow(arguments, lake, sent.plan)) or chosen.exit_code
+    return max(sent.exit_code, print_replay_outcome(arguments, lake, sent.plan)) or chosen.exit_code
 
 
-def _exclude_replayed(chosen: Chosen, condition: str) -> str:
+def _exclude_replayed_letters(chosen: ChosenDeadLetters, condition: str) -> str:
     again = count_letters(chosen.table, f"{condition} AND {replayed_sql()}")
     if again:
         print_line(
-            f"{count_text(again, 'dead letter is', 'dead letters are')} skipped: dead again after a replay; "
+            f"{format_count(again, 'dead letter is', 'dead letters are')} skipped: dead again after a replay; "
             "--include-replayed sends them, too"
         )
     return f"{condition} AND NOT {replayed_sql()}"
@@ -61,7 +61,7 @@ def _exclude_replayed(chosen: Chosen, condition: str) -> str:
 
 def _print_earlier_redrives(lake: Lake, before: Mapping[str, Mapping[str, Sequence[int]]], *, is_again: bool) -> None:
     count = len({(broker, offset) for places in before.values() for broker in places for offset in places[broker]})
-    states = read_states(lake)
+    states = read_replay_states(lake)
     names = [
         f"{name} (to {states[name].plan.target.name_servers} at {time_text(states[name].plan.created_at)})"
         for name in sorted(before, reverse=True)
@@ -70,14 +70,14 @@ def _print_earlier_redrives(lake: Lake, before: Mapping[str, Mapping[str, Sequen
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     what = "sent once more" if is_again else "skipped; --again sends them, too"
     print_line(
-        f"{count_text(count, 'dead letter was', 'dead letters were')} sent before, by replay "
+        f"{format_count(count, 'dead letter was', 'dead letters were')} sent before, by replay "
         f"{', '.join(names[:_SHOWN])}{more}: {what}"
     )
 
 
-def _check_unfinished(lake: Lake, chosen: Chosen, condition: str) -> None:
+def _check_unfinished_replays(lake: Lake, chosen: ChosenDeadLetters, condition: str) -> None:
     """Raise an error if a selected dead letter belongs to an unfinished replay, which may already have sent it."""
-    for name, state in read_states(lake).items():
+    for name, state in read_replay_states(lake).items():
         if state.owner is None or state.event in _FINISHED:
             continue
         plan = state.plan
@@ -87,14 +87,14 @@ def _check_unfinished(lake: Lake, chosen: Chosen, condition: str) -> None:
         count = count_letters(chosen.table, f"{condition} AND ({of_plan})")
         if count:
             raise JobError(
-                f"{count_text(count, 'of these dead letters belongs', 'of these dead letters belong')} to the replay "
+                f"{format_count(count, 'of these dead letters belongs', 'of these dead letters belong')} to the replay "
                 f"{name}, which has not finished ({state.event})",
                 f"'commitlake replay resume {name}' continues it; --again sends them anyway",
                 ExitCode.REFUSED,
             )
 
 
-def _redrive_command(arguments: DlqOptions, chosen: Chosen) -> str:
+def _redrive_command(arguments: DlqOptions, chosen: ChosenDeadLetters) -> str:
     names = ("group", "topic", "tag", "key", "broker", "where")
     values = {name: getattr(arguments, name) for name in names}
     given = [

@@ -10,14 +10,14 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.terminal import GuardedStream, print_text
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.dlq.choice import Chosen, choose
-from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_document, write_objects, write_table
+from commitlake.jobs.dlq.choice import ChosenDeadLetters, choose_dead_letters
+from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_document, write_table, write_varying_rows
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 from commitlake.schemas.report import (
@@ -35,7 +35,7 @@ from commitlake.schemas.report import (
     Verdict,
 )
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import in_shown_zone, plain_text
+from commitlake.schemas.times import format_time, to_display_zone
 
 if TYPE_CHECKING:
     from commitlake.pipelines.tps.report import RatesReport
@@ -61,24 +61,24 @@ CAUSE_COLUMNS = (
 )  # fmt: skip
 
 
-def show(arguments: DlqOptions, lake: Lake) -> ExitCode:
+def show_causes(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Show the causes of dead letters, or the details of one cause."""
     samples = arguments.samples if arguments.samples is not None else _SAMPLES_OF_ONE if arguments.cause else 0
-    chosen = choose(arguments, lake, samples=samples)
+    chosen = choose_dead_letters(arguments, lake, samples=samples)
     letters = chosen.letters or DeadLetters([], 0)
     shown = [chosen.cause] if chosen.cause is not None else list(enumerate(letters.causes, 1))
     if arguments.format == "json":
         _print_json(chosen, shown, samples)
         return chosen.exit_code
     if arguments.format in {"jsonl", "csv"}:
-        write_objects(arguments.format, [_whole_row(number, cause, samples) for number, cause in shown])
+        write_varying_rows(arguments.format, [_full_cause_row(number, cause, samples) for number, cause in shown])
         return chosen.exit_code
     if not letters.messages:
         if not arguments.quiet:
             print("no archived dead letter matches", file=sys.stderr)
         return chosen.exit_code
     if chosen.cause is not None:
-        _print_one(*chosen.cause, samples)
+        _print_cause(*chosen.cause, samples)
         return chosen.exit_code
     write_table((_cause_row(number, cause) for number, cause in shown[:MAX_ROWS]), CAUSE_COLUMNS, sys.stdout)
     if samples:
@@ -86,7 +86,7 @@ def show(arguments: DlqOptions, lake: Lake) -> ExitCode:
             print(f"\ncause {number}")
             _print_samples(cause.samples[:samples])
     print()
-    _print_chart(cause.hours for _, cause in shown)
+    _print_hour_chart(cause.hours for _, cause in shown)
     if not arguments.quiet:
         print("\n".join(_summary(letters, len(shown))), file=sys.stderr)
     return chosen.exit_code
@@ -111,52 +111,52 @@ def _cause_row(number: int, cause: Cause) -> Row:
 
 
 def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
-    counted = f"{count_text(letters.messages, 'dead letter')} of {count_text(len(letters.groups), 'group')}"
-    yield f"{counted}, by {count_text(len(letters.causes), 'cause')}"
+    counted = f"{format_count(letters.messages, 'dead letter')} of {format_count(len(letters.groups), 'group')}"
+    yield f"{counted}, by {format_count(len(letters.causes), 'cause')}"
     if shown > MAX_ROWS:
         yield f"the largest {MAX_ROWS} causes are shown; --format json has {shown:,}"
     if letters.left_out:
-        rarer = count_text(letters.left_out, "of them has a rarer cause", "of them have rarer causes")
+        rarer = format_count(letters.left_out, "of them has a rarer cause", "of them have rarer causes")
         yield f"{rarer}, counted together"
     if letters.replayed:
         yield f"{letters.replayed:,} of them died again after a replay (column 'again')"
 
 
-def _print_one(number: int, cause: Cause, samples: int) -> None:
+def _print_cause(number: int, cause: Cause, samples: int) -> None:
     row = _cause_row(number, cause) | {"shape": None}
     for name in CAUSE_COLUMNS:
         if row[name] is not None:
-            print_text(f"{name:<10}{printable_line(str(row[name]))}")
+            print_text(f"{name:<10}{escape_line(str(row[name]))}")
     for part in (cause.shape or "").split(", ") if cause.shape else ():
-        print_text(f"{'shape':<10}{printable_line(part)}")
+        print_text(f"{'shape':<10}{escape_line(part)}")
     print()
-    _print_chart([cause.hours])
+    _print_hour_chart([cause.hours])
     _print_samples(cause.samples[:samples])
 
 
 def _print_samples(samples: Iterable[Sample]) -> None:
     for sample in samples:
         keys = f" keys {' '.join(sample.keys)}" if sample.keys else ""
-        print_text(f"\n{time_text(sample.stored_at)} {sample.msg_id}{printable_line(keys)}")
+        print_text(f"\n{time_text(sample.stored_at)} {sample.msg_id}{escape_line(keys)}")
         if sample.body is not None:
             text = sample.body[:_BODY_WIDTH].decode(errors="replace")
             more = f" … ({sample.body_size:,} bytes)" if (sample.body_size or 0) > _BODY_WIDTH else ""
-            shown = printable_line(text) if isinstance(sys.stdout, GuardedStream) else text
+            shown = escape_line(text) if isinstance(sys.stdout, GuardedStream) else text
             print_text(f"    {shown}{more}")
 
 
-def _print_chart(hours: Iterable[Mapping[datetime.datetime, int]]) -> None:
+def _print_hour_chart(hours: Iterable[Mapping[datetime.datetime, int]]) -> None:
     """Print a bar for each hour, or for as many hours as make at most `MAX_BARS` bars."""
     counts: dict[datetime.datetime, int] = {}
     for one in hours:
         for hour, count in one.items():
             counts[hour] = counts.get(hour, 0) + count
     width = get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
-    for line in chart(counts, width):
+    for line in bar_chart_lines(counts, width):
         print(line)
 
 
-def chart(counts: Mapping[datetime.datetime, int], width: int = PIPE_WIDTH) -> Iterator[str]:
+def bar_chart_lines(counts: Mapping[datetime.datetime, int], width: int = PIPE_WIDTH) -> Iterator[str]:
     """Yield a line for each interval, with a bar whose length shows its count.
 
     Args:
@@ -173,33 +173,33 @@ def chart(counts: Mapping[datetime.datetime, int], width: int = PIPE_WIDTH) -> I
         bars[int((hour - first) / _HOUR) // step] += count
     most = max(bars)
     room = max(1, min(BAR_WIDTH, width - _TIME_WIDTH - len(f" {most:,}")))
-    yield f"dead letters {'per hour' if step == 1 else f'in {step} hours'}, {in_shown_zone(first):%Z}"
+    yield f"dead letters {'per hour' if step == 1 else f'in {step} hours'}, {to_display_zone(first):%Z}"
     for number, count in enumerate(bars):
-        at = in_shown_zone(first + number * step * _HOUR)
+        at = to_display_zone(first + number * step * _HOUR)
         bar = "#" * -(-count * room // most)
         yield f"{at:%Y-%m-%d %H:%M}  {bar:<{room}} {count:,}".rstrip()
 
 
-def _print_json(chosen: Chosen, shown: Sequence[tuple[int, Cause]], samples: int) -> None:
+def _print_json(chosen: ChosenDeadLetters, shown: Sequence[tuple[int, Cause]], samples: int) -> None:
     letters = chosen.letters or DeadLetters([], 0)
     write_document(
         {
             "messages": letters.messages,
             "left_out": letters.left_out,
-            "causes": [_whole_row(number, cause, samples) for number, cause in shown],
+            "causes": [_full_cause_row(number, cause, samples) for number, cause in shown],
             **({"missing": list(chosen.missing)} if chosen.missing else {}),
         }
     )
 
 
-def _whole_row(number: int, cause: Cause, samples: int) -> Row:
+def _full_cause_row(number: int, cause: Cause, samples: int) -> Row:
     return _cause_row(number, cause) | {
         "hours": {time_text(hour): count for hour, count in cause.hours.items()},
-        "samples": [_json_sample(sample) for sample in cause.samples[:samples]],
+        "samples": [_sample_object(sample) for sample in cause.samples[:samples]],
     }
 
 
-def _json_sample(sample: Sample) -> dict[str, Any]:
+def _sample_object(sample: Sample) -> dict[str, Any]:
     found: dict[str, Any] = {
         "msg_id": sample.msg_id,
         "stored_at": time_text(sample.stored_at),
@@ -234,7 +234,7 @@ def dead_letters_report(found: DeadLetters, rates: RatesReport) -> Report:
     causes: list[Block] = [Table.of("Causes", _REPORT_COLUMNS, rows)]
     if bars:
         causes.append(BarChart("Dead letters by topic and tag", bars))
-    sentences = list(answer(found))
+    sentences = list(dead_letter_sentences(found))
     return Report(
         "Dead letters",
         Verdict(Kind.WARNING if found.messages else Kind.GOOD, sentences[0]),
@@ -260,7 +260,7 @@ def _time_chart(rates: RatesReport) -> Iterator[Block]:
         yield LineChart("Dead letters by group", windows, series)
 
 
-def answer(found: DeadLetters) -> Iterator[str]:
+def dead_letter_sentences(found: DeadLetters) -> Iterator[str]:
     """Yield sentences about the dead letters and their causes."""
     if not found.messages:
         yield "No dead letter is archived."
@@ -268,29 +268,29 @@ def answer(found: DeadLetters) -> Iterator[str]:
     group, most = min(found.groups.items(), key=lambda pair: (-pair[1], pair[0]))
     share = 100 * most / found.messages
     yield (
-        f"{count_text(found.messages, 'dead letter')} of {count_text(len(found.groups), 'group')}; the worst is "
+        f"{format_count(found.messages, 'dead letter')} of {format_count(len(found.groups), 'group')}; the worst is "
         f"{group}, with {most:,} ({share:.0f} %)."
     )
     worst = found.causes[0]
     yield (
-        f"The most frequent cause: {cause_text(worst)}; {count_text(worst.messages, 'message')}, from "
-        f"{plain_text(worst.first)} to {plain_text(worst.last)} UTC."
+        f"The most frequent cause: {cause_text(worst)}; {format_count(worst.messages, 'message')}, from "
+        f"{format_time(worst.first)} to {format_time(worst.last)} UTC."
     )
     yield f"The newest of them: commitlake query --id {worst.example}"
     left_out = found.messages - sum(one.messages for one in found.causes)
     if left_out:
-        yield f"{count_text(left_out, 'dead letter has', 'dead letters have')} rarer causes that are not shown."
+        yield f"{format_count(left_out, 'dead letter has', 'dead letters have')} rarer causes that are not shown."
 
 
 def cause_text(cause: Cause) -> str:
     """Describe a cause of dead letters in words."""
     topic = "messages of an unknown topic" if cause.topic is None else f"messages of {cause.topic}"
     tag = "without a tag" if cause.tag is None else f"with the tag {cause.tag}"
-    attempts = count_text(cause.attempts, "attempt")
+    attempts = format_count(cause.attempts, "attempt")
     reason = "" if cause.reason is None else f": {cause.reason}"
     return f"{cause.group} gave up {topic} {tag} after {attempts}{reason}"
 
 
-def topics_of(groups: Iterable[str]) -> list[str]:
+def dead_letter_topics(groups: Iterable[str]) -> list[str]:
     """Return the topics that hold the dead letters of the given groups."""
     return [DLQ_PREFIX + group for group in groups]

@@ -21,7 +21,7 @@ from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import option
 from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.jobs.report.output_forms import OutputArguments
-from commitlake.jobs.report.rows_output import write
+from commitlake.jobs.report.rows_output import write_rows
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
 
@@ -64,14 +64,16 @@ class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies"
 
     def run(self) -> ExitCode:
         """Run the checks, and print the findings."""
-        from commitlake.jobs.doctor.machine import completed
+        from commitlake.jobs.doctor.machine import add_skipped_checks
 
-        findings = completed(list(_run_checks(self)), _SERVERS)
+        findings = add_skipped_checks(list(_run_checks(self)), _SERVERS)
         rows = [{name: str(value) for name, value in each._asdict().items()} for each in findings]
         if self.output == "table":
-            write("table", (row | {"advice": [row["advice"]] if row["advice"] else []} for row in rows), _TABLE_COLUMNS)
+            write_rows(
+                "table", (row | {"advice": [row["advice"]] if row["advice"] else []} for row in rows), _TABLE_COLUMNS
+            )
         else:
-            write(self.output, rows, _COLUMNS)
+            write_rows(self.output, rows, _COLUMNS)
         missing = [finding.check for finding in findings if finding.state is State.MISSING]
         warnings = [finding.check for finding in findings if finding.state is State.WARNING]
         if not self.quiet:
@@ -82,12 +84,12 @@ class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies"
 def _run_checks(command: Doctor) -> Iterator[DoctorFinding]:
     from commitlake.jobs.doctor import machine
 
-    yield machine.python()
-    yield machine.packages()
-    yield machine.java()
-    yield machine.spark()
-    yield machine.jars()
-    yield machine.resources()
+    yield machine.check_python()
+    yield machine.check_packages()
+    yield machine.check_java()
+    yield machine.check_spark()
+    yield machine.check_jars()
+    yield machine.check_resources()
     yield machine.folder("temporary files", tempfile.gettempdir())
     if command.store:
         yield from machine.stores(command.store, command.s3_endpoint, command.s3_region)
@@ -95,13 +97,13 @@ def _run_checks(command: Doctor) -> Iterator[DoctorFinding]:
         if place:
             yield from _check_place(name, place, command)
     if command.hbase:
-        from commitlake.jobs.doctor.servers import hbase
+        from commitlake.jobs.doctor.servers import check_hbase
 
-        yield hbase(command.hbase, command.hbase_table)
+        yield check_hbase(command.hbase, command.hbase_table)
     if command.namesrv:
-        from commitlake.jobs.doctor.servers import brokers
+        from commitlake.jobs.doctor.servers import check_registered_brokers
 
-        yield from brokers(command.namesrv)
+        yield from check_registered_brokers(command.namesrv)
 
 
 def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFinding]:
@@ -110,11 +112,11 @@ def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFindi
     from commitlake.connectors.lake.lake import Lake
     from commitlake.connectors.lake.packs.location import pack_location
     from commitlake.connectors.lake.packs.stores import open_store
-    from commitlake.connectors.lake.paths import folder_here
+    from commitlake.connectors.lake.paths import local_folder_or_none
     from commitlake.connectors.storage.errors import S3Error
     from commitlake.jobs.arguments.s3 import set_s3_environment
     from commitlake.jobs.doctor import machine
-    from commitlake.jobs.doctor.servers import object_store
+    from commitlake.jobs.doctor.servers import check_object_store
     from commitlake.schemas.errors import CommitLakeError
 
     is_lake = name == "lake"
@@ -134,18 +136,18 @@ def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFindi
     except CommitLakeError as error:
         yield DoctorFinding(name, State.MISSING, str(error), "name a folder, or s3://bucket/prefix")
         return
-    folder = folder_here(place)
-    yield object_store(place) if folder is None else machine.folder(name, str(folder))
+    folder = local_folder_or_none(place)
+    yield check_object_store(place) if folder is None else machine.folder(name, str(folder))
     if isinstance(opened, Lake):
         try:
-            yield DoctorFinding(name, State.OK, _lake_contents(opened))
+            yield DoctorFinding(name, State.OK, _describe_lake(opened))
         except CommitLakeError as error:
             yield DoctorFinding(
                 name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"
             )
 
 
-def _lake_contents(lake: Lake) -> str:
+def _describe_lake(lake: Lake) -> str:
     from commitlake.connectors.lake.lake import NoTableError
 
     if lake.s3 is None and not Path(lake.root).exists():

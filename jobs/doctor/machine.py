@@ -15,7 +15,7 @@ from pathlib import Path
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.doctor.findings import DoctorFinding, State
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError
 
 _OLDEST_PYTHON = (3, 11)
@@ -34,7 +34,7 @@ _LITTLE_DISK = 1 << 30
 _LITTLE_MEMORY = 2 << 30
 
 
-def python() -> DoctorFinding:
+def check_python() -> DoctorFinding:
     """Check the version of Python."""
     found = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
     if sys.version_info < _OLDEST_PYTHON:
@@ -42,7 +42,7 @@ def python() -> DoctorFinding:
     return DoctorFinding("python", State.OK, found)
 
 
-def packages() -> DoctorFinding:
+def check_packages() -> DoctorFinding:
     """Check that the packages are installed."""
     versions, missing = [], []
     for name in (*_CORE, *_EXTRAS):
@@ -64,7 +64,7 @@ def _installation_advice(packages: Iterable[str]) -> str:
     return f"pip install 'commitlake[{','.join(extras)}]'" if extras else "pip install --force-reinstall commitlake"
 
 
-def java() -> DoctorFinding:
+def check_java() -> DoctorFinding:
     """Check that a Java version that Spark supports is installed."""
     from commitlake.connectors.spark.java import JavaError, java_home
 
@@ -77,7 +77,7 @@ def java() -> DoctorFinding:
         return DoctorFinding("java", State.WARNING, str(error).partition(": ")[0], advice)
 
 
-def jars() -> DoctorFinding:
+def check_jars() -> DoctorFinding:
     """Check that Delta's jars are present and have the tested versions."""
     if find_spec("pyspark") is None:
         return DoctorFinding("jars", State.WARNING, "not needed without pyspark", "only Spark needs them")
@@ -94,7 +94,7 @@ def jars() -> DoctorFinding:
     return DoctorFinding("jars", State.OK, f"{found[0].parent}: {', '.join(jar.name for jar in found)}")
 
 
-def spark() -> DoctorFinding:
+def check_spark() -> DoctorFinding:
     """Check Spark's version."""
     try:
         version = importlib.metadata.version("pyspark")
@@ -107,14 +107,14 @@ def spark() -> DoctorFinding:
     return DoctorFinding("spark", State.OK, f"pyspark {version}")
 
 
-def resources() -> DoctorFinding:
+def check_resources() -> DoctorFinding:
     """Check the number of cores and the memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
-        return DoctorFinding("machine", State.OK, count_text(cores, "core"))
-    found = f"{count_text(cores, 'core')}, {size_text(memory)} of memory"
+        return DoctorFinding("machine", State.OK, format_count(cores, "core"))
+    found = f"{format_count(cores, 'core')}, {size_text(memory)} of memory"
     if memory < _LITTLE_MEMORY:
         return DoctorFinding("machine", State.WARNING, found, "use --threads 1: a worker takes up to 640 MiB")
     return DoctorFinding("machine", State.OK, found)
@@ -158,13 +158,13 @@ def stores(place: str, s3_endpoint: str | None = None, s3_region: str | None = N
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.connectors.storage.arrow_errors import s3_error_of
     from commitlake.connectors.storage.errors import ObjectStoreError
-    from commitlake.jobs.arguments.broker_name import broker_name
+    from commitlake.jobs.arguments.broker_name import choose_broker_name
     from commitlake.jobs.arguments.s3 import check_stores_at_uris
 
     formats = all_formats()
     try:
         check_stores_at_uris(place, s3_endpoint, s3_region)
-        found = find_stores(place, broker_name(place, None, None, (), formats).name, formats=formats)
+        found = find_stores(place, choose_broker_name(place, None, None, (), formats).name, formats=formats)
     except (CommitLakeError, OSError) as error:
         shown = error if isinstance(error, ObjectStoreError) else s3_error_of(error)
         advice = "name the folder that holds commitlog/ or journal/" if shown is None else shown.advice
@@ -174,7 +174,7 @@ def stores(place: str, s3_endpoint: str | None = None, s3_region: str | None = N
         size = sum(segment.file_size for segment in store.segments)
         local = [] if store.is_remote else [segment.path for segment in store.segments]
         unreadable = [path for path in local if not os.access(path, os.R_OK)]
-        what = f"{store.broker}: {store.root}, {count_text(len(store.segments), 'segment')}, {size_text(size)}"
+        what = f"{store.broker}: {store.root}, {format_count(len(store.segments), 'segment')}, {size_text(size)}"
         if unreadable:
             yield DoctorFinding("store", State.MISSING, f"{what}; {unreadable[0]} cannot be read by this user",
                           "run as the broker's user, or give read permission")  # fmt: skip
@@ -182,7 +182,7 @@ def stores(place: str, s3_endpoint: str | None = None, s3_region: str | None = N
             yield DoctorFinding("store", State.OK, what)
 
 
-def completed(checks: Sequence[DoctorFinding], asked: Sequence[str]) -> list[DoctorFinding]:
+def add_skipped_checks(checks: Sequence[DoctorFinding], asked: Sequence[str]) -> list[DoctorFinding]:
     """Return the findings, with a "skipped" finding added for each optional check that was not requested."""
     known = {finding.check for finding in checks}
     options = {"store": "--store", "lake": "--lake", "s3": "--lake s3://…", "hbase": "--hbase", "broker": "--namesrv"}

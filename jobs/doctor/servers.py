@@ -17,7 +17,7 @@ _THREADS = 32
 _MAX_VERSION = 100
 
 
-def object_store(place: str) -> DoctorFinding:
+def check_object_store(place: str) -> DoctorFinding:
     """Check that an object store can be reached, by listing a prefix.
 
     Args:
@@ -36,7 +36,7 @@ def object_store(place: str) -> DoctorFinding:
     return DoctorFinding("s3", State.OK, f"{where}: {'has objects' if names else 'is empty'}")
 
 
-def hbase(address: str, table: str | None) -> DoctorFinding:
+def check_hbase(address: str, table: str | None) -> DoctorFinding:
     """Check that HBase's Thrift server answers, and report whether the table exists.
 
     Args:
@@ -61,7 +61,7 @@ def hbase(address: str, table: str | None) -> DoctorFinding:
     return DoctorFinding("hbase", State.OK, f"{address} answers, and has the table {options.table}")
 
 
-def brokers(name_servers: str) -> Iterator[DoctorFinding]:
+def check_registered_brokers(name_servers: str) -> Iterator[DoctorFinding]:
     """Check that name servers answer, and each broker that is registered with them.
 
     Args:

@@ -15,20 +15,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.printable import printable_json
+from commitlake.connectors.printable import escape_json
 from commitlake.jobs.arguments.broker_conf import (
     BROKER_CONF_HELP,
     BrokerConfArgument,
     read_store_conf,
 )
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
-from commitlake.jobs.arguments.names import some_names, warn
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
+from commitlake.jobs.arguments.names import abbreviate_name_list, warn
 from commitlake.jobs.arguments.selection import Queues, Topics
-from commitlake.jobs.arguments.stores import StoreName, at_least, given_store, positive, store_argument, store_name
+from commitlake.jobs.arguments.stores import (
+    StoreName,
+    at_least,
+    declare_store_argument,
+    positive,
+    require_store,
+    store_name,
+)
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, flag, needs, not_with, only_with, option, repeated
-from commitlake.jobs.cli.terminal import trusted
-from commitlake.schemas.counts import count_text
+from commitlake.jobs.cli.terminal import unguarded_stream
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -66,7 +73,7 @@ class Dump(
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
-    store: str | None = store_argument(f"store folder (the one that holds {FOLDERS})")
+    store: str | None = declare_store_argument(f"store folder (the one that holds {FOLDERS})")
     broker: str | None = store_name("the store's name (default: the folder's name)")
     body: str = option(
         "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)",
@@ -99,9 +106,9 @@ class Dump(
     def run(self) -> ExitCode:
         """Print the requested records or entries as JSON lines."""
         if self.consumequeue or self.index:
-            return _run_indexes(self)
+            return _dump_index_entries(self)
         from commitlake.connectors.reading.stores import segment_size
-        from commitlake.jobs.dump.record_rows import DumpReport, dump_records, end_of_dump_text
+        from commitlake.jobs.dump.record_rows import DumpReport, dump_end_text, dump_records
 
         store = _find_store(self)
         report = DumpReport()
@@ -110,10 +117,10 @@ class Dump(
         for sentence in report.damage:
             print(f"damage: {sentence}", file=sys.stderr)
         if report.unreadable:
-            bodies = count_text(report.unreadable, "body", "bodies")
+            bodies = format_count(report.unreadable, "body", "bodies")
             print(f"damage: {bodies} cannot be decompressed; body_error of each record says why", file=sys.stderr)
-        damage = f", {count_text(len(report.damage), 'damaged range')}" if report.damage else ""
-        print(f"{count_text(report.records, 'record')}{damage}; {end_of_dump_text(report)}", file=sys.stderr)
+        damage = f", {format_count(len(report.damage), 'damaged range')}" if report.damage else ""
+        print(f"{format_count(report.records, 'record')}{damage}; {dump_end_text(report)}", file=sys.stderr)
         return ExitCode.DAMAGE if report.damage or report.unreadable else ExitCode.OK
 
 
@@ -136,15 +143,15 @@ def _warn_of_unread_messages(store: Store) -> None:
 def _find_store(command: Dump) -> Store:
     from commitlake.connectors.reading.stores import find_stores
 
-    stores = find_stores(given_store(command.store), command.broker, formats=layout_of(command))
+    stores = find_stores(require_store(command.store), command.broker, formats=find_formats(command))
     if len(stores) > 1:
         raise JobError(
-            f"{command.store} matches {count_text(len(stores), 'store')}: expected one", "dump them one by one"
+            f"{command.store} matches {format_count(len(stores), 'store')}: expected one", "dump them one by one"
         )
     return stores[0]
 
 
-def _run_indexes(command: Dump) -> ExitCode:
+def _dump_index_entries(command: Dump) -> ExitCode:
     from commitlake.jobs.dump.record_rows import dump_index_files, dump_queues
 
     store = _find_store(command)
@@ -158,16 +165,16 @@ def _run_indexes(command: Dump) -> ExitCode:
     if command.index and not store.format.indexes.has_files:
         raise JobError(f"{command.store} has no IndexFiles: expected a RocketMQ store, found a {store.format.folder}")
     if command.index:
-        if (reason := store.format.indexes.why_no_keys(store.segments)) is not None:
+        if (reason := store.format.indexes.no_key_index_reason(store.segments)) is not None:
             print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)
         if store.is_remote:
             print("note: a copy has all IndexFiles but the broker's newest one", file=sys.stderr)
         count = _print_rows(dump_index_files(store, _index_file_geometry(command, store)))
     else:
-        _check_names(store, command.topic, command.queue)
+        _warn_of_unknown_names(store, command.topic, command.queue)
         count = _print_rows(dump_queues(store, command.topic, command.queue, report_damage))
     print(
-        count_text(count, "entry", "entries") + (f", {count_text(damage, 'damaged place')}" if damage else ""),
+        format_count(count, "entry", "entries") + (f", {format_count(damage, 'damaged place')}" if damage else ""),
         file=sys.stderr,
     )
     return ExitCode.DAMAGE if damage else ExitCode.OK
@@ -185,20 +192,23 @@ def _index_file_geometry(command: Dump, store: Store) -> Geometry | None:
     return Geometry(conf.index_slots, conf.index_entries)
 
 
-def _check_names(store: Store, topics: Sequence[str], queues: Sequence[int]) -> None:
+def _warn_of_unknown_names(store: Store, topics: Sequence[str], queues: Sequence[int]) -> None:
     """Warn of requested topics or queues that have no folder."""
-    from commitlake.jobs.arguments.store_queues import queues_by_topic, unknown_names
+    from commitlake.jobs.arguments.store_queues import queue_ids_by_topic, unknown_store_name_sentences
 
-    for sentence in unknown_names([store], topics, queues):
-        warn("commitlake dump", f"the store has {sentence}; topics with queues: {some_names(queues_by_topic(store))}")
+    for sentence in unknown_store_name_sentences([store], topics, queues):
+        warn(
+            "commitlake dump",
+            f"the store has {sentence}; topics with queues: {abbreviate_name_list(queue_ids_by_topic(store))}",
+        )
 
 
 def _print_rows(rows: Iterable[dict[str, object]]) -> int:
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-    write = trusted(sys.stdout).write
+    write = unguarded_stream(sys.stdout).write
     count = 0
     for row in rows:
-        write(printable_json(encode(row)) + "\n")
+        write(escape_json(encode(row)) + "\n")
         count += 1
     return count
 

@@ -11,7 +11,7 @@ from typing import Any
 from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
 from commitlake.connectors.reading.decoding.bodies import decompress
 from commitlake.connectors.reading.errors import BodyError
-from commitlake.connectors.reading.files.store_files import open_store_files, store_of
+from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
 from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
@@ -48,7 +48,7 @@ def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport
     """
     for found in walk_store(store, segment_bytes):
         if report.last is not None and report.last.span.kind is SpanKind.FAULT:
-            report.damage.append(describe(report.last))
+            report.damage.append(describe_damage(report.last))
         report.last = found
         if found.message is not None:
             report.records += 1
@@ -69,7 +69,7 @@ def record_row(message: Any, store: Store, segment: str, body: str, report: Dump
     return row
 
 
-def describe(found: FoundRecord) -> str:
+def describe_damage(found: FoundRecord) -> str:
     """Describe a damaged range in a sentence."""
     span = found.span
     return (
@@ -78,7 +78,7 @@ def describe(found: FoundRecord) -> str:
     )
 
 
-def end_of_dump_text(report: DumpReport) -> str:
+def dump_end_text(report: DumpReport) -> str:
     """Return a sentence on where and why the dump ended."""
     last = report.last
     if last is None:
@@ -90,7 +90,7 @@ def end_of_dump_text(report: DumpReport) -> str:
         case SpanKind.BLANK:
             why = f"{span.end}: the segment is full (BLANK), and there is no next one"
         case SpanKind.FAULT:
-            why = f"{span.start}: torn or damaged end, {describe(last)}"
+            why = f"{span.start}: torn or damaged end, {describe_damage(last)}"
         case _:
             why = f"{span.end}: the file ends after a whole record"
     return f"stopped in segment {last.segment} at physical offset {why}"
@@ -107,14 +107,14 @@ def dump_queues(
         queue_ids: return only queues with these ids; all if empty.
         damage: receives a sentence about each invalid entry, if the format's entries can be checked.
     """
-    files = open_store_files(store_of(store.root))
+    files = open_store_files(store_folder_of_log(store.root))
     for topic, queue_id in product(dict.fromkeys(topics) or [None], dict.fromkeys(queue_ids) or [None]):
         yield from store.format.queues.walk(files, topic, queue_id, damage)
 
 
 def dump_index_files(store: Store, geometry: Geometry | None) -> Iterator[Row]:
     """Yield one row per entry of the store's index files."""
-    for found in walk_index_files(open_store_files(store_of(store.root)), geometry):
+    for found in walk_index_files(open_store_files(store_folder_of_log(store.root)), geometry):
         yield {
             "file": found.file,
             "entry": found.number,

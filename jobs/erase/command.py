@@ -97,19 +97,19 @@ class Erase(EraseOptions):
 
     def run(self) -> ExitCode:
         """Check the arguments, and erase."""
-        _check(self)
-        from commitlake.jobs.erase.run import erase, finish, show_all
+        _check_options(self)
+        from commitlake.jobs.erase.run import erase, finish_and_purge, list_erasures
 
         if self.list:
-            return show_all(self)
+            return list_erasures(self)
         if self.finish:
-            return finish(self)
+            return finish_and_purge(self)
         return erase(self, _keys_to_erase(self))
 
     output: str = format_option("output format of --list")
 
 
-def _check(command: EraseOptions) -> None:
+def _check_options(command: EraseOptions) -> None:
     if command.list or command.finish:
         return
     if not any(getattr(command, name) for name in SELECTING):

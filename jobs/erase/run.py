@@ -12,9 +12,9 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_comm
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.jobs.arguments.evidence import evidence_key, last_subject, write_evidence
+from commitlake.jobs.arguments.evidence import last_signed_number, read_evidence_key, write_evidence
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.arguments.places import check_packs, lake_of
+from commitlake.jobs.arguments.places import check_packs, open_lake_argument
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
@@ -22,14 +22,19 @@ from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.erase.arguments import EraseOptions
-from commitlake.jobs.report.rows_output import Row, write
-from commitlake.pipelines.archive.body_location import IN_LAKE, bodies_root, check_same_root
-from commitlake.pipelines.erasure.ledger import ErasureState, erasure_facts, purge_facts, read_states
+from commitlake.jobs.report.rows_output import Row, write_rows
+from commitlake.pipelines.archive.body_location import IN_LAKE, bodies_root, check_bodies_root_unchanged
+from commitlake.pipelines.erasure.ledger import (
+    ErasureState,
+    collect_erasure_evidence,
+    collect_purge_evidence,
+    read_erasure_states,
+)
 from commitlake.pipelines.erasure.purge import Purged
 from commitlake.pipelines.erasure.run import (
     ErasurePlan,
     ErasureResult,
-    Place,
+    ErasureTarget,
     due_erasures,
     finish_erasures,
     plan_erasure,
@@ -38,7 +43,7 @@ from commitlake.pipelines.erasure.run import (
     unfinished_erasures,
 )
 from commitlake.pipelines.erasure.selection import KeysToErase, count_inner_batches
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.report_columns import Column
@@ -60,31 +65,31 @@ _COLUMNS = (
 
 def erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
     """Finish interrupted erasures, then erase the requested messages."""
-    code = _erase(command, wanted)
-    if warn_of_lost_ranges("erase", lake_of(command)):
+    code = _erase_messages(command, wanted)
+    if warn_of_lost_ranges("erase", open_lake_argument(command)):
         warn(PROG, _LOST)
         code = max(code, ExitCode.DAMAGE)
-    batches = count_inner_batches(lake_of(command)) if wanted.keys or wanted.unique_keys else 0
+    batches = count_inner_batches(open_lake_argument(command)) if wanted.keys or wanted.unique_keys else 0
     if not batches:
         return code
     warn(
         PROG,
-        f"the lake has {count_text(batches, 'record')} of topics with queue.type=BatchCQ that hold several messages "
+        f"the lake has {format_count(batches, 'record')} of topics with queue.type=BatchCQ that hold several messages "
         "each. Their keys and ids are in the bodies only, and were not looked for: 'commitlake query --where "
         f"\"sys_flag & {INNER_BATCH} <> 0\" --grep KEY' finds such records, and 'erase --id' erases one",
     )
     return max(code, ExitCode.DAMAGE)
 
 
-def _erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
-    say = _line_printer(command)
-    key = evidence_key(command)
-    place = _erasure_place(command)
-    error = None if command.dry_run else _finish_interrupted(place, say)[1]
+def _erase_messages(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
+    say = _make_line_printer(command)
+    key = read_evidence_key(command)
+    place = _open_erasure_place(command)
+    error = None if command.dry_run else _finish_interrupted_erasures(place, say)[1]
     plan = plan_erasure(place, wanted, keeps_later_copies=command.keep_later_copies)
-    if plan.is_nothing:
+    if plan.is_empty_plan:
         say("the lake has no matching message: nothing was erased")
-        return ExitCode.OK if command.dry_run else _finish_run(command, place, key, say, error)
+        return ExitCode.OK if command.dry_run else _purge_and_sign(command, place, key, say, error)
     if command.dry_run or not command.quiet:
         for line in plan_lines(plan):
             print_line(line)
@@ -92,20 +97,22 @@ def _erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
     confirm(
-        f"erase the contents of {count_text(plan.messages, 'message')} permanently",
-        what=f"the contents of {count_text(plan.messages, 'message')} would be erased permanently",
+        f"erase the contents of {format_count(plan.messages, 'message')} permanently",
+        what=f"the contents of {format_count(plan.messages, 'message')} would be erased permanently",
         nothing="nothing was erased",
         is_agreed=command.yes,
     )
-    outcome = run_erasure(place, plan, (command.reason or "").strip(), command.retention, _step_printer(command, say))
+    outcome = run_erasure(
+        place, plan, (command.reason or "").strip(), command.retention, _make_step_printer(command, say)
+    )
     for line in outcome_lines(outcome):
         say(line)
-    return _finish_run(command, place, key, say, error)
+    return _purge_and_sign(command, place, key, say, error)
 
 
-def _finish_run(
+def _purge_and_sign(
     command: EraseOptions,
-    place: Place,
+    place: ErasureTarget,
     key: Ed25519PrivateKey | None,
     say: Callable[[str], None],
     error: PackError | None,
@@ -113,56 +120,56 @@ def _finish_run(
     """Delete older versions that are due, sign evidence, and then raise the error of an unfinished erasure."""
     purge_error = _purge_due_versions(command, place, say)
     _sign_evidence(place, key, say)
-    for line in waiting_lines(place.lake):
+    for line in retained_version_lines(place.lake):
         say(line)
     if found := error or purge_error:
         raise found
     return ExitCode.OK
 
 
-def finish(command: EraseOptions) -> ExitCode:
+def finish_and_purge(command: EraseOptions) -> ExitCode:
     """Finish interrupted erasures, and delete older versions whose retention is over."""
-    say = _line_printer(command)
-    key = evidence_key(command)
-    place = _erasure_place(command)
+    say = _make_line_printer(command)
+    key = read_evidence_key(command)
+    place = _open_erasure_place(command)
     if command.dry_run:
         unfinished = unfinished_erasures(place.lake)
-        due = due_erasures(read_states(place.lake), _now(), is_alone=command.now)
+        due = due_erasures(read_erasure_states(place.lake), _now(), is_alone=command.now)
         print_line(
-            f"{count_text(len(unfinished), 'erasure is', 'erasures are')} unfinished, and older versions of "
+            f"{format_count(len(unfinished), 'erasure is', 'erasures are')} unfinished, and older versions of "
             f"{len(due)} are due for deletion"
         )
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
-    done, error = _finish_interrupted(place, say)
-    if not done and error is None and not due_erasures(read_states(place.lake), _now(), is_alone=command.now):
+    done, error = _finish_interrupted_erasures(place, say)
+    if not done and error is None and not due_erasures(read_erasure_states(place.lake), _now(), is_alone=command.now):
         say("no erasure is unfinished, and no deletion is due")
-    return _finish_run(command, place, key, say, error)
+    return _purge_and_sign(command, place, key, say, error)
 
 
-def show_all(command: EraseOptions) -> ExitCode:
+def list_erasures(command: EraseOptions) -> ExitCode:
     """Print a list of all erasures."""
-    lake = lake_of(command)
+    lake = open_lake_argument(command)
     lake.table("messages")  # raises an error if this is not a lake
-    states = read_states(lake)
-    write(command.output, [_row(state) for state in states], _COLUMNS)
+    states = read_erasure_states(lake)
+    write_rows(command.output, [_erasure_row(state) for state in states], _COLUMNS)
     if not states and not command.quiet:
         print_line("no erasure is recorded in the lake")
     return ExitCode.OK
 
 
-def _row(state: ErasureState) -> Row:
+def _erasure_row(state: ErasureState) -> Row:
     times = {"begun_at": state.begun_at, "erased_at": state.erased_at, "purged_at": state.purged_at}
     shown = {name: None if at is None else time_text(at) for name, at in times.items()}
     name = "unfinished" if state.is_unfinished else "purged" if state.purged_at else "erased"
-    until = None if state.due_at is None else time_text(state.due_at)
+    until = None if state.purge_due_at is None else time_text(state.purge_due_at)
     facts = {"number": state.number, "state": name, "messages": state.messages, "reason": state.reason}
     return {**facts, **shown, "older_versions_until": until}
 
 
 def plan_lines(plan: ErasurePlan) -> Iterator[str]:
     """Yield lines that describe what an erasure would delete."""
-    yield f"{count_text(plan.messages, 'message')}, including the copies that brokers made of them"
+    yield f"{format_count(plan.messages, 'message')}, including the copies that brokers made of them"
     if plan.selection.unmatched:
         names = sorted(plan.selection.unmatched)
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
@@ -170,14 +177,14 @@ def plan_lines(plan: ErasurePlan) -> Iterator[str]:
     for work in plan.tables:
         if work.rows:
             yield (
-                f"  {work.table}: {count_text(work.rows, 'row')} in {count_text(work.files, 'data file')} "
+                f"  {work.table}: {format_count(work.rows, 'row')} in {format_count(work.files, 'data file')} "
                 f"({size_text(work.bytes_before)})"
             )
     packs = plan.packs
     if packs.packs:
         yield (
-            f"  packs: {count_text(packs.bodies, 'body', 'bodies')} ({size_text(packs.body_bytes)}) in "
-            f"{count_text(packs.packs, 'pack')} ({size_text(packs.rewritten_bytes)})"
+            f"  packs: {format_count(packs.bodies, 'body', 'bodies')} ({size_text(packs.body_bytes)}) in "
+            f"{format_count(packs.packs, 'pack')} ({size_text(packs.rewritten_bytes)})"
         )
     if packs.gone:
         yield f"  packs: {packs.gone:,} no longer exist"
@@ -186,15 +193,16 @@ def plan_lines(plan: ErasurePlan) -> Iterator[str]:
 def outcome_lines(outcome: ErasureResult) -> Iterator[str]:
     """Yield lines that describe what an erasure has deleted."""
     state = outcome.state
-    yield f"erasure {state.number} ({state.erasure_id}): {count_text(state.messages, 'message')}"
+    yield f"erasure {state.number} ({state.erasure_id}): {format_count(state.messages, 'message')}"
     for work in outcome.tables:
         sizes = f"{size_text(work.bytes_before)} -> {size_text(work.bytes_after)}"
         yield (
-            f"  {work.table}: {count_text(work.rows, 'row')}, {count_text(work.files, 'data file')} rewritten ({sizes})"
+            f"  {work.table}: {format_count(work.rows, 'row')}, {format_count(work.files, 'data file')} rewritten "
+            f"({sizes})"
         )
     packs = outcome.packs
     yield (
-        f"  packs: {count_text(packs.bodies, 'body', 'bodies')} overwritten in {packs.packs:,} "
+        f"  packs: {format_count(packs.bodies, 'body', 'bodies')} overwritten in {packs.packs:,} "
         f"({size_text(packs.body_bytes)})"
     )
     if packs.gone:
@@ -203,22 +211,22 @@ def outcome_lines(outcome: ErasureResult) -> Iterator[str]:
         yield "  HBase was not changed (no --hbase): the next 'archive --hbase' erases there"
     else:
         yield (
-            f"  HBase: {count_text(outcome.hbase, 'row')} rewritten; a compaction was started, which deletes the "
+            f"  HBase: {format_count(outcome.hbase, 'row')} rewritten; a compaction was started, which deletes the "
             "old cells"
         )
 
 
-def waiting_lines(lake: Lake) -> Iterator[str]:
+def retained_version_lines(lake: Lake) -> Iterator[str]:
     """Yield lines that say which older versions of tables still contain erased data, and until when."""
-    for state in read_states(lake):
-        if state.due_at is not None:
+    for state in read_erasure_states(lake):
+        if state.purge_due_at is not None:
             yield (
                 f"erasure {state.number}: older versions of the tables hold keys and properties until "
-                f"{time_text(state.due_at)}; 'commitlake erase --finish' or 'maintain' deletes them after that"
+                f"{time_text(state.purge_due_at)}; 'commitlake erase --finish' or 'maintain' deletes them after that"
             )
 
 
-def _finish_interrupted(place: Place, say: Callable[[str], None]) -> tuple[bool, PackError | None]:
+def _finish_interrupted_erasures(place: ErasureTarget, say: Callable[[str], None]) -> tuple[bool, PackError | None]:
     """Complete unfinished erasures; return whether any was completed, and the error of the first one that failed."""
     outcomes = finish_erasures(place, lambda _: None)
     done = [outcome for outcome in outcomes if outcome.error is None]
@@ -233,41 +241,41 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _sign_evidence(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None]) -> None:
+def _sign_evidence(place: ErasureTarget, key: Ed25519PrivateKey | None, say: Callable[[str], None]) -> None:
     """Sign evidence for each erasure that has none yet, such as those of earlier runs that were killed."""
     if key is None:
         return
-    states = read_states(place.lake)
-    for kind, facts in (("erasure", erasure_facts), ("purge", purge_facts)):
-        last = last_subject(place.lake, kind) or 0
+    states = read_erasure_states(place.lake)
+    for kind, facts in (("erasure", collect_erasure_evidence), ("purge", collect_purge_evidence)):
+        last = last_signed_number(place.lake, kind) or 0
         line = write_evidence(place.lake, key, kind, facts(place.lake, [one for one in states if one.number > last]))
         if line is not None:
             say(line)
 
 
-def _purge_due_versions(command: EraseOptions, place: Place, say: Callable[[str], None]) -> PackError | None:
-    states, purged, error = purge_erasures(place, _now(), _step_printer(command, say), is_alone=command.now)
-    for line in _purged_lines(states, purged):
+def _purge_due_versions(command: EraseOptions, place: ErasureTarget, say: Callable[[str], None]) -> PackError | None:
+    states, purged, error = purge_erasures(place, _now(), _make_step_printer(command, say), is_alone=command.now)
+    for line in _purge_result_lines(states, purged):
         say(line)
     return error
 
 
-def _purged_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:
+def _purge_result_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:
     if states:
         yield (
-            f"older versions of {count_text(len(states), 'erasure')} are deleted: "
-            f"{count_text(purged.files, 'data file')} ({size_text(purged.file_bytes)}), "
-            f"{count_text(purged.packs, 'pack')} that no row names, {count_text(purged.checkpoints, 'file')} of logs, "
-            f"{count_text(purged.aside, 'file')} of repairs; values were removed from "
-            f"{count_text(purged.entries, 'log entry', 'log entries')}"
+            f"older versions of {format_count(len(states), 'erasure')} are deleted: "
+            f"{format_count(purged.files, 'data file')} ({size_text(purged.file_bytes)}), "
+            f"{format_count(purged.packs, 'pack')} that no row names, {format_count(purged.checkpoints, 'file')} of "
+            f"logs, {format_count(purged.aside, 'file')} of repairs; values were removed from "
+            f"{format_count(purged.entries, 'log entry', 'log entries')}"
         )
 
 
-def _step_printer(command: EraseOptions, say: Callable[[str], None]) -> Callable[[str], None]:
+def _make_step_printer(command: EraseOptions, say: Callable[[str], None]) -> Callable[[str], None]:
     return (lambda step: say(f"  {step} …")) if command.verbose else lambda _: None
 
 
-def _line_printer(command: EraseOptions) -> Callable[[str], None]:
+def _make_line_printer(command: EraseOptions) -> Callable[[str], None]:
     def say(line: str) -> None:
         if not command.quiet:
             print_line(line)
@@ -275,15 +283,15 @@ def _line_printer(command: EraseOptions) -> Callable[[str], None]:
     return say
 
 
-def _erasure_place(command: EraseOptions) -> Place:
+def _open_erasure_place(command: EraseOptions) -> ErasureTarget:
     """Return the lake with the location of its bodies; raise an error if archive runs used another location."""
-    lake = lake_of(command)
+    lake = open_lake_argument(command)
     lake.table("messages")  # raises an error if this is not a lake
     last = read_last_commit(lake) or ArchiveCommit(0, "")
     if command.bodies is None and last.bodies not in (None, IN_LAKE):
         lake = replace(lake, packs=PackLocation(str(last.bodies)))
     check_packs(lake)
-    check_same_root(last, bodies_root(lake))
+    check_bodies_root_unchanged(last, bodies_root(lake))
     hbase = None
     if command.hbase:
         from commitlake.connectors.hbase.options import HBaseOptions
@@ -291,4 +299,4 @@ def _erasure_place(command: EraseOptions) -> Place:
         named = {"table": command.hbase_table} if command.hbase_table else {}
         hbase = HBaseOptions.of_address(command.hbase, **named)
     version = importlib.metadata.version("commitlake")
-    return Place(lake, version, make_runner(command, "erase"), hbase)
+    return ErasureTarget(lake, version, make_runner(command, "erase"), hbase)

@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import (
     argument,
+    drop_conflicting_variable,
     flag,
     if_value,
     needs,
@@ -34,16 +35,15 @@ from commitlake.jobs.cli.options import (
     option,
     refuses,
     repeated,
-    without_variable,
 )
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    from commitlake.pipelines.evidence.documents import StoredAs
+    from commitlake.pipelines.evidence.documents import EvidenceColumns
 
 DESCRIPTION = (
     "Create a key for evidence, and verify a chain of evidence: signed documents about archive runs, audits and "
@@ -102,14 +102,14 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
 
     def resolved(self) -> Self:
         """Return the command without the variable of the lake if a file is given."""
-        return without_variable(self, "file", "lake")
+        return drop_conflicting_variable(self, "file", "lake")
 
 
 def _run_action(command: EvidenceCommand) -> ExitCode:
     if command.action == KEY:
-        from commitlake.pipelines.evidence.keys import make_key
+        from commitlake.pipelines.evidence.keys import write_key_pair
 
-        key_id = make_key(Path(command.out or "").expanduser())
+        key_id = write_key_pair(Path(command.out or "").expanduser())
         print_line(f"{command.out}: private key; {command.out}.pub: public key, with the id {key_id}")
         return ExitCode.OK
     if command.action == SHOW:
@@ -126,13 +126,13 @@ def _verify_chain(command: EvidenceCommand) -> ExitCode:
     keys, documents = _read_public_keys(command), _read_documents(command)
     found = verify_chain(documents, keys, head=command.head, first=first, last=_newest_written_number(command))
     if command.lake:
-        from commitlake.pipelines.evidence.chain import undocumented, work_of_other_lake
+        from commitlake.pipelines.evidence.chain import find_undocumented_work, find_work_missing_in_lake
 
-        lake = lake_of(command)
-        for text in work_of_other_lake(lake, found.newest, found.newest_ids):
+        lake = open_lake_argument(command)
+        for text in find_work_missing_in_lake(lake, found.newest, found.newest_ids):
             found.add("lake", text)
         if command.head is None:
-            for text in undocumented(lake, found.newest, found.at):
+            for text in find_undocumented_work(lake, found.newest, found.at):
                 found.add("no document", text)
     for finding in found.findings[:_SHOWN]:
         print(f"WRONG ({finding.code}): {finding.text}")
@@ -140,14 +140,17 @@ def _verify_chain(command: EvidenceCommand) -> ExitCode:
         print(f"… and {len(found.findings) - _SHOWN:,} more")
     kinds = ", ".join(f"{count:,} of {kind}" for kind, count in sorted(found.kinds.items()))
     if not found.documents and not found.findings:
-        raise JobError("there are no documents to verify", "archive, audit and erase write them with --evidence-key")
+        raise JobError(
+            "expected evidence documents to verify, found none",
+            "archive, audit and erase write them with --evidence-key",
+        )
     if found.findings:
         print(
-            f"{count_text(len(found.findings), 'finding')} in {count_text(found.documents, 'document')} "
+            f"{format_count(len(found.findings), 'finding')} in {format_count(found.documents, 'document')} "
             f"({kinds or 'none can be read'})"
         )
         return ExitCode.DAMAGE
-    print(f"valid: {count_text(found.documents, 'document')} ({kinds}); the newest has the SHA-256 {found.head}")
+    print(f"valid: {format_count(found.documents, 'document')} ({kinds}); the newest has the SHA-256 {found.head}")
     if not command.lake and command.head is None:
         print("documents that were cut off at the end would not be noticed: give --lake or --head, too")
     return ExitCode.OK
@@ -157,31 +160,31 @@ def _newest_written_number(command: EvidenceCommand) -> int:
     """Return the highest number of an evidence document ever added to the lake; 0 without a lake."""
     if not command.lake:
         return 0
-    from commitlake.pipelines.evidence.chain import written_number
+    from commitlake.pipelines.evidence.chain import highest_written_number
 
-    return written_number(lake_of(command))
+    return highest_written_number(open_lake_argument(command))
 
 
 def _read_public_keys(command: EvidenceCommand) -> dict[str, Ed25519PublicKey]:
-    from commitlake.pipelines.evidence.documents import key_id_of
-    from commitlake.pipelines.evidence.keys import public_key
+    from commitlake.pipelines.evidence.documents import compute_key_id
+    from commitlake.pipelines.evidence.keys import read_public_key
 
-    keys = [public_key(path) for path in command.public_key]
-    return {key_id_of(key): key for key in keys}
+    keys = [read_public_key(path) for path in command.public_key]
+    return {compute_key_id(key): key for key in keys}
 
 
-def _read_documents(command: EvidenceCommand) -> Iterator[tuple[StoredAs | None, str]]:
+def _read_documents(command: EvidenceCommand) -> Iterator[tuple[EvidenceColumns | None, str]]:
     if command.file:
-        yield from _read_lines(command.file)
+        yield from _read_documents_in_file(command.file)
         return
     from commitlake.pipelines.evidence.chain import read_documents
 
-    lake = lake_of(command)
+    lake = open_lake_argument(command)
     lake.table("messages")  # raises an error if this is not a lake
     yield from read_documents(lake)
 
 
-def _read_lines(name: str) -> Iterator[tuple[None, str]]:
+def _read_documents_in_file(name: str) -> Iterator[tuple[None, str]]:
     from commitlake.pipelines.evidence.documents import MAX_BYTES
 
     try:

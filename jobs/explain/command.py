@@ -12,16 +12,16 @@ import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.printable import printable_line
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
+from commitlake.connectors.printable import escape_line
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.arguments.selection import WHICH, Keys, Queues, TimeRange, Topics
-from commitlake.jobs.arguments.stores import StoreName, given_store, store_argument, store_name
+from commitlake.jobs.arguments.stores import StoreName, declare_store_argument, require_store, store_name
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import before, flag, needs, option, repeated
 from commitlake.jobs.report.output_forms import OutputArguments
-from commitlake.jobs.report.rows_output import write_objects
-from commitlake.schemas.counts import count_text
+from commitlake.jobs.report.rows_output import write_varying_rows
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Explain(
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
-    store: str | None = store_argument(f"store folder (the one that holds {FOLDERS}), or a glob")
+    store: str | None = declare_store_argument(f"store folder (the one that holds {FOLDERS}), or a glob")
     broker: str | None = store_name("the store's name (default: the folder's name)")
     key: tuple[str, ...] = repeated(
         "business key or unique key; needs --topic",
@@ -84,8 +84,8 @@ class Explain(
 
     def run(self) -> ExitCode:
         """Plan the read, and print the plan."""
-        given_store(self.store)
-        _check(self)
+        require_store(self.store)
+        _check_options(self)
         from commitlake.connectors.formats.registry import COMMITLOGS
         from commitlake.connectors.reading.options import ReadOptions
         from commitlake.connectors.reading.planning import plan_read
@@ -100,7 +100,7 @@ class Explain(
         if self.output == "table":
             _print_table(rows)
         else:
-            write_objects(self.output, rows)
+            write_varying_rows(self.output, rows)
         missing = _missing_segment_sentences(plan)
         for sentence in missing:
             print(f"damage: {sentence}", file=sys.stderr)
@@ -112,14 +112,14 @@ def _warn_of_unknown_names(command: Explain) -> None:
     if not command.topic and not command.queue:
         return
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.arguments.store_queues import unknown_names
+    from commitlake.jobs.arguments.store_queues import unknown_store_name_sentences
 
-    stores = find_stores(given_store(command.store), command.broker, formats=layout_of(command))
-    for sentence in unknown_names(stores, command.topic, command.queue):
+    stores = find_stores(require_store(command.store), command.broker, formats=find_formats(command))
+    for sentence in unknown_store_name_sentences(stores, command.topic, command.queue):
         warn("commitlake explain", f"there is {sentence}")
 
 
-def _check(command: Explain) -> None:
+def _check_options(command: Explain) -> None:
     for name in ("topic", "key"):
         for value in getattr(command, name):
             if not value.strip():
@@ -131,7 +131,7 @@ def _source_options(command: Explain) -> dict[str, str]:
     given = {
         "path": command.store,
         "broker": command.broker,
-        "layout": str(layout_of(command)),
+        "layout": str(find_formats(command)),
         "startingOffset": command.from_offset,
         "endingOffset": command.to_offset,
         "clockTolerance": command.clock_tolerance,
@@ -152,7 +152,7 @@ def _missing_segment_sentences(plan: ReadPlan) -> list[str]:
 def _print_table(rows: list[dict[str, object]]) -> None:
     """Print the plans as paragraphs, one per store, because a plan does not fit on one line."""
     for number, row in enumerate(rows):
-        print(("\n" if number else "") + f"{printable_line(str(row['broker']))}  {printable_line(str(row['path']))}")
+        print(("\n" if number else "") + f"{escape_line(str(row['broker']))}  {escape_line(str(row['path']))}")
         for name, value in _paragraph_lines(row):
             print(f"  {name.ljust(12)}{value}")
 
@@ -174,13 +174,13 @@ def _paragraph_lines(row: dict[str, object]) -> list[tuple[str, str]]:
         ("answered by", " and ".join(answered) or "nothing: no segment can have matching records"),
         ("segments", ", ".join([segments, *skipped])),
         *([("", _BY_TIME)] if row["segments_skipped_by_time"] else []),
-        ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {count_text(splits, 'split')}"),
+        ("bytes", f"{row['bytes_planned']:,} of {row['bytes']:,} in {format_count(splits, 'split')}"),
     ]
     records = row["records"]
     if isinstance(records, int):
-        lines.append(("records", f"{count_text(records, 'record')} to examine"))
+        lines.append(("records", f"{format_count(records, 'record')} to examine"))
     lines += [
-        ("no index" if not place else "", f"{printable_line(str(reason))} ({count_text(count, 'segment')})")
+        ("no index" if not place else "", f"{escape_line(str(reason))} ({format_count(count, 'segment')})")
         for place, (reason, count) in enumerate(reasons.items())
     ]
     return lines

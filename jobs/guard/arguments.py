@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.stores import positive_decimal
+from commitlake.jobs.arguments.stores import parse_positive_decimal
 from commitlake.jobs.cli.options import Options, option
 
 
@@ -22,7 +22,7 @@ def _parse_time_zone(text: str) -> ZoneInfo:
 
 
 def _parse_ratio(text: str) -> float:
-    return positive_decimal(text, "ratio: expected more than 0, at most 1, as in 0.85", most=1)
+    return parse_positive_decimal(text, "ratio: expected more than 0, at most 1, as in 0.85", most=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
-from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
+from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.arguments.stores import StoreName
 from commitlake.jobs.cli.command import Command, JobError
@@ -84,16 +84,16 @@ class Guard(
         """Check the stores, and print a report."""
         from commitlake.jobs.guard.report import (
             disk_lines,
+            guard_verdict,
             print_report,
             rule_lines,
             summary,
-            verdict_of,
             warning_lines,
         )
 
         now = datetime.datetime.now(datetime.UTC)
-        lake = lake_of(self)
-        watch = _watch_stores if self.html is None else _watch_and_write_page
+        lake = open_lake_argument(self)
+        watch = _forecast_stores if self.html is None else _forecast_and_write_page
         progress, watched = watch(self, lake, now)
         print_report(self.output, watched, now)
         for line in warning_lines(watched, _advice_placeholders(self, lake, watched)):
@@ -104,22 +104,22 @@ class Guard(
                 lines.insert(0, f"there is no lake in {self.lake} yet: nothing is archived")
             for each in lines:
                 print_line(each)
-        return verdict_of(watched).exit_code
+        return guard_verdict(watched).exit_code
 
 
-def _watch_stores(
+def _forecast_stores(
     command: Guard, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Return the archived offset of each store (None without a lake), and the expected fate of the stores' segments."""
     from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.arguments.broker_name import broker_name
-    from commitlake.jobs.guard.rules import read_rules
+    from commitlake.jobs.arguments.broker_name import choose_broker_name
+    from commitlake.jobs.guard.rules import make_rule_reader
     from commitlake.pipelines.retention.watch import watch_stores
 
     progress = _read_progress(lake)
-    layouts = layout_of(command)
-    name = broker_name(command.store, command.broker, command.broker_conf, progress or {}, layouts)
+    layouts = find_formats(command)
+    name = choose_broker_name(command.store, command.broker, command.broker_conf, progress or {}, layouts)
     stores = find_stores(command.store, name.name, formats=layouts)
     for store in stores:
         filesystem, root = resolve_filesystem(store.root)
@@ -129,21 +129,21 @@ def _watch_stores(
                 "run guard on the broker's machine, with the broker's own store",
             )
     warn_of_unknown_broker("commitlake guard", command.broker, progress or ())
-    return progress, watch_stores(stores, progress or {}, read_rules(command, now), now, command.within)
+    return progress, watch_stores(stores, progress or {}, make_rule_reader(command, now), now, command.within)
 
 
-def _watch_and_write_page(
+def _forecast_and_write_page(
     command: Guard, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Check the stores, and write the HTML page if one is requested."""
     from commitlake.jobs.guard.page import TITLE, stores_page
-    from commitlake.jobs.report.output import failure_page, page_file
+    from commitlake.jobs.report.output import check_page_file, write_page_on_failure
 
-    file = page_file(command.html)
+    file = check_page_file(command.html)
     assert file is not None
     facts = [("Lake", lake.root), ("Store", command.store)]
-    with failure_page(file, "guard", TITLE, facts, lake):
-        progress, watched = _watch_stores(command, lake, now)
+    with write_page_on_failure(file, "guard", TITLE, facts, lake):
+        progress, watched = _forecast_stores(command, lake, now)
         places = _advice_placeholders(command, lake, watched)
         file.write(stores_page(watched, lake, command.within, now, places=places, is_lake=progress is not None))
     return progress, watched

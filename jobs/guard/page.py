@@ -9,15 +9,15 @@ from itertools import groupby
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, verdict_of
+from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, guard_verdict
 from commitlake.jobs.report.decoded import bytes_text, offset_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.output import Facts, left_out_text, names_text, period_text, time_text
+from commitlake.jobs.report.output import Facts, join_names, left_out_text, period_text, time_text
 from commitlake.pipelines.retention.rules import Cause
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.schemas.advice import NO_ADVICE, Advice, Places
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import (
     Badge,
     Block,
@@ -80,13 +80,13 @@ def stores_page(
         places: Places of the advice: `store`, `lake` and `named`, the option that names a single store.
         is_lake: Whether the lake exists.
     """
-    verdict = verdict_of(stores)
+    verdict = guard_verdict(stores)
     groups = [group for store in stores for group in _risk_findings(store, now, places)]
-    kind = Kind.CRITICAL if verdict.exit_code else _verdict_kind(groups)
+    kind = Kind.CRITICAL if verdict.exit_code else _worst_kind(groups)
     text = verdict.text[:1].upper() + verdict.text[1:]
     word = {Kind.CRITICAL: "Act now", Kind.WARNING: "Watch", Kind.INFO: "Safe", Kind.GOOD: "Safe"}[kind]
     sections = [
-        Section("segments", "Segments", [_figures(stores, within)]),
+        Section("segments", "Segments", [_segment_figures(stores, within)]),
         findings_section(groups, "No segment is lost or at risk, and no disk is too full."),
         Section("forecast", "Upcoming deletions", [_forecast_table(stores)]),
         Section("disks", "Disks", _disk_usage_blocks(stores, now)),
@@ -98,7 +98,7 @@ def stores_page(
     return Report(TITLE, sentence, _page_facts(stores, lake, within, now), sections, "guard")
 
 
-def _verdict_kind(groups: Sequence[FindingGroup]) -> Kind:
+def _worst_kind(groups: Sequence[FindingGroup]) -> Kind:
     kinds = {group.kind for group in groups}
     return Kind.WARNING if kinds & {Kind.WARNING, Kind.CRITICAL} else Kind.GOOD
 
@@ -112,15 +112,15 @@ def _page_facts(
                if watched.fate.segment.begun]  # fmt: skip
     return [
         ("Lake", lake.root),
-        ("Broker" if len(stores) == 1 else "Brokers", names_text([store.broker for store in stores])),
-        ("Folder" if len(stores) == 1 else "Folders", names_text([store.root for store in stores], 3)),
+        ("Broker" if len(stores) == 1 else "Brokers", join_names([store.broker for store in stores])),
+        ("Folder" if len(stores) == 1 else "Folders", join_names([store.root for store in stores], 3)),
         ("Segments written", period_text(min(written), max(written)) if written else "none"),
         ("Checked time", duration_text(within)),
         ("Next deletion", f"{time_text(min(gone))}, in {duration_text(min(gone) - now)}" if gone else "none expected"),
     ]
 
 
-def _figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Figures:
+def _segment_figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Figures:
     count = {verdict: sum(store.count(verdict) for store in stores) for verdict in SegmentVerdict}
     used = [watched for store in stores for watched in store.segments if watched.verdict is not SegmentVerdict.UNUSED]
     lost = [store.lost for store in stores if store.lost is not None]
@@ -160,7 +160,7 @@ def _risk_findings(store: WatchedStore, now: datetime.datetime, places: Places) 
             AT_RISK.filled(places),
             [_risk_example(watched, store) for watched in at_risk[:_MAX_EXAMPLES]],
             word="At risk",
-            counted=count_text(len(at_risk), "segment"),
+            counted=format_count(len(at_risk), "segment"),
         )
     if store.replaced:
         yield FindingGroup(
@@ -208,12 +208,12 @@ def _forecast_table(stores: Sequence[WatchedStore]) -> Table:
         Column("size", is_number=True, text=size_text), Column("last written (UTC)", key="written"),
         Column("deleted from (UTC)", key="deleted"), Column("because of", key="cause"),
     )  # fmt: skip
-    rows = [row for store in _worst_first(stores) for row in _segment_rows(store)]
+    rows = [row for store in _sort_worst_first(stores) for row in _segment_rows(store)]
     caption = "Consecutive segments with the same fate are one row. A broker deletes none of them earlier"
     return Table.of(caption, columns, rows[:MAX_ROWS], left_out_text(len(rows) - MAX_ROWS, "row"))
 
 
-def _worst_first(stores: Sequence[WatchedStore]) -> list[WatchedStore]:
+def _sort_worst_first(stores: Sequence[WatchedStore]) -> list[WatchedStore]:
     return sorted(stores, key=lambda store: (store.lost is None, not store.count(SegmentVerdict.AT_RISK)))
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.report.rows_output import Row, write
+from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.pipelines.retention.rules import Disk, Rules
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
 from commitlake.schemas.advice import Advice, Places
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import iso_text
+from commitlake.schemas.times import format_iso_time
 
 _HOUR_SECONDS = 3600
 _ARCHIVE = "archive --store {store} {named} --lake {lake}"
@@ -31,12 +31,12 @@ COLUMNS = (
 def print_report(form: str, stores: Sequence[WatchedStore], now: datetime.datetime) -> None:
     """Print all segments to standard output: as a table, JSON (a row for each store) or CSV."""
     if form in {"json", "jsonl"}:
-        write(form, (_to_object(store, now) for store in stores), [])
+        write_rows(form, (_store_object(store, now) for store in stores), [])
     else:
-        write(form, _rows(stores), COLUMNS)
+        write_rows(form, _all_segment_rows(stores), COLUMNS)
 
 
-def _rows(stores: Sequence[WatchedStore]) -> Iterator[Row]:
+def _all_segment_rows(stores: Sequence[WatchedStore]) -> Iterator[Row]:
     return ({"broker": store.broker, **row} for store in stores for row in _segment_rows(store))
 
 
@@ -55,7 +55,7 @@ def _segment_rows(store: WatchedStore) -> Iterator[Row]:
         }
 
 
-def _to_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
+def _store_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
     return {
         "broker": store.broker,
         "root": store.root,
@@ -103,7 +103,7 @@ def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterat
             if (disk.device, limits) not in seen:
                 seen.add((disk.device, limits))
                 yield f"disk of {store.broker}: {_disk_text(disk)}"
-                yield from (line for percent, then in limits for line in _limit_line(disk, percent, then, now))
+                yield from (line for percent, then in limits for line in _disk_limit_line(disk, percent, then, now))
 
 
 def _disk_text(disk: Disk) -> str:
@@ -113,7 +113,7 @@ def _disk_text(disk: Disk) -> str:
     return f"{used}, {size_text(disk.growth * _HOUR_SECONDS)} are written per hour"
 
 
-def _limit_line(disk: Disk, percent: int, then: str, now: datetime.datetime) -> Iterator[str]:
+def _disk_limit_line(disk: Disk, percent: int, then: str, now: datetime.datetime) -> Iterator[str]:
     moment = disk.time_of_excess(percent, now)
     if moment is not None and moment <= now:
         yield f"  over {percent} %: {then}"
@@ -142,7 +142,7 @@ def warning_lines(stores: Sequence[WatchedStore], places: Places) -> Iterator[st
             size = size_text(sum(fate.segment.size for fate in at_risk))
             first = min(fate.deleted_at for fate in at_risk if fate.deleted_at is not None)
             yield (
-                f"at risk: {store.broker}: {count_text(len(at_risk), 'segment')} ({size}) will be deleted from "
+                f"at risk: {store.broker}: {format_count(len(at_risk), 'segment')} ({size}) will be deleted from "
                 f"{_time_text(first)} on, and are not archived; {AT_RISK.filled(places).sentence}"
             )
 
@@ -155,7 +155,7 @@ class GuardVerdict:
     exit_code: ExitCode
 
 
-def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
+def guard_verdict(stores: Sequence[WatchedStore]) -> GuardVerdict:
     """Return the verdict on all stores; segments lost or at risk take priority over replaced stores."""
     lost = sum(store.lost is not None for store in stores)
     at_risk = sum(store.count(SegmentVerdict.AT_RISK) > 0 for store in stores)
@@ -163,15 +163,15 @@ def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
     unread = sum(bool(store.newer) for store in stores)
     found = []
     if lost:
-        found.append(f"{count_text(lost, 'store has', 'stores have')} lost segments")
+        found.append(f"{format_count(lost, 'store has', 'stores have')} lost segments")
     if at_risk:
-        found.append(f"{count_text(at_risk, 'store has', 'stores have')} segments at risk")
+        found.append(f"{format_count(at_risk, 'store has', 'stores have')} segments at risk")
     if replaced:
         found.append(
             "1 store is not the one archived" if replaced == 1 else f"{replaced} stores are not those archived"
         )
     if unread:
-        found.append(f"{count_text(unread, 'store has', 'stores have')} messages in folders that are not read")
+        found.append(f"{format_count(unread, 'store has', 'stores have')} messages in folders that are not read")
     if not found:
         return GuardVerdict("no segment is lost or at risk", ExitCode.OK)
     return GuardVerdict(", ".join(found), ExitCode.DAMAGE if lost or at_risk or unread else ExitCode.REFUSED)
@@ -182,13 +182,14 @@ def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:
     count = {verdict: sum(store.count(verdict) for store in stores) for verdict in SegmentVerdict}
     segments = sum(count.values()) - count[SegmentVerdict.UNUSED]
     return (
-        f"{count_text(segments, 'segment')} of {count_text(len(stores), 'store')}: {count[SegmentVerdict.ARCHIVED]} "
+        f"{format_count(segments, 'segment')} of {format_count(len(stores), 'store')}: "
+        f"{count[SegmentVerdict.ARCHIVED]} "
         f"archived, {count[SegmentVerdict.WAITS]} not yet, {count[SegmentVerdict.AT_RISK]} at risk within "
-        f"{duration_text(within)}; {verdict_of(stores).text}"
+        f"{duration_text(within)}; {guard_verdict(stores).text}"
     )
 
 
 def _time_text(moment: datetime.datetime | None) -> str | None:
     if moment is None:
         return None
-    return iso_text(moment)
+    return format_iso_time(moment)

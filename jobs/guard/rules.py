@@ -13,7 +13,7 @@ from commitlake.jobs.arguments.broker_conf import read_broker_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.guard.arguments import RuleArguments
 from commitlake.pipelines.retention.rules import Rules
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.boltmq.conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
@@ -23,7 +23,7 @@ _ABORT = "abort"
 _BOLTMQ_IS_AS_ROCKETMQ = 4
 
 
-def read_rules(arguments: RuleArguments, now: datetime.datetime) -> Callable[[Store], Rules]:
+def make_rule_reader(arguments: RuleArguments, now: datetime.datetime) -> Callable[[Store], Rules]:
     """Return a function that returns the deletion rules of a given store.
 
     Args:
@@ -42,16 +42,16 @@ def read_rules(arguments: RuleArguments, now: datetime.datetime) -> Callable[[St
     )
     known: dict[str, str] = {}
 
-    def rules_of(store: Store) -> Rules:
+    def read_store_rules(store: Store) -> Rules:
         path = (arguments.broker_conf or "").replace(BROKER_PLACEHOLDER, store.broker)
         if path not in known:
             known[path] = read_broker_conf(path, store.broker)
-        return _rules_of(store, common, path, known[path], now)
+        return _apply_settings_file(store, common, path, known[path], now)
 
-    return rules_of
+    return read_store_rules
 
 
-def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.datetime) -> Rules:
+def _apply_settings_file(store: Store, common: Rules, path: str, text: str, now: datetime.datetime) -> Rules:
     if _is_boltmq(store, text):
         try:
             return _apply_boltmq_settings(common, store, parse_boltmq_conf(text), path, now)
@@ -79,7 +79,7 @@ def _is_boltmq(store: Store, text: str) -> bool:
 
 
 def _apply_boltmq_settings(common: Rules, store: Store, conf: BoltmqConf, path: str, now: datetime.datetime) -> Rules:
-    started = None if conf.is_slave else _last_start(store)
+    started = None if conf.is_slave else _broker_start_time(store)
     hours = " and ".join(f"{hour:02}" for hour in conf.deletion.delete_hours)
     since = f"its start at {started:%Y-%m-%dT%H:%M:%SZ}" if started else "its next start"
     forgotten = (
@@ -95,12 +95,12 @@ def _apply_boltmq_settings(common: Rules, store: Store, conf: BoltmqConf, path: 
         known_since=started or now,
         source_note=(
             f"BoltMQ's rules, settings from {path or 'its defaults'}: "
-            f"{count_text(conf.deletion.file_reserved_hours, 'hour')}, at {hours}; {forgotten}"
+            f"{format_count(conf.deletion.file_reserved_hours, 'hour')}, at {hours}; {forgotten}"
         ),
     )
 
 
-def _last_start(store: Store) -> datetime.datetime | None:
+def _broker_start_time(store: Store) -> datetime.datetime | None:
     """Return the broker's start time from the store's file `abort`; None if the broker is not running."""
     if store.is_remote:
         return None

@@ -32,7 +32,7 @@ from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import LagVerdict
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 
@@ -71,7 +71,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class AlertCondition:
     """Condition of `lag`'s alert options on a row, such as a limit on its messages.
 
     Attributes:
@@ -86,7 +86,7 @@ class Condition:
     sign: str
     value: float | str
 
-    def holds(self, row: Lag) -> bool:
+    def is_met_by(self, row: Lag) -> bool:
         """Return True if a row meets the condition; of a range, the upper bound is compared if it has one."""
         if self.field == "verdict":
             return row.judged.verdict == self.value
@@ -95,7 +95,7 @@ class Condition:
         return _ORDERS[self.sign](bounds.largest, self.value)
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str) -> AlertCondition:
     """Parse a condition on a row of `lag`, such as `time_lag > 10m`.
 
     Raises:
@@ -112,13 +112,13 @@ def parse_condition(text: str) -> Condition:
         names = [str(verdict) for verdict in LagVerdict]
         if sign != "=" or value not in names:
             raise argparse.ArgumentTypeError(f"{text!r}: expected verdict = one of {', '.join(names)}")
-        return Condition(text, field, sign, value)
+        return AlertCondition(text, field, sign, value)
     if field == "time_lag":
-        return Condition(text, field, sign, parse_duration(value).total_seconds())
+        return AlertCondition(text, field, sign, parse_duration(value).total_seconds())
     number = parse_int(value, 0, INT64_MAX)
     if number is None:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number after {sign}, found {value!r}")
-    return Condition(text, field, sign, number)
+    return AlertCondition(text, field, sign, number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +143,7 @@ class LagCommand(
         choices=("group", "queue"),
         rules=if_value("group", rules=needs("output table", hint="rows of the other formats are queues")),
     )
-    fail_if: tuple[Condition, ...] = repeated(
+    fail_if: tuple[AlertCondition, ...] = repeated(
         "exit with 3 if a row meets this condition: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; "
         "for a range, its upper bound is compared",
         parse=parse_condition,
@@ -155,42 +155,42 @@ class LagCommand(
         if self.html is None:
             return _measure_and_print(None, self)
         from commitlake.jobs.lag.report import TITLE
-        from commitlake.jobs.report.output import failure_page, page_file
+        from commitlake.jobs.report.output import check_page_file, write_page_on_failure
 
-        file = page_file(self.html)
+        file = check_page_file(self.html)
         name, place = self.source
-        with failure_page(file, "lag", TITLE, [(name.removeprefix("--").capitalize(), place)]):
+        with write_page_on_failure(file, "lag", TITLE, [(name.removeprefix("--").capitalize(), place)]):
             return _measure_and_print(file, self)
 
 
 def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
     from commitlake.jobs.lag import report
-    from commitlake.jobs.lag.source import measure_lag, unknown_names
-    from commitlake.jobs.report.rows_output import write
-    from commitlake.pipelines.lag.groups import worst_first
+    from commitlake.jobs.lag.source import measure_lag, unknown_name_sentences
+    from commitlake.jobs.report.rows_output import write_rows
+    from commitlake.pipelines.lag.groups import sort_worst_first
 
     answer = measure_lag(command, command)
-    unknown = unknown_names(command, answer)
+    unknown = unknown_name_sentences(command, answer)
     missing = [*answer.missing, *unknown]
-    failing = [(row, condition) for row in answer.rows for condition in command.fail_if if condition.holds(row)]
-    rows = worst_first(row for row in answer.rows if command.all or _is_behind(row))
+    failing = [(row, condition) for row in answer.rows for condition in command.fail_if if condition.is_met_by(row)]
+    rows = sort_worst_first(row for row in answer.rows if command.all or _is_behind(row))
     if command.output != "table":
-        write(command.output, report.plain_rows(rows), report.PLAIN_COLUMNS, missing)
+        write_rows(command.output, report.machine_readable_rows(rows), report.PLAIN_COLUMNS, missing)
     elif command.by == "queue":
-        write("table", report.queue_rows(rows), report.QUEUE_COLUMNS)
+        write_rows("table", report.queue_rows(rows), report.QUEUE_COLUMNS)
     else:
-        write("table", report.group_rows(rows), report.GROUP_COLUMNS)
+        write_rows("table", report.group_rows(rows), report.GROUP_COLUMNS)
     sys.stdout.flush()
     if file is not None:
-        file.write(_report(command, answer, unknown))
+        file.write(_make_report(command, answer, unknown))
     for sentence in missing:
         warn("commitlake lag", sentence)
     if not command.quiet:
         for group in answer.broadcasting:
             print_line(str(group))
-        print_line(report.summary(answer.rows))
+        print_line(report.summary_sentence(answer.rows))
         if hidden := len(answer.rows) - len(rows):
-            print_line(f"not shown: {count_text(hidden, 'queue')} without anything behind; --all shows them")
+            print_line(f"not shown: {format_count(hidden, 'queue')} without anything behind; --all shows them")
     for row, condition in failing:
         where = f"{row.group or row.kind} on {row.topic}, queue {row.queue_id}"
         print_line(f"failed: {where}: {condition.text}")
@@ -198,11 +198,11 @@ def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
     return ExitCode.DAMAGE if failing or answer.missing or is_unchecked else ExitCode.OK
 
 
-def _report(command: LagCommand, answer: LagAnswer, unknown: Sequence[str]) -> Report:
+def _make_report(command: LagCommand, answer: LagAnswer, unknown: Sequence[str]) -> Report:
     from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, LagSource, lag_report
-    from commitlake.jobs.lag.source import measure_history
+    from commitlake.jobs.lag.source import measure_lag_history
 
-    history = measure_history(command, command, answer, MAX_HEAT_GROUPS)
+    history = measure_lag_history(command, command, answer, MAX_HEAT_GROUPS)
     return lag_report(answer, history, LagSource(command.source, command.at), unknown)
 
 

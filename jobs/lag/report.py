@@ -1,7 +1,7 @@
 """Report of `commitlake lag`: the group that is furthest behind, since when, and what to do.
 
-One set of cells for each group and queue is what its table, its page and its notebook show; `plain_rows` are the rows
-for programs.
+One set of cells for each group and queue is what its table, its page and its notebook show; `machine_readable_rows`
+are the rows for programs.
 """
 
 from __future__ import annotations
@@ -14,25 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, sum_bounds, times_of, worst_first
+from commitlake.pipelines.lag.groups import (
+    GROUP_KINDS,
+    GroupSummary,
+    group_row_times,
+    sort_worst_first,
+    sum_bounds,
+    summarize_by_group,
+)
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.schemas.advice import Advice
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.report import (
-    Advised,
+    AdviceBlock,
     Badge,
     Block,
     Cell,
+    CollapsedContent,
     Figures,
-    Folded,
     HeatMap,
     Kind,
     LineChart,
     Mark,
     MarkKind,
-    Moment,
     Name,
     Notice,
     Paragraph,
@@ -40,11 +46,12 @@ from commitlake.schemas.report import (
     Section,
     Series,
     Table,
+    TimeText,
     Verdict,
     whole_number,
 )
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import iso_text, plain_text
+from commitlake.schemas.times import format_iso_time, format_time
 
 if TYPE_CHECKING:
     from commitlake.pipelines.lag.answer import LagAnswer
@@ -174,13 +181,13 @@ class LagSource:
         return self.option[0] == "--lake"
 
     @property
-    def places(self) -> dict[str, str | Sequence[str]]:
+    def advice_values(self) -> dict[str, str | Sequence[str]]:
         """Values for the placeholders in advice that depend on the lake or store."""
         return {"source": self.option, self.option[0].removeprefix("--"): self.option[1]}
 
-    def at_words(self, option: str) -> list[str]:
+    def time_option_words(self, option: str) -> list[str]:
         """Return an option and the requested time as command line words; empty if no time was requested."""
-        return [] if self.at is None else [option, iso_text(self.at).removesuffix("Z")]
+        return [] if self.at is None else [option, format_iso_time(self.at).removesuffix("Z")]
 
 
 def lag_report(
@@ -198,17 +205,17 @@ def lag_report(
         unknown: Sentences on requested groups and topics without a known offset.
         since: Time since which the worst queue of the worst group has not moved, if it is known.
     """
-    groups, missing = by_group(answer.rows), [*answer.missing, *unknown]
-    times = times_of(answer.rows)
+    groups, missing = summarize_by_group(answer.rows), [*answer.missing, *unknown]
+    times = group_row_times(answer.rows)
     label, place = ("Lake", source.option[1]) if source.is_lake else ("Store", source.option[1])
-    as_of = plain_text(times[0]) if times else "not known"
+    as_of = format_time(times[0]) if times else "not known"
     if len(times) > 1:
-        as_of += f" to {plain_text(times[-1])}"
+        as_of += f" to {format_time(times[-1])}"
     facts = [(label, place), ("Brokers", _brokers_text(answer.rows)), ("As of", f"{as_of} UTC" if times else as_of)]
     held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
     sections = [
-        Section("summary", "In short", [_summary(groups)]),
-        Section("do", "What to do", list(_advice(groups, missing, source, since))),
+        Section("summary", "In short", [_summary_figures(groups)]),
+        Section("do", "What to do", list(_advice_blocks(groups, missing, source, since))),
         Section("history", "Lag over time", list(_history_charts(groups, history, source))),
         Section("groups", "Groups", [_group_table(groups)]),
         Section("queues", "Queues", [_queue_table([row for row in answer.rows if row.kind in GROUP_KINDS], "group")]),
@@ -225,43 +232,47 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
     ill = [group for group in groups if group.verdict is not LagVerdict.OK]
     if ill:
         worst = ill[0]
-        sentence = f"{worst.group} {_HAPPENED[worst.verdict]} on {worst.worst.topic}: {_behind_text(worst)}."
+        sentence = (
+            f"{worst.group} {_HAPPENED[worst.verdict]} on {worst.worst_row.topic}: {_messages_behind_text(worst)}."
+        )
         if len(ill) > 1:
             others = len(ill) - 1
-            sentence += f" {count_text(others, 'other group needs', 'other groups need')} attention."
+            sentence += f" {format_count(others, 'other group needs', 'other groups need')} attention."
         return Verdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
     most = max(groups, key=lambda group: group.messages.largest)
     sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
     sentence += (
-        f"; {most.group} is furthest behind: {_behind_text(most)}." if most.messages.largest else "; none is behind."
+        f"; {most.group} is furthest behind: {_messages_behind_text(most)}."
+        if most.messages.largest
+        else "; none is behind."
     )
     return Verdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
 
 
-def _behind_text(group: GroupSummary) -> str:
+def _messages_behind_text(group: GroupSummary) -> str:
     sentence = f"{_messages_text(group.messages)} behind"
     return (
-        f"{sentence}, the next one has waited for {bounded_text(group.seconds, seconds_text)}"
-        if group.seconds.largest
+        f"{sentence}, the next one has waited for {bounds_text(group.longest_wait_seconds, seconds_text)}"
+        if group.longest_wait_seconds.largest
         else sentence
     )
 
 
-def _summary(groups: Sequence[GroupSummary]) -> Figures:
+def _summary_figures(groups: Sequence[GroupSummary]) -> Figures:
     verdicts = Counter(group.verdict for group in groups)
-    worst = max((group.seconds.largest for group in groups), default=0.0)
+    worst = max((group.longest_wait_seconds.largest for group in groups), default=0.0)
     figures = {
         "groups": f"{len(groups):,}",
         "messages behind": _count_text(sum_bounds(group.messages for group in groups)),
         "longest wait": seconds_text(worst),
     }
-    if lost := sum_bounds(group.lost for group in groups).largest:
+    if lost := sum_bounds(group.lost_messages for group in groups).largest:
         figures["messages lost"] = whole_number(lost)
     figures |= {str(verdict): f"{verdicts[verdict]:,}" for verdict in reversed(LagVerdict) if verdicts[verdict]}
     return Figures(figures)
 
 
-def _advice(
+def _advice_blocks(
     groups: Sequence[GroupSummary], missing: Sequence[str], source: LagSource, since: datetime.datetime | None
 ) -> Iterator[Block]:
     for sentence in missing[:_MAX_NOTICES]:
@@ -271,37 +282,37 @@ def _advice(
         is_first = group is groups[0]
         yield Notice(
             _KINDS[group.verdict],
-            (Name(group.group), f" {_HAPPENED[group.verdict]} on ", Name(group.worst.topic)),
-            Paragraph(f"{_behind_text(group)}{_since_text(group, since) if is_first else ''}."),
+            (Name(group.group), f" {_HAPPENED[group.verdict]} on ", Name(group.worst_row.topic)),
+            Paragraph(f"{_messages_behind_text(group)}{_not_moving_since_text(group, since) if is_first else ''}."),
             *_reason_blocks(group),
             *_lost_messages_blocks(group, source),
             *_group_advice(group, source),
-            *_note_blocks(group),
+            *_group_note_blocks(group),
             word=str(group.verdict),
         )
     if len(ill) > _MAX_NOTICES:
         left = len(ill) - _MAX_NOTICES
         yield Paragraph(
-            f"{count_text(left, 'more group needs', 'more groups need')} attention: see the table of groups."
+            f"{format_count(left, 'more group needs', 'more groups need')} attention: see the table of groups."
         )
     if not ill and not missing:
         yield Paragraph("No group is stalled, stopped, slow or misplaced.")
 
 
-def _since_text(group: GroupSummary, since: datetime.datetime | None) -> str:
+def _not_moving_since_text(group: GroupSummary, since: datetime.datetime | None) -> str:
     if since is None or group.verdict not in _NOT_MOVING:
         return ""
-    moment, at = since.astimezone(datetime.UTC), group.worst.as_of.astimezone(datetime.UTC)
+    moment, at = since.astimezone(datetime.UTC), group.worst_row.as_of.astimezone(datetime.UTC)
     text = f"{moment:%H:%M}" if moment.date() == at.date() else f"{moment:%Y-%m-%d %H:%M}"
     return f", not moving since {text} UTC"
 
 
 def _reason_blocks(group: GroupSummary) -> Iterator[Block]:
     """Yield paragraphs on why a group has its verdict, and how long it needs to catch up."""
-    row = group.worst
+    row = group.worst_row
     if row.judged.reason:
         yield Paragraph(f"Why: {row.judged.reason} (queue {row.queue_id} of ", Name(row.topic), ").")
-    drains = [_drain_seconds(row) for row in group.rows]
+    drains = [_catch_up_seconds(row) for row in group.rows]
     rates = [rate for row in group.rows for rate in (row.judged.consume_tps, row.judged.produce_tps)]
     if group.messages.high is None or None in rates:
         yield Paragraph("How long it needs to catch up is not known.")
@@ -313,41 +324,42 @@ def _reason_blocks(group: GroupSummary) -> Iterator[Block]:
         )
 
 
-def _note_blocks(group: GroupSummary) -> Iterator[Block]:
+def _group_note_blocks(group: GroupSummary) -> Iterator[Block]:
     notes = list(dict.fromkeys(note for row in group.rows for note in row.notes))
     if notes:
-        yield Folded("Notes", *(Paragraph(note, is_quiet=True) for note in notes[:_MAX_NOTICES]))
+        yield CollapsedContent("Notes", *(Paragraph(note, is_quiet=True) for note in notes[:_MAX_NOTICES]))
 
 
 def _lost_messages_blocks(group: GroupSummary, source: LagSource) -> Iterator[Block]:
     """Yield blocks on how many messages a group has lost, and how to send again those that the lake has."""
-    if not group.lost.largest:
+    if not group.lost_messages.largest:
         return
-    text = f"{_count_text(group.lost)} {'message was' if group.lost == (1, 1) else 'messages were'} lost."
+    noun = "message was" if group.lost_messages == (1, 1) else "messages were"
+    text = f"{_count_text(group.lost_messages)} {noun} lost."
     if not source.is_lake:
         yield Paragraph(text)
         return
     yield Paragraph(text)
     starts = {row.broker: row.log_start for row in group.rows if row.lost.largest}
-    places = {**source.places, "group": group.group, "at": source.at_words("--offsets-at")}
+    places = {**source.advice_values, "group": group.group, "at": source.time_option_words("--offsets-at")}
     brokers = [{**places, "broker": broker, "log_start": str(start)} for broker, start in sorted(starts.items())]
-    yield Advised(_SEND_AGAIN.filled_for_each(brokers))
+    yield AdviceBlock(_SEND_AGAIN.fill_for_each(brokers))
 
 
 def _group_advice(group: GroupSummary, source: LagSource) -> Iterator[Block]:
-    row = group.worst
-    places = source.places | {
+    row = group.worst_row
+    places = source.advice_values | {
         "group": group.group,
         "broker": row.broker,
         "topic": row.topic,
         "queue": str(row.queue_id),
         "offset": str(row.offset.low),
-        "at": source.at_words("--at"),
+        "at": source.time_option_words("--at"),
     }
-    yield Advised(_ADVICE[group.verdict].filled(places))
+    yield AdviceBlock(_ADVICE[group.verdict].filled(places))
     if source.is_lake and group.verdict in _IN_LAKE:
-        yield Advised(_IN_LAKE[group.verdict].filled(places))
-    yield Advised(_QUEUES.filled(places))
+        yield AdviceBlock(_IN_LAKE[group.verdict].filled(places))
+    yield AdviceBlock(_QUEUES.filled(places))
 
 
 def _history_charts(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Iterator[Block]:
@@ -408,7 +420,7 @@ def _group_table(groups: Sequence[GroupSummary]) -> Table:
 
 def _queue_table(rows: Sequence[Lag], first: str) -> Table:
     has_brokers = len({row.broker for row in rows}) > 1  # a single one is at the top of the page
-    ordered = worst_first(rows)
+    ordered = sort_worst_first(rows)
     rest = _hidden_rows_text("queues", [row.messages for row in ordered], MAX_QUEUES)
     columns = [column for column in (Column(first), *_PAGE_QUEUES) if has_brokers or column != "broker"]
     return Table.of("Queues, the worst first", columns, map(_queue_row, ordered[:MAX_QUEUES]), rest)
@@ -434,7 +446,7 @@ def group_rows(rows: Iterable[Lag]) -> Iterator[Row]:
     """Yield table rows for people: one for each group, and one for each kind of messages that no group consumes."""
     found: dict[str, list[Lag]] = {}
     for row in rows:
-        found.setdefault(_row_label(row), []).append(row)
+        found.setdefault(_group_or_kind(row), []).append(row)
     return (_group_row(GroupSummary(name, of_group)) for name, of_group in found.items())
 
 
@@ -449,8 +461,8 @@ def _group_row(group: GroupSummary) -> Row:
     names = [part for topic in topics[:3] for part in (", ", Name(topic))][1:]
     queues = sum(1 for row in group.rows if row.messages.low or row.messages.high is None or row.messages.high)
     return {
-        "topics": Cell(first + _more_text(len(others))),
-        "first_topics": Cell((*names, _more_text(len(topics) - 3))),
+        "topics": Cell(first + _count_more_text(len(others))),
+        "first_topics": Cell((*names, _count_more_text(len(topics) - 3))),
         "queues": Cell(f"{len(group.rows):,}"),
         "behind": Cell(f"{queues:,} of {len(group.rows):,}", queues),
         **_group_cells(group),
@@ -465,10 +477,10 @@ def _queue_row(row: Lag) -> Row:
         "queue_id": Cell(str(row.queue_id), row.queue_id),
         "broker": Cell(Name(row.broker)),
         "last_consumed": Cell(
-            "" if last is None else Moment(plain_text(last)), None if last is None else last.timestamp()
+            "" if last is None else TimeText(format_time(last)), None if last is None else last.timestamp()
         ),
         "narrowing": Cell("" if row.filter in {None, "*"} else Name(row.filter)),
-        **_group_cells(GroupSummary(_row_label(row), [row])),
+        **_group_cells(GroupSummary(_group_or_kind(row), [row])),
     }
 
 
@@ -478,35 +490,37 @@ def _group_cells(group: GroupSummary) -> Row:
     return {
         "group": Cell(Name(group.group)),
         "messages": Cell(_count_text(group.messages), group.messages.largest),
-        "lost": Cell(_count_text(group.lost) if group.lost.largest else "", group.lost.largest),
-        "time_lag": Cell(bounded_text(group.seconds, seconds_text), group.seconds.largest),
-        "bytes": Cell(bounded_text(group.bytes, size_text), group.bytes.largest),
+        "lost": Cell(
+            _count_text(group.lost_messages) if group.lost_messages.largest else "", group.lost_messages.largest
+        ),
+        "time_lag": Cell(bounds_text(group.longest_wait_seconds, seconds_text), group.longest_wait_seconds.largest),
+        "bytes": Cell(bounds_text(group.bytes, size_text), group.bytes.largest),
         "consume_tps": Cell(f"{sum(rates):,.1f}" if rates else "", sum(rates) if rates else None),
-        "drain": Cell(_drain_text(group.rows)),
-        "verdict": Cell(Badge(_KINDS[group.verdict], str(group.verdict)), group.verdict.gravity),
+        "drain": Cell(_catch_up_time_text(group.rows)),
+        "verdict": Cell(Badge(_KINDS[group.verdict], str(group.verdict)), group.verdict.severity_rank),
         "filter": Cell(" / ".join(dict.fromkeys(row.filter for row in group.rows if row.filter))),
         "notes": notes,
         "remarks": Cell("; ".join(notes)),
     }
 
 
-def _row_label(row: Lag) -> str:
+def _group_or_kind(row: Lag) -> str:
     return row.group or f"({row.kind})"
 
 
-def _more_text(count: int) -> str:
+def _count_more_text(count: int) -> str:
     return f" and {count:,} more" if count > 0 else ""
 
 
-def _drain_text(rows: Sequence[Lag]) -> str:
+def _catch_up_time_text(rows: Sequence[Lag]) -> str:
     """Return the time that the slowest queue needs to catch up; empty if one of the queues never does."""
-    drains = [_drain_seconds(row) for row in rows]
+    drains = [_catch_up_seconds(row) for row in rows]
     known = [drain for drain in drains if drain is not None]
     longest = max(known, default=0.0)
     return seconds_text(longest) if longest and len(known) == len(drains) else ""
 
 
-def _drain_seconds(row: Lag) -> float | None:
+def _catch_up_seconds(row: Lag) -> float | None:
     return None if row.messages.high is None else row.judged.drain_seconds(int(row.messages.high))
 
 
@@ -515,7 +529,7 @@ def seconds_text(seconds: float) -> str:
     return duration_text(datetime.timedelta(seconds=seconds))
 
 
-def bounded_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
+def bounds_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
     """Format a figure or its lower and upper bound for people, with a function for single values."""
     if bounds.high is None:
         return f"{text(bounds.low)} or more"
@@ -524,13 +538,13 @@ def bounded_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
     return f"{text(bounds.low)} to {text(bounds.high)}" if bounds.low else f"up to {text(bounds.high)}"
 
 
-def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
+def machine_readable_rows(rows: Iterable[Lag]) -> Iterator[Row]:
     """Yield rows in the form for programs."""
     times: dict[datetime.datetime, str] = {}  # there are few times, and many rows have the same one
     for row in rows:
         judged = row.judged
         if row.as_of not in times:
-            times[row.as_of] = iso_text(row.as_of, "milliseconds")
+            times[row.as_of] = format_iso_time(row.as_of, "milliseconds")
         yield {
             "broker": row.broker,
             "kind": row.kind,
@@ -554,7 +568,7 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
             "last_consumed_time": _time_text(row.last_consumed_time),
             "consume_tps": judged.consume_tps,
             "produce_tps": judged.produce_tps,
-            "drain_s": _drain_seconds(row),
+            "drain_s": _catch_up_seconds(row),
             "compared_at": _time_text(row.compared_at),
             "verdict": str(judged.verdict),
             "filter": row.filter,
@@ -565,19 +579,19 @@ def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
 
 
 def _time_text(time: datetime.datetime | None) -> str | None:
-    return None if time is None else iso_text(time, "milliseconds")
+    return None if time is None else format_iso_time(time, "milliseconds")
 
 
-def summary(rows: Sequence[Lag]) -> str:
+def summary_sentence(rows: Sequence[Lag]) -> str:
     """Return a sentence that sums up all rows, with the time of the groups' figures."""
     groups = {row.group for row in rows if row.kind in {"group", "retry"}}
     behind = {row.group for row in rows if row.messages.low or row.messages.high is None or row.messages.high}
     if not rows:
         return "no consumer offsets match"
-    worst = worst_first(rows)[0]
-    first, *others = (f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in times_of(rows))
+    worst = sort_worst_first(rows)[0]
+    first, *others = (f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in group_row_times(rows))
     as_of = f"as of {first} to {others[-1]}" if others else f"as of {first}"
-    text = f"{count_text(len(groups), 'group')}, {len(behind & groups)} of them behind"
+    text = f"{format_count(len(groups), 'group')}, {len(behind & groups)} of them behind"
     if worst.judged.verdict is LagVerdict.OK:
         return f"{text}, {as_of}"
     place = f"{worst.group or worst.kind} on {worst.topic}, queue {worst.queue_id}"
@@ -589,9 +603,9 @@ def _messages_text(figure: FigureBounds) -> str:
 
 
 def _count_text(figure: FigureBounds) -> str:
-    return bounded_text(figure, whole_number)
+    return bounds_text(figure, whole_number)
 
 
 def _brokers_text(rows: Sequence[Lag]) -> str:
     brokers = sorted({row.broker for row in rows})
-    return ", ".join(brokers[:5]) + _more_text(len(brokers) - 5)
+    return ", ".join(brokers[:5]) + _count_more_text(len(brokers) - 5)

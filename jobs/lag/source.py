@@ -10,16 +10,16 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.jobs.arguments.broker_conf import read_store_conf
-from commitlake.jobs.arguments.broker_name import named_stores
-from commitlake.jobs.arguments.lake_names import check_brokers
-from commitlake.jobs.arguments.layouts import layout_of
-from commitlake.jobs.arguments.names import nearest_or_all, some_names
-from commitlake.jobs.arguments.places import check_packs, lake_of
+from commitlake.jobs.arguments.broker_name import find_named_stores
+from commitlake.jobs.arguments.lake_names import check_archived_brokers
+from commitlake.jobs.arguments.layouts import find_formats
+from commitlake.jobs.arguments.names import abbreviate_name_list, suggest_or_list_names
+from commitlake.jobs.arguments.places import check_packs, open_lake_argument
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_lake, lag_of_store
-from commitlake.pipelines.lag.groups import by_group
+from commitlake.pipelines.lag.groups import summarize_by_group
 from commitlake.pipelines.lag.history import LagHistory, lag_history
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
@@ -45,17 +45,17 @@ def measure_lag(arguments: LagArguments, question: LagGroupArguments | None = No
     wanted, brokers = asked.selection, asked.broker
     given = Given(_filters_by_group(asked.filter))
     if arguments.lake is not None:
-        lake = lake_of(arguments).pinned()
-        check_brokers(lake, brokers)
+        lake = open_lake_argument(arguments).pinned()
+        check_archived_brokers(lake, brokers)
         delays = _delay_levels_by_broker(arguments.broker_conf, brokers or _archived_brokers(lake))
         check_packs(lake)
         given = replace(given, delay_levels_ms=delays, watch=arguments.watch)
-        with naming_damaged_files(lake, _READ):
+        with explain_damaged_files(lake, _READ):
             return lag_of_lake(lake, asked.at, wanted, given)
-    stores = named_stores(arguments.source[1], None, arguments.broker_conf, layout_of(arguments))
+    stores = find_named_stores(arguments.source[1], None, arguments.broker_conf, find_formats(arguments))
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:
-        raise JobError(f"--broker: {arguments.source[1]} has no store of that name")
+        raise JobError(f"--broker: {arguments.source[1]} has no store named {abbreviate_name_list(brokers)}")
     now = datetime.datetime.now(datetime.UTC)
     given = replace(
         given, delay_levels_ms=_delay_levels_by_broker(arguments.broker_conf, [store.broker for store in stores])
@@ -69,7 +69,7 @@ def measure_lag(arguments: LagArguments, question: LagGroupArguments | None = No
     )
 
 
-def measure_history(
+def measure_lag_history(
     arguments: LagArguments, question: LagGroupArguments, answer: LagAnswer, most: int
 ) -> LagHistory | None:
     """Return how far the worst groups were behind over time; None for a store, which has no history.
@@ -81,25 +81,25 @@ def measure_history(
     Raises:
         QueryError: A table cannot be read.
     """
-    groups = [group.group for group in by_group(answer.rows)[:most]]
+    groups = [group.group for group in summarize_by_group(answer.rows)[:most]]
     if arguments.lake is None or not groups:
         return None
-    lake = lake_of(arguments).pinned()
+    lake = open_lake_argument(arguments).pinned()
     until = max(row.as_of for row in answer.rows)
     brokers = sorted({row.broker for row in answer.rows})
     filters, topics = _filters_by_group(question.filter), question.topic
-    with naming_damaged_files(lake, _READ):
+    with explain_damaged_files(lake, _READ):
         return lag_history(lake, groups, until, brokers, filters, topics)
 
 
-def unknown_names(question: LagGroupArguments, answer: LagAnswer) -> list[str]:
+def unknown_name_sentences(question: LagGroupArguments, answer: LagAnswer) -> list[str]:
     """Return a sentence for each requested group and topic without a known offset or a row."""
     known = {
         name: {getattr(place, name) for places in (answer.known, answer.broadcasting, answer.rows) for place in places}
         for name in ("group", "topic")
     }
     return [
-        f"--{name}: no offset of the {name} {asked!a} is known.{nearest_or_all(asked, names)}"
+        f"--{name}: no offset of the {name} {asked!a} is known.{suggest_or_list_names(asked, names)}"
         for name, names in known.items()
         for asked in getattr(question, name)
         if names and asked not in names
@@ -117,7 +117,7 @@ def _delay_levels_by_broker(conf: str | None, brokers: Sequence[str]) -> dict[st
         return {}
     if len(brokers) > 1 and BROKER_PLACEHOLDER not in conf:
         hint = f"use {BROKER_PLACEHOLDER} for the broker's name, or choose one with --broker"
-        raise JobError(f"--broker-conf {conf}: expected one file for each of {some_names(brokers)}", hint)
+        raise JobError(f"--broker-conf {conf}: expected one file for each of {abbreviate_name_list(brokers)}", hint)
     found = {broker: read_store_conf(conf, broker).delay_levels_ms for broker in brokers}
     return {broker: levels for broker, levels in found.items() if levels}
 

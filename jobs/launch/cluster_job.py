@@ -27,11 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.spark.submit_arguments import option_pairs
 from commitlake.connectors.storage.uris import is_s3
-from commitlake.jobs.cli.command import JobError, explain_error, find_named_lake
+from commitlake.jobs.cli.command import JobError, explain_error, resolve_catalog_lake
 from commitlake.jobs.cli.main import JOBS
-from commitlake.jobs.cli.process import set_command_name, stop_signal, stop_softly
-from commitlake.jobs.cli.settings_check import config_file
-from commitlake.jobs.launch.shared_places import SETTING, check_shared
+from commitlake.jobs.cli.process import call_on_first_signal, set_command_name, stop_signal
+from commitlake.jobs.cli.settings_check import find_settings_file
+from commitlake.jobs.launch.shared_places import SETTING, check_shared_places
 from commitlake.jobs.launch.yarn_driver import FILE
 from commitlake.schemas.errors import ExitCode
 
@@ -60,7 +60,7 @@ def run_on_yarn(options: Sequence[str], command: Sequence[str]) -> int:
     name = f"commitlake {command[0]}"
     set_command_name(name)
     try:
-        return _run(options, command)
+        return _check_and_submit(options, command)
     except JobError as error:
         return _print_error(name, str(error), error.hint, error.exit_code)
     except Exception as error:  # noqa: BLE001 (as for every job)
@@ -68,24 +68,24 @@ def run_on_yarn(options: Sequence[str], command: Sequence[str]) -> int:
         return _print_error(name, shown.message, shown.hint, shown.exit_code or ExitCode.FAILED)
 
 
-def _run(options: Sequence[str], command: Sequence[str]) -> int:
+def _check_and_submit(options: Sequence[str], command: Sequence[str]) -> int:
     job, *arguments = command
     if job not in JOBS:
         raise JobError(f"there is no job {job!a}", "./spark-submit.sh --help lists the jobs")
     from commitlake.connectors.spark.defaults import configuration_folder, read_defaults
-    from commitlake.connectors.spark.submit_arguments import settings
+    from commitlake.connectors.spark.submit_arguments import parse_settings
 
-    chosen = {**read_defaults(configuration_folder()), **settings(options)}
-    check_attempts(settings(options))
+    chosen = {**read_defaults(configuration_folder()), **parse_settings(options)}
+    check_single_attempt(parse_settings(options))
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
     values = vars(parser.parse_args(arguments))
-    command = replace_lake_name(command, values)
-    check_shared(parser, values, [folder for folder in chosen.get(SETTING, "").split(",") if folder])
+    command = resolve_lake_name(command, values)
+    check_shared_places(parser, values, [folder for folder in chosen.get(SETTING, "").split(",") if folder])
     with tempfile.TemporaryDirectory(prefix="commitlake-job-") as temporary:
-        return _submit(command, parser, values, chosen, Path(temporary))
+        return _submit_and_wait(command, parser, values, chosen, Path(temporary))
 
 
-def replace_lake_name(command: Sequence[str], values: dict[str, Any]) -> list[str]:
+def resolve_lake_name(command: Sequence[str], values: dict[str, Any]) -> list[str]:
     """Return a job's arguments with the catalog name of a lake replaced by the lake's location.
 
     Only this machine asks the catalog, so the token stays here; and the driver cannot take the name for a folder in its
@@ -96,12 +96,12 @@ def replace_lake_name(command: Sequence[str], values: dict[str, Any]) -> list[st
         values: values of the job's options by name; the name in them is replaced, too.
     """
     given = values.get("lake")
-    find_named_lake(values)
+    resolve_catalog_lake(values)
     found = values.get("lake")
     return [*command] if found == given else [*command, "--lake", str(found)]  # the last one counts
 
 
-def check_attempts(given: Mapping[str, str]) -> None:
+def check_single_attempt(given: Mapping[str, str]) -> None:
     """Raise an error if a setting of spark-submit allows more than one attempt.
 
     Raises:
@@ -115,7 +115,7 @@ def check_attempts(given: Mapping[str, str]) -> None:
         )
 
 
-def _submit(
+def _submit_and_wait(
     command: Sequence[str],
     parser: argparse.ArgumentParser,
     values: Mapping[str, Any],
@@ -125,7 +125,7 @@ def _submit(
     from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_place
     from commitlake.connectors.spark.jvm import prepare, start, stop
     from commitlake.connectors.spark.session import QUIET_JVM, submission_settings
-    from commitlake.connectors.spark.yarn_application import YarnApplication, forget_settings
+    from commitlake.connectors.spark.yarn_application import YarnApplication, clear_spark_settings
 
     prepared = prepare({**submission_settings(_s3_options_of(values)), **_CLUSTER_SETTINGS}, with_driver=True)
     no_defaults = folder / "no-defaults.conf"
@@ -133,14 +133,16 @@ def _submit(
     submitter = [*_SUBMITTER, "--properties-file", str(no_defaults), "--driver-java-options", QUIET_JVM]
     gateway = start([*submitter, "pyspark-shell"], prepared.folder)
     try:
-        forget_settings(gateway)
+        clear_spark_settings(gateway)
         staging = chosen.get(_STAGING) or None
         output = HadoopFolder(gateway.jvm, staging_place(gateway.jvm, f".commitlake/{secrets.token_hex(8)}", staging))
         job = folder / FILE
         job.touch(mode=0o600)
-        job.write_text(json.dumps(job_file(parser, command, output.place, os.environ)))
+        job.write_text(json.dumps(job_file_content(parser, command, output.place, os.environ)))
         application = YarnApplication(gateway, output, staging)
-        application.submit(with_file(prepared.words[:-1], job), str(Path(__file__).with_name("yarn_driver.py")))
+        application.submit(
+            add_job_file_options(prepared.words[:-1], job), str(Path(__file__).with_name("yarn_driver.py"))
+        )
         try:
             return _wait_for(application, command[0], quiet=values["quiet"])
         finally:
@@ -154,14 +156,14 @@ def _wait_for(application: YarnApplication, job: str, *, quiet: bool) -> int:
     asked = threading.Event()
     shown = []
 
-    def announce(identifier: str) -> None:
+    def print_application_id(identifier: str) -> None:
         shown.append(identifier)
         if not quiet:
             print(f"commitlake {job}: {identifier} runs the job on YARN; Ctrl-C kills it", file=sys.stderr)
 
     try:
-        with stop_softly(asked.set):
-            code = application.follow(TerminalOutput().write, announce, asked.is_set)
+        with call_on_first_signal(asked.set):
+            code = application.follow(TerminalOutput().write, print_application_id, asked.is_set)
     except BaseException:
         application.kill()
         raise
@@ -190,7 +192,7 @@ class TerminalOutput:
         target.flush()
 
 
-def job_file(
+def job_file_content(
     parser: argparse.ArgumentParser, command: Sequence[str], output: str, environment: Mapping[str, str]
 ) -> dict[str, object]:
     """Return the content of the file that tells the driver which job to run.
@@ -201,7 +203,7 @@ def job_file(
         environment: variables of this process.
     """
     is_sent = {name: value for name, value in environment.items() if name.startswith(_PREFIXES)}
-    file = config_file(parser, command[1:])
+    file = find_settings_file(parser, command[1:])
     return {
         "arguments": list(command),
         "environment": {name: value for name, value in is_sent.items() if name not in _ONLY_HERE},
@@ -210,10 +212,10 @@ def job_file(
     }
 
 
-def with_file(options: Sequence[str], file: Path) -> list[str]:
+def add_job_file_options(options: Sequence[str], file: Path) -> list[str]:
     """Return spark-submit options that also send a file to the driver, and allow a single attempt.
 
-    >>> with_file(["--files", "a,b"], Path("/job.json"))
+    >>> add_job_file_options(["--files", "a,b"], Path("/job.json"))
     ['--files', 'a,b,/job.json', '--conf', 'spark.yarn.maxAppAttempts=1']
     """
     pairs = [list(pair) for pair in option_pairs(options)]

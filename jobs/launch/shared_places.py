@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.settings_check import names_in_help
+from commitlake.jobs.cli.settings_check import option_names_in_help
 
 SETTING = "spark.commitlake.sharedFolders"
 """Folders that all machines of the cluster have at the same place, separated by commas."""
@@ -25,7 +25,7 @@ _NETWORK = (
 _MOUNTS = Path("/proc/self/mounts")
 
 
-def check_shared(parser: argparse.ArgumentParser, values: Mapping[str, object], shared: Sequence[str]) -> None:
+def check_shared_places(parser: argparse.ArgumentParser, values: Mapping[str, object], shared: Sequence[str]) -> None:
     """Raise an error for places in a job's arguments that only this machine can reach.
 
     Args:
@@ -44,10 +44,10 @@ def check_shared(parser: argparse.ArgumentParser, values: Mapping[str, object], 
                 f"{name} {place}: expected an absolute path, because the job runs on another machine",
                 "name a place in an object store, or a folder that all machines of the cluster have at the same place",
             )
-        if ".." in path.parts or not (_is_below(path, shared) or file_system(path).startswith(_NETWORK)):
+        if ".." in path.parts or not (_is_below(path, shared) or file_system_type(path).startswith(_NETWORK)):
             raise JobError(
                 f"{name} {place}: expected a place that all machines of the cluster share, found a local file system "
-                f"({file_system(path) or 'unknown'}) of this machine, on which the job does not run",
+                f"({file_system_type(path) or 'unknown'}) of this machine, on which the job does not run",
                 f"use s3://... or --deploy-mode client; if they all have this folder, --conf {SETTING}={path.parent}",
             )
 
@@ -58,12 +58,12 @@ def places(parser: argparse.ArgumentParser, values: Mapping[str, object]) -> Ite
         value = values.get(action.dest)
         if action.metavar not in _METAVARS or not value or value == argparse.SUPPRESS:
             continue
-        name = next((name for name in names_in_help(action) if name.startswith("--")), str(action.metavar))
+        name = next((name for name in option_names_in_help(action) if name.startswith("--")), str(action.metavar))
         for each in value if isinstance(value, list) else str(value).split(","):
             yield name, str(each).strip()
 
 
-def file_system(path: Path) -> str:
+def file_system_type(path: Path) -> str:
     """Return the type of the file system that contains a path; empty if it is unknown."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()

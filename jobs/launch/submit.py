@@ -27,15 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return cli.run_as_process(lambda: main(sys.argv[1:]))
     import shlex
 
-    options, command = split(argv)
+    options, command = split_command_line(argv)
     if not command:
-        from commitlake.connectors.printable import printable_line
+        from commitlake.connectors.printable import escape_line
 
-        shown = printable_line(" ".join(options))
-        return _print_refusal(f"no job is named after {shown}", "./spark-submit.sh --help lists the jobs")
-    if problem := _connect_problem(options):
-        return _print_refusal(problem, "see docs/how-to/spark.md, With Spark Connect")
-    if remote := _values(options, "--remote"):
+        shown = escape_line(" ".join(options))
+        return _print_usage_error(f"no job is named after {shown}", "./spark-submit.sh --help lists the jobs")
+    if problem := _spark_connect_problem(options):
+        return _print_usage_error(problem, "see docs/how-to/spark.md, With Spark Connect")
+    if remote := _option_values(options, "--remote"):
         os.environ["SPARK_REMOTE"] = remote[0]
     elif options:
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*options, "pyspark-shell"])
@@ -46,35 +46,40 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _is_cluster_mode(options: Sequence[str]) -> bool:
     """Return whether the driver is to run in the cluster, by the last option, or else by the last setting."""
-    if modes := _values(options, "--deploy-mode"):
+    if modes := _option_values(options, "--deploy-mode"):
         return modes[-1] == "cluster"
-    given = [*_values(options, "--conf"), *_values(options, "-c")]
+    given = [*_option_values(options, "--conf"), *_option_values(options, "-c")]
     modes = [value.partition("=")[2] for value in given if value.startswith("spark.submit.deployMode=")]
     return modes[-1:] == ["cluster"]
 
 
 def _run_in_cluster(options: Sequence[str], command: Sequence[str]) -> int:
     from commitlake.connectors.spark.defaults import configuration_folder, read_defaults
-    from commitlake.connectors.spark.submit_arguments import is_yarn, master
+    from commitlake.connectors.spark.submit_arguments import is_yarn, parse_master
 
     defaults = read_defaults(configuration_folder())
     if is_yarn(options, defaults):
         from commitlake.jobs.launch.cluster_job import run_on_yarn
 
         return run_on_yarn(options, command)
-    found = master(options) or defaults.get("spark.master", "none")
+    found = parse_master(options) or defaults.get("spark.master", "none")
     if found.startswith("k8s://"):
         cure = "run the job itself in a pod, with --deploy-mode client: see docs/how-to/kubernetes.md"
-        return _print_refusal("--deploy-mode cluster: Kubernetes gives neither output nor exit code of the job", cure)
+        return _print_usage_error(
+            "--deploy-mode cluster: Kubernetes gives neither output nor exit code of the job", cure
+        )
     cure = "with another master, leave --deploy-mode out: executors may be anywhere"
-    return _print_refusal(f"--deploy-mode cluster: expected --master yarn, found {found}", cure)
+    return _print_usage_error(f"--deploy-mode cluster: expected --master yarn, found {found}", cure)
 
 
-def _connect_problem(options: Sequence[str]) -> str | None:
+def _spark_connect_problem(options: Sequence[str]) -> str | None:
     """Return why the options for Spark Connect cannot be used, without values that may be secret; None if they can."""
-    remote = _values(options, "--remote")
+    remote = _option_values(options, "--remote")
     names = [option.partition("=")[0] for option in options if option.startswith("-")]
-    if any(value.startswith("spark.remote=") for value in (*_values(options, "--conf"), *_values(options, "-c"))):
+    if any(
+        value.startswith("spark.remote=")
+        for value in (*_option_values(options, "--conf"), *_option_values(options, "-c"))
+    ):
         return "--conf spark.remote: expected --remote URL, or the environment variable SPARK_REMOTE"
     if any("token=" in url.lower() for url in remote):
         return "--remote: others can read a token on the command line: put the URL into SPARK_REMOTE in the environment"
@@ -85,16 +90,16 @@ def _connect_problem(options: Sequence[str]) -> str | None:
     return None
 
 
-def _print_refusal(found: str, cure: str) -> int:
+def _print_usage_error(found: str, cure: str) -> int:
     print(f"spark-submit.sh: error: {found}", file=sys.stderr)
     print(f"  {cure}", file=sys.stderr)
     return 2
 
 
-def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_command_line(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split a command line into options of spark-submit, and the job with its arguments.
 
-    >>> split(["--master", "local[2]", "-v", "--conf=a=b", "query", "--lake", "x"])
+    >>> split_command_line(["--master", "local[2]", "-v", "--conf=a=b", "query", "--lake", "x"])
     (['--master', 'local[2]', '-v', '--conf=a=b'], ['query', '--lake', 'x'])
     """
     end = 0
@@ -104,7 +109,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(argv[:end]), list(argv[end:])
 
 
-def _values(options: Sequence[str], name: str) -> list[str]:
+def _option_values(options: Sequence[str], name: str) -> list[str]:
     """Return all values given for a spark-submit option."""
     return [value for option, *values in option_pairs(options) if option == name for value in values]
 

@@ -28,14 +28,14 @@ def main() -> int:
         os.environ["XDG_CONFIG_HOME"] = str(Path.cwd())
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 (a descriptor)
         os.dup2(nothing.fileno(), 0)
-    from commitlake.connectors.spark.classic_session import end_session, join_jvm
+    from commitlake.connectors.spark.classic_session import connect_to_driver_jvm, end_session
     from commitlake.connectors.spark.driver_output import OutputSender
     from commitlake.connectors.spark.hadoop_folder import HadoopFolder
 
-    sender = OutputSender(HadoopFolder(join_jvm(), job["output"]))
+    sender = OutputSender(HadoopFolder(connect_to_driver_jvm(), job["output"]))
     code = 1
     try:
-        code = _run(job["arguments"])
+        code = _run_job(job["arguments"])
         end_session(code)
     finally:
         _flush()
@@ -43,7 +43,7 @@ def main() -> int:
     return code
 
 
-def _run(arguments: list[str]) -> int:
+def _run_job(arguments: list[str]) -> int:
     from commitlake.jobs.cli import main as cli
 
     try:

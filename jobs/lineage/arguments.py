@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html import HtmlArgument
-from commitlake.jobs.arguments.lake_names import check_brokers
+from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
 from commitlake.jobs.cli.command import Command, JobError
@@ -106,7 +106,7 @@ class LineageOptions(
     )
 
 
-def check(command: LineageOptions) -> None:
+def check_options(command: LineageOptions) -> None:
     """Check that the options do not conflict.
 
     Raises:
@@ -120,10 +120,12 @@ def check(command: LineageOptions) -> None:
         )
     if len(command.key) + len(command.id) > 1 and (command.follow or command.html or command.openlineage):
         option = "follow" if command.follow else "html" if command.html else "openlineage"
-        raise JobError(f"--{option} is for one story: expected one --key or --id")
+        raise JobError(
+            f"--{option} shows a single story: expected one --key or --id, found {len(command.key) + len(command.id)}"
+        )
 
 
-def one_by_one(command: LineageOptions) -> Iterator[LineageOptions]:
+def split_by_key(command: LineageOptions) -> Iterator[LineageOptions]:
     """Yield a copy of the options for each requested key or id, with only that one, because each has its own story."""
     if not command.key and not command.id:
         yield command
@@ -133,7 +135,7 @@ def one_by_one(command: LineageOptions) -> Iterator[LineageOptions]:
         yield replace(command, key=(), id=(message_id,))
 
 
-def question_of(command: LineageOptions, lake: Lake) -> Question:
+def make_story_question(command: LineageOptions, lake: Lake) -> Question:
     """Return the options as a `Question`: the messages whose story is wanted, and limits of the story.
 
     Raises:
@@ -141,7 +143,7 @@ def question_of(command: LineageOptions, lake: Lake) -> Question:
         UsageError: for a number out of range.
     """
     if command.offset is not None:
-        check_brokers(lake, [command.offset[0]])
+        check_archived_brokers(lake, [command.offset[0]])
     limit = MAX_RECORDS if command.limit is None else command.limit
     return Question(
         next(iter(command.key), None),
@@ -155,7 +157,7 @@ def question_of(command: LineageOptions, lake: Lake) -> Question:
     )
 
 
-def masks_of(command: LineageOptions) -> tuple[list[Mask], bytes]:
+def read_masks(command: LineageOptions) -> tuple[list[Mask], bytes]:
     """Return the masks for printed values, and the key with which values are hashed.
 
     Raises:

@@ -21,25 +21,25 @@ from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.names import did_you_mean, warn
-from commitlake.jobs.arguments.places import lake_of, open_packs
-from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.terminal import print_line, trusted
+from commitlake.jobs.arguments.places import open_lake_argument, open_packs
+from commitlake.jobs.cli.damaged_files import explain_damaged_files
+from commitlake.jobs.cli.terminal import print_line, unguarded_stream
 from commitlake.jobs.lineage.arguments import (
     JSON,
     MERMAID,
     TABLE,
     LineageOptions,
-    check,
-    masks_of,
-    one_by_one,
-    question_of,
+    check_options,
+    make_story_question,
+    read_masks,
+    split_by_key,
 )
 from commitlake.jobs.report.rows_output import write_table
-from commitlake.pipelines.lineage.answer import story_and_rows
+from commitlake.pipelines.lineage.answer import read_story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import Story
 from commitlake.pipelines.lineage.value_texts import length_text
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
@@ -73,19 +73,19 @@ class Lineage(LineageOptions):
     def run(self) -> ExitCode:
         """Answer the question, print it, and report the time taken."""
         started = time.monotonic()
-        check(self)
-        lake = lake_of(self)
+        check_options(self)
+        lake = open_lake_argument(self)
         if self.openlineage is not None:
-            from commitlake.jobs.lineage.openlineage import check_target
+            from commitlake.jobs.lineage.openlineage import check_event_target
 
-            check_target(self.openlineage)
-        with naming_damaged_files(lake, _READ):
+            check_event_target(self.openlineage)
+        with explain_damaged_files(lake, _READ):
             if self.topics:
                 return _show_topics(self, lake, started)
             if self.follow:
-                return _follow(self, lake)
+                return _follow_story(self, lake)
             code = ExitCode.OK
-            for number, one in enumerate(one_by_one(self)):
+            for number, one in enumerate(split_by_key(self)):
                 if number:
                     print()
                 code = max(code, _show_story(one, lake, started))
@@ -96,11 +96,11 @@ def _show_story(command: LineageOptions, lake: Lake, started: float) -> ExitCode
     if command.html is None:
         return _print_story(command, _read_story(command, lake), started)
     from commitlake.jobs.lineage.report import TITLE, lineage_report
-    from commitlake.jobs.report.output import failure_page, page_file
+    from commitlake.jobs.report.output import check_page_file, write_page_on_failure
 
-    file = page_file(command.html)
+    file = check_page_file(command.html)
     facts = [("Lake", command.lake)]
-    with failure_page(file, "lineage", TITLE, facts):
+    with write_page_on_failure(file, "lineage", TITLE, facts):
         story = _read_story(command, lake)
         if file is not None:
             file.write(lineage_report(story, facts))
@@ -108,15 +108,15 @@ def _show_story(command: LineageOptions, lake: Lake, started: float) -> ExitCode
 
 
 def _read_story(command: LineageOptions, lake: Lake) -> Story:
-    question = question_of(command, lake)
-    masks, key = masks_of(command)
-    story, rows = story_and_rows(lake, question)
+    question = make_story_question(command, lake)
+    masks, key = read_masks(command)
+    story, rows = read_story_and_rows(lake, question)
     if command.related_by is not None and story.steps:
         _explain_property(command.related_by, story)
     if command.body:
-        from commitlake.pipelines.lineage.bodies import with_bodies
+        from commitlake.pipelines.lineage.bodies import add_bodies_to_story
 
-        story = with_bodies(story, rows, open_packs(lake))
+        story = add_bodies_to_story(story, rows, open_packs(lake))
     return mask_story(story, masks, key)
 
 
@@ -134,11 +134,11 @@ def _print_story(command: LineageOptions, story: Story, started: float) -> ExitC
     if command.format == JSON:
         from commitlake.jobs.lineage.story_json import story_json
 
-        trusted(sys.stdout).write(story_json(story))
+        unguarded_stream(sys.stdout).write(story_json(story))
     elif command.format == MERMAID:
-        from commitlake.jobs.lineage.picture.mermaid import mermaid
+        from commitlake.jobs.lineage.picture.mermaid import story_flowchart
 
-        sys.stdout.write(mermaid(story))
+        sys.stdout.write(story_flowchart(story))
     elif command.format == TABLE:
         from commitlake.jobs.lineage.story_json import STEP_COLUMNS, step_rows
 
@@ -158,10 +158,9 @@ def _summary(story: Story, seconds: float) -> str:
     if not story.steps:
         why = "".join(f"; {caution}" for caution in story.cautions)
         return f"no message in the lake has {story.asked}{why} ({seconds:.1f} s)"
-    more = f", and {count_text(story.not_shown, 'record')} more match" if story.not_shown else ""
-    return (
-        f"{count_text(len(story.steps), 'step')}, {count_text(len(story.outcomes), 'outcome')}{more} ({seconds:.1f} s)"
-    )
+    more = f", and {format_count(story.not_shown, 'record')} more match" if story.not_shown else ""
+    steps, outcomes = format_count(len(story.steps), "step"), format_count(len(story.outcomes), "outcome")
+    return f"{steps}, {outcomes}{more} ({seconds:.1f} s)"
 
 
 def _write_events(command: LineageOptions, events: object) -> None:
@@ -169,18 +168,18 @@ def _write_events(command: LineageOptions, events: object) -> None:
 
     count = write_events(events, command.openlineage, os.environ.get(API_KEY_VARIABLE, ""))  # type: ignore[arg-type]
     if not command.quiet:
-        print_line(f"{count_text(count, 'OpenLineage event')} to {command.openlineage}")
+        print_line(f"{format_count(count, 'OpenLineage event')} to {command.openlineage}")
 
 
-def _follow(command: LineageOptions, lake: Lake) -> ExitCode:
-    from commitlake.jobs.lineage.follow import follow
+def _follow_story(command: LineageOptions, lake: Lake) -> ExitCode:
+    from commitlake.jobs.lineage.follow import follow_story
 
     timeout = command.follow_for or _FOLLOWED
 
     def say(line: str) -> None:
         print(line, flush=True)
 
-    is_final = follow(lambda: _read_story(command, lake), say, time.sleep, time.monotonic, timeout)
+    is_final = follow_story(lambda: _read_story(command, lake), say, time.sleep, time.monotonic, timeout)
     if not command.quiet:
         print_line("each outcome is final" if is_final else f"not all outcomes are final after {length_text(timeout)}")
     return ExitCode.OK if is_final else ExitCode.FAILED
@@ -188,15 +187,15 @@ def _follow(command: LineageOptions, lake: Lake) -> ExitCode:
 
 def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
     from commitlake.jobs.lineage.topics import COLUMNS, TITLE, graph_json, graph_mermaid, link_rows, topics_report
-    from commitlake.jobs.report.output import failure_page, page_file
-    from commitlake.pipelines.lineage.topic_graph import topic_graph
+    from commitlake.jobs.report.output import check_page_file, write_page_on_failure
+    from commitlake.pipelines.lineage.topic_graph import build_topic_graph
 
     assert command.start is not None, "--topics needs --from"
     assert command.end is not None, "--topics needs --to"
-    file = page_file(command.html)
+    file = check_page_file(command.html)
     facts = [("Lake", command.lake)]
-    with failure_page(file, "lineage", TITLE, facts):
-        graph = topic_graph(lake, command.start, command.end)
+    with write_page_on_failure(file, "lineage", TITLE, facts):
+        graph = build_topic_graph(lake, command.start, command.end)
         if file is not None:
             file.write(topics_report(graph, facts))
     if command.openlineage is not None:
@@ -206,14 +205,14 @@ def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCod
         name = os.path.basename(command.lake.rstrip("/"))  # noqa: PTH119 (it may be a URL)
         _write_events(command, graph_events(graph, f"rocketmq://{quote(unquote(name) if is_uri else name)}"))
     if command.format == JSON:
-        trusted(sys.stdout).write(graph_json(graph))
+        unguarded_stream(sys.stdout).write(graph_json(graph))
     elif command.format == MERMAID:
         sys.stdout.write(graph_mermaid(graph))
     else:
         write_table(link_rows(graph), COLUMNS, sys.stdout)
     if not command.quiet:
         more = f", and {graph.not_shown:,} more" if graph.not_shown else ""
-        found = f"{count_text(len(graph.topics), 'topic')} with keys, {count_text(len(graph.links), 'link')}{more}"
+        found = f"{format_count(len(graph.topics), 'topic')} with keys, {format_count(len(graph.links), 'link')}{more}"
         print_line(f"{found} ({time.monotonic() - started:.1f} s)")
     return ExitCode.OK
 

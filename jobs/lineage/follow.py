@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.pipelines.lineage.story import OutcomeState, Step, Story
-from commitlake.schemas.times import in_shown_zone
+from commitlake.schemas.times import to_display_zone
 
 FINAL = frozenset({
     OutcomeState.CONSUMED, OutcomeState.PASSED, OutcomeState.ROLLED_BACK, OutcomeState.CANCELLED, OutcomeState.DEAD,
@@ -20,7 +20,7 @@ _MAX_TEXT = 300
 
 
 @dataclass
-class Follower:
+class StoryFollower:
     """Printer of a growing story, which prints only the steps that are new.
 
     Attributes:
@@ -31,7 +31,7 @@ class Follower:
     _steps: dict[str, str] = field(default_factory=dict)
     _outcomes: dict[tuple[str, str | None], str] = field(default_factory=dict)
 
-    def show(self, story: Story) -> bool:
+    def print_new_steps(self, story: Story) -> bool:
         """Print the steps that are new in a story, and return True if all its outcomes are final."""
         for step in story.steps:
             text = _step_line(step)
@@ -46,7 +46,7 @@ class Follower:
         return bool(story.outcomes) and all(outcome.state in FINAL for outcome in story.outcomes)
 
 
-def follow(
+def follow_story(
     read: Callable[[], Story],
     say: Callable[[str], None],
     wait: Callable[[float], None],
@@ -62,8 +62,8 @@ def follow(
         now: Function that returns the seconds of a monotonic clock.
         timeout: Time after which the function gives up.
     """
-    follower, end = Follower(say), now() + timeout.total_seconds()
-    while not follower.show(read()):
+    follower, end = StoryFollower(say), now() + timeout.total_seconds()
+    while not follower.print_new_steps(read()):
         if now() >= end:
             return False
         wait(INTERVAL.total_seconds())
@@ -71,10 +71,10 @@ def follow(
 
 
 def _step_line(step: Step) -> str:
-    when = "" if step.at is None else f"{in_shown_zone(step.at):%Y-%m-%d %H:%M:%S}"
+    when = "" if step.at is None else f"{to_display_zone(step.at):%Y-%m-%d %H:%M:%S}"
     text = f": {_shorten(step.text)}" if step.text and step.text != step.title else ""
     return f"{when:19}  {_shorten(step.title)}{text}"
 
 
 def _shorten(text: str) -> str:
-    return printable_line(text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…")
+    return escape_line(text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…")

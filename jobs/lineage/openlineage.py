@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.connectors.whole_files import write_whole
+from commitlake.connectors.whole_files import open_atomic
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.output_files import check_text_file
+from commitlake.jobs.cli.output_files import check_output_file
 from commitlake.pipelines.lineage.story import Edge, Step, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.edges import AbsentReason
-from commitlake.schemas.times import iso_text
+from commitlake.schemas.times import format_iso_time
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
@@ -39,7 +39,7 @@ _TIMEOUT_S = 10.0
 _MAX_NAME = 500
 
 
-def check_target(target: str) -> None:
+def check_event_target(target: str) -> None:
     """Raise an error if the target of events is invalid, before any work is done.
 
     Raises:
@@ -51,11 +51,11 @@ def check_target(target: str) -> None:
         raise JobError("--openlineage needs a package that is not installed", "pip install 'commitlake[openlineage]'")
     if _is_url(target):
         if not urlsplit(target).hostname:
-            raise JobError(f"--openlineage {target}: expected a URL with a host")
+            raise JobError(f"--openlineage {target}: expected a URL with a host, found none in it")
         return
     path = Path(target)
     if not is_uri(target):
-        check_text_file("--openlineage", path)
+        check_output_file("--openlineage", path)
     else:
         raise JobError(f"--openlineage {target}: expected http://…, https://…, or a file in an existing folder")
 
@@ -72,10 +72,11 @@ def story_events(story: Story) -> Iterator[RunEvent]:
         start, end = source.at or target.at, target.at or source.at
         if start is None or end is None:
             continue
-        inputs = [_dataset_name(source, story)] if source.lane else []
-        outputs = [_dataset_name(target, story)] if target.lane and target.consumption is None else []
+        inputs = [_dataset_namespace_and_name(source, story)] if source.lane else []
+        outputs = [_dataset_namespace_and_name(target, story)] if target.lane and target.consumption is None else []
         failed = target.consumption is not None and target.consumption.succeeded is False
-        yield from _events(_job_of(edge, target), f"{edge.kind}:{edge.source}:{edge.target}", (start, max(start, end)),
+        yield from _start_and_end_events(_job_name_of_edge(edge, target), f"{edge.kind}:{edge.source}:{edge.target}",
+        (start, max(start, end)),
                            inputs, outputs, failed=failed)  # fmt: skip
 
 
@@ -88,22 +89,22 @@ def graph_events(graph: TopicGraph, namespace: str) -> Iterator[RunEvent]:
     for link in graph.links:
         name = f"{link.source} to {link.target}"
         times = graph.start, graph.end
-        run = f"{namespace}:{name}:{iso_text(graph.start)}:{iso_text(graph.end)}"
-        yield from _events(name, run, times, [(namespace, link.source)], [(namespace, link.target)])
+        run = f"{namespace}:{name}:{format_iso_time(graph.start)}:{format_iso_time(graph.end)}"
+        yield from _start_and_end_events(name, run, times, [(namespace, link.source)], [(namespace, link.target)])
 
 
-def _job_of(edge: Edge, target: Step) -> str:
+def _job_name_of_edge(edge: Edge, target: Step) -> str:
     return target.consumption.group if target.consumption is not None else edge.kind
 
 
-def _dataset_name(step: Step, story: Story) -> tuple[str, str]:
+def _dataset_namespace_and_name(step: Step, story: Story) -> tuple[str, str]:
     broker = step.record.broker if step.record is not None else None
     if broker is None:  # for a missing step, use the broker of a neighbouring record
         broker = next((record.broker for record in story.records), "unknown")
     return f"rocketmq://{quote(broker)}", step.lane
 
 
-def _events(
+def _start_and_end_events(
     job: str,
     run: str,
     times: tuple[datetime.datetime, datetime.datetime],
@@ -121,7 +122,7 @@ def _events(
     for state, at in ((RunState.START, times[0]), (ended, times[1])):
         yield RunEvent(
             eventType=state,
-            eventTime=iso_text(at, "milliseconds"),
+            eventTime=format_iso_time(at, "milliseconds"),
             run=Run(str(uuid.uuid5(_RUNS, run.encode("utf-8", "backslashreplace").decode()))),
             job=Job(NAMESPACE, _shorten(job) or "unknown", facets=dict(about)),
             inputs=[InputDataset(_shorten(namespace), _shorten(name)) for namespace, name in inputs],
@@ -145,7 +146,7 @@ def write_events(events: Iterable[RunEvent], target: str, api_key: str = "") -> 
     if _is_url(target):
         return _send_events(events, target, api_key)
     count = 0
-    with write_whole(Path(target)) as file:
+    with open_atomic(Path(target)) as file:
         for event in events:
             file.write(Serde.to_json(event).encode() + b"\n")
             count += 1
@@ -170,7 +171,7 @@ def _send_events(events: Iterable[RunEvent], target: str, api_key: str) -> int:
             count += 1
     except Exception as error:  # noqa: BLE001 (whatever the client's own HTTP library raises)
         where = urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
-        message = f"{where} did not accept event {count + 1:,}: {_without_password(str(error), parts)}"
+        message = f"{where} did not accept event {count + 1:,}: {_replace_password(str(error), parts)}"
         raise JobError(message, "events that it has accepted may be sent again: the runs have the same ids",
                        ExitCode.FAILED) from None  # fmt: skip
     finally:
@@ -178,7 +179,7 @@ def _send_events(events: Iterable[RunEvent], target: str, api_key: str) -> int:
     return count
 
 
-def _without_password(text: str, parts: SplitResult) -> str:
+def _replace_password(text: str, parts: SplitResult) -> str:
     return text.replace(f"{parts.username}:{parts.password}@", "") if parts.password else text
 
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from commitlake.jobs.lineage.picture.details import details
-from commitlake.jobs.lineage.picture.glyphs import BEGUN, FAILED, FOLDED, definitions, glyph_of, legend
-from commitlake.jobs.lineage.picture.graph import graph
-from commitlake.jobs.lineage.picture.lanes import lanes_of
-from commitlake.jobs.lineage.picture.overview import overview
-from commitlake.jobs.lineage.picture.picture_rows import Rows, rows_of
+from commitlake.jobs.lineage.picture.details import step_details_html
+from commitlake.jobs.lineage.picture.glyphs import (
+    BEGUN,
+    FAILED,
+    FOLDED,
+    glyph_definitions_html,
+    glyph_legend_html,
+    glyph_name_of,
+)
+from commitlake.jobs.lineage.picture.graph import story_graph_html
+from commitlake.jobs.lineage.picture.lanes import assign_lanes
+from commitlake.jobs.lineage.picture.overview import overview_html
+from commitlake.jobs.lineage.picture.picture_rows import Rows, choose_picture_rows
 from commitlake.jobs.lineage.story_json import step_rows
-from commitlake.jobs.report.markup import joined, tag
+from commitlake.jobs.report.markup import join_html, tag
 from commitlake.jobs.report.output import time_text
 from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, StepKind, Story
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import (
     Badge,
     Cell,
@@ -77,35 +84,35 @@ def lineage_report(story: Story, facts: Sequence[tuple[str, str]]) -> Report:
     Args:
         facts: Origin of the story, as pairs of a label and a value.
     """
-    rows = rows_of(story)
+    rows = choose_picture_rows(story)
     known = "nothing is archived" if story.as_of is None else time_text(story.as_of)
     facts = [*facts, ("Asked", story.asked), ("Lake complete until", known), ("Steps", f"{len(story.steps):,}")]
     sections = []
     if story.steps:
-        picture, left_out = _picture(story, rows)
+        picture, left_out = _picture_html(story, rows)
         if story.outcomes:
             sections.append(Section("outcomes", "Outcomes", [_outcome_table(story, rows)]))
         sections.append(Section("picture", "What happened", [picture]))
         if story.cautions or story.not_shown or left_out:
             sections.append(Section("cautions", "Not known", _caution_paragraphs(story, left_out)))
-        sections.append(Section("steps", "Each step", [_ALL_STEPS, details(story, rows)]))
+        sections.append(Section("steps", "Each step", [_ALL_STEPS, step_details_html(story, rows)]))
     elif story.cautions:
         sections.append(Section("cautions", "Not known", _caution_paragraphs(story, 0)))
-    return Report(TITLE, verdict_of(story), facts, sections, "lineage")
+    return Report(TITLE, story_verdict(story), facts, sections, "lineage")
 
 
-def step_section(story: Story) -> Section:
+def story_steps_section(story: Story) -> Section:
     """Return a section with a row for each step."""
     return Section("table", "Steps", [Table.of_values("Steps", step_rows(story))])
 
 
-def verdict_of(story: Story) -> Verdict:
+def story_verdict(story: Story) -> Verdict:
     """Return a story's verdict: a severity, and a sentence that sums up the outcomes."""
     asked = _shorten(story.asked)
     if not story.steps:
         return Verdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")
     if not story.outcomes:
-        return Verdict(Kind.INFO, f"{asked}: {count_text(len(story.steps), 'step')}; the outcome is not known.")
+        return Verdict(Kind.INFO, f"{asked}: {format_count(len(story.steps), 'step')}; the outcome is not known.")
     worst = min(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     kind, word = _KINDS[worst.state], _WORDS[worst.state].capitalize()
     text = _shorten(worst.text).rstrip(".")
@@ -116,31 +123,31 @@ def verdict_of(story: Story) -> Verdict:
     return Verdict(kind, f"{asked}: {counted}. {text[:1].upper()}{text[1:]}.", word)
 
 
-def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
-    lanes = lanes_of(rows.rows)
-    found = {glyph_of(row.step) for row in rows.rows if not row.is_folded}
+def _picture_html(story: Story, rows: Rows) -> tuple[Html, int]:
+    lanes = assign_lanes(rows.rows)
+    found = {glyph_name_of(row.step) for row in rows.rows if not row.is_folded}
     glyphs = [each for each in (*StepKind, FAILED, BEGUN) if each in found]
     if rows.folded:
         glyphs.append(FOLDED)
-    drawn, left_out = graph(story, rows, lanes)
-    notes = [f"{count_text(rows.messages, 'message')}; times are UTC. Choose a step for its properties and body."]
+    drawn, left_out = story_graph_html(story, rows, lanes)
+    notes = [f"{format_count(rows.messages, 'message')}; times are UTC. Choose a step for its properties and body."]
     if rows.folded:
         notes.append(
-            f"{rows.folded:,} of {count_text(len(story.steps), 'step')} are folded: messages with problems, and the "
+            f"{rows.folded:,} of {format_count(len(story.steps), 'step')} are folded: messages with problems, and the "
             "newest, are drawn."
         )
-    scaled = overview(story, rows, lanes)
+    scaled = overview_html(story, rows, lanes)
     figure = tag(
         "figure",
         tag("figcaption", " ".join(notes)),
-        legend(glyphs),
+        glyph_legend_html(glyphs),
         tag("h3", "To scale") if scaled else Html(),
         scaled,
         tag("h3", "Step by step") if scaled else Html(),
         tag("div", drawn, _PANEL, class_="story"),
         class_="figure",
     )
-    return joined([definitions([*glyphs]), figure]), left_out
+    return join_html([glyph_definitions_html([*glyphs]), figure]), left_out
 
 
 def _outcome_table(story: Story, rows: Rows) -> Table:
@@ -170,18 +177,18 @@ def _caution_paragraphs(story: Story, left_out: int) -> list[Paragraph]:
     if len(story.cautions) > MAX_CAUTIONS:
         sentences.append(f"{len(story.cautions) - MAX_CAUTIONS:,} more remarks are left out of this page.")
     if story.not_shown:
-        more = count_text(story.not_shown, "more record that matches", "more records that match")
+        more = format_count(story.not_shown, "more record that matches", "more records that match")
         sentences.append(f"Not in this story: {more} the question.")
     if left_out:
         sentences.append(
-            f"{count_text(left_out, 'line between steps is', 'lines between steps are')} not drawn; the details of the "
-            "steps name them."
+            f"{format_count(left_out, 'line between steps is', 'lines between steps are')} not drawn; the details of "
+            "the steps name them."
         )
     return [Paragraph(sentence) for sentence in sentences]
 
 
 def _count_in_words(state: OutcomeState, count: int) -> str:
-    return count_text(count, _WORDS[state]) if state is OutcomeState.DEAD else f"{count:,} {_WORDS[state]}"
+    return format_count(count, _WORDS[state]) if state is OutcomeState.DEAD else f"{count:,} {_WORDS[state]}"
 
 
 def _shorten(value: str) -> str:

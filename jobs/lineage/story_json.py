@@ -25,11 +25,11 @@ import datetime
 import json
 from typing import Any
 
-from commitlake.connectors.printable import printable_json
+from commitlake.connectors.printable import escape_json
 from commitlake.pipelines.lineage.story import Edge, Outcome, Record, Step, Story
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import MILLISECOND, iso_text
+from commitlake.schemas.times import MILLISECOND, format_iso_time
 
 VERSION = 1
 STEP_COLUMNS = (
@@ -40,32 +40,32 @@ STEP_COLUMNS = (
 
 def story_json(story: Story) -> str:
     """Return a story as a JSON document, which ends with a newline."""
-    document = json.dumps(story_object(story), ensure_ascii=False, indent=2)
-    return printable_json(document.encode("utf-8", "backslashreplace").decode()) + "\n"
+    document = json.dumps(story_to_dict(story), ensure_ascii=False, indent=2)
+    return escape_json(document.encode("utf-8", "backslashreplace").decode()) + "\n"
 
 
-def story_object(story: Story) -> dict[str, Any]:
+def story_to_dict(story: Story) -> dict[str, Any]:
     """Return a story as JSON-compatible dictionaries and lists."""
     return {
         "version": VERSION,
         "asked": story.asked,
-        "as_of": _time(story.as_of),
-        "steps": [_step_object(step) for step in story.steps],
-        "edges": [_edge_object(edge) for edge in story.edges],
-        "outcomes": [_outcome_object(outcome) for outcome in story.outcomes],
+        "as_of": _time_text(story.as_of),
+        "steps": [_step_to_dict(step) for step in story.steps],
+        "edges": [_edge_to_dict(edge) for edge in story.edges],
+        "outcomes": [_outcome_to_dict(outcome) for outcome in story.outcomes],
         "cautions": list(story.cautions),
         "not_shown": story.not_shown,
         "missing": list(story.missing),
     }
 
 
-def _step_object(step: Step) -> dict[str, Any]:
+def _step_to_dict(step: Step) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "id": step.id, "kind": str(step.kind), "at": _time(step.at), "lane": step.lane, "title": step.title,
+        "id": step.id, "kind": str(step.kind), "at": _time_text(step.at), "lane": step.lane, "title": step.title,
         "text": step.text,
     }  # fmt: skip
     if step.record is not None:
-        found["record"] = record_object(step.record)
+        found["record"] = record_to_dict(step.record)
     if step.consumption is not None:
         one = step.consumption
         found["consumption"] = {
@@ -77,13 +77,14 @@ def _step_object(step: Step) -> dict[str, Any]:
     return found
 
 
-def record_object(record: Record) -> dict[str, Any]:
+def record_to_dict(record: Record) -> dict[str, Any]:
     """Return a record as a JSON-compatible dictionary."""
     found: dict[str, Any] = {
         "broker": record.broker, "physical_offset": record.physical_offset, "msg_id": record.msg_id,
         "unique_key": record.unique_key, "keys": list(record.keys), "tags": record.tags, "kind": record.kind,
         "topic": record.topic, "origin_topic": record.origin_topic, "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset, "born_at": _time(record.born_at), "stored_at": _time(record.stored_at),
+        "queue_offset": record.queue_offset, "born_at": _time_text(record.born_at),
+        "stored_at": _time_text(record.stored_at),
         "born_host": record.born_host, "store_host": record.store_host, "reconsume_times": record.reconsume_times,
         "producer_group": record.producer_group, "body_size": record.body_size, "properties": dict(record.properties),
         "matched": record.matched, "related_by": record.related_by,
@@ -98,19 +99,19 @@ def record_object(record: Record) -> dict[str, Any]:
     return found
 
 
-def _edge_object(edge: Edge) -> dict[str, Any]:
+def _edge_to_dict(edge: Edge) -> dict[str, Any]:
     gap = None if edge.gap is None else edge.gap // MILLISECOND
     return {"kind": edge.kind, "source": edge.source, "target": edge.target, "gap_ms": gap, "text": edge.text,
             "joined_by": edge.joined_by}  # fmt: skip
 
 
-def _outcome_object(outcome: Outcome) -> dict[str, Any]:
+def _outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
     return {"step": outcome.step, "state": str(outcome.state), "text": outcome.text, "proof": str(outcome.proof),
-            "group": outcome.group, "at": _time(outcome.at)}  # fmt: skip
+            "group": outcome.group, "at": _time_text(outcome.at)}  # fmt: skip
 
 
-def _time(moment: datetime.datetime | None) -> str | None:
-    return None if moment is None else iso_text(moment, "milliseconds")
+def _time_text(moment: datetime.datetime | None) -> str | None:
+    return None if moment is None else format_iso_time(moment, "milliseconds")
 
 
 def step_rows(story: Story) -> list[dict[str, Any]]:
@@ -118,7 +119,7 @@ def step_rows(story: Story) -> list[dict[str, Any]]:
     gaps = {edge.target: edge.gap for edge in story.edges}
     return [
         {
-            "time": "" if step.at is None else iso_text(step.at, "milliseconds"),
+            "time": "" if step.at is None else format_iso_time(step.at, "milliseconds"),
             "gap": "" if (gap := gaps.get(step.id)) is None else length_text(gap),
             "kind": str(step.kind), "lane": step.lane, "title": step.title, "text": step.text, "id": step.id,
         }

@@ -11,17 +11,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from commitlake.connectors.printable import printable_json, printable_line
-from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, label
-from commitlake.jobs.report.markup import joined, tag
+from commitlake.connectors.printable import escape_json, escape_line
+from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, escape_label
+from commitlake.jobs.report.markup import join_html, tag
 from commitlake.jobs.report.output import time_text
 from commitlake.jobs.report.rows_output import Row
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import length_text
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Cell, Html, Kind, Name, Paragraph, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import MILLISECOND, iso_text
+from commitlake.schemas.times import MILLISECOND, format_iso_time
 
 VERSION = 1
 TITLE = "Which topics feed which"
@@ -65,7 +65,7 @@ def topics_report(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Report
     sections = []
     rest = f"{graph.not_shown:,} more links are not shown." if graph.not_shown else ""
     if graph.links:
-        sections.append(Section("picture", "The picture", [_draw_graph(graph)]))
+        sections.append(Section("picture", "The picture", [_graph_html(graph)]))
         links = Table.of("Keys that pass from one topic to another", _PAGE_COLUMNS, link_rows(graph), rest)
         sections.append(Section("links", "Each link", [links]))
     if graph.topics:
@@ -89,16 +89,17 @@ def _verdict(graph: TopicGraph) -> Verdict:
         return Verdict(Kind.INFO, "No key passes from one topic to another in this time.")
     most = graph.links[0]
     text = (
-        f"{count_text(len(graph.links) + graph.not_shown, 'link')} between {count_text(len(graph.topics), 'topic')}. "
-        f"Most keys pass from {most.source[:100]} to {most.target[:100]}: {count_text(most.passes, 'time')}, with a "
+        f"{format_count(len(graph.links) + graph.not_shown, 'link')} between "
+        f"{format_count(len(graph.topics), 'topic')}. "
+        f"Most keys pass from {most.source[:100]} to {most.target[:100]}: {format_count(most.passes, 'time')}, with a "
         f"median of {length_text(most.median)}."
     )
     return Verdict(Kind.INFO, text)
 
 
-def _draw_graph(graph: TopicGraph) -> Html:
+def _graph_html(graph: TopicGraph) -> Html:
     links = _choose_drawn_links(graph.links)
-    order = topic_order(links)
+    order = sort_topics_by_flow(links)
     rows = {topic: number for number, topic in enumerate(order)}
     records = {node.topic: node.records for node in graph.topics}
     height = len(order) * _ROW + 8
@@ -125,7 +126,7 @@ def _choose_drawn_links(links: Sequence[TopicLink]) -> list[TopicLink]:
     return found
 
 
-def topic_order(links: Sequence[TopicLink]) -> list[str]:
+def sort_topics_by_flow(links: Sequence[TopicLink]) -> list[str]:
     """Sort topics so that most messages pass from an earlier topic to a later one."""
     left = {topic for link in links for topic in (link.source, link.target)}
     order: list[str] = []
@@ -151,23 +152,23 @@ def _link_arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
     reach = min(_LEFT - 16, 22 + 20 * abs(end - start))
     x = _LEFT - reach
     width = max(1.2, _WIDEST * link.passes / most)
-    passes, median = count_text(link.passes, "pass", "passes"), length_text(link.median)
+    passes, median = format_count(link.passes, "pass", "passes"), length_text(link.median)
     text = f"{link.source} to {link.target}: {passes}, median {median}"
     path = f"M{_LEFT} {y1}C{x} {y1} {x} {y2} {_LEFT - _TIP} {y2}"
     tip = f"M{_LEFT} {y2}l{-_TIP - 3} -5v10z"
     return tag(
-        "g", tag("title", printable_line(text)),
+        "g", tag("title", escape_line(text)),
         tag("path", d=path, class_="feed back" if is_back else "feed", stroke_width=f"{width:.1f}"),
         tag("path", d=tip, class_="feed-tip"),
     )  # fmt: skip
 
 
 def _topic_label(topic: str, row: int, records: Mapping[str, int]) -> Html:
-    shown = printable_line(topic[: _MAX_NAME + 1])
+    shown = escape_line(topic[: _MAX_NAME + 1])
     shown = shown if len(shown) <= _MAX_NAME else f"{shown[: _MAX_NAME - 1]}…"
     y = row * _ROW + 26
-    text = count_text(records[topic], "record") if topic in records else ""
-    return joined([
+    text = format_count(records[topic], "record") if topic in records else ""
+    return join_html([
         tag("text", shown, x=_LEFT + 8, y=y, class_="feed-name"),
         tag("text", text, x=_LEFT + 8, y=y + 19, class_="axis"),
     ])  # fmt: skip
@@ -181,16 +182,16 @@ def graph_json(graph: TopicGraph) -> str:
     """
     document: dict[str, Any] = {
         "version": VERSION,
-        "from": iso_text(graph.start, "milliseconds"),
-        "to": iso_text(graph.end, "milliseconds"),
+        "from": format_iso_time(graph.start, "milliseconds"),
+        "to": format_iso_time(graph.end, "milliseconds"),
         "topics": [{"topic": node.topic, "records": node.records, "keys": node.keys} for node in graph.topics],
-        "links": [_link_object(link) for link in graph.links],
+        "links": [_link_to_dict(link) for link in graph.links],
         "not_shown": graph.not_shown,
     }
-    return printable_json(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
+    return escape_json(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
 
 
-def _link_object(link: TopicLink) -> dict[str, Any]:
+def _link_to_dict(link: TopicLink) -> dict[str, Any]:
     return {
         "from": link.source, "to": link.target, "passes": link.passes, "keys": link.keys,
         "median_ms": link.median // MILLISECOND, "p95_ms": link.p95 // MILLISECOND,
@@ -208,13 +209,13 @@ def graph_mermaid(graph: TopicGraph) -> str:
             break
         for topic in new:
             names[topic] = f"t{len(names) + 1}"
-            lines.append(f'  {names[topic]}["{label(topic)}"]')
-        text = label(f"{count_text(link.passes, 'pass', 'passes')}, median {length_text(link.median)}")
+            lines.append(f'  {names[topic]}["{escape_label(topic)}"]')
+        text = escape_label(f"{format_count(link.passes, 'pass', 'passes')}, median {length_text(link.median)}")
         lines.append(f'  {names[link.source]} -- "{text}" --> {names[link.target]}')
         drawn += 1
     left_out = len(graph.links) - drawn + graph.not_shown
     if left_out:
-        lines.append(f'  more>"{label(f"{left_out:,} more links are not drawn")}"]')
+        lines.append(f'  more>"{escape_label(f"{left_out:,} more links are not drawn")}"]')
     if not graph.links:
         lines.append('  none>"no key passes from one topic to another"]')
     return "\n".join(lines) + "\n"

@@ -24,12 +24,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from commitlake.connectors.printable import printable_line
-from commitlake.jobs.cli.terminal import trusted
+from commitlake.connectors.printable import escape_line
+from commitlake.jobs.cli.terminal import unguarded_stream
 from commitlake.pipelines.lineage.story import Branch, Outcome, OutcomeState, Step, StepKind, Story
 from commitlake.pipelines.lineage.value_texts import clock_text, length_text
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.times import in_shown_zone
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.times import to_display_zone
 
 MAX_TEXT = 400
 _TIMES = 23
@@ -83,8 +83,8 @@ def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
     """
     is_terminal = out.isatty()
     columns = width or (None if is_terminal else 100)
-    console = Console(file=trusted(out), width=columns, markup=False, highlight=False, emoji=False)
-    encoding = (getattr(trusted(out), "encoding", None) or "utf-8").lower()
+    console = Console(file=unguarded_stream(out), width=columns, markup=False, highlight=False, emoji=False)
+    encoding = (getattr(unguarded_stream(out), "encoding", None) or "utf-8").lower()
     glyphs = _DRAWN if encoding.replace("-", "").startswith("utf") else _PLAIN
     for line in tree_lines(story, console.width, glyphs):
         console.print(line, overflow="ignore", no_wrap=True, crop=False, soft_wrap=True)
@@ -95,10 +95,10 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
     known = (
         "nothing is archived"
         if story.as_of is None
-        else f"the lake is complete until {in_shown_zone(story.as_of):%Y-%m-%d %H:%M:%S %Z}"
+        else f"the lake is complete until {to_display_zone(story.as_of):%Y-%m-%d %H:%M:%S %Z}"
     )
     yield from _wrap_text("", Text(_printable_text(story.asked), "bold"), width)
-    yield from _wrap_text("", Text(f"{count_text(len(story.steps), 'step')}; {known}"), width)
+    yield from _wrap_text("", Text(f"{format_count(len(story.steps), 'step')}; {known}"), width)
     yield from _step_lines(story, width, glyphs)
     if story.outcomes:
         yield Text("")
@@ -107,7 +107,7 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
             yield from _wrap_text(f"  {glyphs.dot} ", line, width)
     cautions = [*story.cautions]
     if story.not_shown:
-        more = count_text(story.not_shown, "more record that matches", "more records that match")
+        more = format_count(story.not_shown, "more record that matches", "more records that match")
         cautions.append(f"not shown: {more} the question")
     if cautions:
         yield Text("")
@@ -118,29 +118,29 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
 
 def _outcome_lines(story: Story) -> Iterator[Text]:
     """Yield a line for each outcome; one with a count for many messages with the same title, group and state."""
-    messages = _title_steps(story)
+    messages = _find_title_steps(story)
 
-    def key(outcome: Outcome) -> tuple[str, str | None, OutcomeState]:
+    def outcome_key(outcome: Outcome) -> tuple[str, str | None, OutcomeState]:
         return messages[outcome.step].title, outcome.group, outcome.state
 
     alike: dict[tuple[str, str | None, OutcomeState], list[Outcome]] = {}
     for outcome in story.outcomes:
-        alike.setdefault(key(outcome), []).append(outcome)
+        alike.setdefault(outcome_key(outcome), []).append(outcome)
     for outcome in story.outcomes:
-        others, style = alike[key(outcome)], _STATES.get(outcome.state, "")
+        others, style = alike[outcome_key(outcome)], _STATES.get(outcome.state, "")
         if len(others) <= _MAX_ALIKE:
             yield Text(f"{_title_and_time(messages[outcome.step])}: ", "dim").append(
                 _printable_text(outcome.text), style
             )
         elif outcome is others[0]:
-            yield _count_line(others, messages).append(_printable_text(_state_in_words(outcome)), style)
+            yield _outcome_count_line(others, messages).append(_printable_text(_state_in_words(outcome)), style)
 
 
-def _count_line(outcomes: Sequence[Outcome], messages: Mapping[str, Step]) -> Text:
+def _outcome_count_line(outcomes: Sequence[Outcome], messages: Mapping[str, Step]) -> Text:
     times = sorted(at for outcome in outcomes if (at := messages[outcome.step].at) is not None)
     span = f", {_clock_text(times[0])} to {_clock_text(times[-1])}" if times else ""
     title = _printable_text(messages[outcomes[0].step].title)
-    return Text(f"{count_text(len(outcomes), 'message')} {title}{span}: ", "dim")
+    return Text(f"{format_count(len(outcomes), 'message')} {title}{span}: ", "dim")
 
 
 def _state_in_words(outcome: Outcome) -> str:
@@ -148,7 +148,7 @@ def _state_in_words(outcome: Outcome) -> str:
     return f"{outcome.state.replace('_', ' ')}{group}"
 
 
-def _title_steps(story: Story) -> dict[str, Step]:
+def _find_title_steps(story: Story) -> dict[str, Step]:
     """Return, by step id, the step that names the step's outcome: itself or, for a consumption, the consumed record."""
     steps = {step.id: step for step in story.steps}
     sources = {edge.target: steps[edge.source] for edge in story.edges if edge.source in steps}
@@ -171,12 +171,12 @@ def _step_lines(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
         above = stack[-1] if stack else None
         first, rest = _line_prefixes(branch, above, glyphs)
         at = branch.step.at
-        if at is not None and (today := in_shown_zone(at)).date() != day:
+        if at is not None and (today := to_display_zone(at)).date() != day:
             day = today.date()
             yield Text("")
             yield Text(f"{today:%Y-%m-%d (%Z)}", "dim")
-        yield from _lines_of_step(branch, first, rest, width)
-        below = rest if _times_width(width) + cell_len(rest) + _LEAST < width else rest[:-3] or rest
+        yield from _single_step_lines(branch, first, rest, width)
+        below = rest if _time_columns_width(width) + cell_len(rest) + _LEAST < width else rest[:-3] or rest
         stack.append(_OpenStep(children[number], below, branch.depth))
 
 
@@ -203,9 +203,9 @@ def _line_prefixes(branch: Branch, above: _OpenStep | None, glyphs: _Glyphs) -> 
     return above.before + glyphs.fork, above.before + glyphs.bar
 
 
-def _lines_of_step(branch: Branch, first: str, rest: str, width: int) -> Iterator[Text]:
+def _single_step_lines(branch: Branch, first: str, rest: str, width: int) -> Iterator[Text]:
     step = branch.step
-    line = Text(_printable_text(step.title), _style(step))
+    line = Text(_printable_text(step.title), _step_style(step))
     if branch.again:
         line.append(" (shown above)", "dim")
     elif step.text and step.text != step.title:
@@ -213,23 +213,23 @@ def _lines_of_step(branch: Branch, first: str, rest: str, width: int) -> Iterato
     if branch.edge is not None and branch.edge.kind in ("retried", "dead"):
         line.append(f" ({_printable_text(branch.edge.text)})", "dim")
     if branch.cut:
-        line.append(f" … {count_text(branch.cut, 'edge')} more", "dim")
+        line.append(f" … {format_count(branch.cut, 'edge')} more", "dim")
     clock = _clock_text(step.at) if step.at is not None else ""
     gap = length_text(branch.gap) if branch.gap is not None else ""
     head = f"{clock:<12} {gap:>8}  "
-    times = _times_width(width)
+    times = _time_columns_width(width)
     if not times:
         yield Text(head.rstrip(), "dim")
     below = " " * times + rest + " " * (cell_len(first) - cell_len(rest))
     yield from _wrap_text((head if times else "") + first, line, width, below)
 
 
-def _times_width(width: int) -> int:
+def _time_columns_width(width: int) -> int:
     """Return the width of the columns for times and gaps; 0 if they are on lines of their own, for lack of width."""
     return _TIMES if width >= _NARROW else 0
 
 
-def _style(step: Step) -> str:
+def _step_style(step: Step) -> str:
     if step.consumption is not None:
         succeeded = step.consumption.succeeded
         return "green" if succeeded else "yellow" if succeeded is False else ""
@@ -248,9 +248,9 @@ def _wrap_text(first: str, text: Text, width: int, rest: str | None = None) -> I
 
 
 def _clock_text(moment: datetime.datetime) -> str:
-    return clock_text(in_shown_zone(moment))
+    return clock_text(to_display_zone(moment))
 
 
 def _printable_text(text: str) -> str:
-    shown = printable_line(text[:MAX_TEXT])
+    shown = escape_line(text[:MAX_TEXT])
     return shown if len(text) <= MAX_TEXT else f"{shown}…"

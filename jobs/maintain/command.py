@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.names import did_you_mean
-from commitlake.jobs.arguments.places import lake_of, open_packs
+from commitlake.jobs.arguments.places import open_lake_argument, open_packs
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.jobs.maintain.work import MaintenancePlan, PackCare, TableCare
+    from commitlake.jobs.maintain.work import MaintenancePlan, PackMaintenance, TableMaintenance
     from commitlake.pipelines.maintenance.expiry import Expired
 
 MIB = 1 << 20
@@ -70,8 +70,8 @@ class Maintain(MaintainOptions):
         from commitlake.jobs.maintain.work import MaintenancePlan, maintain_packs, maintain_tables
 
         started = time.monotonic()
-        _check(self)
-        lake = lake_of(self)
+        _check_options(self)
+        lake = open_lake_argument(self)
         if self.repair:
             from commitlake.jobs.maintain.repair import run_repair
 
@@ -91,35 +91,35 @@ class Maintain(MaintainOptions):
             HERE if self.dry_run else make_runner(self, "maintain"),
         )
         for care in maintain_tables(plan):
-            _print_lines(table_lines(care, dry_run=self.dry_run), quiet=self.quiet)
+            _print_lines(table_maintenance_lines(care, dry_run=self.dry_run), quiet=self.quiet)
         packs = maintain_packs(plan)
-        _print_lines(_purge(self, plan), quiet=self.quiet)
-        _print_lines(pack_lines(packs, dry_run=self.dry_run), quiet=self.quiet)
+        _print_lines(_purge_erased_versions(self, plan), quiet=self.quiet)
+        _print_lines(pack_maintenance_lines(packs, dry_run=self.dry_run), quiet=self.quiet)
         took = duration_text(datetime.timedelta(seconds=round(time.monotonic() - started)))
         _print_lines([f"nothing was changed: this was a dry run ({took})" if self.dry_run else f"done in {took}"],
               quiet=self.quiet)  # fmt: skip
         return ExitCode.OK
 
 
-def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
+def _purge_erased_versions(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
     """Delete older versions with erased data if their retention is over, and return lines about what was done."""
     import importlib.metadata
 
-    from commitlake.pipelines.erasure.ledger import read_states
-    from commitlake.pipelines.erasure.run import Place, due_erasures, purge_erasures, unfinished_erasures
+    from commitlake.pipelines.erasure.ledger import read_erasure_states
+    from commitlake.pipelines.erasure.run import ErasureTarget, due_erasures, purge_erasures, unfinished_erasures
 
     lines = []
     if unfinished := unfinished_erasures(plan.lake):
         lines.append(f"erasures: {len(unfinished)} unfinished: 'commitlake erase --finish' completes them")
-    due = due_erasures(read_states(plan.lake), plan.now, is_alone=False)
+    due = due_erasures(read_erasure_states(plan.lake), plan.now, is_alone=False)
     if due and plan.dry_run:
         lines.append(f"erasures: older versions of {len(due)} would be deleted")
     elif due:
-        place = Place(plan.lake, importlib.metadata.version("commitlake"), plan.runner)
+        place = ErasureTarget(plan.lake, importlib.metadata.version("commitlake"), plan.runner)
         done, purged, error = purge_erasures(place, plan.now, lambda _: None)
         lines.append(
-            f"erasures: {len(done)} purged, with {count_text(purged.files, 'data file')} and "
-            f"{count_text(purged.packs, 'pack')}"
+            f"erasures: {len(done)} purged, with {format_count(purged.files, 'data file')} and "
+            f"{format_count(purged.packs, 'pack')}"
         )
         if error is not None:
             _print_lines(lines, quiet=command.quiet)
@@ -130,19 +130,19 @@ def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
 def _check_pack_folder(lake: Lake) -> None:
     """Raise an error if packs are in a table's folder, where a clean-up would delete them as unused files."""
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.pipelines.archive.body_location import IN_LAKE, WAY_OUT, folder_around
+    from commitlake.pipelines.archive.body_location import IN_LAKE, WAY_OUT, find_forbidden_folder
 
     last = read_last_commit(lake)
     remembered = last.bodies if last is not None and last.bodies != IN_LAKE else None
     for bodies in (lake.bodies, remembered):
-        folder = folder_around(lake, bodies) if bodies else None
+        folder = find_forbidden_folder(lake, bodies) if bodies else None
         if folder is not None:
             raise JobError(
                 f"the bodies of this lake are in {folder}, and would be deleted there as unused files", WAY_OUT
             )
 
 
-def _check(command: MaintainOptions) -> None:
+def _check_options(command: MaintainOptions) -> None:
     from commitlake.jobs.maintain.work import BODIES
     from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -155,22 +155,22 @@ def _check(command: MaintainOptions) -> None:
             )
 
 
-def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
+def table_maintenance_lines(care: TableMaintenance, *, dry_run: bool) -> list[str]:
     """Return lines on what was, or would be, done to a table; a single line if nothing was necessary."""
     from commitlake.jobs.arguments.sizes import size_text
 
-    line = f"{care.table}: {count_text(care.files_before, 'file')}, {size_text(care.bytes_before)}"
+    line = f"{care.table}: {format_count(care.files_before, 'file')}, {size_text(care.bytes_before)}"
     if not dry_run and (care.files_after, care.bytes_after) != (care.files_before, care.bytes_before):
-        line += f" -> {count_text(care.files_after, 'file')}, {size_text(care.bytes_after)}"
+        line += f" -> {format_count(care.files_after, 'file')}, {size_text(care.bytes_after)}"
     lines = [line]
     if care.expired.count:
-        lines.append(f"  expired: {_expired_text(care.expired)}")
+        lines.append(f"  expired: {_expired_rows_text(care.expired)}")
     if care.compaction.merged:
         merged = care.compaction
         after = "" if dry_run else f" -> {size_text(merged.bytes_after)}"
         sizes = f"{size_text(merged.bytes_before)}{after}"
         lines.append(
-            f"  {'to merge' if dry_run else 'merged'}: {count_text(merged.merged, 'file')} into {merged.written} "
+            f"  {'to merge' if dry_run else 'merged'}: {format_count(merged.merged, 'file')} into {merged.written} "
             f"({sizes})"
         )
     if care.garbage.count:
@@ -179,30 +179,30 @@ def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
     return [*lines, *(f"  {note}" for note in care.notes)]
 
 
-def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
+def pack_maintenance_lines(care: PackMaintenance, *, dry_run: bool) -> list[str]:
     """Return lines on what was, or would be, done to the packs."""
     from commitlake.jobs.arguments.sizes import size_text
 
     lines = []
     if care.expired.count:
-        lines.append(f"  expired: {count_text(care.expired.count, 'pack')} ({size_text(care.expired.bytes)})")
+        lines.append(f"  expired: {format_count(care.expired.count, 'pack')} ({size_text(care.expired.bytes)})")
     if care.orphans.count:
-        lines.append(f"  named by no row: {count_text(care.orphans.count, 'pack')} ({size_text(care.orphans.bytes)})")
+        lines.append(f"  named by no row: {format_count(care.orphans.count, 'pack')} ({size_text(care.orphans.bytes)})")
     if care.unfinished:
-        lines.append(f"  unfinished, from killed runs: {count_text(care.unfinished, 'pack')}")
+        lines.append(f"  unfinished, from killed runs: {format_count(care.unfinished, 'pack')}")
     lines = [f"bodies: {'to delete' if dry_run else 'deleted'}", *lines] if lines else ["bodies: nothing to delete"]
     if care.merges.merged:
         lines.append(
-            f"  {'to merge' if dry_run else 'merged'}: {count_text(care.merges.merged, 'small pack')} into "
+            f"  {'to merge' if dry_run else 'merged'}: {format_count(care.merges.merged, 'small pack')} into "
             f"{care.merges.written:,} ({size_text(care.merges.bytes)})"
         )
     return [*lines, *(f"  not merged: {reason}" for reason in care.merges.left)]
 
 
-def _expired_text(expired: Expired) -> str:
+def _expired_rows_text(expired: Expired) -> str:
     from commitlake.jobs.arguments.sizes import size_text
 
-    return f"{count_text(expired.rows, 'row')} in {count_text(expired.count, 'file')} ({size_text(expired.bytes)})"
+    return f"{format_count(expired.rows, 'row')} in {format_count(expired.count, 'file')} ({size_text(expired.bytes)})"
 
 
 def _print_lines(lines: Sequence[str], *, quiet: bool) -> None:

@@ -11,20 +11,20 @@ from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.arguments.layouts import layout_of
+from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.names import did_you_mean, warn
 from commitlake.jobs.arguments.places import check_packs
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
-from commitlake.pipelines.audit.refilled import record_new_places
-from commitlake.pipelines.erasure.run import Place, finish_erasures
-from commitlake.pipelines.repair.contents import seal_contents, unsealed_tables
+from commitlake.pipelines.audit.refilled import update_refilled_checksums
+from commitlake.pipelines.erasure.run import ErasureTarget, finish_erasures
+from commitlake.pipelines.repair.contents import list_unsealed_tables, seal_contents
 from commitlake.pipelines.repair.plan import plan_repair
-from commitlake.pipelines.repair.refill import Stores
+from commitlake.pipelines.repair.refill import RefillStores
 from commitlake.pipelines.repair.run import repair_lake
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 _VERSION = importlib.metadata.version("commitlake")
@@ -38,7 +38,7 @@ def run_repair(command: MaintainOptions, lake: Lake) -> ExitCode:
     """
     check_packs(lake)  # before a table has changed
     _check_is_lake(lake)
-    stores = _named_stores(command, lake)
+    stores = _find_named_stores(command, lake)
     runner = make_runner(command, "maintain")
     plan = plan_repair(lake, stores=stores, runner=runner)
     if plan.is_nothing and not command.dry_run:  # an earlier repair may have been interrupted
@@ -71,17 +71,17 @@ def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed
     Args:
         changed: tables with rows of another program that the repair keeps.
     """
-    place = Place(lake, _VERSION, runner)
+    place = ErasureTarget(lake, _VERSION, runner)
     outcomes = finish_erasures(place, lambda _: None)
     for outcome in outcomes:
         if outcome.error is not None:
             continue
         _print_line(
-            command, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
+            command, f"erasure {outcome.state.number} was repeated: {format_count(outcome.state.messages, 'message')}"
         )
-    record_new_places(lake, runner)
+    update_refilled_checksums(lake, runner)
     # Others keep the sums that they have: what another program changes from now on is a finding of the next audit.
-    seal_contents(lake, {*changed, *unsealed_tables(lake)}, runner)
+    seal_contents(lake, {*changed, *list_unsealed_tables(lake)}, runner)
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error
@@ -93,28 +93,28 @@ def _check_is_lake(lake: Lake) -> None:
         lake.table("messages")
 
 
-def _named_stores(command: MaintainOptions, lake: Lake) -> Stores | None:
+def _find_named_stores(command: MaintainOptions, lake: Lake) -> RefillStores | None:
     """Return the stores that the options name; None if none is named."""
     if not command.store:
         return None
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.arguments.broker_name import broker_name
-    from commitlake.pipelines.masking.archiving import masks_of_lake
+    from commitlake.jobs.arguments.broker_name import choose_broker_name
+    from commitlake.pipelines.masking.archiving import parse_lake_masks
 
     try:
         commit = read_last_commit(lake)
     except LakeError:  # the log is damaged
         commit = None
     known = {} if commit is None else commit.stores
-    layouts = layout_of(command)
-    name = broker_name(command.store, command.broker, None, known, layouts).name
+    layouts = find_formats(command)
+    name = choose_broker_name(command.store, command.broker, None, known, layouts).name
     stores = find_stores(command.store, name, formats=layouts)
     for store in stores if known else ():
         if store.broker not in known:
             warn("commitlake maintain", f"the lake has no store {store.broker!a}.{did_you_mean(store.broker, known)}")
-    masks = None if commit is None else masks_of_lake(commit.masks, os.environ)
-    return Stores(stores, masks, _VERSION)
+    masks = None if commit is None else parse_lake_masks(commit.masks, os.environ)
+    return RefillStores(stores, masks, _VERSION)
 
 
 def _print_line(command: MaintainOptions, line: str) -> None:

@@ -21,31 +21,37 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.pipelines.erasure.bodies import erase_bodies
-from commitlake.pipelines.maintenance.compaction import Compaction, Join, compact, plan_compaction
+from commitlake.pipelines.maintenance.compaction import Compaction, Join, compact_table, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
     Expired,
-    announce_expiry,
     delete_packs,
     expire_files,
     expired_files,
     expired_packs,
-    measure,
+    measure_files,
+    record_expiry,
 )
-from commitlake.pipelines.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
+from commitlake.pipelines.maintenance.log_care import (
+    Garbage,
+    delete_old_log_entries,
+    find_garbage,
+    vacuum,
+    write_checkpoint,
+)
 from commitlake.pipelines.maintenance.packs import (
     PackMerges,
-    candidates,
-    delete_merged,
-    find_orphans,
+    delete_merged_packs,
+    find_merge_candidates,
+    find_orphan_packs,
     merge_packs,
-    named_packs,
     plan_pack_merges,
+    read_referenced_packs,
 )
-from commitlake.pipelines.repair.contents import SUMMED_TABLES, seal_contents, unsealed_tables
+from commitlake.pipelines.repair.contents import SUMMED_TABLES, list_unsealed_tables, seal_contents
 from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
-from commitlake.pipelines.topic_minutes.joining import join_sorted
+from commitlake.pipelines.topic_minutes.joining import join_sorted_batches
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
 BODIES = "bodies"
@@ -77,13 +83,13 @@ class MaintenancePlan:
     now: datetime.datetime
     runner: Runner = HERE
 
-    def before(self, table: str) -> datetime.date | None:
+    def expiry_date(self, table: str) -> datetime.date | None:
         """Return the date before which rows of a table are deleted, or None if all rows are kept."""
         return (self.now - self.keep[table]).date() if table in self.keep else None
 
 
 @dataclass(frozen=True, slots=True)
-class TableCare:
+class TableMaintenance:
     """The work that was done, or would be done, on one table.
 
     Attributes:
@@ -110,7 +116,7 @@ class TableCare:
 
 
 @dataclass(frozen=True, slots=True)
-class PackCare:
+class PackMaintenance:
     """The work that was done, or would be done, on the packs of bodies."""
 
     expired: Expired = field(default_factory=Expired)
@@ -119,7 +125,7 @@ class PackCare:
     merges: PackMerges = field(default_factory=PackMerges)
 
 
-def maintain_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
+def maintain_tables(plan: MaintenancePlan) -> Iterator[TableMaintenance]:
     """Run all maintenance steps on each existing table: expire rows, merge files, vacuum, write a checkpoint.
 
     Raises:
@@ -132,16 +138,16 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
         opened = view.find(table)
         if opened is None:
             continue
-        before = measure(read_table_files(opened))
-        expired, notes = _drop_replay_copies(plan) if table == COPIES else (_expire(plan, view, table), [])
+        before = measure_files(read_table_files(opened))
+        expired, notes = _delete_replay_rows(plan) if table == COPIES else (_delete_expired_rows(plan, view, table), [])
         if expired.count:
             view = plan.lake.pinned()
-        compaction = _compact(plan, view, table, declared.sort_columns)
+        compaction = _compact_table(plan, view, table, declared.sort_columns)
         if compaction.written:
             view = plan.lake.pinned()
         if compaction.unsorted:
             notes.append(
-                f"{count_text(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
+                f"{format_count(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
             )
         garbage = Garbage()
         if unfinished and table in FOLLOWING:
@@ -149,20 +155,20 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
                 "not vacuumed: an unfinished archive run has files for it; 'commitlake archive' finishes that run"
             )
         else:
-            garbage = _vacuum(plan, view, table)
+            garbage = _vacuum_table(plan, view, table)
             if garbage.count:
                 view = plan.lake.pinned()
         if not plan.dry_run:
             write_checkpoint(view, table)
-            notes.extend(filter(None, [clean_log(view, table, plan.now)]))
-            seal_contents(plan.lake, unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
-        after = measure(read_table_files(view.table(table)))
-        yield TableCare(
+            notes.extend(filter(None, [delete_old_log_entries(view, table, plan.now)]))
+            seal_contents(plan.lake, list_unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
+        after = measure_files(read_table_files(view.table(table)))
+        yield TableMaintenance(
             table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)
         )
 
 
-def _drop_replay_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
+def _delete_replay_rows(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
     """Delete rows of `replay_rows` that no replay needs any more; return what was deleted, and notes.
 
     Returns:
@@ -174,58 +180,61 @@ def _drop_replay_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
         drop_copies(plan.lake, found)
     notes = []
     if found.unknown:
-        notes.append(f"rows of {_names(found.unknown)} are kept, because the table 'replays' does not say how it ended")
+        notes.append(
+            f"rows of {_replay_names_text(found.unknown)} are kept, because the table 'replays' does not say how it "
+            "ended"
+        )
     if found.resumable:
         notes.append(
-            f"rows of {_names(found.resumable)} are kept, because what was stopped can be resumed: "
+            f"rows of {_replay_names_text(found.resumable)} are kept, because what was stopped can be resumed: "
             f"--keep {COPIES}=TIME deletes them"
         )
     return Expired(len(found.files), found.bytes, found.rows), notes
 
 
-def _names(replays: Sequence[str]) -> str:
+def _replay_names_text(replays: Sequence[str]) -> str:
     more = f" and {len(replays) - 1:,} more" if len(replays) > 1 else ""
     return f"the replay {replays[0]}{more}"
 
 
-def _expire(plan: MaintenancePlan, view: Lake, table: str) -> Expired:
-    before = plan.before(table)
+def _delete_expired_rows(plan: MaintenancePlan, view: Lake, table: str) -> Expired:
+    before = plan.expiry_date(table)
     if before is None:
         return Expired()
     files = expired_files(view, table, before)
     if files and not plan.dry_run:
-        announce_expiry(plan.lake, table, before)
+        record_expiry(plan.lake, table, before)
         expire_files(plan.lake, table, files, before)
-    return measure(files)
+    return measure_files(files)
 
 
-def _compact(plan: MaintenancePlan, view: Lake, table: str, sort_columns: tuple[str, ...]) -> Compaction:
+def _compact_table(plan: MaintenancePlan, view: Lake, table: str, sort_columns: tuple[str, ...]) -> Compaction:
     bins = plan_compaction(view, table, plan.target_bytes)
     size = sum(found.size for found in bins)
     if plan.dry_run:
         return Compaction(sum(len(found.files) for found in bins), len(bins), size)
     with runner_progress(plan.runner, f"merging {table}", size, quiet=plan.quiet) as advance:
-        return compact(
-            plan.lake, table, bins, sort_columns, advance, plan.runner, _join_for_merge(plan, table) if bins else None
+        return compact_table(
+            plan.lake, table, bins, sort_columns, advance, plan.runner, _make_merge_join(plan, table) if bins else None
         )
 
 
-def _join_for_merge(plan: MaintenancePlan, table: str) -> Join | None:
+def _make_merge_join(plan: MaintenancePlan, table: str) -> Join | None:
     """Return the function that joins rows of a table while its files are merged; None if rows stay unchanged."""
     if table != "topic_minutes":
         return None
     run_id = joined_run_id(plan.lake)
-    return None if run_id is None else partial(join_sorted, run_id=run_id)
+    return None if run_id is None else partial(join_sorted_batches, run_id=run_id)
 
 
-def _vacuum(plan: MaintenancePlan, view: Lake, table: str) -> Garbage:
+def _vacuum_table(plan: MaintenancePlan, view: Lake, table: str) -> Garbage:
     found = find_garbage(view, table, plan.retention)
     if found.count and not plan.dry_run:
         vacuum(plan.lake, table, plan.retention)
     return found
 
 
-def maintain_packs(plan: MaintenancePlan) -> PackCare:
+def maintain_packs(plan: MaintenancePlan) -> PackMaintenance:
     """Delete expired, unused and unfinished packs, and merge small ones.
 
     Raises:
@@ -235,37 +244,37 @@ def maintain_packs(plan: MaintenancePlan) -> PackCare:
     last = read_last_commit(plan.lake) or ArchiveCommit(0, "")
     store = open_store(plan.lake.packs)
     packs = list(store.list_packs())
-    dates = [date for table in ("messages", BODIES) if (date := plan.before(table)) is not None]
+    dates = [date for table in ("messages", BODIES) if (date := plan.expiry_date(table)) is not None]
     expired = expired_packs(packs, max(dates), last.stores) if dates else []
-    orphans = find_orphans(store, plan.lake, packs, last.stores, plan.now, plan.retention)
+    orphans = find_orphan_packs(store, plan.lake, packs, last.stores, plan.now, plan.retention)
     orphans = [pack for pack in orphans if pack not in expired]
     unfinished = 0
     if not plan.dry_run:
         if expired:
-            announce_expiry(plan.lake, BODIES, max(dates))
+            record_expiry(plan.lake, BODIES, max(dates))
         delete_packs(store, [*expired, *orphans])
         unfinished = store.delete_unfinished(plan.now - plan.retention)
     gone = {pack.name for pack in (*expired, *orphans)}
     merges = _merge_packs(plan, [pack for pack in packs if pack.name not in gone], last.stores)
-    return PackCare(measure(expired), measure(orphans), unfinished, merges)
+    return PackMaintenance(measure_files(expired), measure_files(orphans), unfinished, merges)
 
 
 def _merge_packs(plan: MaintenancePlan, packs: Sequence[PackFile], progress: Mapping[str, StoreProgress]) -> PackMerges:
     """Merge small packs of each date and broker, and finish the merges of killed runs."""
     store = open_store(plan.lake.packs)
-    found = candidates(packs, progress)
+    found = find_merge_candidates(packs, progress)
     if not found:
         return PackMerges()
-    named = named_packs(plan.lake, {pack.store_date for pack in found})
+    named = read_referenced_packs(plan.lake, {pack.store_date for pack in found})
     bins, planned = plan_pack_merges(store, found, named, progress)
     size = sum(one.size for one in bins)
     if plan.dry_run:
         return replace(planned, merged=sum(len(one.files) for one in bins), written=len(bins), bytes=size)
     with runner_progress(plan.runner, "merging packs", size, quiet=plan.quiet) as advance:
         merges = merge_packs(store, bins, plan.runner, advance)
-    left = delete_merged(
+    left = delete_merged_packs(
         store,
-        candidates([*store.list_packs()], progress),
+        find_merge_candidates([*store.list_packs()], progress),
         lambda names: erase_bodies(plan.lake, names, plan.runner)[1],
     )
     return replace(merges, left=[*planned.left, *merges.left, *left])

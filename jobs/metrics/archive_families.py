@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client.core import GaugeMetricFamily
 
-from commitlake.jobs.metrics.gauges import gauge
+from commitlake.jobs.metrics.gauges import make_gauge
 from commitlake.pipelines.archive_health.state import ArchiveState, StoreState
 from commitlake.pipelines.dead_letters.causes import GroupCount
 
@@ -55,16 +55,16 @@ _FIGURES: tuple[tuple[str, str, Callable[[StoreState], float | None]], ...] = (
 )
 
 
-def archive_families(state: ArchiveState, dead_letters: Iterable[GroupCount]) -> Iterator[GaugeMetricFamily]:
+def archive_metrics(state: ArchiveState, dead_letters: Iterable[GroupCount]) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics of a lake.
 
     Args:
         dead_letters: Dead letters of the lake, by store and group.
     """
     last_run = [] if state.last_run is None else [((), state.last_run.timestamp())]
-    yield gauge("commitlake_archive_last_run_timestamp_seconds", "When the newest archive run ended", (), last_run)
+    yield make_gauge("commitlake_archive_last_run_timestamp_seconds", "When the newest archive run ended", (), last_run)
     for name, help_text, figure in _FIGURES:
         values = [((store.broker,), value) for store in state.stores if (value := figure(store)) is not None]
-        yield gauge(name, help_text, ("broker",), values)
+        yield make_gauge(name, help_text, ("broker",), values)
     counts = [((one.broker, one.group), float(one.messages)) for one in dead_letters]
-    yield gauge("commitlake_dead_letters", "Archived dead letters", ("broker", "group"), counts)
+    yield make_gauge("commitlake_dead_letters", "Archived dead letters", ("broker", "group"), counts)

@@ -21,7 +21,7 @@ from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, option
-from commitlake.jobs.cli.output_files import check_text_file
+from commitlake.jobs.cli.output_files import check_output_file
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.schemas.errors import ExitCode
@@ -73,23 +73,23 @@ class Metrics(Command, LagArguments):
         from commitlake.jobs.metrics.measure import Measured
 
         if self.textfile is not None:
-            return _write(self, Path(self.textfile))
+            return _write_metrics_file(self, Path(self.textfile))
         host, port = _parse_address(self.listen or "")
-        Measured.of(self)  # fails at once for a wrong lake or store
-        return _serve(self, host, port)
+        Measured.measure(self)  # fails at once for a wrong lake or store
+        return _serve_metrics(self, host, port)
 
 
-def _write(command: Metrics, path: Path) -> ExitCode:
+def _write_metrics_file(command: Metrics, path: Path) -> ExitCode:
     from prometheus_client import CollectorRegistry, generate_latest
 
-    from commitlake.connectors.whole_files import write_whole
+    from commitlake.connectors.whole_files import open_atomic
     from commitlake.jobs.metrics.measure import Measured, MetricsCollector
 
-    check_text_file("--textfile", path)
-    measured = Measured.of(command)
+    check_output_file("--textfile", path)
+    measured = Measured.measure(command)
     registry = CollectorRegistry()
-    registry.register(MetricsCollector(lambda: measured.families(command.cluster), 0))
-    with write_whole(path) as file:
+    registry.register(MetricsCollector(lambda: measured.to_metrics(command.cluster), 0))
+    with open_atomic(path) as file:
         file.write(generate_latest(registry))
     answer = measured.lag
     for sentence in answer.missing:
@@ -99,24 +99,24 @@ def _write(command: Metrics, path: Path) -> ExitCode:
     return ExitCode.DAMAGE if answer.missing else ExitCode.OK
 
 
-def _serve(command: Metrics, host: str, port: int) -> ExitCode:
+def _serve_metrics(command: Metrics, host: str, port: int) -> ExitCode:
     from prometheus_client import CollectorRegistry
 
-    from commitlake.jobs.cli.process import stop_softly
+    from commitlake.jobs.cli.process import call_on_first_signal
     from commitlake.jobs.metrics.measure import Measured, MetricsCollector
-    from commitlake.jobs.metrics.server import MetricsServer, serve
+    from commitlake.jobs.metrics.server import MetricsServer, start_server_thread
 
     registry = CollectorRegistry()
     seconds = command.min_interval.total_seconds()
-    registry.register(MetricsCollector(lambda: Measured.of(command).families(command.cluster), seconds))
+    registry.register(MetricsCollector(lambda: Measured.measure(command).to_metrics(command.cluster), seconds))
     stop = threading.Event()
     try:
         server = MetricsServer(host, port, registry)
     except OSError as error:
         raise JobError(f"--listen {command.listen}: {error.strerror or error}") from None
-    thread = serve(server)
+    thread = start_server_thread(server)
     try:
-        with stop_softly(stop.set):
+        with call_on_first_signal(stop.set):
             if not command.quiet:
                 print_line(f"metrics at http://{command.listen}/metrics")
             stop.wait()

@@ -9,21 +9,21 @@ from collections.abc import Iterable, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 
 Labels = tuple[str, ...]
 
 
-def gauge(
+def make_gauge(
     name: str, help_text: str, labels: Sequence[str], values: Iterable[tuple[Labels, float]]
 ) -> GaugeMetricFamily:
     """Return a gauge with a value for each set of labels, in their order."""
     family = GaugeMetricFamily(name, help_text, labels=labels)
     for label_values, value in sorted(values):
-        family.add_metric([printable_line(label) for label in label_values], value)
+        family.add_metric([escape_line(label) for label in label_values], value)
     return family
 
 
 def up(*, is_readable: bool) -> GaugeMetricFamily:
     """Return the gauge `up`, which tells whether the measurement succeeded."""
-    return gauge("commitlake_up", "Whether the figures can be read", (), [((), float(is_readable))])
+    return make_gauge("commitlake_up", "Whether the figures can be read", (), [((), float(is_readable))])

@@ -33,7 +33,7 @@ from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 
-from commitlake.jobs.metrics.gauges import Labels, gauge
+from commitlake.jobs.metrics.gauges import Labels, make_gauge
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.measure import Lag
@@ -48,7 +48,7 @@ _BROADCASTING, _CLUSTERING = "0", "1"
 _MS_PER_SECOND = 1000
 
 
-def lag_families(
+def lag_metrics(
     answer: LagAnswer, cluster: str, others: Mapping[Queue, QueueSpan] | None = None
 ) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics for a measured lag.
@@ -59,24 +59,24 @@ def lag_families(
         others: Ends of the queues of topics without a row; see `queue_ends`.
     """
     consuming = [row for row in answer.rows if row.kind in {"group", "retry"}]
-    yield from _diff_families(consuming)
-    yield from _group_families(consuming, cluster)
-    yield from _topic_families(_queue_states(answer, consuming, others or {}), cluster)
+    yield from _queue_lag_metrics(consuming)
+    yield from _group_lag_metrics(consuming, cluster)
+    yield from _topic_offset_metrics(_queue_states(answer, consuming, others or {}), cluster)
     verdicts = Counter((row.broker, row.topic, row.group, str(row.judged.verdict)) for row in consuming)
     labels = ("broker", "topic", "group", "verdict")
-    yield gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
+    yield make_gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
     lost: dict[Labels, float] = defaultdict(float)
     for row in consuming:
         lost[row.broker, row.topic, row.group] += row.lost.largest
     help_text = "Messages that the broker deleted before the group consumed them"
-    yield gauge("commitlake_lag_lost_messages", help_text, ("broker", "topic", "group"), lost.items())
+    yield make_gauge("commitlake_lag_lost_messages", help_text, ("broker", "topic", "group"), lost.items())
     times = {(row.broker,): row.as_of.timestamp() for row in consuming or answer.rows}
-    yield gauge("commitlake_lag_as_of_timestamp_seconds", "Time of the figures", ("broker",), times.items())
+    yield make_gauge("commitlake_lag_as_of_timestamp_seconds", "Time of the figures", ("broker",), times.items())
     missing = [((), float(len(answer.missing)))]
-    yield gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
+    yield make_gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
 
 
-def _diff_families(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
+def _queue_lag_metrics(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
     for kind, name, help_text in (
         ("group", "rocketmq_group_diff", "GroupDiff"),
         ("retry", "rocketmq_group_retrydiff", "GroupRetryDiff"),
@@ -93,10 +93,10 @@ def _diff_families(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
             ((group, topic, str(members[group]), _BROADCASTING if group in broadcasting else _CLUSTERING), value)
             for (group, topic), value in totals.items()
         )
-        yield gauge(name, help_text, _DIFF, values)
+        yield make_gauge(name, help_text, _DIFF, values)
 
 
-def _group_families(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]:
+def _group_lag_metrics(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]:
     by_group: dict[Labels, list[Lag]] = defaultdict(list)
     for row in rows:
         by_group[cluster, row.broker, row.topic, row.group].append(row)
@@ -109,7 +109,7 @@ def _group_families(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFa
     )
     for name, help_text, figure in figures:
         found = ((labels, figure(some)) for labels, some in by_group.items())
-        yield gauge(name, help_text, _OF_GROUP, ((labels, value) for labels, value in found if value is not None))
+        yield make_gauge(name, help_text, _OF_GROUP, ((labels, value) for labels, value in found if value is not None))
 
 
 def _consumed_offset_sum(rows: Sequence[Lag]) -> float:
@@ -144,11 +144,11 @@ def _queue_states(
     }
     for queue, span in others.items():
         times = answer.times[queue.broker]
-        found.setdefault(queue, _QueueState(span.end, span.produce_tps(times.seconds)))
+        found.setdefault(queue, _QueueState(span.end, span.produce_tps(times.seconds_between)))
     return found
 
 
-def _topic_families(queues: Mapping[Queue, _QueueState], cluster: str) -> Iterator[GaugeMetricFamily]:
+def _topic_offset_metrics(queues: Mapping[Queue, _QueueState], cluster: str) -> Iterator[GaugeMetricFamily]:
     ends: dict[Labels, float] = defaultdict(float)
     rates: dict[Labels, list[float | None]] = defaultdict(list)
     for queue, state in queues.items():
@@ -159,8 +159,8 @@ def _topic_families(queues: Mapping[Queue, _QueueState], cluster: str) -> Iterat
         ("rocketmq_topic_retry_offset", "TopicRetryOffset", True),
     ):
         here = [(labels, end) for labels, end in ends.items() if labels[-1].startswith(RETRY_PREFIX) == is_retry]
-        yield gauge(name, help_text, _OF_TOPIC, here)
+        yield make_gauge(name, help_text, _OF_TOPIC, here)
     known = {
         labels: sum(rate for rate in some if rate is not None) for labels, some in rates.items() if None not in some
     }
-    yield gauge("rocketmq_producer_tps", "TopicPutNums", _OF_TOPIC, known.items())
+    yield make_gauge("rocketmq_producer_tps", "TopicPutNums", _OF_TOPIC, known.items())

@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from commitlake.jobs.arguments.places import lake_of
-from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.arguments.places import open_lake_argument
+from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.jobs.lag.source import measure_lag
-from commitlake.jobs.metrics.archive_families import archive_families
+from commitlake.jobs.metrics.archive_families import archive_metrics
 from commitlake.jobs.metrics.gauges import up
-from commitlake.jobs.metrics.lag_families import lag_families
-from commitlake.jobs.metrics.traffic_families import traffic_families
+from commitlake.jobs.metrics.lag_families import lag_metrics
+from commitlake.jobs.metrics.traffic_families import traffic_metrics
 from commitlake.pipelines.archive_health.state import ArchiveState, read_archive_state
 from commitlake.pipelines.archive_health.traffic import Traffic, read_traffic
-from commitlake.pipelines.dead_letters.causes import GroupCount, count_by_group
-from commitlake.pipelines.lag.answer import LagAnswer, queue_ends
+from commitlake.pipelines.dead_letters.causes import GroupCount, count_dead_letters_by_group
+from commitlake.pipelines.lag.answer import LagAnswer, read_other_queue_ends
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.schemas.errors import CommitLakeError
@@ -54,7 +54,7 @@ class Measured:
     ends: Mapping[Queue, QueueSpan] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, arguments: LagArguments) -> Measured:
+    def measure(cls, arguments: LagArguments) -> Measured:
         """Measure the lake or stores that the job's arguments name.
 
         Raises:
@@ -66,17 +66,23 @@ class Measured:
         lag = measure_lag(arguments)
         if arguments.lake is None:
             return cls(lag)
-        lake = lake_of(arguments).pinned()
-        with naming_damaged_files(lake, _READ):
+        lake = open_lake_argument(arguments).pinned()
+        with explain_damaged_files(lake, _READ):
             state = read_archive_state(lake)
-            return cls(lag, state, count_by_group(lake), read_traffic(lake, state), queue_ends(lake, lag))
+            return cls(
+                lag,
+                state,
+                count_dead_letters_by_group(lake),
+                read_traffic(lake, state),
+                read_other_queue_ends(lake, lag),
+            )
 
-    def families(self, cluster: str) -> Iterator[GaugeMetricFamily]:
+    def to_metrics(self, cluster: str) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics; `cluster` is the value of the label of this name."""
-        yield from lag_families(self.lag, cluster, self.ends)
-        yield from traffic_families(self.traffic, self.lag, cluster)
+        yield from lag_metrics(self.lag, cluster, self.ends)
+        yield from traffic_metrics(self.traffic, self.lag, cluster)
         if self.state is not None:
-            yield from archive_families(self.state, self.dead_letters)
+            yield from archive_metrics(self.state, self.dead_letters)
 
 
 class MetricsCollector(Collector):

@@ -75,7 +75,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
                 _cut_connection(*next((one for one in kept if not one[1].has_request), kept[-1]))
         super().process_request(request, client_address)
 
-    def begin(self, request: socket.socket, seconds: float | None) -> None:
+    def set_connection_deadline(self, request: socket.socket, seconds: float | None) -> None:
         """Set the seconds until a connection with a request is cut; None for no limit while metrics are measured."""
         with self._guard:
             connection = self._open[request]
@@ -116,18 +116,18 @@ class _Handler(BaseHTTPRequestHandler):
     server: MetricsServer
 
     def do_GET(self) -> None:
-        self._answer(self._write)
+        self._send_metrics(self._write_response_body)
 
     def do_HEAD(self) -> None:
-        self._answer(lambda _: None)
+        self._send_metrics(lambda _: None)
 
-    def _write(self, data: bytes) -> None:
+    def _write_response_body(self, data: bytes) -> None:
         self.wfile.write(data)
 
-    def _answer(self, write: Callable[[bytes], None]) -> None:
+    def _send_metrics(self, write: Callable[[bytes], None]) -> None:
         if self._is_closed():
             return
-        self.server.begin(self.connection, None)
+        self.server.set_connection_deadline(self.connection, None)
         path = self.path.partition("?")[0]
         if path == PATH:
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
@@ -135,10 +135,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == HEALTH_PATH:
             data, content_type = b"healthy\n", "text/plain; charset=utf-8"
         else:
-            self.server.begin(self.connection, ANSWER_SECONDS)
+            self.server.set_connection_deadline(self.connection, ANSWER_SECONDS)
             self.send_error(HTTPStatus.NOT_FOUND, explain=f"The metrics are at {PATH}.")
             return
-        self.server.begin(self.connection, ANSWER_SECONDS)
+        self.server.set_connection_deadline(self.connection, ANSWER_SECONDS)
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", content_type)
         if "gzip" in self.headers.get("Accept-Encoding", ""):
@@ -166,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
         _LOG.debug(format, *arguments)
 
 
-def serve(server: MetricsServer) -> threading.Thread:
+def start_server_thread(server: MetricsServer) -> threading.Thread:
     """Start a thread that serves until `server.shutdown()`."""
     thread = threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
     thread.start()

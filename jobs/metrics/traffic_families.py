@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import GaugeMetricFamily
 
-from commitlake.jobs.metrics.gauges import Labels, gauge
+from commitlake.jobs.metrics.gauges import Labels, make_gauge
 from commitlake.pipelines.archive_health.traffic import Traffic
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
@@ -33,7 +33,7 @@ _BROADCASTING, _CLUSTERING = "0", "1"
 """Values of `msgModel`: ordinals of RocketMQ's MessageModel."""
 
 
-def traffic_families(traffic: Traffic, answer: LagAnswer, cluster: str) -> Iterator[GaugeMetricFamily]:
+def traffic_metrics(traffic: Traffic, answer: LagAnswer, cluster: str) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics for a lake's traffic.
 
     Args:
@@ -49,11 +49,13 @@ def traffic_families(traffic: Traffic, answer: LagAnswer, cluster: str) -> Itera
             sizes[cluster, one.broker, one.topic] = one.bytes / _SECONDS
     rates = {labels: messages / _SECONDS for labels, messages in stored.items()}
     ends = {(cluster, broker, group): float(end) for (broker, group), end in traffic.dead_letter_ends.items()}
-    yield gauge("rocketmq_broker_tps", "BrokerPutNums", ("cluster", "brokerIP", "broker"), rates.items())
-    yield gauge("rocketmq_producer_message_size", "TopicPutMessageSize", ("cluster", "broker", "topic"), sizes.items())
-    yield gauge("rocketmq_topic_dlq_offset", "TopicRetryOffset", ("cluster", "broker", "group"), ends.items())
+    yield make_gauge("rocketmq_broker_tps", "BrokerPutNums", ("cluster", "brokerIP", "broker"), rates.items())
+    yield make_gauge(
+        "rocketmq_producer_message_size", "TopicPutMessageSize", ("cluster", "broker", "topic"), sizes.items()
+    )
+    yield make_gauge("rocketmq_topic_dlq_offset", "TopicRetryOffset", ("cluster", "broker", "group"), ends.items())
     labels = ("group", "topic", "countOfOnlineConsumers", "msgModel")
-    yield gauge("rocketmq_group_dlqdiff", "GroupDLQDiff", labels, _unconsumed_dead_letters(answer).items())
+    yield make_gauge("rocketmq_group_dlqdiff", "GroupDLQDiff", labels, _unconsumed_dead_letters(answer).items())
 
 
 def _unconsumed_dead_letters(answer: LagAnswer) -> dict[Labels, float]:

@@ -20,15 +20,15 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.printable import printable, printable_line
-from commitlake.connectors.whole_files import write_whole
+from commitlake.connectors.printable import escape_line, printable
+from commitlake.connectors.whole_files import open_atomic
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.stores import positive_decimal
-from commitlake.jobs.arguments.times import join_time_values, parse_time
+from commitlake.jobs.arguments.stores import parse_positive_decimal
+from commitlake.jobs.arguments.times import join_options_and_times, parse_time
 from commitlake.jobs.report.markup import tag
 from commitlake.jobs.report.page import render_pictures
 from commitlake.jobs.report.rows_output import write_table
-from commitlake.jobs.report.text import lines, numbers_of
+from commitlake.jobs.report.text import block_lines, chart_to_table
 from commitlake.schemas.errors import CommitLakeError, UsageError
 from commitlake.schemas.report import BarChart, HeatMap, Html, LineChart, Section, Table
 from commitlake.schemas.report_columns import Column
@@ -88,7 +88,7 @@ class Notebook:
             raise UsageError("lake: expected the folder of a lake, or s3://bucket/prefix, found nothing")
         return Lake(self.values["lake"])
 
-    def time(self, name: str) -> datetime.datetime | None:
+    def time_parameter(self, name: str) -> datetime.datetime | None:
         """Return a parameter as a time; None if it is not given.
 
         Raises:
@@ -96,7 +96,7 @@ class Notebook:
         """
         return self._parse_parameter(name, parse_time)
 
-    def length(self, name: str) -> datetime.timedelta | None:
+    def duration_parameter(self, name: str) -> datetime.timedelta | None:
         """Return a parameter as a duration; None if it is not given.
 
         Raises:
@@ -104,7 +104,7 @@ class Notebook:
         """
         return self._parse_parameter(name, parse_duration)
 
-    def number(self, name: str) -> float | None:
+    def number_parameter(self, name: str) -> float | None:
         """Return a parameter as a positive number; None if it is not given.
 
         Raises:
@@ -112,7 +112,7 @@ class Notebook:
         """
         return self._parse_parameter(name, _parse_positive)
 
-    def texts(self, name: str) -> list[str]:
+    def list_parameter(self, name: str) -> list[str]:
         """Return a parameter's values, which are separated by commas."""
         return [text for part in self.values[name].split(",") if (text := part.strip())]
 
@@ -135,7 +135,7 @@ class Notebook:
                 if isinstance(block, Table):
                     self._show_table(block)
                 elif not isinstance(block, LineChart | HeatMap | BarChart | Html):
-                    self.say(*lines([block]))
+                    self.say(*block_lines([block]))
             self._show_pictures(section)
 
     def _show_table(self, table: Table) -> None:
@@ -147,12 +147,12 @@ class Notebook:
         places = [place for place in range(len(table.columns)) if any(str(row[place]) for row in table.rows)]
         columns = [table.columns[place] for place in places]
         self.say("", f"{table.caption}{more}")
-        display = self._display()
+        display = self._find_table_display()
         if display is not None:
             import pandas as pd
 
-            names = [printable_line(column) for column in columns]
-            cells = [[printable_line(str(row[place])) for place in places] for row in table.rows[:MAX_ROWS]]
+            names = [escape_line(column) for column in columns]
+            cells = [[escape_line(str(row[place])) for place in places] for row in table.rows[:MAX_ROWS]]
             with pd.option_context("display.html.use_mathjax", False):  # a name like $x$ is not a formula
                 display(pd.DataFrame(cells, columns=names))
         else:
@@ -169,26 +169,26 @@ class Notebook:
         if not pictures:
             return
         folder = self.values[PLOTS]
-        show_html = None if folder else self._display_html()
+        show_html = None if folder else self._find_html_display()
         if show_html is not None:
             show_html(render_pictures(section.title, pictures))
         elif folder:
             if not Path(folder).is_dir():
                 raise UsageError(f"{PLOTS}: expected an existing folder, found {folder!r}")
-            with write_whole(Path(folder) / f"{section.anchor}.html") as file:
+            with open_atomic(Path(folder) / f"{section.anchor}.html") as file:
                 file.write(render_pictures(section.title, pictures).encode("utf-8", "replace"))
         for picture in pictures:
             if isinstance(picture, LineChart) and show_html is None:
-                self._show_table(numbers_of(picture))
+                self._show_table(chart_to_table(picture))
 
-    def _display(self) -> Callable[[object], object] | None:
+    def _find_table_display(self) -> Callable[[object], object] | None:
         """Return the function that shows a table below the notebook's cell; None in a script."""
         if "display" in self.names or "get_ipython" not in self.names:
             return self.names.get("display")
         found: Callable[[object], object] = importlib.import_module("IPython.display").display
         return found
 
-    def _display_html(self) -> Callable[[str], object] | None:
+    def _find_html_display(self) -> Callable[[str], object] | None:
         """Return the function that displays HTML below a cell in Databricks or Jupyter; None in a script."""
         if "displayHTML" in self.names:
             show: Callable[[str], object] = self.names["displayHTML"]
@@ -196,10 +196,10 @@ class Notebook:
         if "get_ipython" not in self.names:
             return None
         display = importlib.import_module("IPython.display")
-        return lambda page: display.display(display.HTML(_html_frame(page)))
+        return lambda page: display.display(display.HTML(_wrap_in_iframe(page)))
 
 
-def _html_frame(page: str) -> str:
+def _wrap_in_iframe(page: str) -> str:
     """Return a page in an HTML frame, which isolates its styles and scripts from the notebook."""
     frame = tag("iframe", srcdoc=Html(escape(page)), sandbox="allow-scripts", width="100%", height=_FRAME_HEIGHT)
     return tag("div", frame)
@@ -232,7 +232,7 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
         )
     if is_script:
         sys.excepthook = _print_error
-    arguments = join_time_values(sys.argv[1:], *(f"--{one.name}" for one in parameters)) if is_script else []
+    arguments = join_options_and_times(sys.argv[1:], *(f"--{one.name}" for one in parameters)) if is_script else []
     values = vars(parser.parse_args(arguments))
     if values[PLOTS]:
         _create_folder(values[PLOTS])
@@ -258,4 +258,4 @@ def _print_error(kind: type[BaseException], error: BaseException, trace: Traceba
 
 
 def _parse_positive(text: str) -> float:
-    return positive_decimal(text, "positive number", most=1e18)
+    return parse_positive_decimal(text, "positive number", most=1e18)

@@ -11,26 +11,26 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.replay.target import target_client
-from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_sent
-from commitlake.pipelines.replay.ledger import Counts, Ledger, read_states
-from commitlake.pipelines.replay.other_replays import announce, check_unfinished, find_others
+from commitlake.jobs.replay.target import open_target_client
+from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_replay_rows
+from commitlake.pipelines.replay.ledger import Counts, Ledger, read_replay_states
+from commitlake.pipelines.replay.other_replays import check_no_unfinished, find_other_replays, record_plan
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.planning import (
-    OverTime,
+    CountsOverTime,
     QueueCount,
     check_queue_numbers,
     divide_into_parts,
     make_plan,
+    needed_target_topics,
     origin_topics,
     target_queue_ends,
-    topics_of,
 )
-from commitlake.pipelines.replay.run import ReplayRun, Settings
+from commitlake.pipelines.replay.run import ReplayRun, ReplaySettings
 from commitlake.pipelines.replay.verifying import verify_replay
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.report import (
     MAX_SERIES,
@@ -46,7 +46,7 @@ from commitlake.schemas.report import (
 )
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.replays import ReplayEvent
-from commitlake.schemas.times import TimeWindows, plain_text
+from commitlake.schemas.times import TimeWindows, format_time
 
 _QUEUE_COLUMNS = (
     Column("store", key="broker"), Column("topic"), Column("queue", key="queue_id", is_number=True),
@@ -58,7 +58,7 @@ _QUEUE_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayOutcome:
     """Plan of a notebook's replay, its counts, and how far groups have consumed its messages.
 
     Attributes:
@@ -74,7 +74,7 @@ class Replayed:
     is_new: bool
 
 
-def replay(
+def replay_once(
     lake: Lake,
     table: DeltaTable,
     condition: str,
@@ -84,7 +84,7 @@ def replay(
     topic: str | None = None,
     rate: float | None = None,
     is_again: bool = False,
-) -> Replayed | None:
+) -> ReplayOutcome | None:
     """Send messages unless an earlier replay sent the same ones, and measure how far groups consumed them.
 
     Args:
@@ -108,41 +108,41 @@ def replay(
     if not name_servers or not choice:
         return None
     earlier = None if is_again else _find_earlier_replay(lake, condition, name_servers, topic)
-    with target_client(name_servers) as client:
+    with open_target_client(name_servers) as client:
         if earlier is not None:
             plan, counts = earlier, Ledger(lake, earlier.replay_id).counts()
         else:
             origins = origin_topics(table, condition) if topic is None else []
-            queues = target_queue_ends(client, topics_of(choice, topic, origins))
+            queues = target_queue_ends(client, needed_target_topics(choice, topic, origins))
             target = Target(name_servers, topic, QueueMapping.SAME, queues)
             check_queue_numbers(choice, target)
             plan = make_plan(choice, divide_into_parts(table, condition), condition, target, command="by a notebook")
-            others = find_others(lake, plan, table)
+            others = find_other_replays(lake, plan, table)
             if not is_again:
-                check_unfinished(others)
-            announce(lake, plan, table, others)
+                check_no_unfinished(others)
+            record_plan(lake, plan, table, others)
             messages = PlannedMessages(plan, table, open_store(lake.packs))
-            counts = ReplayRun(lake, messages, client, Pace(rate or 0), Settings()).run(is_resumed=False)
+            counts = ReplayRun(lake, messages, client, Pace(rate or 0), ReplaySettings()).run(is_resumed=False)
             found = verify_replay(messages, Ledger(lake, plan.replay_id), client.puller)
             if found.problems:
                 raise UsageError(
                     f"the replay {plan.replay_id} is not in the target as it was sent: 'commitlake replay verify "
-                    f"{plan.replay_id}' shows the {count_text(found.problems.total(), 'difference')}"
+                    f"{plan.replay_id}' shows the {format_count(found.problems.total(), 'difference')}"
                 )
-        rows = read_sent(lake, plan.replay_id)
+        rows = read_replay_rows(lake, plan.replay_id)
         groups = [
             GroupFollower(client, plan, group, rows.filter(pc.equal(rows.column("target_topic"), name))).read()
             for name in sorted({queue.topic for queue in plan.target.queues})
             for group in client.admin.groups_of_topic(name)
         ]
-    return Replayed(plan, counts, groups, is_new=earlier is None)
+    return ReplayOutcome(plan, counts, groups, is_new=earlier is None)
 
 
 def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
     """Return the newest finished replay of the same messages to the same target, without withdrawn replays."""
     states = [
         state
-        for state in read_states(lake).values()
+        for state in read_replay_states(lake).values()
         if state.event is not ReplayEvent.WITHDRAWN
         and state.plan.condition == condition
         and (state.plan.target.name_servers, state.plan.target.topic) == (name_servers, topic)
@@ -163,7 +163,7 @@ def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, topic: s
     return state.plan
 
 
-def choice_report(choice: Sequence[QueueCount], over_time: OverTime, rate: float | None) -> Report:
+def selected_messages_report(choice: Sequence[QueueCount], over_time: CountsOverTime, rate: float | None) -> Report:
     """Return a report on the selected messages: their numbers by queue, and over time.
 
     Args:
@@ -171,7 +171,7 @@ def choice_report(choice: Sequence[QueueCount], over_time: OverTime, rate: float
         over_time: Their numbers by time and topic.
         rate: Messages per second at which they would be sent, if it is limited.
     """
-    first, *others = _choice_sentences(choice, rate)
+    first, *others = _selected_messages_sentences(choice, rate)
     queues = Table.of("Queues", _QUEUE_COLUMNS, map(asdict, choice))
     selected: list[Block] = [*map(Paragraph, others), queues]
     if over_time.starts:
@@ -182,7 +182,7 @@ def choice_report(choice: Sequence[QueueCount], over_time: OverTime, rate: float
     return Report("Replay", Verdict(Kind.INFO, first), [], [Section("selected", "Selected", selected)], "replay")
 
 
-def _choice_sentences(choice: Sequence[QueueCount], rate: float | None) -> Iterator[str]:
+def _selected_messages_sentences(choice: Sequence[QueueCount], rate: float | None) -> Iterator[str]:
     """Yield sentences on what a replay of the selected messages would send."""
     if not choice:
         yield "No message matches: there is nothing to send."
@@ -190,18 +190,18 @@ def _choice_sentences(choice: Sequence[QueueCount], rate: float | None) -> Itera
     messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
     topics = sorted({queue.topic for queue in choice})
     times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
-    stored = f"from {plain_text(min(times))} to {plain_text(max(times))} UTC" if times else "at unknown times"
+    stored = f"from {format_time(min(times))} to {format_time(max(times))} UTC" if times else "at unknown times"
     yield (
-        f"{count_text(messages, 'message')} of {count_text(len(topics), 'topic')} ({', '.join(topics[:5])}"
+        f"{format_count(messages, 'message')} of {format_count(len(topics), 'topic')} ({', '.join(topics[:5])}"
         f"{', …' if len(topics) > 5 else ''}), {size_text(size)} in the log, stored {stored}."
     )
     if rate is not None:
         yield f"At {rate:g} messages/s, sending takes {messages / rate:,.0f} s."
 
 
-def sent_report(replayed: Replayed | None) -> Report:
+def replay_outcome_report(replayed: ReplayOutcome | None) -> Report:
     """Return a report on what a replay has sent, and how far groups have consumed it; None for a dry run."""
-    first, *others = _sent_sentences(replayed)
+    first, *others = _replay_outcome_sentences(replayed)
     groups = [
         {
             "group": one.group,
@@ -215,7 +215,7 @@ def sent_report(replayed: Replayed | None) -> Report:
     return Report("Replay", Verdict(Kind.INFO, first), [], sections, "replay")
 
 
-def _sent_sentences(replayed: Replayed | None) -> Iterator[str]:
+def _replay_outcome_sentences(replayed: ReplayOutcome | None) -> Iterator[str]:
     """Yield sentences on what a replay has sent."""
     if replayed is None:
         yield "Nothing was sent: this is a dry run. To send, set the parameter namesrv to the target's name servers."
@@ -227,6 +227,6 @@ def _sent_sentences(replayed: Replayed | None) -> Iterator[str]:
         "messages are there."
     )
     if counts.failed:
-        yield f"{count_text(counts.failed, 'message')} could not be sent: see the table replay_messages."
+        yield f"{format_count(counts.failed, 'message')} could not be sent: see the table replay_messages."
     if not replayed.groups:
         yield "No group in the target consumes them."

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from commitlake.connectors.rocketmq.queue_reading import queue_text
-from commitlake.jobs.arguments.names import did_you_mean, some_names, warn
+from commitlake.connectors.rocketmq.queue_reading import format_queue
+from commitlake.jobs.arguments.names import abbreviate_name_list, did_you_mean, warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.terminal import print_line
@@ -16,12 +16,12 @@ from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
 from commitlake.pipelines.offsets.setting import (
     SetOffset,
     TopicOffsets,
+    broker_resets_clients,
     connected_clients,
     mqadmin_commands,
-    resets_by_itself,
     set_offsets,
 )
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import MessageQueue
 
@@ -44,11 +44,11 @@ def apply_offsets(command: OffsetsOptions, rows: Sequence[PlannedOffset], client
         return True
     brokers = sorted({queue.broker_name for queue in changes})
     check_group_is_known(client, group, brokers)
-    is_online = check_clients(client, group, brokers, may_be_online=command.online)
-    text = f"{count_text(len(changes), 'offset')} of {group} on {', '.join(brokers)}"
+    is_online = check_connected_clients(client, group, brokers, may_be_online=command.online)
+    text = f"{format_count(len(changes), 'offset')} of {group} on {', '.join(brokers)}"
     confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=command.yes)
     done = set_offsets(client.admin, group, changes, is_online=is_online)
-    return report_set("commitlake offsets", group, done, quiet=command.quiet)
+    return report_set_offsets("commitlake offsets", group, done, quiet=command.quiet)
 
 
 def _current_offset(rows: Sequence[PlannedOffset], queue: MessageQueue) -> int | None:
@@ -70,7 +70,7 @@ def check_group_is_known(client: OffsetClient, group: str, brokers: Sequence[str
             )
 
 
-def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, may_be_online: bool) -> bool:
+def check_connected_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, may_be_online: bool) -> bool:
     """Return True if the group has connected clients; raise an error for those unless `may_be_online`.
 
     Raises:
@@ -81,27 +81,29 @@ def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, m
         return False
     if not may_be_online:
         raise JobError(
-            f"the group {group} has {count_text(len(clients), 'client')} ({some_names(clients)}), which overwrite "
-            f"offsets every few seconds: {NOTHING}",
+            f"the group {group} has {format_count(len(clients), 'client')} ({abbreviate_name_list(clients)}), which "
+            f"overwrite offsets every few seconds: {NOTHING}",
             "stop them first; or add --online: brokers 5.x then tell the clients their new offsets",
             exit_code=ExitCode.REFUSED,
         )
     for broker in brokers:
-        if not resets_by_itself(client.admin, broker):
+        if not broker_resets_clients(client.admin, broker):
             warn("commitlake", f"{broker} cannot tell clients their new offsets: those of {group} may overwrite them")
     return True
 
 
-def report_set(prog: str, group: str, done: Sequence[SetOffset], *, quiet: bool) -> bool:
+def report_set_offsets(prog: str, group: str, done: Sequence[SetOffset], *, quiet: bool) -> bool:
     """Print the result for each offset, and return True if all of them were set."""
     failed = [one for one in done if one.error]
     for one in failed:
-        warn(prog, f"{queue_text(one.queue)}: {one.error}")
+        warn(prog, f"{format_queue(one.queue)}: {one.error}")
     if not quiet:
-        print_line(f"{len(done) - len(failed)} of {count_text(len(done), 'offset')} of {group} were set and read back")
+        print_line(
+            f"{len(done) - len(failed)} of {format_count(len(done), 'offset')} of {group} were set and read back"
+        )
         for one in done:
             if not one.error and one.before is not None:
-                print_line(f"  {queue_text(one.queue)}: {one.before} before, {one.wanted} now")
+                print_line(f"  {format_queue(one.queue)}: {one.before} before, {one.wanted} now")
     return not failed
 
 
@@ -120,11 +122,11 @@ def mqadmin_lines(command: OffsetsOptions, rows: Sequence[PlannedOffset], client
     for topic, of_topic in sorted(by_topic.items()):
         wanted = {row.asked.message_queue: row.asked.low for row in of_topic if not row.asked.problem}
         current = {row.asked.message_queue: row.current for row in of_topic}
-        offsets = TopicOffsets(wanted, current, live.other_offsets(topic, wanted))
+        offsets = TopicOffsets(wanted, current, live.offsets_in_other_queues(topic, wanted))
         yield from mqadmin_commands(command.namesrv or "", command.group[0], topic, offsets, addresses)
         for row in of_topic:
             if row.asked.problem:
-                yield f"# not set: {queue_text(row.asked.message_queue)}: {row.asked.problem}"
+                yield f"# not set: {format_queue(row.asked.message_queue)}: {row.asked.problem}"
 
 
 def _broker_addresses(client: OffsetClient, brokers: set[str]) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Topics
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import OneOf, flag, if_value, needs, option, repeated, shorthand
+from commitlake.jobs.cli.options import OneOf, flag, if_value, needs, option, repeated, shorthand_option
 from commitlake.jobs.lag.arguments import SourceArguments
 from commitlake.jobs.report.output_forms import (
     JsonArgument,
@@ -53,7 +53,7 @@ class OffsetsOptions(
         metavar="HOST:PORT",
     )
     output: str = format_option(more=(MQADMIN,), rules=if_value(MQADMIN, rules=needs("namesrv")))
-    mqadmin: ClassVar = shorthand(
+    mqadmin: ClassVar = shorthand_option(
         "same as --format mqadmin: commands for mqadmin 5.x, ready to be pasted", output=MQADMIN
     )
     apply: bool = flag("set the offsets on the brokers of --namesrv", rules=needs("namesrv"))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
@@ -70,26 +70,32 @@ class Offsets(OffsetsOptions):
 
 def _compute_and_print(command: OffsetsOptions, client: OffsetClient | None) -> ExitCode:
     from commitlake.jobs.offsets.apply import apply_offsets, mqadmin_lines
-    from commitlake.jobs.offsets.formatting import GROUP_COLUMNS, PLAIN_COLUMNS, plain_rows, summary, table_row
-    from commitlake.jobs.offsets.gather import gather
-    from commitlake.jobs.report.rows_output import write
+    from commitlake.jobs.offsets.formatting import (
+        GROUP_COLUMNS,
+        PLAIN_COLUMNS,
+        format_table_row,
+        machine_readable_rows,
+        summary_sentence,
+    )
+    from commitlake.jobs.offsets.gather import gather_group_offsets
+    from commitlake.jobs.report.rows_output import write_rows
 
     groups = [replace(command, group=(group,)) for group in dict.fromkeys(command.group)]
-    found = [(one, gather(one, client)) for one in groups]
+    found = [(one, gather_group_offsets(one, client)) for one in groups]
     for _, gathered in found:
         if gathered.unknown and command.apply:
             raise JobError(f"--apply: {gathered.unknown}", "no offset was set")
     now = datetime.datetime.now(datetime.UTC)
     lost = _warn_of_lost_messages(command)
-    shown = (row for one, gathered in found for row in plain_rows(gathered.rows, one.group[0], now))
+    shown = (row for one, gathered in found for row in machine_readable_rows(gathered.rows, one.group[0], now))
     if command.output == MQADMIN and client is not None:
         for one, gathered in found:
             for line in mqadmin_lines(one, gathered.rows, client):
                 print(line)
     elif command.output == "table":
-        write("table", map(table_row, shown), GROUP_COLUMNS if len(found) > 1 else GROUP_COLUMNS[1:])
+        write_rows("table", map(format_table_row, shown), GROUP_COLUMNS if len(found) > 1 else GROUP_COLUMNS[1:])
     else:
-        write(command.output, shown, PLAIN_COLUMNS, lost)
+        write_rows(command.output, shown, PLAIN_COLUMNS, lost)
     sys.stdout.flush()
     is_complete = not lost
     for one, gathered in found:
@@ -100,7 +106,7 @@ def _compute_and_print(command: OffsetsOptions, client: OffsetClient | None) -> 
         for sentence in gathered.missing:
             warn("commitlake offsets", sentence)
         if rows and not command.quiet:
-            print_line(summary(rows, one.group[0]))
+            print_line(summary_sentence(rows, one.group[0]))
         is_whole = bool(rows) and not gathered.missing and not any(row.asked.problem for row in rows)
         if command.apply and client is not None:
             is_whole = apply_offsets(one, rows, client) and is_whole
@@ -112,7 +118,7 @@ def _warn_of_lost_messages(command: OffsetsOptions) -> list[str]:
     """Warn of lost messages that may belong to the requested queues and times; return the warnings as sentences."""
     if command.lake is None:
         return []
-    return warn_of_lost_ranges("offsets", lake_of(command), command.broker, command.consume_from, command.at)
+    return warn_of_lost_ranges("offsets", open_lake_argument(command), command.broker, command.consume_from, command.at)
 
 
 build_parser, main = Offsets.parser, Offsets.main

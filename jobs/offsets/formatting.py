@@ -6,12 +6,12 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 
 from commitlake.jobs.arguments.times import time_text
-from commitlake.jobs.lag.report import bounded_text, seconds_text
+from commitlake.jobs.lag.report import bounds_text, seconds_text
 from commitlake.jobs.report.rows_output import Row
 from commitlake.pipelines.lag.groups import sum_bounds
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import whole_number
 from commitlake.schemas.report_columns import Column
 
@@ -27,7 +27,7 @@ PLAIN_COLUMNS = (
 )  # fmt: skip
 
 
-def table_row(row: Row) -> Row:
+def format_table_row(row: Row) -> Row:
     """Convert a row for programs to a row for people."""
     low, high, messages = row["offset_min"], row["offset_max"], row["messages_min"]
     return row | {
@@ -49,7 +49,7 @@ def _waiting_seconds(row: PlannedOffset, now: datetime.datetime) -> float | None
     return max(0.0, (now - row.lag.next_time).total_seconds())
 
 
-def plain_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime) -> Iterator[Row]:
+def machine_readable_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime) -> Iterator[Row]:
     """Yield a row for programs for each queue's offset."""
     for row in rows:
         asked, lag, live = row.asked, row.lag, row.live
@@ -74,15 +74,15 @@ def plain_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime
         }
 
 
-def summary(rows: Sequence[PlannedOffset], group: str) -> str:
+def summary_sentence(rows: Sequence[PlannedOffset], group: str) -> str:
     """Return a sentence that sums up the offsets of all queues."""
     settable = [row for row in rows if not row.asked.problem]
     bounded = sum(not row.asked.is_exact for row in settable)
     messages = sum_bounds(row.lag.messages for row in settable if row.lag is not None)
-    text = f"{count_text(len(settable), 'offset')} of {group}"
+    text = f"{format_count(len(settable), 'offset')} of {group}"
     text += f", {bounded} of them the lower of two bounds" if bounded else ""
     return f"{text}: once they are set, {_count_text(messages)} messages are behind"
 
 
 def _count_text(bounds: FigureBounds) -> str:
-    return bounded_text(bounds, whole_number)
+    return bounds_text(bounds, whole_number)

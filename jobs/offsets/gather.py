@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Puller
-from commitlake.jobs.arguments.broker_name import named_stores
-from commitlake.jobs.arguments.lake_names import check_brokers
-from commitlake.jobs.arguments.layouts import layout_of
-from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, nearest_or_all, some_names
-from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.broker_name import find_named_stores
+from commitlake.jobs.arguments.lake_names import check_archived_brokers
+from commitlake.jobs.arguments.layouts import find_formats
+from commitlake.jobs.arguments.names import abbreviate_name_list, did_you_mean, known_names_hint, suggest_or_list_names
+from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.offsets.arguments import OffsetsOptions
 from commitlake.pipelines.lag.subscriptions import BROADCASTING
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
 from commitlake.pipelines.offsets.past_offsets import read_past_offsets
-from commitlake.pipelines.offsets.plan import plan_had, plan_needed
-from commitlake.pipelines.offsets.sources import OffsetSource, lake_sources, store_sources
+from commitlake.pipelines.offsets.plan import plan_offsets_since, plan_past_offsets
+from commitlake.pipelines.offsets.sources import OffsetSource, open_lake_sources, open_store_sources
 from commitlake.pipelines.snapshot.progress import GroupTopic
 
 _READ = ("messages", "consumer_offsets", "subscriptions")
@@ -32,7 +32,7 @@ _REQUEST_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredOffsets:
     """A group's offsets by queue, with sentences about what is unknown or missing.
 
     Attributes:
@@ -54,7 +54,7 @@ def offset_client(name_servers: str) -> Iterator[OffsetClient]:
         yield OffsetClient(admin, puller)
 
 
-def gather(command: OffsetsOptions, client: OffsetClient | None) -> Gathered:
+def gather_group_offsets(command: OffsetsOptions, client: OffsetClient | None) -> GatheredOffsets:
     """Return a group's offsets by queue, as the options of `offsets` request them.
 
     Args:
@@ -68,22 +68,23 @@ def gather(command: OffsetsOptions, client: OffsetClient | None) -> Gathered:
         RocketMQError: A broker does not answer.
     """
     if command.lake is None:
-        stores = named_stores(command.source[1], None, None, layout_of(command))
-        sources = store_sources(store for store in stores if not command.broker or store.broker in command.broker)
+        stores = find_named_stores(command.source[1], None, None, find_formats(command))
+        sources = open_store_sources(store for store in stores if not command.broker or store.broker in command.broker)
         if not sources:
             raise JobError(
-                f"--broker: {command.store} has no store of that name", known_names_hint(s.broker for s in stores)
+                f"--broker: {command.store} has no store named {', '.join(command.broker)}",
+                known_names_hint(s.broker for s in stores),
             )
-        return _gather_offsets(command, sources, None, client)
-    lake = lake_of(command)
-    with naming_damaged_files(lake, _READ):
-        check_brokers(lake, command.broker)
-        return _gather_offsets(command, lake_sources(lake, command.broker), lake, client)
+        return _gather_from_sources(command, sources, None, client)
+    lake = open_lake_argument(command)
+    with explain_damaged_files(lake, _READ):
+        check_archived_brokers(lake, command.broker)
+        return _gather_from_sources(command, open_lake_sources(lake, command.broker), lake, client)
 
 
-def _gather_offsets(
+def _gather_from_sources(
     command: OffsetsOptions, sources: Sequence[OffsetSource], lake: Lake | None, client: OffsetClient | None
-) -> Gathered:
+) -> GatheredOffsets:
     live = None if client is None else LiveQueues(client, command.group[0])
     if client is not None:
         _check_live_brokers(client, sources)
@@ -101,17 +102,17 @@ def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -
         if source.broker not in known:
             raise JobError(
                 f"--namesrv: the name server has no broker {source.broker!a}.{did_you_mean(source.broker, known)}",
-                f"brokers: {some_names(known)}; --broker selects brokers of the lake",
+                f"brokers: {abbreviate_name_list(known)}; --broker selects brokers of the lake",
             )
 
 
 def _offsets_at_time(
     command: OffsetsOptions, at: datetime.datetime, sources: Sequence[OffsetSource], lake: Lake, live: LiveQueues | None
-) -> Gathered:
+) -> GatheredOffsets:
     table = open_snapshots(lake, OFFSETS)
     if table is None:
         raise JobError(
-            "the lake has no history of offsets",
+            "the lake has no snapshots of offsets, from which offsets at a time are read",
             "'commitlake snapshot' and each run of 'archive' add to it; --consume-from needs none",
         )
     had = read_past_offsets(table, sources, command.group[0], at, command.topic)
@@ -122,12 +123,12 @@ def _offsets_at_time(
     if not had.offsets and not missing:
         of_what = f" of {' or '.join(command.topic)}" if command.topic else ""
         missing.append(f"the group {command.group[0]} had no offset{of_what} at that time")
-    return Gathered(plan_had(sources, command.group[0], had.offsets, live), missing)
+    return GatheredOffsets(plan_past_offsets(sources, command.group[0], had.offsets, live), missing)
 
 
 def _offsets_to_consume_from(
     command: OffsetsOptions, start: datetime.datetime, sources: Sequence[OffsetSource], live: LiveQueues | None
-) -> Gathered:
+) -> GatheredOffsets:
     group = command.group[0]
     topics = set(command.topic) or {topic for source in sources for topic in source.topics_of(group)}
     if not topics:
@@ -135,16 +136,16 @@ def _offsets_to_consume_from(
         if group in groups:
             raise JobError(f"no topic of the group {group!a} is known", "name the topics with --topic")
         if not_read := [f"{source.broker}: {sentence}" for source in sources for sentence in source.not_read]:
-            return Gathered((), not_read)
+            return GatheredOffsets((), not_read)
         return _unknown_group_result(group, groups)
-    broadcast = {topic for source in sources for topic in topics if _broadcasts(source, group, topic)}
+    broadcast = {topic for source in sources for topic in topics if _is_broadcast_topic(source, group, topic)}
     missing = [
         f"the group {group} broadcasts {topic}: each of its clients keeps its own offsets, and ignores those of the "
         "broker"
         for topic in sorted(broadcast)
     ]
     wanted = topics - broadcast
-    rows = plan_needed(sources, group, wanted, start, live)
+    rows = plan_offsets_since(sources, group, wanted, start, live)
     found = {row.asked.queue.topic for row in rows}
     known = {topic for source in sources for topic in source.topics_of(group)}
     missing += [
@@ -152,23 +153,23 @@ def _offsets_to_consume_from(
         for topic in sorted(wanted - found)
     ]
     if live is not None and not command.broker:
-        others = live.brokers_of(wanted) - {source.broker for source in sources}
+        others = live.brokers_with_topics(wanted) - {source.broker for source in sources}
         missing += [
             f"{broker} has queues of these topics, but none of its messages is archived" for broker in sorted(others)
         ]
-    return Gathered(rows, missing)
+    return GatheredOffsets(rows, missing)
 
 
-def _broadcasts(source: OffsetSource, group: str, topic: str) -> bool:
-    return source.subscriptions.of(GroupTopic(group, topic)).message_model == BROADCASTING
+def _is_broadcast_topic(source: OffsetSource, group: str, topic: str) -> bool:
+    return source.subscriptions.find_subscription(GroupTopic(group, topic)).message_model == BROADCASTING
 
 
-def _unknown_group_result(group: str, groups: set[str]) -> Gathered:
+def _unknown_group_result(group: str, groups: set[str]) -> GatheredOffsets:
     unknown = (
         f"no offset and no subscription of the group {group!a} is known (--topic names topics for --consume-from)."
-        f"{nearest_or_all(group, groups)}"
+        f"{suggest_or_list_names(group, groups)}"
     )
-    return Gathered((), (), unknown)
+    return GatheredOffsets((), (), unknown)
 
 
 def is_in_future(moment: datetime.datetime) -> bool:

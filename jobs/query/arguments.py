@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.engine import EngineArguments, is_spark_given
+from commitlake.jobs.arguments.engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Ids, Keys, Kinds, Predicate, Queues, TimeRange, Topics
 from commitlake.jobs.arguments.stores import at_least, file_size
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory
-from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, shorthand
+from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory_limit
+from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, shorthand_option
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -153,7 +153,7 @@ class QueryOptions(
         metavar="SIZE",
         rules=_IN_THIS_PROCESS,
     )
-    spark: ClassVar = shorthand(
+    spark: ClassVar = shorthand_option(
         "run the query on Spark, for results that are too large for one process", engine=str(Engine.SPARK)
     )
 
@@ -168,12 +168,15 @@ class QueryOptions(
         Raises:
             JobError: for the first conflict.
         """
-        if self.via == "hbase" and is_spark_given(self):
+        if self.via == "hbase" and is_spark_option_given(self):
             raise JobError("--via hbase and --spark cannot be used together")
         if not self.prints_bodies:
             return
         if self.output == "table" and self.columns is not None:
-            raise JobError("--body prints no columns", "with --format json, jsonl or csv it adds the body to them")
+            raise JobError(
+                "--columns has no effect with --body --format table, which prints only the body",
+                "with --format json, jsonl or csv it adds the body to them",
+            )
         if self.output != "table" and not 1 <= self.limit <= MAX_BODY_ROWS:
             raise JobError(
                 f"--body with --format {self.output}: expected --limit 1 to {MAX_BODY_ROWS}, found {self.limit}",
@@ -184,16 +187,16 @@ class QueryOptions(
         """Return the query's time and memory limits, given or default; none if the query runs on Spark or HBase."""
         is_free = self.sql is None and self.where is None
         timeout = TIMEOUT if self.timeout is None and not is_free else self.timeout
-        memory = default_memory() if self.memory is None and not is_free else self.memory
+        memory = default_memory_limit() if self.memory is None and not is_free else self.memory
         return Limits(
             "query",
-            None if self._runs_elsewhere else timeout,
-            None if self._runs_elsewhere else memory,
+            None if self._runs_in_other_process else timeout,
+            None if self._runs_in_other_process else memory,
             "the query needs more memory than --memory allows",
             "the query takes longer than --timeout allows",
             "ask for less, for example with a condition on store_date; or raise the limit; or use --spark",
         )
 
     @property
-    def _runs_elsewhere(self) -> bool:
+    def _runs_in_other_process(self) -> bool:
         return self.is_on_spark or self.via == "hbase"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.printable import printable
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
+from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
 from commitlake.jobs.report.rows_output import Row
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _SHOWN = 3
 Fetch = Callable[[Row], bytes | None]
 
 
-def body_fetcher(packs: PackStore, *, stored: bool) -> Fetch:
+def make_body_fetcher(packs: PackStore, *, stored: bool) -> Fetch:
     """Return a function that reads the body of a row's message; the function returns None if the lake has no body.
 
     Args:
@@ -50,12 +50,12 @@ class BodyTexts:
     """
 
     def __init__(self, fetch: Fetch) -> None:
-        """Create a reader that gets bodies with a function from `body_fetcher`."""
+        """Create a reader that gets bodies with a function from `make_body_fetcher`."""
         self._fetch = fetch
         self.unreadable = 0
         self.reasons: list[str] = []
 
-    def of(self, row: Row, name: str = "") -> tuple[str | None, str | None]:
+    def read_body_text(self, row: Row, name: str = "") -> tuple[str | None, str | None]:
         """Return a row's body as (text, None), or (None, base64) if it is not UTF-8; (None, None) if there is none.
 
         Args:
@@ -81,17 +81,17 @@ class BodyTexts:
         except UnicodeDecodeError:
             return None, base64.b64encode(body).decode()
 
-    def report(self) -> ExitCode:
+    def report_unreadable(self) -> ExitCode:
         """Print how many bodies could not be read, and return the exit code."""
         if not self.unreadable:
             return ExitCode.OK
-        print_line(f"{count_text(self.unreadable, 'body is', 'bodies are')} unreadable, and null in the result:")
+        print_line(f"{format_count(self.unreadable, 'body is', 'bodies are')} unreadable, and null in the result:")
         for reason in self.reasons:
             print_line(f"  {reason}")
         return ExitCode.DAMAGE
 
 
-def rows_with_bodies(rows: Iterable[Row], texts: BodyTexts, hidden: Iterable[str]) -> Iterator[Row]:
+def add_body_columns(rows: Iterable[Row], texts: BodyTexts, hidden: Iterable[str]) -> Iterator[Row]:
     """Yield rows with the bodies added: column `body` for UTF-8 text, and `body_base64` for other bodies.
 
     Args:
@@ -100,7 +100,7 @@ def rows_with_bodies(rows: Iterable[Row], texts: BodyTexts, hidden: Iterable[str
         hidden: columns that are not printed.
     """
     for row in rows:
-        body = texts.of(row, f"message {row['msg_id']}")
+        body = texts.read_body_text(row, f"message {row['msg_id']}")
         kept = {name: value for name, value in row.items() if name not in set(hidden)}
         yield kept | dict(zip(BODY_COLUMNS, body, strict=True))
 
@@ -110,7 +110,7 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int | N
 
     Args:
         rows: rows with `COLUMNS`.
-        fetch: function from `body_fetcher`.
+        fetch: function from `make_body_fetcher`.
         to: path of a file, or None for standard output.
 
     Raises:
@@ -137,10 +137,10 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int | N
 
 
 def _write_body_file(path: Path, body: bytes) -> None:
-    from commitlake.connectors.whole_files import write_whole
+    from commitlake.connectors.whole_files import open_atomic
 
     try:
-        with write_whole(path) as file:
+        with open_atomic(path) as file:
             file.write(body)
     except OSError as error:
         raise JobError(f"--body-out {path}: {error.strerror}") from None
@@ -161,7 +161,7 @@ def _write_body_to(out: Any, body: bytes) -> None:
 def _write_to_stdout(body: bytes) -> None:
     out: Any = sys.stdout
     if not isinstance(out, GuardedStream) or not out.isatty():  # a file or a pipe, or --raw
-        _write_body_to(trusted(out), body)
+        _write_body_to(unguarded_stream(out), body)
         return
     text = body.decode(errors="replace")
     if printable(text) != text or "\ufffd" in text:

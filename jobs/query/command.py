@@ -22,15 +22,15 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
-from commitlake.connectors.lake.followed_runs import check_follows
+from commitlake.connectors.lake.followed_runs import check_is_up_to_date
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.names import did_you_mean, warn
-from commitlake.jobs.arguments.places import lake_of, open_packs
+from commitlake.jobs.arguments.places import open_lake_argument, open_packs
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.limits import limited
+from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
+from commitlake.jobs.cli.limits import enforce_limits
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
@@ -39,16 +39,16 @@ from commitlake.jobs.query.bodies import (
     COLUMNS,
     BodyTexts,
     Fetch,
-    body_fetcher,
-    rows_with_bodies,
+    add_body_columns,
+    make_body_fetcher,
     write_one_body,
 )
-from commitlake.jobs.query.grep import answer_grep
-from commitlake.jobs.query.sql_question import answer_sql
-from commitlake.jobs.report.rows_output import Row, rows_of_batches, write
-from commitlake.pipelines.message_keys.progress import open_messages
-from commitlake.pipelines.query.engines import TableQuery, ask_deltalake, ask_hbase, ask_spark, missing_in_hbase
-from commitlake.schemas.counts import count_text
+from commitlake.jobs.query.grep import run_grep
+from commitlake.jobs.query.sql_question import run_sql_query
+from commitlake.jobs.report.rows_output import Row, rows_of_batches, write_rows
+from commitlake.pipelines.message_keys.progress import open_newest_messages
+from commitlake.pipelines.query.engines import TableQuery, hbase_lag_sentence, query_deltalake, query_hbase, query_spark
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
@@ -142,21 +142,21 @@ class Query(QueryOptions):
         """Run the query."""
         self.check()
         if self.tables or self.describe is not None:
-            from commitlake.jobs.query.tables import answer_tables
+            from commitlake.jobs.query.tables import print_tables
 
-            return answer_tables(self, lake_of(self))
-        with limited(self.limits()):
+            return print_tables(self, open_lake_argument(self))
+        with enforce_limits(self.limits()):
             return _run_query(self)
 
 
 def _run_query(query: QueryOptions) -> ExitCode:
     if query.sql is not None:
-        return answer_sql(query, lake_of(query), _open)
-    lake = lake_of(query).pinned()
+        return run_sql_query(query, open_lake_argument(query), _open_table)
+    lake = open_lake_argument(query).pinned()
     started = time.monotonic()
-    fetch = body_fetcher(open_packs(lake), stored=query.stored_body) if query.prints_bodies else None
+    fetch = make_body_fetcher(open_packs(lake), stored=query.stored_body) if query.prints_bodies else None
     try:
-        table = _hbase_or_lake(query, lake) if query.via == "hbase" else _open(lake, query.table)
+        table = _find_table_if_hbase_lags(query, lake) if query.via == "hbase" else _open_table(lake, query.table)
     except NoTableError:
         if query.table not in FOLLOWING:
             raise
@@ -165,39 +165,39 @@ def _run_query(query: QueryOptions) -> ExitCode:
     known = _known_columns(table)
     columns = _selected_columns(query, known)
     hidden = [name for name in COLUMNS if name not in columns] if fetch else []
-    table_query = _table_query(query, [*columns, *hidden], known)
+    table_query = _make_table_query(query, [*columns, *hidden], known)
     if query.table == "messages" and table is not None:
-        table_query = _add_key_places(table_query, lake)
+        table_query = _add_key_offset_conditions(table_query, lake)
     missing = _warn_of_lost_messages(query, lake, table)
     whole = ExitCode.DAMAGE if missing else ExitCode.OK
     try:
         if query.grep is not None and table is not None:
-            return max(answer_grep(query, table_query, lake, table), whole)
-        batches = _ask_engine(query, table_query, lake, table)
+            return max(run_grep(query, table_query, lake, table), whole)
+        batches = _run_table_query(query, table_query, lake, table)
         if query.count:
             found = sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows)
             print(found)
-            _explain_empty(query, lake, table, found)
+            _explain_empty_result(query, lake, table, found)
             return whole
         rows = _LimitedRows(rows_of_batches(batches, 0), query.limit)
         if fetch and query.output == "table":
-            if not _write_body(query, rows, fetch):
-                _explain_empty(query, lake, table, 0)
+            if not _write_single_body(query, rows, fetch):
+                _explain_empty_result(query, lake, table, 0)
             return whole
         texts = BodyTexts(fetch) if fetch else None
-        shown: Iterable[Row] = rows_with_bodies(rows, texts, hidden) if texts else rows
-        count = write(query.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns, missing)
+        shown: Iterable[Row] = add_body_columns(rows, texts, hidden) if texts else rows
+        count = write_rows(query.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns, missing)
     except QueryError as error:
         if table is not None:
-            refuse_damaged_files(lake, [query.table], str(error))
+            raise_for_damaged_file(lake, [query.table], str(error))
         raise JobError(f"the query is invalid: {error}", f"columns are: {', '.join(known)}") from None
-    _explain_empty(query, lake, table, count)
+    _explain_empty_result(query, lake, table, count)
     if not query.quiet:
         print(_summary(count, rows.cut, query, time.monotonic() - started), file=sys.stderr)
-    return max(texts.report(), whole) if texts else whole
+    return max(texts.report_unreadable(), whole) if texts else whole
 
 
-def _write_body(query: QueryOptions, rows: Iterable[Row], fetch: Fetch) -> bool:
+def _write_single_body(query: QueryOptions, rows: Iterable[Row], fetch: Fetch) -> bool:
     """Write the body of the only row, and return True; without a row, warn and return False."""
     size = write_one_body(iter(rows), fetch, query.body_out)
     if size is None:
@@ -209,9 +209,9 @@ def _write_body(query: QueryOptions, rows: Iterable[Row], fetch: Fetch) -> bool:
 
 def _check_brokers(query: QueryOptions, lake: Lake, table: DeltaTable | None) -> None:
     if query.broker and table is not None:
-        from commitlake.jobs.arguments.lake_names import check_brokers
+        from commitlake.jobs.arguments.lake_names import check_archived_brokers
 
-        check_brokers(lake, query.broker)
+        check_archived_brokers(lake, query.broker)
 
 
 def _warn_of_lost_messages(query: QueryOptions, lake: Lake, table: DeltaTable | None) -> list[str]:
@@ -226,12 +226,12 @@ def _explain_masked_keys(lake: Lake) -> None:
     last = read_last_commit(lake)
     if last is None or last.masks is None:
         return
-    from commitlake.pipelines.masking.archiving import rules_text
+    from commitlake.pipelines.masking.archiving import describe_rules
 
-    _warn(f"the messages of this lake are masked ({rules_text(last.masks)}): search for the masked form of a key")
+    _warn(f"the messages of this lake are masked ({describe_rules(last.masks)}): search for the masked form of a key")
 
 
-def _explain_empty(query: QueryOptions, lake: Lake, table: DeltaTable | None, count: int) -> None:
+def _explain_empty_result(query: QueryOptions, lake: Lake, table: DeltaTable | None, count: int) -> None:
     """Warn of unknown topics; after an empty result, also of unknown queues, masked keys and the time range."""
     if not count and query.key and table is not None:
         _explain_masked_keys(lake)
@@ -240,27 +240,31 @@ def _explain_empty(query: QueryOptions, lake: Lake, table: DeltaTable | None, co
         return
     if count and len(query.topic) < 2:  # of several topics, one may be misspelled
         return
-    from commitlake.jobs.arguments.lake_names import archived_time_sentence, unknown_queues, unknown_topics
+    from commitlake.jobs.arguments.lake_names import (
+        archived_time_sentence,
+        unknown_queue_sentences,
+        unknown_topic_sentences,
+    )
 
     if table is None:  # HBase was queried
         try:
-            table = _open(lake, query.table)
+            table = _open_table(lake, query.table)
         except LakeError:
             return
-    sentences = unknown_topics(lake, table, query.topic)
+    sentences = unknown_topic_sentences(lake, table, query.topic)
     if query.queue and not sentences and not count:
-        sentences = unknown_queues(table, query.topic, query.queue)
+        sentences = unknown_queue_sentences(table, query.topic, query.queue)
     if has_time and not sentences and (known := archived_time_sentence(table)):
         sentences = [known]
     for sentence in sentences:
         _warn(sentence)
 
 
-def _open(lake: Lake, table: str) -> DeltaTable:
+def _open_table(lake: Lake, table: str) -> DeltaTable:
     if table == "messages":
-        return open_messages(lake)
+        return open_newest_messages(lake)
     if table in FOLLOWING:
-        check_follows(lake, table)
+        check_is_up_to_date(lake, table)
     return lake.table(table)
 
 
@@ -270,22 +274,22 @@ def _answer_missing_table(query: QueryOptions, started: float) -> ExitCode:
     if query.count:
         print(0)
         return ExitCode.OK
-    count = write(query.output, iter(()), columns)
+    count = write_rows(query.output, iter(()), columns)
     if not query.quiet:
         print(_summary(count, False, query, time.monotonic() - started), file=sys.stderr)
     return ExitCode.OK
 
 
-def _hbase_or_lake(query: QueryOptions, lake: Lake) -> DeltaTable | None:
+def _find_table_if_hbase_lags(query: QueryOptions, lake: Lake) -> DeltaTable | None:
     """Return the lake's table `messages`, to be queried instead, if HBase lacks messages of it; otherwise None."""
     try:
-        table = open_messages(lake)
+        table = open_newest_messages(lake)
     except LogDamagedError:
         raise
     except LakeError as error:
         _warn(f"cannot check that HBase is up to date: {error}")
         return None
-    lacks = missing_in_hbase(lake, table, query.hbase or "localhost", query.hbase_table)
+    lacks = hbase_lag_sentence(lake, table, query.hbase or "localhost", query.hbase_table)
     if not lacks:
         return None
     _warn(f"{lacks}: the lake is queried instead. 'commitlake archive --hbase' updates HBase")
@@ -304,29 +308,29 @@ def _known_columns(table: DeltaTable | None) -> list[str]:
     return list(MESSAGES.names)
 
 
-def _ask_engine(
+def _run_table_query(
     query: QueryOptions, table_query: TableQuery, lake: Lake, table: DeltaTable | None
 ) -> Iterator[pa.RecordBatch]:
     if table is None:
-        return ask_hbase(table_query, query.hbase or "localhost", query.hbase_table)
+        return query_hbase(table_query, query.hbase or "localhost", query.hbase_table)
     # With --via hbase, only the environment can ask for Spark, and means other commands.
     is_on_spark = query.is_on_spark and query.via != "hbase"
-    return ask_spark(table_query, lake) if is_on_spark else ask_deltalake(table_query, table)
+    return query_spark(table_query, lake) if is_on_spark else query_deltalake(table_query, table)
 
 
-def _add_key_places(table_query: TableQuery, lake: Lake) -> TableQuery:
+def _add_key_offset_conditions(table_query: TableQuery, lake: Lake) -> TableQuery:
     """Speed up a query by key or id with physical offsets from the table of keys, as additional conditions."""
-    from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
+    from commitlake.pipelines.query.keys import business_keys_condition, unique_key_condition
 
     keys = table_query.selection.keys
     return replace(
         table_query,
-        key_places=condition_of_keys(lake, keys) if keys else None,
-        unique_key_places=partial(condition_of_unique_key, lake) if table_query.selection.ids else None,
+        key_places=business_keys_condition(lake, keys) if keys else None,
+        unique_key_places=partial(unique_key_condition, lake) if table_query.selection.ids else None,
     )
 
 
-def _table_query(query: QueryOptions, columns: Sequence[str], known: Sequence[str]) -> TableQuery:
+def _make_table_query(query: QueryOptions, columns: Sequence[str], known: Sequence[str]) -> TableQuery:
     return TableQuery(
         table=query.table,
         selection=query.selection,
@@ -394,8 +398,8 @@ def _summary(count: int, cut: bool, query: QueryOptions, seconds: float) -> str:
         return f"no matching {'messages' if query.table == 'messages' else 'rows'} ({seconds:.1f} s)"
     if cut:
         why = f"--limit {query.limit} cut the result; --limit 0 gives all"
-        return f"{count_text(count, 'row')}, and there are more: {why} ({seconds:.1f} s)"
-    return f"{count_text(count, 'row')} ({seconds:.1f} s)"
+        return f"{format_count(count, 'row')}, and there are more: {why} ({seconds:.1f} s)"
+    return f"{format_count(count, 'row')} ({seconds:.1f} s)"
 
 
 build_parser, main = Query.parser, Query.main

@@ -14,19 +14,19 @@ from commitlake.jobs.arguments.places import check_packs
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
-from commitlake.jobs.report.rows_output import rows_of_batches, write
+from commitlake.jobs.report.rows_output import rows_of_batches, write_rows
 from commitlake.pipelines.query.engines import TableQuery
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.packs.location import PackLocation
     from commitlake.connectors.runtime.runner import Runner
     from commitlake.pipelines.grep.planning import SearchPlan
-    from commitlake.pipelines.grep.search import Read
+    from commitlake.pipelines.grep.search import SearchProgress
 
 
-def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table: DeltaTable) -> ExitCode:
+def run_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table: DeltaTable) -> ExitCode:
     """Search the bodies of the selected messages, print those that match, and report how much was read.
 
     Args:
@@ -43,7 +43,7 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.grep.pattern import parse_pattern
     from commitlake.pipelines.grep.planning import plan_search
-    from commitlake.pipelines.grep.search import MATCH_COLUMNS, Read, Search, run_search
+    from commitlake.pipelines.grep.search import MATCH_COLUMNS, SearchParameters, SearchProgress, run_search
     from commitlake.pipelines.maintenance.expiry import read_expiries
 
     assert query.grep is not None
@@ -55,8 +55,10 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
     location = _packs_of(query, lake)
     plan = plan_search(table, conditions)
     most = limit + 1 if limit else 0  # one more row shows whether there are more
-    search = Search(lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not query.count)
-    read = Read()
+    search = SearchParameters(
+        lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not query.count
+    )
+    read = SearchProgress()
     runner = _search_runner(query)
     with runner_progress(runner, "Bodies searched", plan.bytes, quiet=query.quiet) as advance:
         batches = run_search(
@@ -66,7 +68,7 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
             count = sum(batch.num_rows for batch in batches)
             print(count)
         else:
-            count = write(query.output, rows_of_batches(batches, 0), [*columns, *MATCH_COLUMNS])
+            count = write_rows(query.output, rows_of_batches(batches, 0), [*columns, *MATCH_COLUMNS])
     if not query.quiet or read.unreadable:
         for line in _summary(count, read, plan, query, time.monotonic() - started):
             print_line(line)
@@ -90,29 +92,30 @@ def _packs_of(query: QueryOptions, lake: Lake) -> PackLocation:
 def _search_runner(query: QueryOptions) -> Runner:
     if query.is_on_spark:
         from commitlake.connectors.spark.runner import SparkRunner
-        from commitlake.jobs.arguments.runner import open_session
+        from commitlake.jobs.arguments.runner import get_spark_session
 
-        return SparkRunner(open_session("query"))
+        return SparkRunner(get_spark_session("query"))
     from commitlake.connectors.runtime.local_runner import ThreadRunner
 
     return ThreadRunner()
 
 
-def _summary(count: int, read: Read, plan: SearchPlan, query: QueryOptions, seconds: float) -> Iterator[str]:
+def _summary(count: int, read: SearchProgress, plan: SearchPlan, query: QueryOptions, seconds: float) -> Iterator[str]:
     rate = f"{read.bytes / max(seconds, 1e-9) / 1e9:.2f} GB/s"
     yield (
-        f"{count_text(count, 'message matches', 'messages match')}; read {count_text(read.messages, 'body', 'bodies')} "
-        f"({size_text(read.bytes)}) in {count_text(read.packs, 'pack')} ({seconds:.1f} s, {rate})"
+        f"{format_count(count, 'message matches', 'messages match')}; read "
+        f"{format_count(read.messages, 'body', 'bodies')} "
+        f"({size_text(read.bytes)}) in {format_count(read.packs, 'pack')} ({seconds:.1f} s, {rate})"
     )
     if read.is_cut:
         yield (
             f"--limit {query.limit} cut the result: {read.messages:,} of "
-            f"{count_text(plan.messages, 'body', 'bodies')} were read; --limit 0 gives all"
+            f"{format_count(plan.messages, 'body', 'bodies')} were read; --limit 0 gives all"
         )
     if plan.without_body:
-        yield f"{count_text(plan.without_body, 'message has', 'messages have')} no body in the lake: not searched"
+        yield f"{format_count(plan.without_body, 'message has', 'messages have')} no body in the lake: not searched"
     if read.expired:
-        yield f"{count_text(read.expired, 'body has', 'bodies have')} expired: not searched"
+        yield f"{format_count(read.expired, 'body has', 'bodies have')} expired: not searched"
     if read.unreadable:
-        yield f"{count_text(read.unreadable, 'body is', 'bodies are')} unreadable, not searched:"
+        yield f"{format_count(read.unreadable, 'body is', 'bodies are')} unreadable, not searched:"
         yield from (f"  {reason}" for reason in read.reasons)

@@ -32,17 +32,17 @@ _FUNCTION = "named_struct("
 """Prefix of the name that both engines give to an unnamed column with a body's place."""
 
 
-def expand_body(sql: str) -> str:
-    """Return a SELECT in which each call of `body` is an expression that `rows_with_bodies` recognizes."""
+def expand_body_calls(sql: str) -> str:
+    """Return a SELECT in which each call of `body` is an expression that `replace_body_positions` recognizes."""
 
-    def expanded(found: re.Match[str]) -> str:
+    def expand_call(found: re.Match[str]) -> str:
         if found["call"] is None:
             return found[0]
         table = f"{found['table']}." if found["table"] else ""
         fields = ", ".join(f"'{name}', {table}{name}" for name in _PLACE)
         return f"{_FUNCTION}{fields})"
 
-    return _TOKEN.sub(expanded, sql)
+    return _TOKEN.sub(expand_call, sql)
 
 
 def explain_body_error(sql: str, message: str) -> str:
@@ -62,7 +62,7 @@ def explain_body_error(sql: str, message: str) -> str:
     return f"{wrong}: expected body(), or body(m) with 'FROM messages m' ({message})"
 
 
-def rows_with_bodies(
+def replace_body_positions(
     rows: Iterator[Row], columns: Sequence[str], open_bodies: Callable[[], BodyTexts]
 ) -> tuple[Iterator[Row], list[str]]:
     """Replace the positions of bodies in rows by the bodies themselves; return the rows and the new column names.
@@ -76,26 +76,26 @@ def rows_with_bodies(
         A column X with positions becomes X, for bodies that are text in UTF-8, and X_base64, for other bodies.
     """
     first = next(rows, None)
-    places = [] if first is None else [name for name in columns if _is_place(first[name])]
+    places = [] if first is None else [name for name in columns if _is_body_position(first[name])]
     if first is None or not places:
         return (rows if first is None else chain([first], rows)), list(columns)
     texts = open_bodies()
     shown = {name: _NAME if name.startswith(_FUNCTION) else name for name in places}
     names = [part for name in columns for part in ((shown[name], shown[name] + _ENCODED) if name in shown else (name,))]
-    return (_replace_places(row, shown, texts) for row in chain([first], rows)), names
+    return (_replace_body_positions(row, shown, texts) for row in chain([first], rows)), names
 
 
-def _is_place(value: object) -> bool:
+def _is_body_position(value: object) -> bool:
     return isinstance(value, dict) and tuple(value) == _PLACE
 
 
-def _replace_places(row: Row, places: Mapping[str, str], texts: BodyTexts) -> Row:
+def _replace_body_positions(row: Row, places: Mapping[str, str], texts: BodyTexts) -> Row:
     """Return a row with its body positions replaced by the bodies."""
     changed: Row = {}
     for name, value in row.items():
         if name not in places:
             changed[name] = value
             continue
-        text, encoded = texts.of(value) if isinstance(value, dict) else (None, None)
+        text, encoded = texts.read_body_text(value) if isinstance(value, dict) else (None, None)
         changed |= {places[name]: text, places[name] + _ENCODED: encoded}
     return changed

@@ -16,13 +16,13 @@ from commitlake.connectors.lake.reader import QueryError, run_sql_over
 from commitlake.jobs.arguments.names import did_you_mean
 from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.query.arguments import QueryOptions
-from commitlake.jobs.query.bodies import BodyTexts, body_fetcher
-from commitlake.jobs.query.sql_bodies import expand_body, explain_body_error, rows_with_bodies
-from commitlake.jobs.report.rows_output import rows_of_batches, write
-from commitlake.schemas.counts import count_text
+from commitlake.jobs.query.bodies import BodyTexts, make_body_fetcher
+from commitlake.jobs.query.sql_bodies import expand_body_calls, explain_body_error, replace_body_positions
+from commitlake.jobs.report.rows_output import rows_of_batches, write_rows
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -31,7 +31,7 @@ _NO_TABLE = re.compile(
 )
 
 
-def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> ExitCode:
+def run_sql_query(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> ExitCode:
     """Run the SELECT, print its rows, and report their number and whether a limit cut them off.
 
     Args:
@@ -39,7 +39,7 @@ def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str]
     """
     assert query.sql is not None
     started = time.monotonic()
-    sql = expand_body(query.sql.strip().rstrip(";"))
+    sql = expand_body_calls(query.sql.strip().rstrip(";"))
     tables = _open_named_tables(sql, lake, open_named)
     try:
         answer: Iterable[pa.RecordBatch]
@@ -50,32 +50,32 @@ def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str]
         opened: list[BodyTexts] = []
 
         def open_bodies() -> BodyTexts:
-            opened.append(BodyTexts(body_fetcher(open_packs(lake), stored=query.stored_body)))
+            opened.append(BodyTexts(make_body_fetcher(open_packs(lake), stored=query.stored_body)))
             return opened[0]
 
-        rows, columns = rows_with_bodies(rows_of_batches(answer, 0), columns, open_bodies)
+        rows, columns = replace_body_positions(rows_of_batches(answer, 0), columns, open_bodies)
         shown = list(islice(rows, query.limit)) if query.limit else rows
         missing = warn_of_lost_ranges("query", lake) if _reads_messages(sql) else []
-        count = write(query.output, iter(shown), columns, missing)
+        count = write_rows(query.output, iter(shown), columns, missing)
         cut = bool(query.limit) and next(rows, None) is not None
     except QueryError as error:
-        refuse_damaged_files(lake, [*tables, "gaps", "topic_minutes"], str(error))  # the last two for lost ranges
-        reason = _explain_table_error(explain_body_error(query.sql, str(error)))
+        raise_for_damaged_file(lake, [*tables, "gaps", "topic_minutes"], str(error))  # the last two for lost ranges
+        reason = _explain_unknown_table(explain_body_error(query.sql, str(error)))
         hint = "'commitlake query --tables' lists the tables, and --describe TABLE the columns of one"
         raise JobError(f"the query is invalid: {reason}", hint) from None
     if not query.quiet:
         seconds = time.monotonic() - started
         more = f", and there are more: --limit {query.limit} cut the result; --limit 0 gives all" if cut else ""
-        print(f"{count_text(count, 'row')}{more} ({seconds:.1f} s)", file=sys.stderr)
+        print(f"{format_count(count, 'row')}{more} ({seconds:.1f} s)", file=sys.stderr)
     whole = ExitCode.DAMAGE if missing else ExitCode.OK
-    return max(opened[0].report(), whole) if opened else whole
+    return max(opened[0].report_unreadable(), whole) if opened else whole
 
 
 def _reads_messages(sql: str) -> bool:
     return any(re.search(rf"\b{name}\b", sql, re.IGNORECASE) for name in OF_MESSAGES)
 
 
-def _explain_table_error(message: str) -> str:
+def _explain_unknown_table(message: str) -> str:
     """Return an engine's error message; if a table is unknown, suggest the most similar one."""
     unknown = _NO_TABLE.search(message)
     if unknown is None:

@@ -7,7 +7,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.names import did_you_mean, known_names_hint
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.query.arguments import QueryOptions
-from commitlake.jobs.report.rows_output import write
+from commitlake.jobs.report.rows_output import write_rows
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -16,7 +16,7 @@ _TABLES = (Column("table"), Column("rows", 1), Column("columns", 2), Column("con
 _COLUMNS = (Column("column"), Column("type", 1), Column("contents"))
 
 
-def answer_tables(query: QueryOptions, lake: Lake) -> ExitCode:
+def print_tables(query: QueryOptions, lake: Lake) -> ExitCode:
     """Print the existing tables of the lake with their row counts, or the columns of the requested table.
 
     Raises:
@@ -34,7 +34,7 @@ def answer_tables(query: QueryOptions, lake: Lake) -> ExitCode:
             }
             for table in tables.values()
         ]
-        write(query.output, rows, _TABLES)
+        write_rows(query.output, rows, _TABLES)
         return ExitCode.OK
     if query.describe not in tables:
         is_known = query.describe in LAKE_TABLES
@@ -42,5 +42,5 @@ def answer_tables(query: QueryOptions, lake: Lake) -> ExitCode:
         raise JobError(f"--describe: the lake has no table {query.describe!a}{why}", known_names_hint(tables))
     columns = tables[query.describe].columns
     shown = [{"column": one["name"], "type": one["type_text"], "contents": one.get("comment")} for one in columns]
-    write(query.output, shown, _COLUMNS)
+    write_rows(query.output, shown, _COLUMNS)
     return ExitCode.OK

@@ -12,11 +12,11 @@ from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.runner import ThreadArguments
 from commitlake.jobs.arguments.selection import Topics
 from commitlake.jobs.arguments.stores import (
+    declare_store_argument,
     delay_levels,
     file_size,
     folder_path,
     positive,
-    store_argument,
 )
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import OneOf, flag, not_with, option, repeated
@@ -50,7 +50,7 @@ class FileSettings(BrokerConfArgument):
         "index tags, as brokers since 5.5 do (default: from the checkpoint)", choices=("yes", "no")
     )
 
-    def wanted(self, conf: StoreConf, topics: Sequence[str] = ()) -> RequestedSettings:
+    def requested_settings(self, conf: StoreConf, topics: Sequence[str] = ()) -> RequestedSettings:
         """Return the broker's settings: from the options, otherwise from the broker's settings file."""
         from commitlake.pipelines.rebuild.settings import RequestedSettings
 
@@ -79,7 +79,9 @@ class RebuildOptions(
 ):
     """The options of `rebuild`."""
 
-    store: str | None = store_argument(f"store folder, the one that holds {FOLDERS}; with --out also the URI of a copy")
+    store: str | None = declare_store_argument(
+        f"store folder, the one that holds {FOLDERS}; with --out also the URI of a copy"
+    )
     out: Path | None = option(
         "folder for the result: new, or of an interrupted run", parse=folder_path, metavar="DIR", one_of=_WHERE
     )

@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.broker_conf import read_store_conf
-from commitlake.jobs.arguments.layouts import layout_of
+from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.stores import (
-    given_store,
+    require_store,
 )
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.options import variable_of
+from commitlake.jobs.cli.options import environment_variable_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import RebuildOptions
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Rebuild(RebuildOptions):
 
     def run(self) -> ExitCode:
         """Rebuild one store, and print a summary."""
-        place = given_store(self.store)
+        place = require_store(self.store)
         from commitlake.connectors.reading.stores import find_stores
         from commitlake.pipelines.rebuild.errors import (
             BusyStoreError,
@@ -75,12 +75,12 @@ class Rebuild(RebuildOptions):
             UnknownDelaysError,
         )
 
-        stores = find_stores(place, None, formats=layout_of(self))
+        stores = find_stores(place, None, formats=find_formats(self))
         if len(stores) != 1:
             raise JobError(f"{place}: expected one store, found {len(stores)}")
-        _check(self, stores[0])
+        _check_options(self, stores[0])
         try:
-            return _rebuild(self, stores[0])
+            return _rebuild_or_salvage(self, stores[0])
         except BusyStoreError as error:
             raise JobError(str(error), "stop the broker, or give --out", ExitCode.REFUSED) from None
         except DisagreementError as error:
@@ -100,23 +100,23 @@ class Rebuild(RebuildOptions):
             raise JobError(f"{failed}: {error.strerror}", hint, ExitCode.FAILED) from None
 
 
-def _check(command: RebuildOptions, store: Store) -> None:
+def _check_options(command: RebuildOptions, store: Store) -> None:
     _check_index_options(command, store)
     if command.salvage:
-        _check_salvage(store)
+        _check_can_salvage(store)
     if command.out is not None:
-        _check_out(command.out, store)
+        _check_output_folder(command.out, store)
 
 
 def _check_index_options(command: RebuildOptions, store: Store) -> None:
     if store.format.indexes.has_files:
         return
     for name in ("index-slots", "index-entries", "index-tags"):
-        if getattr(command, name.replace("-", "_")) is not None and variable_of(name) not in os.environ:
+        if getattr(command, name.replace("-", "_")) is not None and environment_variable_of(name) not in os.environ:
             raise JobError(f"--{name} has no effect: a {store.format.title} store has no IndexFiles", "leave it out")
 
 
-def _check_salvage(store: Store) -> None:
+def _check_can_salvage(store: Store) -> None:
     if store.format.brokers.steps_over_damage:
         title, folder = store.format.title, store.format.folder
         raise JobError(
@@ -130,11 +130,11 @@ def _check_salvage(store: Store) -> None:
         )
 
 
-def _check_out(out: Path, store: Store) -> None:
-    from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
+def _check_output_folder(out: Path, store: Store) -> None:
+    from commitlake.connectors.lake.owned_folders import broker_folders, refuse_owned_folder
 
     if store.is_remote:
-        check_no_owner(str(out), "--out")
+        refuse_owned_folder(str(out), "--out")
         return
     log, root, chosen = Path(store.root).resolve(), Path(store.root).parent.resolve(), out.resolve()
     folders = {log, *(log.parent / name for name in broker_folders(store.format))}
@@ -143,14 +143,14 @@ def _check_out(out: Path, store: Store) -> None:
             f"--out {out} is the store's own folder or one in it, which a broker may have open",
             "--in-place takes the store's lock, and keeps the old files; or give another folder",
         )
-    check_no_owner(str(out), "--out")
+    refuse_owned_folder(str(out), "--out")
 
 
-def _rebuild(command: RebuildOptions, store: Store) -> ExitCode:
+def _rebuild_or_salvage(command: RebuildOptions, store: Store) -> ExitCode:
     from commitlake.jobs.rebuild.in_place import rebuild_in_place
     from commitlake.jobs.rebuild.run import run_rebuild, run_salvage
 
-    wanted = command.wanted(read_store_conf(command.broker_conf, store.broker), command.topic)
+    wanted = command.requested_settings(read_store_conf(command.broker_conf, store.broker), command.topic)
     salvaged = None
     if command.out is None:
         rebuilt = rebuild_in_place(command, store, wanted)
@@ -178,11 +178,11 @@ def summary(rebuilt: Rebuilt) -> list[str]:
     keys = (
         ""
         if not log_format.indexes.has_files
-        else f", {count_text(totals.keys, 'key')} in {count_text(rebuilt.index_files, 'index file')}"
+        else f", {format_count(totals.keys, 'key')} in {format_count(rebuilt.index_files, 'index file')}"
     )
     first = (
-        f"{count_text(totals.records, 'record')} in {size_text(rebuilt.bytes)}: "
-        f"{count_text(rebuilt.entries, 'entry', 'entries')} of {count_text(rebuilt.queues, 'queue')}{keys}; in "
+        f"{format_count(totals.records, 'record')} in {size_text(rebuilt.bytes)}: "
+        f"{format_count(rebuilt.entries, 'entry', 'entries')} of {format_count(rebuilt.queues, 'queue')}{keys}; in "
         f"{rebuilt.out}"
     )
     lines = [first]
@@ -191,27 +191,27 @@ def summary(rebuilt: Rebuilt) -> list[str]:
         if rebuilt.settings.dialect.is_rocketmq:
             what += "; --salvage writes one that it reads to the end"
         lines.append(
-            f"{count_text(totals.bad_ranges, 'range of the log is', 'ranges of the log are')} damaged, "
+            f"{format_count(totals.bad_ranges, 'range of the log is', 'ranges of the log are')} damaged, "
             f"{size_text(totals.bad_bytes)}: a broker {'skips them' if log_format.brokers.steps_over_damage else what}"
         )
     if rebuilt.lost:
         lines.append(
-            f"{count_text(rebuilt.lost, 'message is', 'messages are')} missing in the journal: entries of size 0 "
+            f"{format_count(rebuilt.lost, 'message is', 'messages are')} missing in the journal: entries of size 0 "
             "keep their queue offsets"
         )
     if rebuilt.shifted:
         lines.append(
-            f"{count_text(rebuilt.shifted, 'entry is', 'entries are')} stored below their messages' queue offsets, in "
-            f"{count_text(len(rebuilt.shifted_queues), 'queue')}, as a broker would do it: the log lacks messages "
+            f"{format_count(rebuilt.shifted, 'entry is', 'entries are')} stored below their messages' queue offsets, "
+            f"in {format_count(len(rebuilt.shifted_queues), 'queue')}, as a broker would do it: the log lacks messages "
             "before them"
         )
     if rebuilt.skipped:
         why = "their queue offsets are already used, or out of range"
-        lines.append(f"{count_text(rebuilt.skipped, 'entry is', 'entries are')} skipped, as brokers do: {why}")
+        lines.append(f"{format_count(rebuilt.skipped, 'entry is', 'entries are')} skipped, as brokers do: {why}")
     if rebuilt.unlikely_queues:
         named = ", ".join(rebuilt.unlikely_queues[:_NAMED]) + (", ..." if len(rebuilt.unlikely_queues) > _NAMED else "")
         lines.append(
-            f"{count_text(len(rebuilt.unlikely_queues), 'queue has', 'queues have')} ids far from those of their "
+            f"{format_count(len(rebuilt.unlikely_queues), 'queue has', 'queues have')} ids far from those of their "
             f"topics' other queues, which suggests damaged records; topics.json leaves them out: {named}"
         )
     if rebuilt.assumed_delays:
@@ -228,7 +228,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
         )
     if totals.refused:
         why = "no folder can have their topics' names, or their queue ids are negative"
-        lines.append(f"{count_text(totals.refused, 'entry is', 'entries are')} left out: {why}")
+        lines.append(f"{format_count(totals.refused, 'entry is', 'entries are')} left out: {why}")
     return lines
 
 
@@ -238,21 +238,21 @@ def salvage_summary(salvaged: Salvaged) -> str:
     from commitlake.pipelines.salvage.run import DAMAGES, MAX_COUNTED, MOVED
 
     text = (
-        f"{count_text(salvaged.records, 'intact record')} of {size_text(salvaged.bytes)} in "
-        f"{count_text(salvaged.segments, 'segment')}; {count_text(salvaged.damages, 'damaged range')}, "
+        f"{format_count(salvaged.records, 'intact record')} of {size_text(salvaged.bytes)} in "
+        f"{format_count(salvaged.segments, 'segment')}; {format_count(salvaged.damages, 'damaged range')}, "
         f"{size_text(salvaged.damaged_bytes)}, listed in {salvaged.out / DAMAGES}"
     )
     if salvaged.dropped:
         text += (
-            f"; {count_text(salvaged.dropped, 'record')} left out at the log's end, because no checksum "
+            f"; {format_count(salvaged.dropped, 'record')} left out at the log's end, because no checksum "
             "covers their last bytes"
         )
     if salvaged.lost:
         least = "at least " if salvaged.lost == MAX_COUNTED else ""
-        lost = count_text(salvaged.lost, "record that queues point to is", "records that queues point to are")
+        lost = format_count(salvaged.lost, "record that queues point to is", "records that queues point to are")
         text += f"; {least}{lost} missing: the log lost its end in a crash, or it was overwritten with zeros"
     return text + (
-        f"; {count_text(salvaged.moved, 'record')} moved, see {salvaged.out / MOVED}" if salvaged.moved else ""
+        f"; {format_count(salvaged.moved, 'record')} moved, see {salvaged.out / MOVED}" if salvaged.moved else ""
     )
 
 

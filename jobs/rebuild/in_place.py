@@ -19,7 +19,7 @@ from commitlake.pipelines.rebuild.errors import BusyStoreError, UnknownDelaysErr
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.shipped import fetch_hint
 
@@ -45,34 +45,34 @@ def rebuild_in_place(command: RebuildOptions, store: Store, wanted: RequestedSet
         raise BusyStoreError(str(error)) from None
     try:
         replacement = Replacement(root, store.format, log_range(store, is_live=False), wanted)
-        replacement.check_places()
+        replacement.check_replaceable()
         if replacement.clear():
             _print_line(command, "the log has changed since the interrupted run: everything is rebuilt")
         if replacement.has_started:
-            is_all = replacement.has_started_this
+            is_all = replacement.has_started_same
             _replace_files(command, replacement)
             if is_all:
                 return None
         rebuilt = run_rebuild(command, store, replacement.out, wanted, owns_lock=True)
         taken = replacement.take_over_old_queues(rebuilt.settings)
-        _refuse_assumed_delays(rebuilt)
+        _check_assumed_delays(rebuilt)
         replacement.verify(store, rebuilt.shifted_queues, wanted.topics, rebuilt.settings.delay_levels_ms or None)
         if taken:
-            _print_line(command, f"{count_text(taken, 'queue')} without a record in the log: files are kept")
+            _print_line(command, f"{format_count(taken, 'queue')} without a record in the log: files are kept")
         _replace_files(command, replacement)
     finally:
         lock.release()
     return replace(rebuilt, out=root)
 
 
-def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
+def _check_assumed_delays(rebuilt: Rebuilt) -> None:
     """Raise an error if delays of queue entries were assumed and are probably wrong; nothing is replaced then."""
     if rebuilt.assumed_delays and rebuilt.has_other_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
         count = sum(count for _, count in rebuilt.assumed_delays)
         raise UnknownDelaysError(
             f"this broker has its own messageDelayLevel, but the delays of these levels are not known: {levels} "
-            f"({count_text(count, 'message')}); nothing was replaced"
+            f"({format_count(count, 'message')}); nothing was replaced"
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
+from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.jobs.arguments.names import did_you_mean, known_names_hint
 from commitlake.jobs.arguments.runner import make_runner
@@ -36,7 +36,7 @@ def run_rebuild(
         wanted: The broker's settings as the user gave them.
         owns_lock: Whether this process holds the store's lock.
     """
-    with _runner_with_progress(command, f"rebuilding {command.store}", store) as (runner, advance):
+    with _open_runner_with_progress(command, f"rebuilding {command.store}", store) as (runner, advance):
         rebuilt = rebuild_store(store, out, wanted, runner=runner, advance=advance, owns_lock=owns_lock)
     _check_topics(store, out, wanted)
     return rebuilt
@@ -50,7 +50,7 @@ def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
     if not wanted.topics:
         return
     names = store.format.queues.folders
-    files = open_store_files(store_of(store.root))
+    files = open_store_files(store_folder_of_log(store.root))
     made = {topic for name in names for topic in _subfolder_names(out / name)}
     had = {topic for name in names for topic in files.folders_in(name)}
     for topic in wanted.topics:
@@ -71,7 +71,7 @@ def run_salvage(
     command: RebuildOptions, store: Store, out: Path, wanted: RequestedSettings
 ) -> tuple[Salvaged, Rebuilt]:
     """Write a copy of the log without damage, and rebuild queues and indexes for it."""
-    with _runner_with_progress(command, f"salvaging {command.store}", store) as (runner, advance):
+    with _open_runner_with_progress(command, f"salvaging {command.store}", store) as (runner, advance):
         salvaged = salvage_store(store, out, runner=runner, advance=advance)
     (clean,) = find_stores(str(out), store.broker, formats=all_formats().only(store.format))
     return salvaged, run_rebuild(command, clean, out, complete_settings(store, wanted))
@@ -82,7 +82,7 @@ def complete_settings(store: Store, wanted: RequestedSettings) -> RequestedSetti
     from commitlake.pipelines.rebuild.settings import find_settings
 
     with open_small_files(store.root) as root:
-        files = open_store_files(store_of(store.root))
+        files = open_store_files(store_folder_of_log(store.root))
         dialect = store.format.dialects.dialect_of(store.segments)
         found = find_settings(root, wanted, store.format, dialect, store.segments, files)
     return RequestedSettings(
@@ -99,7 +99,7 @@ def complete_settings(store: Store, wanted: RequestedSettings) -> RequestedSetti
 
 
 @contextmanager
-def _runner_with_progress(
+def _open_runner_with_progress(
     command: RebuildOptions, what: str, store: Store
 ) -> Iterator[tuple[Runner, Callable[[int], None]]]:
     """Yield the runner of the tasks, and a function that reports how many bytes of the log are done."""

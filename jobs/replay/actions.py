@@ -1,4 +1,4 @@
-"""The actions `list`, `show`, `stop` and `throttle` of `replay`."""
+"""The actions `list`, `show`, `stop` and `request_rate` of `replay`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.arguments import ReplayOptions
-from commitlake.jobs.report.rows_output import Row, write
+from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import (
     Ledger,
     ReplayState,
-    add_event,
+    add_replay_event,
     read_events,
-    read_state,
-    read_states,
-    state_of,
+    read_replay_state,
+    read_replay_states,
+    to_replay_state,
 )
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
@@ -38,7 +38,7 @@ _LANDING_COLUMNS = [
 ]  # fmt: skip
 
 
-def show_all(arguments: ReplayOptions, lake: Lake) -> ExitCode:
+def list_replays(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Print all replays, the newest last; only the name of a replay whose rows cannot be read."""
     lake.table("messages")  # raises an error if this is not a lake
     unreadable: list[str] = []
@@ -47,28 +47,28 @@ def show_all(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         unreadable.append(replay_id)
         warn(PROG, f"replay {replay_id}: {error}")
 
-    rows = [_replay_row(lake, state) for state in read_states(lake, on_error=on_error).values()]
-    write(arguments.output, rows, _COLUMNS)
+    rows = [_replay_row(lake, state) for state in read_replay_states(lake, on_error=on_error).values()]
+    write_rows(arguments.output, rows, _COLUMNS)
     if not rows and not unreadable and not arguments.quiet:
         print_line("the lake has no replays")
     return ExitCode.DAMAGE if unreadable else ExitCode.OK
 
 
-def show_one(arguments: ReplayOptions, lake: Lake) -> ExitCode:
+def show_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Show one replay, its events, and the queues in which its messages landed."""
     rows = read_events(lake, arguments.replay_id)
-    state = state_of(arguments.replay_id, rows)
+    state = to_replay_state(arguments.replay_id, rows)
     events = [_event_row(row) for row in rows]
-    landings = Ledger(lake, arguments.replay_id).landings()
+    landings = Ledger(lake, arguments.replay_id).count_by_outcome()
     if arguments.output == "table":
-        write("table", [_replay_row(lake, state)], _COLUMNS)
+        write_rows("table", [_replay_row(lake, state)], _COLUMNS)
         for shown, columns in ((events, _EVENT_COLUMNS), (landings, _LANDING_COLUMNS)):
             if shown:
                 print()
-                write("table", shown, columns)
+                write_rows("table", shown, columns)
     else:
         row = _replay_row(lake, state) | {"events": events, "queues": landings}
-        write(arguments.output, [row], [*_COLUMNS, "events", "queues"])
+        write_rows(arguments.output, [row], [*_COLUMNS, "events", "queues"])
     return ExitCode.OK
 
 
@@ -92,10 +92,10 @@ def _replay_row(lake: Lake, state: ReplayState) -> Row:
     }
 
 
-def ask_to_stop(arguments: ReplayOptions, lake: Lake) -> ExitCode:
+def request_stop(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Ask the process that sends a replay to stop."""
-    _check_is_running(read_state(lake, arguments.replay_id))
-    add_event(lake, arguments.replay_id, ReplayEvent.STOPPING)
+    _check_is_running(read_replay_state(lake, arguments.replay_id))
+    add_replay_event(lake, arguments.replay_id, ReplayEvent.STOPPING)
     if not arguments.quiet:
         print_line(
             f"the sending process stops within a few seconds; 'commitlake replay resume {arguments.replay_id}' "
@@ -104,11 +104,11 @@ def ask_to_stop(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     return ExitCode.OK
 
 
-def throttle(arguments: ReplayOptions, lake: Lake) -> ExitCode:
+def request_rate(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Ask the process that sends a replay to change its rate, its speed, or both."""
     rate, speed = arguments.rate, arguments.speed
-    _check_is_running(read_state(lake, arguments.replay_id))
-    add_event(lake, arguments.replay_id, ReplayEvent.THROTTLED, rate=rate, speed=speed)
+    _check_is_running(read_replay_state(lake, arguments.replay_id))
+    add_replay_event(lake, arguments.replay_id, ReplayEvent.THROTTLED, rate=rate, speed=speed)
     if not arguments.quiet:
         changes = []
         if rate is not None:

@@ -18,7 +18,7 @@ from commitlake.jobs.arguments.selection import (
     Keys,
     Predicate,
     Queues,
-    Selecting,
+    SelectionOptions,
     Tags,
     TimeRange,
     Topics,
@@ -38,7 +38,7 @@ from commitlake.jobs.cli.options import (
     option,
     refuses,
     repeated,
-    shorthand,
+    shorthand_option,
     switch,
 )
 from commitlake.jobs.report.output_forms import JsonArgument, OutputArguments
@@ -117,8 +117,8 @@ def queues_option(default: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SendingArguments(Selecting):
-    """Options for where messages are sent and how fast; `jobs.replay.send.send_chosen` reads them.
+class SendingArguments(SelectionOptions):
+    """Options for where messages are sent and how fast; `jobs.replay.send.send_selected_messages` reads them.
 
     The first fields are options that each command declares with its own help.
     """
@@ -137,7 +137,7 @@ class SendingArguments(Selecting):
         "send into this topic (default: the topic of each message)", metavar="TOPIC", section=_TO
     )
     queues: str = queues_option("same")
-    ordered: ClassVar = shorthand(
+    ordered: ClassVar = shorthand_option(
         "keep the order of each key across queues: same as --queues key", section=_TO, queues="key"
     )
     target_timeout: datetime.timedelta | None = option(

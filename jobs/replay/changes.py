@@ -15,12 +15,18 @@ import pyarrow as pa
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.replay.arguments import SendingArguments
-from commitlake.jobs.report.rows_output import write
+from commitlake.jobs.report.rows_output import write_rows
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_key, parse_mask
-from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, differences, finish
+from commitlake.pipelines.replay.changes import (
+    MessageChanges,
+    Transform,
+    decode_messages,
+    find_differences,
+    mask_and_encode,
+)
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
-from commitlake.pipelines.replay.replay_rows import write_changed
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.replay.replay_rows import write_changed_rows
+from commitlake.schemas.counts import format_count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +36,7 @@ _MAX_SHOWN = 200
 _COLUMNS = ["msg_id", "field", "before", "after"]
 
 
-def changes_of(arguments: SendingArguments) -> Changes:
+def read_changes(arguments: SendingArguments) -> MessageChanges:
     """Return the changes of messages that the options request.
 
     Raises:
@@ -40,47 +46,47 @@ def changes_of(arguments: SendingArguments) -> Changes:
     masks = [parse_mask(text) for text in arguments.mask]
     key = os.environ.get(KEY_VARIABLE, "").encode()
     check_key(masks, key)
-    return Changes(None if arguments.transform is None else _load_function(arguments.transform), masks, key)
+    return MessageChanges(None if arguments.transform is None else _load_function(arguments.transform), masks, key)
 
 
-def write_changes(lake: Lake, messages: PlannedMessages, changes: Changes) -> None:
-    """Write the changed messages of a plan to `replay_rows`; raises the errors of `write_changed`."""
-    write_changed(lake, messages, changes, _session_for_transform(lake, changes))
+def write_changes(lake: Lake, messages: PlannedMessages, changes: MessageChanges) -> None:
+    """Write the changed messages of a plan to `replay_rows`; raises the errors of `write_changed_rows`."""
+    write_changed_rows(lake, messages, changes, _open_session_for_transform(lake, changes))
 
 
-def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessages, changes: Changes) -> None:
+def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessages, changes: MessageChanges) -> None:
     """Show the first messages of a plan before and after the changes, side by side."""
-    rows = messages.rows(0, 0).slice(0, _SAMPLE)
-    before, errors = as_produced(rows, messages.bodies(rows))
+    rows = messages.read_rows_of_part(0, 0).slice(0, _SAMPLE)
+    before, errors = decode_messages(rows, messages.read_bodies_of_rows(rows))
     before = before.filter(pa.array([error is None for error in errors], pa.bool_()))
     after = before
-    spark = _session_for_transform(lake, changes)
+    spark = _open_session_for_transform(lake, changes)
     if spark is not None and changes.transform is not None:
         from commitlake.pipelines.replay.spark_transform import apply_transform
 
         after = apply_transform(changes.transform, spark.createDataFrame(before)).toArrow().cast(before.schema)
     found = [
-        {"msg_id": message_id, "field": field, "before": _shown_text(was), "after": _shown_text(becomes)}
-        for message_id, field, was, becomes in differences(before, *finish(after, changes))
+        {"msg_id": message_id, "field": field, "before": _value_text(was), "after": _value_text(becomes)}
+        for message_id, field, was, becomes in find_differences(before, *mask_and_encode(after, changes))
     ]
     failed = len(errors) - before.num_rows
     first = "message" if rows.num_rows == 1 else f"{rows.num_rows:,} messages"
     print(f"the first {first}, before and after the changes:", file=sys.stderr)
-    write(arguments.output, found[:_MAX_SHOWN], _COLUMNS)
+    write_rows(arguments.output, found[:_MAX_SHOWN], _COLUMNS)
     if failed:
         print(
-            f"{count_text(failed, 'of them has', 'of them have')} no body in the lake, and would not be sent",
+            f"{format_count(failed, 'of them has', 'of them have')} no body in the lake, and would not be sent",
             file=sys.stderr,
         )
 
 
-def _shown_text(value: object) -> str | None:
+def _value_text(value: object) -> str | None:
     if isinstance(value, bytes):
         return value[:_MAX_SHOWN].decode(errors="replace")
     return None if value is None else str(value)[:_MAX_SHOWN]
 
 
-def _session_for_transform(lake: Lake, changes: Changes) -> SparkSession | None:
+def _open_session_for_transform(lake: Lake, changes: MessageChanges) -> SparkSession | None:
     if changes.transform is None:
         return None
     from commitlake.connectors.spark.session import get_session

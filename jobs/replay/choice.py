@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import is_one_of, text_literal
+from commitlake.connectors.lake.sql import in_condition, text_literal
 from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, warn
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
@@ -19,7 +19,7 @@ from commitlake.jobs.replay.source import MessageSource, archived_stores
 from commitlake.pipelines.replay.errors import UnknownGroupError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
-from commitlake.pipelines.replay.selection import SENDABLE, condition
+from commitlake.pipelines.replay.selection import SENDABLE, selection_condition
 from commitlake.schemas.layouts.rocketmq.topics import Kind, is_system_group, kind_of
 
 _MAX_KEY_FILE_BYTES = 64 << 20
@@ -34,8 +34,8 @@ class SelectedMessages:
     Attributes:
         condition: SQL condition for the rows of the selected messages.
         not_consumed: with `--not-consumed-by`, the first selected offset of each queue; otherwise None.
-        with_replayed: condition without the exclusion of messages that earlier replays have sent; None if `condition`
-            does not exclude them.
+        with_replayed: condition without the exclusion of messages that earlier replays have sent; None if
+            `selection_condition` does not exclude them.
     """
 
     condition: str
@@ -43,7 +43,7 @@ class SelectedMessages:
     with_replayed: str | None = None
 
 
-def choose_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> SelectedMessages:
+def select_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> SelectedMessages:
     """Return the condition for the messages that the options select.
 
     Raises:
@@ -52,7 +52,7 @@ def choose_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource)
     """
     not_consumed = None
     if arguments.not_consumed_by is not None:
-        not_consumed = _not_consumed(arguments, arguments.not_consumed_by, lake, source)
+        not_consumed = _find_not_consumed(arguments, arguments.not_consumed_by, lake, source)
     wanted = replace(
         arguments.selection,
         kinds=SENDABLE if arguments.all_copies else (),
@@ -60,28 +60,28 @@ def choose_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource)
         groups=() if arguments.dlq_of is None else (arguments.dlq_of,),
     )
     origin = original_topic_sql(source.table) if arguments.all_copies else None
-    chosen = partial(condition, wanted, not_consumed=not_consumed, origin=origin)
+    chosen = partial(selection_condition, wanted, not_consumed=not_consumed, origin=origin)
     if arguments.include_replayed:
         return SelectedMessages(chosen(has_replayed=True), not_consumed)
     return SelectedMessages(chosen(), not_consumed, chosen(has_replayed=True))
 
 
-def _not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source: MessageSource) -> NotConsumed:
+def _find_not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source: MessageSource) -> NotConsumed:
     wanted = set(arguments.topic)
 
-    def takes_topic(topic: str) -> bool:
+    def is_chosen_topic(topic: str) -> bool:
         kind = kind_of(topic)
         is_copy = arguments.all_copies and kind in SENDABLE and kind is not Kind.NORMAL
         return topic in wanted or is_copy or (not wanted and kind is Kind.NORMAL)
 
     try:
-        found = source.not_consumed(arguments, group, takes_topic)
+        found = source.not_consumed(arguments, group, is_chosen_topic)
     except UnknownGroupError as error:
         known = source.offsets(arguments.broker or ([] if source.is_copied else archived_stores(lake))).groups
         groups = [name for name in known if not is_system_group(name)]
         raise JobError(f"{error}.{did_you_mean(group, groups)}", known_names_hint(groups)) from None
     # A topic without any message is reported as unknown.
-    lacking = [] if arguments.all_copies else _topics_with_messages(source, sorted(wanted - found.names))
+    lacking = [] if arguments.all_copies else _topics_with_messages(source, sorted(wanted - found.topic_names))
     for sentence in [
         *found.warnings,
         *(f"the group {group} is not known to consume {topic}: none of its messages is chosen" for topic in lacking),
@@ -94,7 +94,7 @@ def _topics_with_messages(source: MessageSource, topics: Sequence[str]) -> list[
     """Return those of the given topics that have messages in the source."""
     if not topics:
         return []
-    sql = f"SELECT DISTINCT topic FROM messages WHERE {is_one_of('topic', map(text_literal, topics))}"
+    sql = f"SELECT DISTINCT topic FROM messages WHERE {in_condition('topic', map(text_literal, topics))}"
     return sorted(row["topic"] for row in run_sql(source.table, "messages", sql).read_all().to_pylist())
 
 

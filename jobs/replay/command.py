@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.arguments.places import lake_of
-from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.arguments.places import open_lake_argument
+from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.replay.arguments import (
     LIST,
     RESUME,
@@ -80,25 +80,25 @@ class Replay(ReplayOptions):
 
     def run(self) -> ExitCode:
         """Run the chosen action."""
-        lake = lake_of(self)
-        with naming_damaged_files(lake, _READ):
+        lake = open_lake_argument(self)
+        with explain_damaged_files(lake, _READ):
             return self._run_action(lake)
 
     def _run_action(self, lake: Lake) -> ExitCode:
-        from commitlake.jobs.replay.actions import ask_to_stop, show_all, show_one, throttle
-        from commitlake.jobs.replay.send import resume, send
-        from commitlake.jobs.replay.undo import undo
+        from commitlake.jobs.replay.actions import list_replays, request_rate, request_stop, show_replay
+        from commitlake.jobs.replay.send import resume, send_new_replay
+        from commitlake.jobs.replay.undo import undo_replay
         from commitlake.jobs.replay.verify import verify
 
         acts = {
-            SEND: send,
+            SEND: send_new_replay,
             RESUME: resume,
-            LIST: show_all,
-            SHOW: show_one,
-            STOP: ask_to_stop,
-            THROTTLE: throttle,
+            LIST: list_replays,
+            SHOW: show_replay,
+            STOP: request_stop,
+            THROTTLE: request_rate,
             VERIFY: verify,
-            UNDO: undo,
+            UNDO: undo_replay,
         }
         return acts[self.action](self, lake)
 

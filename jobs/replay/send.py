@@ -16,59 +16,59 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.jobs.arguments.durations import duration_text
-from commitlake.jobs.arguments.names import some_names, warn
+from commitlake.jobs.arguments.names import abbreviate_name_list, warn
 from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
-from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.limits import limited, where_limits
-from commitlake.jobs.cli.process import stop_softly
+from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
+from commitlake.jobs.cli.limits import enforce_limits, where_condition_limits
+from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
-from commitlake.jobs.replay.changes import changes_of, show_changes, write_changes
-from commitlake.jobs.replay.choice import SelectedMessages, choose_messages
+from commitlake.jobs.replay.changes import read_changes, show_changes, write_changes
+from commitlake.jobs.replay.choice import SelectedMessages, select_messages
 from commitlake.jobs.replay.source import MessageSource, open_source
-from commitlake.jobs.replay.target import target_client
+from commitlake.jobs.replay.target import open_target_client
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
-from commitlake.jobs.replay.verify import verify, verify_sent
-from commitlake.jobs.replay.watch import watched
-from commitlake.jobs.report.rows_output import Row, write
-from commitlake.pipelines.replay.changes import Changes
+from commitlake.jobs.replay.verify import verify, verify_sent_messages
+from commitlake.jobs.replay.watch import watch_replay
+from commitlake.jobs.report.rows_output import Row, write_rows
+from commitlake.pipelines.replay.changes import MessageChanges
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.groups.consumed import ChosenMessages, Places, live_offsets
+from commitlake.pipelines.replay.groups.consumed import ChosenMessages, Places, fetch_live_offsets
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed
 from commitlake.pipelines.replay.ledger import (
     Counts,
     Ledger,
     ReplayState,
-    add_event,
+    add_replay_event,
     check_has_copies,
-    check_is_free,
-    read_state,
+    check_is_not_running,
+    read_replay_state,
 )
-from commitlake.pipelines.replay.other_replays import OtherReplay, announce, check_unfinished, find_others
+from commitlake.pipelines.replay.other_replays import OtherReplay, check_no_unfinished, find_other_replays, record_plan
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned
+from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.planning import (
     QueueCount,
     check_queue_numbers,
     count_queues,
     divide_into_parts,
     make_plan,
+    needed_target_topics,
     origin_topics,
-    plan_of_changed,
+    plan_changed_messages,
     target_queue_ends,
-    topics_of,
 )
-from commitlake.pipelines.replay.replay_rows import write_copied
-from commitlake.pipelines.replay.run import ReplayRun, Settings
+from commitlake.pipelines.replay.replay_rows import write_copied_rows
+from commitlake.pipelines.replay.run import ReplayRun, ReplaySettings
 from commitlake.pipelines.replay.sending import TargetClient
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -85,7 +85,7 @@ _MAX_TIMES = 4
 _ROWS_LOST = "a repair of the lake has lost rows about this replay"
 
 
-class Sent(NamedTuple):
+class SendOutcome(NamedTuple):
     """Exit code of a new replay, with its plan.
 
     Attributes:
@@ -97,18 +97,18 @@ class Sent(NamedTuple):
     plan: ReplayPlan | None = None
 
 
-def send(arguments: ReplayOptions, lake: Lake) -> ExitCode:
+def send_new_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Plan a new replay, show what it sends, ask for confirmation, and send."""
     with open_source(arguments, lake) as source:
         warn_of_unknown_names(arguments, lake, source)
-        chosen = choose_messages(arguments, lake, source)
-        code = send_chosen(arguments, lake, source, chosen, _replay_command(arguments)).exit_code
+        chosen = select_messages(arguments, lake, source)
+        code = send_selected_messages(arguments, lake, source, chosen, _replay_command(arguments)).exit_code
         return ExitCode.DAMAGE if (source.damaged or source.missing) and code == ExitCode.OK else code
 
 
-def send_chosen(
+def send_selected_messages(
     arguments: SendingArguments, lake: Lake, source: MessageSource, chosen: SelectedMessages, choice_in_words: str
-) -> Sent:
+) -> SendOutcome:
     """Plan a new replay of the chosen messages, show what it sends, ask for confirmation, and send.
 
     Args:
@@ -119,67 +119,69 @@ def send_chosen(
         JobError: if `--where` is invalid, or sending is not confirmed.
         ReplayError: if the messages cannot be sent.
     """
-    changes, condition = changes_of(arguments), chosen.condition
-    choice = _count_chosen(arguments, lake, source, condition)
+    changes, condition = read_changes(arguments), chosen.condition
+    choice = _count_selected_by_queue(arguments, lake, source, condition)
     if not choice:
         _show_not_consumed(chosen.not_consumed)
         print("no message matches: nothing is sent", file=sys.stderr)
-        _show_replayed(source, chosen)
-        return Sent(ExitCode.OK)
+        _show_already_replayed(source, chosen)
+        return SendOutcome(ExitCode.OK)
     if arguments.namesrv is None:
-        _show_choice(arguments, source, choice, chosen.not_consumed)
+        _show_selected_queues(arguments, source, choice, chosen.not_consumed)
         nowhere = Target("", None, QueueMapping(arguments.queues), ())
         if changes:
             plan = _make_plan(arguments, source, condition, choice, nowhere, choice_in_words)
-            show_changes(arguments, lake, _planned_messages(lake, source, plan), changes)
-        return Sent(ExitCode.OK)
-    with target_client(arguments.namesrv) as client:
+            show_changes(arguments, lake, _open_planned_messages(lake, source, plan), changes)
+        return SendOutcome(ExitCode.OK)
+    with open_target_client(arguments.namesrv) as client:
         origins = origin_topics(source.table, condition) if arguments.to_topic is None else []
-        topics = topics_of(choice, arguments.to_topic, origins)
+        topics = needed_target_topics(choice, arguments.to_topic, origins)
         queues = target_queue_ends(client, topics)
         target = Target(arguments.namesrv, arguments.to_topic, QueueMapping(arguments.queues), queues)
         check_queue_numbers(choice, target)
         plan = _make_plan(arguments, source, condition, choice, target, choice_in_words)
         others = _find_other_replays(lake, source, plan)
         if arguments.dry_run or not arguments.quiet:
-            _show_choice(arguments, source, choice, chosen.not_consumed)
+            _show_selected_queues(arguments, source, choice, chosen.not_consumed)
             _show_target(arguments, source, plan, choice, client.admin)
             _show_other_replays(others)
         if arguments.dry_run:
             if changes:
-                show_changes(arguments, lake, _planned_messages(lake, source, plan), changes)
-            return Sent(ExitCode.OK)
+                show_changes(arguments, lake, _open_planned_messages(lake, source, plan), changes)
+            return SendOutcome(ExitCode.OK)
         if not arguments.again:
-            check_unfinished(others)
-        _confirm(arguments, plan)
+            check_no_unfinished(others)
+        _confirm_sending(arguments, plan)
         if source.is_copied:
             open_for_append(lake)  # the ledger is stored in a lake, which may be new
         sent = _write_changed_messages(arguments, lake, source, plan, changes)
-        announce(lake, sent, source.table, others, plan.selection)
+        record_plan(lake, sent, source.table, others, plan.selection)
         if not arguments.quiet:
             print_line(f"replay {plan.replay_id} begins")
-        return Sent(_run_replay(arguments, lake, sent, client, is_resumed=False), sent)
+        return SendOutcome(_run_replay(arguments, lake, sent, client, is_resumed=False), sent)
 
 
-def _show_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
+def _show_already_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
     """Print the number of matching messages that are left out because a replay has sent them."""
     if chosen.with_replayed is None:
         return
     count = sum(queue.messages for queue in count_queues(source.table, chosen.with_replayed))
     if count:
-        were = count_text(count, "matching message was", "matching messages were")
+        were = format_count(count, "matching message was", "matching messages were")
         print(f"{were} sent by a replay, and left out: --include-replayed selects them, too", file=sys.stderr)
 
 
-def _count_chosen(arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str) -> list[QueueCount]:
+def _count_selected_by_queue(
+    arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str
+) -> list[QueueCount]:
     try:
-        with limited(where_limits("replay", arguments.where)):
+        with enforce_limits(where_condition_limits("replay", arguments.where)):
             return count_queues(source.table, condition)
     except QueryError as error:
         if arguments.where is None:
             raise
         if not source.is_copied:
-            refuse_damaged_files(lake, ["messages"], str(error))
+            raise_for_damaged_file(lake, ["messages"], str(error))
         raise JobError(f"--where is not a valid condition: {error}") from None
 
 
@@ -198,43 +200,43 @@ def _make_plan(
 
 def _find_other_replays(lake: Lake, source: MessageSource, plan: ReplayPlan) -> list[OtherReplay]:
     try:
-        return find_others(lake, plan, source.table, on_unreadable=_warn_unreadable)
+        return find_other_replays(lake, plan, source.table, on_unreadable=_warn_of_unreadable_replay)
     except LakeError:
         if source.is_copied:  # the ledger's lake may not exist yet
             return []
         raise
 
 
-def _warn_unreadable(replay_id: str, error: ReplayError) -> None:
+def _warn_of_unreadable_replay(replay_id: str, error: ReplayError) -> None:
     warn(PROG, f"whether the replay {replay_id} has the same messages is not known: {error}")
 
 
-def _planned_messages(lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
+def _open_planned_messages(lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
     """Return a plan's messages as they are in the source, before changes."""
     packs = None if source.is_copied else open_packs(lake)
     return PlannedMessages(plan, source.table, packs)
 
 
 def _write_changed_messages(
-    arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan, changes: Changes
+    arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan, changes: MessageChanges
 ) -> ReplayPlan:
     """Store changed or copied messages in `replay_rows`, and return a plan that sends these rows."""
     if changes:
-        write_changes(lake, _planned_messages(lake, source, plan), changes)
+        write_changes(lake, _open_planned_messages(lake, source, plan), changes)
     elif source.is_copied:
-        write_copied(lake, _planned_messages(lake, source, plan))
+        write_copied_rows(lake, _open_planned_messages(lake, source, plan))
     else:
         return plan
-    sent = plan_of_changed(plan, lake.table("replay_rows"))
+    sent = plan_changed_messages(plan, lake.table("replay_rows"))
     left_out = plan.wanted - sent.wanted
     if left_out and not arguments.quiet:
-        print_line(f"{count_text(left_out, 'message is', 'messages are')} dropped by {arguments.transform}")
+        print_line(f"{format_count(left_out, 'message is', 'messages are')} dropped by {arguments.transform}")
     return replace(sent, selection="") if source.is_copied else sent
 
 
 def resume(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Continue a replay that was stopped, or whose process ended before the sent messages were verified."""
-    state = read_state(lake, arguments.replay_id)
+    state = read_replay_state(lake, arguments.replay_id)
     plan = state.plan
     if state.event is ReplayEvent.UNDONE:
         raise JobError(
@@ -255,26 +257,26 @@ def resume(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     if state.has_lost_rows and not arguments.quiet:
         print_line(f"{_ROWS_LOST}: it first looks in the target for all messages that it has sent")
     check_has_copies(state)
-    check_is_free(state, Ledger(lake, plan.replay_id).last_written())
+    check_is_not_running(state, Ledger(lake, plan.replay_id).last_outcome_time())
     if arguments.rate is not None or arguments.speed is not None:  # replaces earlier requests
-        add_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate, speed=arguments.speed)
+        add_replay_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate, speed=arguments.speed)
     paced = replace(
         plan,
-        rate=_first_number(arguments.rate, state.rate, plan.rate),
-        speed=_first_number(arguments.speed, state.speed, plan.speed),
+        rate=_first_given_number(arguments.rate, state.rate, plan.rate),
+        speed=_first_given_number(arguments.speed, state.speed, plan.speed),
         lag_limit=arguments.pause_if_lag or plan.lag_limit,
     )
-    with target_client(arguments.namesrv or plan.target.name_servers) as client:
+    with open_target_client(arguments.namesrv or plan.target.name_servers) as client:
         return _run_replay(
-            arguments, lake, paced, client, is_resumed=_has_begun(state), has_lost_rows=state.has_lost_rows
+            arguments, lake, paced, client, is_resumed=_has_begun_sending(state), has_lost_rows=state.has_lost_rows
         )
 
 
-def _first_number(*numbers: float | None) -> float:
+def _first_given_number(*numbers: float | None) -> float:
     return next((number for number in numbers if number is not None), 0.0)
 
 
-def _has_begun(state: ReplayState) -> bool:
+def _has_begun_sending(state: ReplayState) -> bool:
     return state.owner is not None
 
 
@@ -288,8 +290,12 @@ def _run_replay(
     has_lost_rows: bool = False,
 ) -> ExitCode:
     pace = Pace(plan.rate, plan.speed)
-    settings = Settings() if arguments.target_timeout is None else Settings(arguments.target_timeout.total_seconds())
-    messages = open_planned(lake, plan, open_packs(lake))
+    settings = (
+        ReplaySettings()
+        if arguments.target_timeout is None
+        else ReplaySettings(arguments.target_timeout.total_seconds())
+    )
+    messages = open_planned_messages(lake, plan, open_packs(lake))
     with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         shown = 0
 
@@ -300,61 +306,61 @@ def _run_replay(
             shown = done
 
         run = ReplayRun(lake, messages, client, pace, settings, on_progress)
-        tell = print_line if not arguments.quiet else _ignore
+        tell = print_line if not arguments.quiet else _discard_message
         with (
-            watched(lake, plan.replay_id, pace, client.admin, plan.lag_limit, tell),
-            stop_softly(pace.stop),
+            watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, tell),
+            call_on_first_signal(pace.stop),
         ):
             began = time.monotonic()
             counts = run.run(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
             seconds = time.monotonic() - began
-    result = _summary(arguments, plan, counts, seconds)
+    result = _print_summary(arguments, plan, counts, seconds)
     if arguments.verify is not False and result is not ExitCode.INTERRUPTED:
-        return max(result, verify_sent(arguments, lake, messages, client.puller))
+        return max(result, verify_sent_messages(arguments, lake, messages, client.puller))
     return result
 
 
-def _ignore(_: str) -> None:
+def _discard_message(_: str) -> None:
     """Do nothing with a message; for callers that must pass a function."""
 
 
-def _summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
+def _print_summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
     left = plan.wanted - counts.sent - counts.failed
     if not arguments.quiet:
-        wanted = count_text(plan.wanted, "message is", "messages are")
+        wanted = format_count(plan.wanted, "message is", "messages are")
         print_line(
             f"replay {plan.replay_id}: {counts.sent:,} of {wanted} in the target (this run took {seconds:,.1f} s)"
         )
     if counts.failed:
         warn(
             PROG,
-            f"{count_text(counts.failed, 'message')} could not be sent: 'commitlake query --table replay_messages "
+            f"{format_count(counts.failed, 'message')} could not be sent: 'commitlake query --table replay_messages "
             f"--where \"replay_id = '{plan.replay_id}' AND error IS NOT NULL\"' shows why",
         )
     if left > 0:
         warn(
             PROG,
-            f"{count_text(left, 'message is', 'messages are')} left: 'commitlake replay resume {plan.replay_id}' "
+            f"{format_count(left, 'message is', 'messages are')} left: 'commitlake replay resume {plan.replay_id}' "
             "continues",
         )
         return ExitCode.INTERRUPTED
     return ExitCode.DAMAGE if counts.failed else ExitCode.OK
 
 
-def _show_choice(
+def _show_selected_queues(
     arguments: SendingArguments,
     source: MessageSource,
     choice: Sequence[QueueCount],
     not_consumed: NotConsumed | None,
 ) -> None:
     columns = list(_COLUMNS if not_consumed is None else _COLUMNS + _OFFSET_COLUMNS)
-    write(arguments.output, (_queue_row(queue, not_consumed) for queue in choice), columns, source.missing)
+    write_rows(arguments.output, (_queue_row(queue, not_consumed) for queue in choice), columns, source.missing)
     _show_not_consumed(not_consumed)
     messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
     times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
     stored = f"stored from {time_text(min(times))} to {time_text(max(times))}" if times else "stored at unknown times"
     print(
-        f"{count_text(messages, 'message')} of {count_text(len(choice), 'queue')}, {size_text(size)} in the log, "
+        f"{format_count(messages, 'message')} of {format_count(len(choice), 'queue')}, {size_text(size)} in the log, "
         f"{stored}",
         file=sys.stderr,
     )
@@ -388,7 +394,7 @@ def _offsets_age_text(times: Mapping[str, datetime.datetime]) -> str:
         by_time[moment].append(broker)
     found = [
         f"of {time_text(moment)} ({duration_text(max(datetime.timedelta(), now - moment))} ago)"
-        + (f" on {some_names(brokers)}" if len(by_time) > 1 else "")
+        + (f" on {abbreviate_name_list(brokers)}" if len(by_time) > 1 else "")
         for moment, brokers in by_time.items()
     ]
     more = f", and of {len(found) - _MAX_TIMES} other times" if len(found) > _MAX_TIMES else ""
@@ -406,7 +412,7 @@ def _show_target(
     topics: dict[str, int] = {}
     for queue in plan.target.queues:
         topics[queue.topic] = topics.get(queue.topic, 0) + 1
-    lines = [f"into {topic}: {count_text(queues, 'queue')}" for topic, queues in topics.items()]
+    lines = [f"into {topic}: {format_count(queues, 'queue')}" for topic, queues in topics.items()]
     brokers = sorted({queue.broker for queue in choice})
     known = source.offsets(brokers)
     is_archived = False
@@ -422,7 +428,7 @@ def _show_target(
             is_archived = is_archived or places is not None
             if places is None:
                 places, by = _offsets_in_target(admin, group, brokers), "by its offsets in the target, it"
-            lines.append(f"{group} consumes {topic}, and receives them; {_consumed_text(chosen, places, by)}")
+            lines.append(f"{group} consumes {topic}, and receives them; {_already_consumed_text(chosen, places, by)}")
         if not groups:
             lines.append(f"no group in the target consumes {topic}")
     if is_archived:
@@ -433,22 +439,22 @@ def _show_target(
     print("\n".join(lines), file=sys.stderr)
 
 
-def _consumed_text(chosen: ChosenMessages, places: Places, by: str) -> str:
+def _already_consumed_text(chosen: ChosenMessages, places: Places, by: str) -> str:
     """Return a text on how many of the selected messages a group has already consumed."""
     if not places:
         return "what it has consumed of these messages is not known"
-    consumed = chosen.consumed(places)
+    consumed = chosen.count_consumed(places)
     verb = "received" if chosen.has_failed else "consumed"  # the group of a dead letter has failed on it
     text = f"{by} has {verb} {consumed.messages:,} of these messages before"
     return text + (
-        f", and of {count_text(consumed.unknown, 'other', 'others')} it is not known" if consumed.unknown else ""
+        f", and of {format_count(consumed.unknown, 'other', 'others')} it is not known" if consumed.unknown else ""
     )
 
 
 def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Places:
     """Return a group's offsets in the target on brokers with the given names; empty if they cannot be read."""
     try:
-        return live_offsets(admin, group, brokers)
+        return fetch_live_offsets(admin, group, brokers)
     except RocketMQError:
         return {}
 
@@ -474,15 +480,15 @@ def _show_other_replays(others: Sequence[OtherReplay]) -> None:
     for other in others[-_MAX_OTHERS:]:
         state, name = other.state, other.state.plan.replay_id
         what = f"has not finished ({state.event})" if other.is_unfinished else f"is {state.event}"
-        belong = count_text(other.messages, "of these messages belongs", "of these messages belong")
+        belong = format_count(other.messages, "of these messages belongs", "of these messages belong")
         print(f"{belong} to the replay {name} to the same queues, which {what}", file=sys.stderr)
 
 
-def _confirm(arguments: SendingArguments, plan: ReplayPlan) -> None:
+def _confirm_sending(arguments: SendingArguments, plan: ReplayPlan) -> None:
     """Ask the user to confirm the plan before anything is sent."""
     confirm(
-        f"Send {count_text(plan.wanted, 'message')} to {plan.target.name_servers}",
-        what=f"{count_text(plan.wanted, 'message')} would be sent",
+        f"Send {format_count(plan.wanted, 'message')} to {plan.target.name_servers}",
+        what=f"{format_count(plan.wanted, 'message')} would be sent",
         nothing="nothing was sent",
         is_agreed=arguments.yes or plan.wanted <= arguments.confirm_over,
     )

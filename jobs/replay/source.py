@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin
-from commitlake.jobs.arguments.layouts import layout_of
+from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
@@ -27,15 +27,15 @@ from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.target import client_options
-from commitlake.pipelines.replay.groups.consumed import KnownOffsets, Places, group_offsets, live_offsets
+from commitlake.pipelines.replay.groups.consumed import KnownOffsets, Places, fetch_live_offsets, read_known_offsets
 from commitlake.pipelines.replay.groups.not_consumed import (
     NotConsumed,
-    not_consumed_in_lake,
-    not_consumed_in_stores,
-    not_consumed_live,
+    find_not_consumed_in_lake,
+    find_not_consumed_in_stores,
+    find_not_consumed_live,
 )
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of, plain_group
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of, strip_broadcast_suffix
 from commitlake.schemas.remoting.routes import subscribe_queues
 from commitlake.schemas.selection import Selection
 
@@ -68,11 +68,11 @@ class MessageSource:
 def lake_source(lake: Lake, table: DeltaTable) -> MessageSource:
     """Return a lake's messages as the source of a replay."""
 
-    def not_consumed(arguments: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
+    def find_not_consumed(arguments: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
         brokers = arguments.broker or archived_stores(lake)
-        return not_consumed_in_lake(lake, table, group, brokers, takes_topic, arguments.offsets_at)
+        return find_not_consumed_in_lake(lake, table, group, brokers, takes_topic, arguments.offsets_at)
 
-    return MessageSource(table, partial(group_offsets, lake), not_consumed)
+    return MessageSource(table, partial(read_known_offsets, lake), find_not_consumed)
 
 
 def archived_stores(lake: Lake) -> list[str]:
@@ -92,9 +92,9 @@ def open_source(arguments: ReplayOptions, lake: Lake) -> Iterator[MessageSource]
         RocketMQError: if a broker does not answer.
     """
     if arguments.store is not None:
-        copy_messages = partial(_copy_store, arguments.store)
+        copy_messages = partial(_copy_store_messages, arguments.store)
     elif arguments.from_broker is not None:
-        copy_messages = partial(_copy_topics, arguments.from_broker)
+        copy_messages = partial(_copy_live_topics, arguments.from_broker)
     else:
         times = (None, None) if arguments.born else (arguments.start, arguments.end)
         missing = warn_of_lost_ranges("replay", lake, arguments.broker, *times)
@@ -105,30 +105,30 @@ def open_source(arguments: ReplayOptions, lake: Lake) -> Iterator[MessageSource]
         if source.damaged:
             warn(
                 PROG,
-                f"{count_text(source.damaged, 'range of the log is', 'ranges of the log are')} damaged, and their "
+                f"{format_count(source.damaged, 'range of the log is', 'ranges of the log are')} damaged, and their "
                 "messages cannot be sent: 'commitlake verify' shows more",
             )
         yield source
 
 
-def _copy_store(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
-    from commitlake.jobs.arguments.broker_name import named_stores
-    from commitlake.jobs.arguments.store_queues import unknown_names
-    from commitlake.pipelines.replay.copied_messages import copy_store
+def _copy_store_messages(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
+    from commitlake.jobs.arguments.broker_name import find_named_stores
+    from commitlake.jobs.arguments.store_queues import unknown_store_name_sentences
+    from commitlake.pipelines.replay.copied_messages import copy_log_messages
     from commitlake.pipelines.snapshot.files import read_store_progress
     from commitlake.pipelines.snapshot.progress import OffsetKind
 
-    stores = named_stores(path, None, None, layout_of(arguments))
+    stores = find_named_stores(path, None, None, find_formats(arguments))
     names = [store.broker for store in stores]
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     for broker in arguments.broker:
         if broker not in names:
             near = did_you_mean(broker, names)
             raise JobError(f"--broker: {path} has no store {broker!a}.{near}", known_names_hint(names))
-    for sentence in unknown_names(stores, arguments.topic, arguments.queue):
+    for sentence in unknown_store_name_sentences(stores, arguments.topic, arguments.queue):
         warn(PROG, sentence)
 
-    def offsets(_: Sequence[str]) -> KnownOffsets:
+    def read_offsets(_: Sequence[str]) -> KnownOffsets:
         found: dict[str, Places] = {}
         as_of: dict[str, datetime.datetime] = {}
         for store in stores:
@@ -138,39 +138,41 @@ def _copy_store(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSourc
             as_of[store.broker] = progress.taken[OffsetKind.GROUP]
             for place, offset in progress.offsets.items():
                 if place.kind == OffsetKind.GROUP:
-                    group = plain_group(place.group)
+                    group = strip_broadcast_suffix(place.group)
                     found.setdefault(group, {})[store.broker, place.topic, place.queue_id] = offset
         return KnownOffsets(found, as_of)
 
-    def not_consumed(_: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
-        return not_consumed_in_stores(stores, group, takes_topic)
+    def find_not_consumed(_: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
+        return find_not_consumed_in_stores(stores, group, takes_topic)
 
-    with _copy_progress(arguments, f"reading {path}") as advance:
-        damaged = copy_store(stores, _source_selection(arguments), copy, advance, has_bodies=_needs_bodies(arguments))
-    return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
+    with _show_copy_progress(arguments, f"reading {path}") as advance:
+        damaged = copy_log_messages(
+            stores, _source_selection(arguments), copy, advance, has_bodies=_needs_bodies(arguments)
+        )
+    return MessageSource(copy.table("messages"), read_offsets, find_not_consumed, is_copied=True, damaged=damaged)
 
 
-def _copy_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
-    from commitlake.pipelines.replay.copied_messages import copy_topics
+def _copy_live_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
+    from commitlake.pipelines.replay.copied_messages import copy_topic_messages
 
     wanted = _source_selection(arguments)
     with Admin(client_options(name_servers)) as admin:
-        wanted = replace(wanted, topics=known_live_topics(arguments, admin, wanted.topics))
+        wanted = replace(wanted, topics=check_live_topics(arguments, admin, wanted.topics))
 
-    def offsets(_: Sequence[str]) -> KnownOffsets:
+    def read_offsets(_: Sequence[str]) -> KnownOffsets:
         now = datetime.datetime.now(datetime.UTC)
         with Admin(client_options(name_servers)) as admin:
             groups = {group for topic in wanted.topics for group in admin.groups_of_topic(topic)}
-            found = {group: places for group in sorted(groups) if (places := live_offsets(admin, group))}
+            found = {group: places for group in sorted(groups) if (places := fetch_live_offsets(admin, group))}
         return KnownOffsets(found, {place[0]: now for places in found.values() for place in places})
 
-    def not_consumed(_: ReplayOptions, group: str, __: Callable[[str], bool]) -> NotConsumed:
+    def find_not_consumed(_: ReplayOptions, group: str, __: Callable[[str], bool]) -> NotConsumed:
         with Admin(client_options(name_servers)) as admin:
-            return not_consumed_live(admin, group, wanted.topics, arguments.broker)
+            return find_not_consumed_live(admin, group, wanted.topics, arguments.broker)
 
-    with _copy_progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
-        damaged = copy_topics(name_servers, wanted, copy, advance, has_bodies=_needs_bodies(arguments))
-    return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
+    with _show_copy_progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
+        damaged = copy_topic_messages(name_servers, wanted, copy, advance, has_bodies=_needs_bodies(arguments))
+    return MessageSource(copy.table("messages"), read_offsets, find_not_consumed, is_copied=True, damaged=damaged)
 
 
 def _source_selection(arguments: ReplayOptions) -> Selection:
@@ -189,7 +191,7 @@ def _needs_bodies(arguments: ReplayOptions) -> bool:
 
 
 @contextmanager
-def _copy_progress(arguments: ReplayOptions, what: str) -> Iterator[Callable[[int, int], None]]:
+def _show_copy_progress(arguments: ReplayOptions, what: str) -> Iterator[Callable[[int, int], None]]:
     with counted_progress(what, _STEPS, "parts in a thousand", quiet=arguments.quiet) as advance:
         shown = 0
 
@@ -202,7 +204,7 @@ def _copy_progress(arguments: ReplayOptions, what: str) -> Iterator[Callable[[in
         yield on_read
 
 
-def known_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[str]) -> list[str]:
+def check_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[str]) -> list[str]:
     """Return the topics that exist on the brokers, and warn of topics and queues that do not.
 
     Args:
@@ -219,7 +221,7 @@ def known_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[s
             near = did_you_mean(broker, brokers)
             raise JobError(f"--broker: the name server has no broker {broker!a}.{near}", known_names_hint(brokers))
     known = admin.topics()
-    unknown = [_unknown_topic(topic, known) for topic in topics if topic not in known]
+    unknown = [_unknown_topic_sentence(topic, known) for topic in topics if topic not in known]
     found = [topic for topic in topics if topic in known]
     if not found:
         kind = kind_of(topics[0])
@@ -238,7 +240,7 @@ def known_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[s
     return found
 
 
-def _unknown_topic(topic: str, known: Sequence[str]) -> str:
+def _unknown_topic_sentence(topic: str, known: Sequence[str]) -> str:
     if kind_of(topic) is Kind.DLQ:
         group = topic.removeprefix(DLQ_PREFIX)
         groups = [name.removeprefix(DLQ_PREFIX) for name in known if kind_of(name) is Kind.DLQ]

@@ -19,7 +19,7 @@ def client_options(name_servers: str) -> ClientOptions:
 
 
 @contextmanager
-def target_client(name_servers: str) -> Iterator[TargetClient]:
+def open_target_client(name_servers: str) -> Iterator[TargetClient]:
     """Open the clients for a target, and close them at the end of the block.
 
     Args:

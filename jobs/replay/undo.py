@@ -6,22 +6,28 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.offsets.apply import NOTHING, check_clients, report_set
+from commitlake.jobs.offsets.apply import NOTHING, check_connected_clients, report_set_offsets
 from commitlake.jobs.offsets.gather import offset_client
 from commitlake.jobs.replay.arguments import ReplayOptions
-from commitlake.jobs.report.rows_output import Row, write
+from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.pipelines.offsets.setting import set_offsets
-from commitlake.pipelines.offsets.sources import lake_sources
-from commitlake.pipelines.replay.groups.undo import GroupStep, groups_of_target, plan_steps
-from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, check_is_free, read_state
-from commitlake.pipelines.replay.sent_messages import RunsByQueue, add_unrecorded, read_sent_runs
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.offsets.sources import open_lake_sources
+from commitlake.pipelines.replay.groups.undo import GroupStep, find_consumer_groups, plan_group_steps
+from commitlake.pipelines.replay.ledger import (
+    Ledger,
+    ReplayState,
+    add_replay_event,
+    check_is_not_running,
+    read_replay_state,
+)
+from commitlake.pipelines.replay.sent_messages import RunsByQueue, add_unrecorded_runs, read_sent_runs
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
@@ -34,7 +40,7 @@ _COLUMNS = [
 ]  # fmt: skip
 
 
-def undo(arguments: ReplayOptions, lake: Lake) -> ExitCode:
+def undo_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Print the offsets with which groups skip the messages that a replay sent; with --apply, set them.
 
     Raises:
@@ -42,19 +48,21 @@ def undo(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         ReplayError: The replay is unknown, or a process is sending it.
         RocketMQError: The target does not answer.
     """
-    state = read_state(lake, arguments.replay_id)
-    check_is_free(state, Ledger(lake, arguments.replay_id).last_written())
+    state = read_replay_state(lake, arguments.replay_id)
+    check_is_not_running(state, Ledger(lake, arguments.replay_id).last_outcome_time())
     with offset_client(arguments.namesrv or state.plan.target.name_servers) as client:
         runs = _read_sent_runs(lake, state, client)
         if not runs:
             print_line(f"the replay {arguments.replay_id} has sent nothing: there is nothing to skip")
             return ExitCode.OK
-        sources = lake_sources(lake)
-        known = groups_of_target(client, runs, sources)
-        groups = _selected_groups(arguments.group, known)
-        _check_count(groups)
-        steps = list(plan_steps(client, arguments.replay_id, runs, groups, sources, skips_others=arguments.skip_others))
-        write(arguments.output, (_step_row(step) for step in steps), _COLUMNS)
+        sources = open_lake_sources(lake)
+        known = find_consumer_groups(client, runs, sources)
+        groups = _filter_groups(arguments.group, known)
+        _check_group_count(groups)
+        steps = list(
+            plan_group_steps(client, arguments.replay_id, runs, groups, sources, skips_others=arguments.skip_others)
+        )
+        write_rows(arguments.output, (_group_step_row(step) for step in steps), _COLUMNS)
         _print_steps(arguments, steps, groups)
         is_done = all(not step.problem for step in steps)
         if arguments.apply:
@@ -63,7 +71,7 @@ def undo(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     return ExitCode.OK if is_done and not has_left else ExitCode.DAMAGE
 
 
-def _check_count(groups: Mapping[str, Collection[str]]) -> None:
+def _check_group_count(groups: Mapping[str, Collection[str]]) -> None:
     """Raise an error for too many groups, because requests for all their offsets would take very long."""
     count = max((len(names) for names in groups.values()), default=0)
     if count > MAX_GROUPS:
@@ -75,10 +83,10 @@ def _check_count(groups: Mapping[str, Collection[str]]) -> None:
 
 def _read_sent_runs(lake: Lake, state: ReplayState, client: OffsetClient) -> RunsByQueue:
     runs = read_sent_runs(lake, state.plan.replay_id)
-    return runs if state.event is ReplayEvent.FINISHED else add_unrecorded(runs, state.plan, client.puller)
+    return runs if state.event is ReplayEvent.FINISHED else add_unrecorded_runs(runs, state.plan, client.puller)
 
 
-def _selected_groups(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
+def _filter_groups(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
     """Return the groups of each topic, restricted to the requested ones if there are any."""
     names = {group for groups in known.values() for group in groups}
     for group in wanted:
@@ -90,7 +98,7 @@ def _selected_groups(wanted: Sequence[str], known: Mapping[str, Collection[str]]
     return {topic: [group for group in groups if not wanted or group in wanted] for topic, groups in known.items()}
 
 
-def _step_row(found: GroupStep) -> Row:
+def _group_step_row(found: GroupStep) -> Row:
     step, queue = found.step, found.queue
     row: Row = {
         "group": found.group,
@@ -108,32 +116,32 @@ def _step_row(found: GroupStep) -> Row:
         )
     return row | {
         "consumed": step.consumed,
-        "set_to": step.to if found.moves else None,
+        "set_to": step.to if found.needs_move else None,
         "steps_over": step.stepped,
         "skips": step.skipped.count,
         "left": step.left,
         "others": step.others.count,
-        "note": _step_note(found),
+        "note": _group_step_note(found),
     }
 
 
-def _step_note(found: GroupStep) -> str:
+def _group_step_note(found: GroupStep) -> str:
     step = found.step
     assert step is not None
     if step.skipped.count:
         return (
-            f"{count_text(step.skipped.count, 'message of others is', 'messages of others are')} skipped "
-            f"({_names_text(step.skipped.names)})"
+            f"{format_count(step.skipped.count, 'message of others is', 'messages of others are')} skipped "
+            f"({_joined_names_text(step.skipped.names)})"
         )
     if step.others.count:
         return (
-            f"{step.left:,} more follow after {count_text(step.others.count, 'message')} of others "
-            f"({_names_text(step.others.names)}), which the group would lose"
+            f"{step.left:,} more follow after {format_count(step.others.count, 'message')} of others "
+            f"({_joined_names_text(step.others.names)}), which the group would lose"
         )
     return "" if step.stepped else "the group has consumed all of them"
 
 
-def _names_text(names: Sequence[str]) -> str:
+def _joined_names_text(names: Sequence[str]) -> str:
     return "; ".join(names) + "; …" if len(names) > 1 else "".join(names)
 
 
@@ -143,11 +151,11 @@ def _print_steps(arguments: ReplayOptions, steps: Sequence[GroupStep], groups: M
     for topic, names in sorted(groups.items()):
         if not names:
             print_line(f"no group in the target or the lake consumes {topic}")
-    moving = [step for step in steps if step.moves]
+    moving = [step for step in steps if step.needs_move]
     over = sum(step.step.stepped for step in moving if step.step is not None)
     if moving:
         print_line(
-            f"{count_text(over, 'message')} of the replay can be skipped, in {count_text(len(moving), 'queue')} of "
+            f"{format_count(over, 'message')} of the replay can be skipped, in {format_count(len(moving), 'queue')} of "
             f"{_group_names_text(moving)}"
         )
     else:
@@ -169,32 +177,32 @@ def _set_offsets(arguments: ReplayOptions, lake: Lake, steps: Sequence[GroupStep
     """Ask for confirmation, set the offsets for the groups, and return True if all were set."""
     by_group: dict[str, list[GroupStep]] = defaultdict(list)
     for step in steps:
-        if step.moves:
+        if step.needs_move:
             by_group[step.group].append(step)
     if not by_group:
         if not arguments.quiet:
             print_line(NOTHING)
         return True
     is_online = {
-        group: check_clients(
+        group: check_connected_clients(
             client, group, sorted({step.queue.broker_name for step in found}), may_be_online=arguments.online
         )
         for group, found in sorted(by_group.items())
     }
     moving = [step for found in by_group.values() for step in found]
-    text = f"{count_text(len(moving), 'offset')} of {_group_names_text(moving)}"
+    text = f"{format_count(len(moving), 'offset')} of {_group_names_text(moving)}"
     confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=arguments.yes)
     is_done = True
     details = []
     for group, found in sorted(by_group.items()):
         wanted = {step.queue: step.step.to for step in found if step.step is not None}
         done = set_offsets(client.admin, group, wanted, is_online=is_online[group], only_forward=True)
-        is_done = report_set(PROG, group, done, quiet=arguments.quiet) and is_done
+        is_done = report_set_offsets(PROG, group, done, quiet=arguments.quiet) and is_done
         details += [
-            f"{group} in {queue_text(one.queue)}: {one.before} to {one.wanted}" for one in done if not one.error
+            f"{group} in {format_queue(one.queue)}: {one.before} to {one.wanted}" for one in done if not one.error
         ]
     if details:
-        add_event(lake, arguments.replay_id, ReplayEvent.UNDONE, detail="; ".join(details))
+        add_replay_event(lake, arguments.replay_id, ReplayEvent.UNDONE, detail="; ".join(details))
     else:
         warn(PROG, "no offset was set and read back")
     return is_done

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.lake_names import (
-    check_brokers,
-    unknown_queues,
-    unknown_tags,
-    unknown_topics,
-    unknown_values,
+    check_archived_brokers,
+    unknown_queue_sentences,
+    unknown_tag_sentences,
+    unknown_topic_sentences,
+    unknown_value_sentences,
 )
 from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.replay.actions import PROG
@@ -31,32 +31,32 @@ def warn_of_unknown_names(arguments: ReplayOptions, lake: Lake, source: MessageS
         JobError: if the lake has no such store.
     """
     if source.is_copied:
-        for sentence in _unknown_in_copy(arguments, source):
+        for sentence in _unknown_names_in_copy(arguments, source):
             warn(PROG, sentence)
         return
-    check_brokers(lake, arguments.broker)
-    for sentence in _unknown_in_lake(arguments, lake, source):
+    check_archived_brokers(lake, arguments.broker)
+    for sentence in _unknown_names_in_lake(arguments, lake, source):
         warn(PROG, sentence)
 
 
-def _unknown_in_copy(arguments: ReplayOptions, source: MessageSource) -> Iterator[str]:
+def _unknown_names_in_copy(arguments: ReplayOptions, source: MessageSource) -> Iterator[str]:
     if arguments.dlq_of is not None:
         groups, sentence = [arguments.dlq_of], "there is no dead letter of the group {}"
-        yield from unknown_values(source.table, "topic", groups, sentence, _IS_DEAD, DLQ_PREFIX)
-    yield from unknown_values(source.table, "tags", arguments.tag, "no message that was read has the tag {}")
+        yield from unknown_value_sentences(source.table, "topic", groups, sentence, _IS_DEAD, DLQ_PREFIX)
+    yield from unknown_value_sentences(source.table, "tags", arguments.tag, "no message that was read has the tag {}")
 
 
-def _unknown_in_lake(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> Iterator[str]:
+def _unknown_names_in_lake(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> Iterator[str]:
     topics = list(arguments.topic)
     if arguments.all_copies:  # for some of these topics, only retries or dead letters may be archived
         origin = original_topic_sql(source.table)
-        topics = [topic for topic in topics if unknown_values(source.table, origin, [topic], "{}")]
-    unknown = unknown_topics(lake, source.table, topics)
+        topics = [topic for topic in topics if unknown_value_sentences(source.table, origin, [topic], "{}")]
+    unknown = unknown_topic_sentences(lake, source.table, topics)
     yield from unknown
     if arguments.dlq_of is not None:
         groups, sentence = [arguments.dlq_of], "the lake has no dead letter of the group {}"
-        yield from unknown_values(source.table, "topic", groups, sentence, _IS_DEAD, DLQ_PREFIX)
-    yield from unknown_tags(source.table, arguments.tag)
+        yield from unknown_value_sentences(source.table, "topic", groups, sentence, _IS_DEAD, DLQ_PREFIX)
+    yield from unknown_tag_sentences(source.table, arguments.tag)
     if not unknown:
         for queue_id in arguments.queue:
-            yield from unknown_queues(source.table, arguments.topic, [queue_id])
+            yield from unknown_queue_sentences(source.table, arguments.topic, [queue_id])

@@ -10,27 +10,29 @@ from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
-from commitlake.jobs.replay.target import target_client
-from commitlake.jobs.report.rows_output import write
-from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
-from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned
+from commitlake.jobs.replay.target import open_target_client
+from commitlake.jobs.report.rows_output import write_rows
+from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, check_has_copies, read_replay_state
+from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.verifying import Difference, Verification, verify_replay
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 
 def verify(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Compare the messages that a replay sent with the lake."""
-    state = read_state(lake, arguments.replay_id)
+    state = read_replay_state(lake, arguments.replay_id)
     check_has_copies(state)
     plan = state.plan
-    messages = open_planned(lake, plan, open_packs(lake))
-    with target_client(arguments.namesrv or plan.target.name_servers) as client:
-        return verify_sent(arguments, lake, messages, client.puller)
+    messages = open_planned_messages(lake, plan, open_packs(lake))
+    with open_target_client(arguments.namesrv or plan.target.name_servers) as client:
+        return verify_sent_messages(arguments, lake, messages, client.puller)
 
 
-def verify_sent(arguments: SendingArguments, lake: Lake, messages: PlannedMessages, puller: Puller) -> ExitCode:
+def verify_sent_messages(
+    arguments: SendingArguments, lake: Lake, messages: PlannedMessages, puller: Puller
+) -> ExitCode:
     """Compare the messages that a replay sent with the lake, print the differences, and store the result.
 
     Args:
@@ -44,17 +46,17 @@ def verify_sent(arguments: SendingArguments, lake: Lake, messages: PlannedMessag
     began = time.monotonic()
     with counted_progress("verifying", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         found = verify_replay(messages, Ledger(lake, plan.replay_id), puller, advance)
-    result = _result_text(found)
-    add_event(lake, plan.replay_id, ReplayEvent.VERIFIED, detail=result)
+    result = _verification_text(found)
+    add_replay_event(lake, plan.replay_id, ReplayEvent.VERIFIED, detail=result)
     if found.problems:
-        write(arguments.output, [difference._asdict() for difference in found.examples], list(Difference._fields))
+        write_rows(arguments.output, [difference._asdict() for difference in found.examples], list(Difference._fields))
     if not arguments.quiet or found.problems:
         print_line(f"replay {plan.replay_id}: {result} (reading back took {time.monotonic() - began:,.1f} s)")
     return ExitCode.DAMAGE if found.problems else ExitCode.OK
 
 
-def _result_text(found: Verification) -> str:
-    text = f"{count_text(found.compared, 'message')} read back from the target and compared with the lake"
+def _verification_text(found: Verification) -> str:
+    text = f"{format_count(found.compared, 'message')} read back from the target and compared with the lake"
     if found.without_body:
         text += f", {found.without_body:,} of them by size and checksum, because the lake does not have their bodies"
     if not found.problems:

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, RocketMQError
-from commitlake.pipelines.replay.ledger import read_state
+from commitlake.pipelines.replay.ledger import read_replay_state
 from commitlake.pipelines.replay.pace import Pace
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError
 
 _LOOK_SECONDS = 2.0
 
 
 @contextmanager
-def watched(
+def watch_replay(
     lake: Lake,
     replay_id: str,
     pace: Pace,
@@ -35,10 +35,10 @@ def watched(
     """
     lag = None if lag_limit is None else _LagWatch(pace, admin, lag_limit, tell)
     if lag is not None:
-        lag.check()  # before the first message is sent
+        lag.pause_or_continue()  # before the first message is sent
     stop = threading.Event()
     thread = threading.Thread(
-        target=_follow_requests, args=(lake, replay_id, pace, lag, tell, stop), name="replay-watch", daemon=True
+        target=_apply_requests, args=(lake, replay_id, pace, lag, tell, stop), name="replay-watch", daemon=True
     )
     thread.start()
     try:
@@ -48,7 +48,7 @@ def watched(
         thread.join()
 
 
-def _follow_requests(
+def _apply_requests(
     lake: Lake,
     replay_id: str,
     pace: Pace,
@@ -60,7 +60,7 @@ def _follow_requests(
     trouble = ""
     while not stop.wait(_LOOK_SECONDS):
         try:
-            state = read_state(lake, replay_id)
+            state = read_replay_state(lake, replay_id)
         except (CommitLakeError, OSError) as error:
             # The thread continues, because without it a paused replay could neither be continued nor be stopped.
             if str(error) != trouble:
@@ -82,7 +82,7 @@ def _follow_requests(
                 tell(f"the speed is now {speed:g} times the pace at which the messages were stored" if speed else
                      "the pace at which the messages were stored is no longer kept")  # fmt: skip
         if lag is not None:
-            lag.check()
+            lag.pause_or_continue()
 
 
 class _LagWatch:
@@ -94,7 +94,7 @@ class _LagWatch:
         self._is_paused = False
         self._is_unknown = False
 
-    def check(self) -> None:
+    def pause_or_continue(self) -> None:
         """Read the group's lag, and pause or continue the replay accordingly."""
         trouble = ""
         try:
@@ -117,5 +117,5 @@ class _LagWatch:
         else:
             self._tell(
                 f"{'paused' if is_behind else 'continued'}: {self._group} has {'more' if is_behind else 'no more'} "
-                f"than {count_text(self._limit, 'message')} to consume"
+                f"than {format_count(self._limit, 'message')} to consume"
             )

@@ -8,8 +8,8 @@
     findings  grouped findings, with the first of each group and the number of the others
     decoded   values of findings in words: magic codes, times, sizes
     history   the newest archive runs of a lake
-    output    the file of a job's page. With `failure_page`, a job that fails also writes a page, so that an older page
-              is not taken for its result
+    output    the file of a job's page. With `write_page_on_failure`, a job that fails also writes a page, so that an
+              older page is not taken for its result
 
 A capability makes its report from data that `pipelines` has limited: the largest entries, and the sum of the rest.
 Names of topics, groups and stores are `Name`s, so that their text direction does not affect the text around them.

@@ -43,7 +43,7 @@ class Scale:
     is_log: bool = False
 
     @classmethod
-    def fitting(cls, values: Sequence[float], *, is_log: bool = False) -> Scale:
+    def for_values(cls, values: Sequence[float], *, is_log: bool = False) -> Scale:
         """Return a scale that has room for the given values."""
         largest = max(values, default=0.0)
         if largest <= 0:
@@ -53,7 +53,7 @@ class Scale:
         step = _round_up_step(largest / 4)
         return cls(step * math.ceil(largest / step - 1e-9), is_log)
 
-    def place(self, value: float) -> float:
+    def position_of(self, value: float) -> float:
         """Return the position of a figure on the scale, 0 to 1."""
         part = math.log1p(value) / math.log1p(self.top) if self.is_log else value / self.top
         return min(1.0, max(0.0, part))

@@ -10,17 +10,17 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.jobs.report.charts import bar_chart, heat_map, line_chart, sparkline
-from commitlake.jobs.report.markup import badge, inline, joined, tag
+from commitlake.jobs.report.markup import badge, inline_html, join_html, tag
 from commitlake.schemas.report import (
-    Advised,
+    AdviceBlock,
     BarChart,
     Block,
     Cell,
+    CollapsedContent,
     Examples,
     Figures,
-    Folded,
     HeatMap,
     Html,
     LineChart,
@@ -42,7 +42,7 @@ _QUOTED = re.compile(r"'((?:commitlake|curl) [^']+)'")
 
 def blocks_html(blocks: Iterable[Block]) -> Html:
     """Return blocks as HTML."""
-    return joined(map(block_html, blocks))
+    return join_html(map(block_html, blocks))
 
 
 def block_html(block: Block) -> Html:
@@ -51,21 +51,21 @@ def block_html(block: Block) -> Html:
         case Html():
             found = block
         case Paragraph():
-            found = paragraph(inline(block.text), is_quiet=block.is_quiet)
+            found = paragraph(inline_html(block.text), is_quiet=block.is_quiet)
         case Figures():
             pairs = (tag("div", tag("dt", label), tag("dd", value)) for label, value in block.figures.items())
             found = tag("dl", *pairs, class_="tiles")
         case Notice():
-            head = tag("h3", badge(block.kind, block.word), " ", tag("span", inline(block.title)))
+            head = tag("h3", badge(block.kind, block.word), " ", tag("span", inline_html(block.title)))
             found = tag("article", head, blocks_html(block.blocks), class_=f"notice {block.kind}")
-        case Advised():
-            found = joined(_advice_html(block))
-        case Folded():
+        case AdviceBlock():
+            found = join_html(_advice_html(block))
+        case CollapsedContent():
             found = tag("details", tag("summary", block.summary), blocks_html(block.blocks))
         case Examples():
             found = tag("ol", *map(_example_html, block.examples), class_="examples")
         case Table():
-            found = table(block)
+            found = table_html(block)
         case LineChart():
             found = line_chart(block)
         case HeatMap():
@@ -85,7 +85,7 @@ def _example_html(fields: Mapping[str, str]) -> Html:
     return tag("li", tag("dl", *pairs))
 
 
-def _advice_html(block: Advised) -> Iterator[Html]:
+def _advice_html(block: AdviceBlock) -> Iterator[Html]:
     """Yield HTML for the sentence of an advice, and for its commands to copy."""
     if not block.advice.parts:
         return
@@ -93,28 +93,28 @@ def _advice_html(block: Advised) -> Iterator[Html]:
     parts: list[str] = []
     for part in block.advice.parts:
         if isinstance(part, str):
-            texts = _QUOTED.split(bounded(part, MAX_SENTENCE))
+            texts = _QUOTED.split(escape_and_shorten(part, MAX_SENTENCE))
             parts += [tag("code", each) if at % 2 else each for at, each in enumerate(texts)]
         else:  # the whole command is below
-            parts.append(tag("code", " ".join(part.words[:2]) if part in copied else bounded(part.line)))
-    yield paragraph(inline(block.before), *parts, ".")
-    yield from (command(each.words) for each in copied)
+            parts.append(tag("code", " ".join(part.words[:2]) if part in copied else escape_and_shorten(part.line)))
+    yield paragraph(inline_html(block.before), *parts, ".")
+    yield from (command_html(each.words) for each in copied)
 
 
-def bounded(value: str, most: int = MAX_TEXT) -> str:
+def escape_and_shorten(value: str, most: int = MAX_TEXT) -> str:
     """Escape control characters in a text, and limit its length."""
-    shown = printable_line(value)
+    shown = escape_line(value)
     return shown if len(shown) <= most else f"{shown[:most]}…"
 
 
-def command(words: Iterable[str]) -> Html:
+def command_html(words: Iterable[str]) -> Html:
     """Return a command line as HTML, with a button that copies it.
 
     A word with characters that a page shows as escapes (control and bidi characters) would be copied wrongly. The
     command is then replaced by a note.
     """
     given = list(words)
-    if any(printable_line(word) != word for word in given):
+    if any(escape_line(word) != word for word in given):
         return paragraph("The command is not shown, because a name in it has control characters.", is_quiet=True)
     line = shlex.join(given)
     button = tag("button", "Copy", type="button", class_="copy script-only", aria_label=f"Copy the command {line}")
@@ -126,7 +126,7 @@ def command(words: Iterable[str]) -> Html:
     return tag("div", tag("pre", tag("code", *parts), tabindex=0), button, class_="command")
 
 
-def table(block: Table) -> Html:
+def table_html(block: Table) -> Html:
     """Return a table with search and sort; columns in which all cells are empty are left out."""
     columns, rows = block.columns, block.rows
     places = [
@@ -134,7 +134,7 @@ def table(block: Table) -> Html:
     ]
     shown = [columns[place] for place in places]
     heads = [tag("th", column, role="columnheader", scope="col", class_="number" if column.is_number else None,
-                 data_sort=_sort_kind(column))
+                 data_sort=_column_sort_order(column))
              for column in shown]  # fmt: skip
     found = tag(
         "table",
@@ -146,7 +146,7 @@ def table(block: Table) -> Html:
     return tag("div", found, tag("p", block.rest, class_="quiet") if block.rest else Html(), class_="table")
 
 
-def _sort_kind(column: Column) -> str | None:
+def _column_sort_order(column: Column) -> str | None:
     """Return the name of the sort order that the page's script uses for a column; None for none."""
     return ("number" if column.is_number or column.is_ranked else "text") if column.can_sort else None
 
@@ -166,4 +166,4 @@ def _row_html(columns: Sequence[Column], row: Sequence[Cell]) -> Html:
 
 
 def _cell_html(cell: Cell) -> Html:
-    return sparkline(cell.content) if isinstance(cell.content, Trend) else inline(cell.content)
+    return sparkline(cell.content) if isinstance(cell.content, Trend) else inline_html(cell.content)

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from commitlake.jobs.report.axes import Scale, time_ticks
-from commitlake.jobs.report.markup import inline, joined, name, tag
-from commitlake.schemas.counts import count_text
+from commitlake.jobs.report.markup import inline_html, join_html, name_html, tag
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import (
     MAX_SERIES,
     NO_FIGURE,
@@ -45,7 +45,9 @@ _STRETCHED = 1000
 def line_chart(chart: LineChart) -> Html:
     """Return a chart, its legend, and its numbers as a table."""
     windows, series = chart.windows, chart.series
-    scale = Scale.fitting([value for one in series for value in one.values if value is not None], is_log=chart.is_log)
+    scale = Scale.for_values(
+        [value for one in series for value in one.values if value is not None], is_log=chart.is_log
+    )
     bands = range(1, len(series)) if chart.has_bands else ()
     plot = tag(
         "svg",
@@ -67,8 +69,8 @@ def line_chart(chart: LineChart) -> Html:
     rows = [
         [
             windows.label(at),
-            *(_figure_text(one, at, chart.number) for one in series),
-            _mark_notes(chart.marks, windows, at),
+            *(_series_value_text(one, at, chart.number) for one in series),
+            _mark_notes_text(chart.marks, windows, at),
         ]
         for at in range(windows.count)
     ]
@@ -94,7 +96,7 @@ def _caption(chart: LineChart | HeatMap) -> Html:
                f". {chart.note}" if chart.note else "")  # fmt: skip
 
 
-def _figure_text(series: Series, at: int, number: Callable[[float], str]) -> str:
+def _series_value_text(series: Series, at: int, number: Callable[[float], str]) -> str:
     value = series.values[at]
     return NO_FIGURE if value is None else number(value)
 
@@ -113,7 +115,7 @@ def _numbers_table(chart: LineChart | HeatMap, heads: Sequence[str], rows: Seque
     return tag("details", tag("summary", "The numbers as a table"), shown)
 
 
-def _mark_notes(marks: Sequence[Mark], windows: TimeWindows, at: int) -> str:
+def _mark_notes_text(marks: Sequence[Mark], windows: TimeWindows, at: int) -> str:
     start = windows.start + at * windows.length
     end = start + windows.length
     return "; ".join(dict.fromkeys(mark.note for mark in marks if mark.start < end and start < mark.end))
@@ -122,7 +124,7 @@ def _mark_notes(marks: Sequence[Mark], windows: TimeWindows, at: int) -> str:
 def _legend(series: Sequence[Series], marks: Sequence[Mark]) -> Html:
     entries = [
         tag("li", tag("svg", tag("line", x1=1, x2=25, y1=6, y2=6, class_=f"line s{place}"), width=26, height=12,
-                      aria_hidden="true"), name(one.name))
+                      aria_hidden="true"), name_html(one.name))
         for place, one in enumerate(series)
     ]  # fmt: skip
     words = {MarkKind.MISSING: "no figures", MarkKind.PARTIAL: "in part", MarkKind.DAMAGE: "damage"}
@@ -131,34 +133,34 @@ def _legend(series: Sequence[Series], marks: Sequence[Mark]) -> Html:
     return tag("ul", *entries, class_="legend")
 
 
-def percent(place: float) -> str:
+def percent_text(place: float) -> str:
     """Format a position as a percentage."""
     return f"{100 * place:.5g}%"
 
 
 def _mark_html(mark: Mark, windows: TimeWindows) -> Html:
     left, right = windows.place(mark.start), windows.place(mark.end)
-    shown = tag("rect", x=percent(left), width=percent(max(right - left, 0.003)), y=_TOP, height=_HEIGHT,
+    shown = tag("rect", x=percent_text(left), width=percent_text(max(right - left, 0.003)), y=_TOP, height=_HEIGHT,
                 class_=f"mark {mark.kind}")  # fmt: skip
-    sign = tag("text", "▲", x=percent((left + right) / 2), y=_TOP - 4, text_anchor="middle", class_="damage-sign")
+    sign = tag("text", "▲", x=percent_text((left + right) / 2), y=_TOP - 4, text_anchor="middle", class_="damage-sign")
     return tag("g", tag("title", mark.note), shown, sign if mark.kind is MarkKind.DAMAGE else Html())
 
 
 def _grid_lines(scale: Scale) -> Iterator[Html]:
     for value in scale.ticks():
-        y = _height_of(scale, value)
+        y = _y_position(scale, value)
         yield tag("line", x1=0, x2="100%", y1=y, y2=y, class_="grid")
 
 
 def _axis_labels(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
     """Yield the labels of both axes, which are on the grid lines, so that the lines have the whole width."""
     for value in scale.ticks():
-        yield tag("text", axis(value), x=2, y=_height_of(scale, value) - 4, class_="axis halo")
+        yield tag("text", axis(value), x=2, y=_y_position(scale, value) - 4, class_="axis halo")
     yield from time_axis(windows, _TOP + _HEIGHT + 17)
 
 
-def _height_of(scale: Scale, value: float) -> float:
-    return _TOP + (1 - scale.place(value)) * _HEIGHT
+def _y_position(scale: Scale, value: float) -> float:
+    return _TOP + (1 - scale.position_of(value)) * _HEIGHT
 
 
 def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:
@@ -167,11 +169,13 @@ def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:
     kept = next((place for place, tick in enumerate(ticks) if " " in tick.label), 0) % 2
     for place, tick in enumerate(ticks):
         anchor = "start" if tick.place < 0.04 else "end" if tick.place > 0.96 else "middle"
-        yield tag("text", tick.label, x=percent(tick.place), y=y, text_anchor=anchor,
+        yield tag("text", tick.label, x=percent_text(tick.place), y=y, text_anchor=anchor,
                   class_="axis" if place % 2 == kept else "axis wide-only")  # fmt: skip
 
 
-def _line_parts(values: Sequence[float | None], scale: Scale, windows: TimeWindows) -> Iterator[list[tuple[str, str]]]:
+def _split_line_at_gaps(
+    values: Sequence[float | None], scale: Scale, windows: TimeWindows
+) -> Iterator[list[tuple[str, str]]]:
     """Yield the points of each part of a line; gaps in the values separate the parts."""
     stretch: list[tuple[str, str]] = []
     for at, value in enumerate(values):
@@ -180,7 +184,7 @@ def _line_parts(values: Sequence[float | None], scale: Scale, windows: TimeWindo
                 yield stretch
             stretch = []
         else:
-            x, y = windows.middle(at) * _STRETCHED, (1 - scale.place(value)) * _HEIGHT
+            x, y = windows.middle(at) * _STRETCHED, (1 - scale.position_of(value)) * _HEIGHT
             stretch.append((f"{x:.1f}", f"{y:.1f}"))
     if stretch:
         yield stretch
@@ -188,14 +192,14 @@ def _line_parts(values: Sequence[float | None], scale: Scale, windows: TimeWindo
 
 def _line_html(series: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
     lines, dots = [], []
-    for stretch in _line_parts(series.values, scale, windows):
+    for stretch in _split_line_at_gaps(series.values, scale, windows):
         (x, y), others = stretch[0], stretch[1:]
         if others:
             lines.append(f"M{x},{y}L" + " ".join(",".join(point) for point in others))
         else:  # a figure between two gaps: a line without length, with round ends
             dots.append(f"M{x},{y}h0")
     drawn = ((lines, f"line s{place}"), (dots, f"line dot s{place}"))
-    return joined([tag("path", d="".join(paths), class_=kind) for paths, kind in drawn if paths])
+    return join_html([tag("path", d="".join(paths), class_=kind) for paths, kind in drawn if paths])
 
 
 def _band_html(lower: Series, upper: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
@@ -203,7 +207,9 @@ def _band_html(lower: Series, upper: Series, scale: Scale, windows: TimeWindows,
     lows = [low if high is not None else None for low, high in both]
     highs = [high if low is not None else None for low, high in both]
     paths = []
-    for below, above in zip(_line_parts(lows, scale, windows), _line_parts(highs, scale, windows), strict=True):
+    for below, above in zip(
+        _split_line_at_gaps(lows, scale, windows), _split_line_at_gaps(highs, scale, windows), strict=True
+    ):
         paths.append("M" + "L".join(",".join(point) for point in [*above, *reversed(below)]) + "z")
     return tag("path", d="".join(paths), class_=f"band s{place}") if paths else Html()
 
@@ -212,7 +218,8 @@ def heat_map(chart: HeatMap) -> Html:
     """Return a heat map, its legend, and its numbers as a table."""
     windows = chart.windows
     lines = [
-        tag("div", tag("span", name(row.name), class_="heat-name"), tag("span", inline(row.last), class_="heat-last"),
+        tag("div", tag("span", name_html(row.name), class_="heat-name"), tag("span", inline_html(row.last),
+        class_="heat-last"),
             _heat_strip(chart, place), class_="heat-row")
         for place, row in enumerate(chart.rows)
     ]  # fmt: skip
@@ -220,7 +227,8 @@ def heat_map(chart: HeatMap) -> Html:
     legend = [*((f"heat h{level}", label) for level, label in enumerate(_LEVEL_NAMES)), ("mark missing", "no figures")]
     heads = ["from (UTC)", *(row.name for row in chart.rows)]
     rows = [
-        [windows.label(at), *(_figure_text(row, at, chart.number) for row in chart.rows)] for at in range(windows.count)
+        [windows.label(at), *(_series_value_text(row, at, chart.number) for row in chart.rows)]
+        for at in range(windows.count)
     ]
     return tag(
         "figure",
@@ -237,13 +245,13 @@ def heat_map(chart: HeatMap) -> Html:
 def _legend_entry(look: str, label: str) -> Html:
     """Return the entry of a legend for a coloured area."""
     area = tag("svg", tag("rect", width=26, height=12, class_=look), width=26, height=12, aria_hidden="true")
-    return tag("li", area, name(label))
+    return tag("li", area, name_html(label))
 
 
-def level(value: float) -> int:
+def colour_level(value: float) -> int:
     """Return the number of a figure's colour: 0 below 1, and one more for each power of ten.
 
-    >>> [level(value) for value in (0, 1, 9, 10, 99_999, 100_000, 10**9)]
+    >>> [colour_level(value) for value in (0, 1, 9, 10, 99_999, 100_000, 10**9)]
     [0, 1, 1, 2, 5, 6, 6]
     """
     return 0 if value < 1 else min(LEVELS - 1, 1 + math.floor(math.log10(value) + 1e-9))
@@ -258,7 +266,7 @@ def _heat_strip(chart: HeatMap, place: int) -> Html:
         said = f"{row.name}: at most {number(most)}, at {windows.label(at)} UTC; {number(known[-1][0])} at the end"
     missing = len(row.values) - len(known)
     if known and missing:
-        said += f"; no figures in {missing} of {count_text(len(row.values), 'window')}"
+        said += f"; no figures in {missing} of {format_count(len(row.values), 'window')}"
     inner = tag("svg", *_coloured_rectangles(row.values), width="100%", height="100%", viewBox=f"0 0 {windows.count} 1",
                 preserveAspectRatio="none")  # fmt: skip
     missing_back = tag("rect", width="100%", height="100%", class_="mark missing")
@@ -269,7 +277,7 @@ def _heat_strip(chart: HeatMap, place: int) -> Html:
 def _coloured_rectangles(values: Sequence[float | None]) -> Iterator[Html]:
     """Yield a rectangle for each run of windows with the same colour, and none for windows without figures."""
     at = 0
-    for colour, run in groupby(None if value is None else level(value) for value in values):
+    for colour, run in groupby(None if value is None else colour_level(value) for value in values):
         count = len(list(run))
         if colour is not None:
             yield tag("rect", x=at, width=count, height=1, class_=f"heat h{colour}")
@@ -282,9 +290,9 @@ def bar_chart(chart: BarChart) -> Html:
     groups = list(dict.fromkeys(bar.group for bar in chart.bars))
     looks = {group: f"bar b{place % MAX_SERIES}" for place, group in enumerate(groups)}
     lines = [
-        tag("div", tag("span", name(bar.name), class_="heat-name"),
+        tag("div", tag("span", name_html(bar.name), class_="heat-name"),
             tag("span", chart.number(bar.value), class_="heat-last"),
-            tag("svg", tag("rect", width=percent(bar.value / most), height="100%", class_=looks[bar.group]),
+            tag("svg", tag("rect", width=percent_text(bar.value / most), height="100%", class_=looks[bar.group]),
                 width="100%", height=22, class_="strip", aria_hidden="true"), class_="heat-row")
         for bar in chart.bars
     ]  # fmt: skip

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Magic
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD
@@ -48,11 +48,11 @@ def decode_value(value: str, code: str = "magic") -> str:
         value = _HEX.sub(lambda match: _with_note(match[0], _magic_name(match[0])), value)
     if code in _CRC_CODES:
         value = _LEADING_NUMBER.sub(lambda match: f"{int(match[0]) & 0xFFFFFFFF:08X} ({match[0]})", value)
-    value = _MILLISECONDS.sub(lambda match: f"{time_of_ms(int(match[1]))} ({match[0]})", value)
+    value = _MILLISECONDS.sub(lambda match: f"{ms_to_time_text(int(match[1]))} ({match[0]})", value)
     return _BYTES.sub(lambda match: bytes_text(int(match[1])), value)
 
 
-def time_of_ms(milliseconds: int) -> str:
+def ms_to_time_text(milliseconds: int) -> str:
     """Format a time in ms since 1970 as UTC, to the millisecond; a time outside the calendar stays a number."""
     try:
         moment = EPOCH + milliseconds * MILLISECOND
@@ -63,7 +63,7 @@ def time_of_ms(milliseconds: int) -> str:
 
 def bytes_text(count: int) -> str:
     """Format a number of bytes, and a large one also with a unit: `1,048,576 bytes (1.0 MiB)`."""
-    shown = count_text(count, "byte")
+    shown = format_count(count, "byte")
     return _with_note(shown, size_text(count)) if count >= 1024 else shown
 
 
@@ -104,7 +104,7 @@ def _header_field_texts(data: bytes) -> Iterator[str]:
     queue_id, queue_offset, physical_offset, born = head[3], head[5], head[6], head[8]
     yield f"queue {queue_id}, number {queue_offset}"
     yield f"physical offset {physical_offset}"
-    yield f"sent {time_of_ms(born)}"
+    yield f"sent {ms_to_time_text(born)}"
 
 
 def _magic_name(code: str) -> str:

@@ -10,20 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from commitlake.jobs.report.blocks import MAX_SENTENCE, bounded
+from commitlake.jobs.report.blocks import MAX_SENTENCE, escape_and_shorten
 from commitlake.schemas.advice import NO_ADVICE, Command, FilledAdvice
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import (
-    Advised,
+    AdviceBlock,
     Block,
     Cell,
     Code,
+    CollapsedContent,
     Examples,
-    Folded,
     Kind,
+    MutedText,
     Notice,
     Paragraph,
-    Quiet,
     Section,
     Strong,
     Table,
@@ -58,10 +58,10 @@ class Example:
     expected: str
     notes: Mapping[str, str] = field(default_factory=dict)
 
-    def fields(self) -> dict[str, str]:
+    def shortened_fields(self) -> dict[str, str]:
         """Return the texts by field name, each cut to the length that is displayed."""
         fields = {"place": self.where, "found": self.found, "expected": self.expected, **self.notes}
-        return {bounded(title): bounded(value) for title, value in fields.items()}
+        return {escape_and_shorten(title): escape_and_shorten(value) for title, value in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,69 +99,69 @@ def findings_section(groups: Sequence[FindingGroup], nothing: str) -> Section:
         nothing: Sentence to show if there are no findings.
     """
     ordered = sorted(groups, key=lambda group: _ORDER.index(group.kind))
-    return Section("findings", "Findings", list(_group_notices(ordered)) if ordered else [Paragraph(nothing)])
+    return Section("findings", "Findings", list(_finding_group_notices(ordered)) if ordered else [Paragraph(nothing)])
 
 
-def _group_notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
+def _finding_group_notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
     left = MAX_BYTES
     seen: set[Command] = set()
     for group in groups[:MAX_GROUPS]:
         new = [each for each in dict.fromkeys(group.advice.commands) if each not in seen]
         seen.update(new)
-        shown, folded = _shown_examples(group, left)
-        heading = {"title": bounded(group.title), "why": bounded(group.why, MAX_SENTENCE)}
-        left -= sum(map(_page_bytes, (heading, *shown, *folded)))
-        yield _group_notice(group, new, shown, folded)
+        shown, folded = _split_shown_and_folded(group, left)
+        heading = {"title": escape_and_shorten(group.title), "why": escape_and_shorten(group.why, MAX_SENTENCE)}
+        left -= sum(map(_estimate_html_bytes, (heading, *shown, *folded)))
+        yield _finding_group_notice(group, new, shown, folded)
     if rest := groups[MAX_GROUPS:]:
         count = sum(group.count for group in rest)
         yield Paragraph(
-            f"Left out of this page: {count_text(len(rest), 'more group')}, with {count_text(count, 'finding')}."
+            f"Left out of this page: {format_count(len(rest), 'more group')}, with {format_count(count, 'finding')}."
         )
 
 
-def _shown_examples(group: FindingGroup, left: int) -> tuple[list[Fields], list[Fields]]:
+def _split_shown_and_folded(group: FindingGroup, left: int) -> tuple[list[Fields], list[Fields]]:
     """Choose the examples shown at once and those folded, within the remaining bytes of the page."""
     if left <= 0:
         return [], []
-    shown: list[Fields] = [example.fields() for example in group.examples[:SHOWN_EXAMPLES]]
-    left -= sum(map(_page_bytes, shown))
+    shown: list[Fields] = [example.shortened_fields() for example in group.examples[:SHOWN_EXAMPLES]]
+    left -= sum(map(_estimate_html_bytes, shown))
     folded: list[Fields] = []
     for example in group.examples[SHOWN_EXAMPLES:]:
-        fields = example.fields()
-        left -= _page_bytes(fields)
+        fields = example.shortened_fields()
+        left -= _estimate_html_bytes(fields)
         if left < 0:
             break
         folded.append(fields)
     return shown, folded
 
 
-def _page_bytes(fields: Fields) -> int:
+def _estimate_html_bytes(fields: Fields) -> int:
     """Estimate the number of bytes that an example adds to a page."""
     return _ROW_BYTES + sum(len(escape(value).encode()) for value in fields.values())
 
 
-def _group_notice(
+def _finding_group_notice(
     group: FindingGroup, commands: Sequence[Command], shown: Sequence[Fields], folded: Sequence[Fields]
 ) -> Notice:
     blocks: list[Block] = []
     if group.why:
         code = (" ", Code(group.code)) if group.code else ()
-        blocks.append(Paragraph(f"{bounded(group.why, MAX_SENTENCE)}.", *code))
-    blocks.append(Advised(group.advice, commands, Strong("What to do: ")))
+        blocks.append(Paragraph(f"{escape_and_shorten(group.why, MAX_SENTENCE)}.", *code))
+    blocks.append(AdviceBlock(group.advice, commands, Strong("What to do: ")))
     if shown:
         blocks.append(Examples(shown))
     more = group.count - len(shown)
     if group.examples and more > 0:
-        blocks.append(_folded_examples(f"{more:,} more like this", folded, is_all=len(folded) == more))
+        blocks.append(_folded_examples_block(f"{more:,} more like this", folded, is_all=len(folded) == more))
     counted = group.counted or (f"{group.count:,} found" if group.count > 1 else "")
-    title = (bounded(group.title), *((Quiet(bounded(f" · {counted}")),) if counted else ()))
+    title = (escape_and_shorten(group.title), *((MutedText(escape_and_shorten(f" · {counted}")),) if counted else ()))
     return Notice(group.kind, title, *blocks, word=group.word)
 
 
-def _folded_examples(words: str, folded: Sequence[Fields], *, is_all: bool) -> Block:
+def _folded_examples_block(words: str, folded: Sequence[Fields], *, is_all: bool) -> Block:
     """Return a note on the findings that are not shown at once, with some of them folded under it."""
     if not folded:
         return Paragraph(words, is_quiet=True)
     rows = [[Cell(fields[key]) for key in ("place", "found", "expected")] for fields in folded]
     listed = Table(f"The next {len(rows):,}", [Column("place"), Column("found"), Column("expected")], rows)
-    return Folded(words if is_all else f"{words}, the next {len(rows):,} listed", listed)
+    return CollapsedContent(words if is_all else f"{words}, the next {len(rows):,} listed", listed)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.reader import clean_message
+from commitlake.connectors.lake.reader import clean_engine_message
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun, read_past_runs
@@ -37,7 +37,7 @@ def read_history(lake: Lake) -> RunHistory:
     try:
         return RunHistory(read_past_runs(lake))
     except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
-        return RunHistory(problem=clean_message(str(error)))
+        return RunHistory(problem=clean_engine_message(str(error)))
 
 
 def history_section(history: RunHistory, this_run: str = "") -> Section:

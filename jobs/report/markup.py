@@ -1,8 +1,8 @@
 """HTML elements, built by function calls that escape all text.
 
-`tag` escapes every text that is not `Html` already, and `inline` the parts of a report's text. So text from a lake or
-a store (topics, groups, paths) cannot change the page. Control and bidi characters are shown as escapes, so it cannot
-change the direction of the text beside it either.
+`tag` escapes every text that is not `Html` already, and `inline_html` the parts of a report's text. So text from a
+lake or a store (topics, groups, paths) cannot change the page. Control and bidi characters are shown as escapes, so it
+cannot change the direction of the text beside it either.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.schemas.report import (
     Badge,
     Code,
     Html,
     Kind,
-    Moment,
+    MutedText,
     Name,
     Part,
-    Quiet,
     Sentence,
     StepLink,
     Strong,
     Text,
+    TimeText,
 )
 
 MAX_NAME = 160
@@ -32,14 +32,14 @@ _VOID = frozenset({"meta", "input", "br"})
 _SIGNS = {Kind.GOOD: "✓", Kind.INFO: "i", Kind.WARNING: "!", Kind.CRITICAL: "✕"}
 
 
-def text(value: str) -> Html:
+def escape_text(value: str) -> Html:
     """Escape a text for elements and quoted attributes, with control and bidi characters as escapes."""
-    return value if isinstance(value, Html) else Html(escape(printable_line(value)))
+    return value if isinstance(value, Html) else Html(escape(escape_line(value)))
 
 
-def joined(parts: Iterable[str], between: str = "") -> Html:
+def join_html(parts: Iterable[str], between: str = "") -> Html:
     """Concatenate parts as HTML; parts that are plain text are escaped."""
-    return Html(text(between).join(map(text, parts)))
+    return Html(escape_text(between).join(map(escape_text, parts)))
 
 
 def tag(element: str, /, *content: str, **attributes: str | float | bool | None) -> Html:
@@ -54,7 +54,7 @@ def tag(element: str, /, *content: str, **attributes: str | float | bool | None)
     given = "".join(_attribute_text(key, value) for key, value in attributes.items())
     if element in _VOID:
         return Html(f"<{element}{given}>")
-    return Html(f"<{element}{given}>{joined(content)}</{element}>")
+    return Html(f"<{element}{given}>{join_html(content)}</{element}>")
 
 
 def _attribute_text(key: str, value: str | float | bool | None) -> str:
@@ -63,19 +63,19 @@ def _attribute_text(key: str, value: str | float | bool | None) -> str:
         return ""
     if value is True:
         return f" {key}"
-    shown = text(value) if isinstance(value, str) else f"{value:.6g}" if isinstance(value, float) else str(value)
+    shown = escape_text(value) if isinstance(value, str) else f"{value:.6g}" if isinstance(value, float) else str(value)
     return f' {key}="{shown}"'
 
 
-def name(value: object) -> Html:
+def name_html(value: object) -> Html:
     """Return a name from a lake or store as an element with isolated text direction; a very long name is shortened."""
     shown = "" if value is None else str(value)
     return tag("bdi", shown if len(shown) <= MAX_NAME * 2 else f"{shown[:MAX_NAME]}…")
 
 
-def inline(parts: Text) -> Html:
+def inline_html(parts: Text) -> Html:
     """Return a text of a report as HTML."""
-    return joined(map(_part_html, parts)) if isinstance(parts, tuple) else _part_html(parts)
+    return join_html(map(_part_html, parts)) if isinstance(parts, tuple) else _part_html(parts)
 
 
 def _part_html(part: Part) -> Html:
@@ -83,22 +83,22 @@ def _part_html(part: Part) -> Html:
         case Badge():
             found = badge(part.kind, part.word)
         case Name():
-            found = name(part)
+            found = name_html(part)
         case StepLink():
-            text_parts = (f"{part.number}. ", name(part.title))
+            text_parts = (f"{part.number}. ", name_html(part.title))
             found = tag("a", *text_parts, href=f"#step-{part.number}", data_row=part.number)
         case Sentence():
-            found = tag("span", name(part), class_="sentence")
-        case Moment():
-            found = joined([tag("span", word, class_="moment") for word in part.split()], " ")
-        case Quiet():
-            found = tag("span", name(part), class_="quiet")
+            found = tag("span", name_html(part), class_="sentence")
+        case TimeText():
+            found = join_html([tag("span", word, class_="moment") for word in part.split()], " ")
+        case MutedText():
+            found = tag("span", name_html(part), class_="quiet")
         case Strong():
             found = tag("b", part)
         case Code():
             found = tag("code", part)
         case _:
-            found = text(part)
+            found = escape_text(part)
     return found
 
 

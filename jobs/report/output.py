@@ -9,14 +9,14 @@ from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.html import check_html_argument
-from commitlake.jobs.cli.command import ErrorText, explain_error, is_error
+from commitlake.jobs.cli.command import ErrorText, explain_error, is_error_or_panic
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.history import history_section, read_history
 from commitlake.jobs.report.page import write_page
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import Block, Kind, Name, Paragraph, Report, Section, Strong, Verdict
-from commitlake.schemas.times import plain_text
+from commitlake.schemas.times import format_time
 
 _MAX_SENTENCE = 240
 _MAX_LINES = 40
@@ -51,7 +51,7 @@ class PageFile:
         self.is_written = True
 
 
-def page_file(path: Path | None) -> PageFile | None:
+def check_page_file(path: Path | None) -> PageFile | None:
     """Return the file of a page; None if no page is requested.
 
     Raises:
@@ -62,7 +62,7 @@ def page_file(path: Path | None) -> PageFile | None:
 
 
 @contextmanager
-def failure_page(
+def write_page_on_failure(
     file: PageFile | None,
     job: str,
     title: str,
@@ -86,15 +86,15 @@ def failure_page(
     except BaseException as error:
         is_shown = file is not None and file.is_written and isinstance(error, shown)
         # A closed standard output, as with head, is not a failure.
-        is_failure = is_error(error) and not isinstance(error, OutputError)
+        is_failure = is_error_or_panic(error) and not isinstance(error, OutputError)
         if file is not None and is_failure and not is_shown:
             with suppress(OSError):  # the error itself is reported in any case
-                file.write(failure(job, title, facts, explain_error(error), lake))
+                file.write(failure_report(job, title, facts, explain_error(error), lake))
         raise
 
 
-def failure(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lake | None = None) -> Report:
-    """Return the page of a failed job; the arguments are those of `failure_page`."""
+def failure_report(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lake | None = None) -> Report:
+    """Return the page of a failed job; the arguments are those of `write_page_on_failure`."""
     first, *others = error_text.message.strip().splitlines() or ["no message"]
     sentence = first if len(first) <= _MAX_SENTENCE else f"{first[:_MAX_SENTENCE]}…"
     code = int(ExitCode.FAILED if error_text.exit_code is None else error_text.exit_code)
@@ -114,23 +114,23 @@ def failure(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lak
 
 def time_text(moment: datetime.datetime) -> str:
     """Format a time in UTC, to the second."""
-    return f"{plain_text(moment)} UTC"
+    return f"{format_time(moment)} UTC"
 
 
 def period_text(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
     """Format a time range; a missing start or end is described in words."""
     if first is None and last is None:
         return "no message has a time"
-    begin = "the beginning" if first is None else plain_text(first)
+    begin = "the beginning" if first is None else format_time(first)
     return f"{begin} to {'the end' if last is None else time_text(last)}"
 
 
 def left_out_text(count: int, noun: str) -> str:
     """Return a sentence about the number of items that a page leaves out; empty for 0."""
-    return f"{count_text(count, f'more {noun} is', f'more {noun}s are')} left out of this page." if count > 0 else ""
+    return f"{format_count(count, f'more {noun} is', f'more {noun}s are')} left out of this page." if count > 0 else ""
 
 
-def names_text(names: Sequence[str], shown: int = 12) -> str:
+def join_names(names: Sequence[str], shown: int = 12) -> str:
     """Return names separated by commas; of many, only the first ones and the number of the others."""
     rest = len(names) - shown
     shortened = [name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names[:shown]]

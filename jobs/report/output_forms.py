@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ClassVar
 
-from commitlake.jobs.cli.options import Options, Rule, flag, option, shorthand
+from commitlake.jobs.cli.options import Options, Rule, flag, option, shorthand_option
 from commitlake.schemas.times import SHOWN_ZONE
 
 SCHEMA = "commitlake.output/1"
@@ -98,4 +98,4 @@ class OutputArguments(DisplayArguments, after={DisplayArguments: "output"}):
 class JsonArgument(Options):
     """The option `--json`, an older name of `--format jsonl`."""
 
-    json: ClassVar = shorthand("same as --format jsonl", output="jsonl")
+    json: ClassVar = shorthand_option("same as --format jsonl", output="jsonl")

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from commitlake.connectors.whole_files import write_whole
+from commitlake.connectors.whole_files import open_atomic
 from commitlake.jobs.report.blocks import blocks_html
 from commitlake.jobs.report.markup import badge, tag
 from commitlake.schemas.report import Block, Html, Report, Section
@@ -26,7 +26,7 @@ def _footer_text(job: str) -> str:
 
 def write_page(path: Path, report: Report) -> None:
     """Write a report as a page; an existing file of that name is replaced atomically."""
-    with write_whole(path) as file:
+    with open_atomic(path) as file:
         file.write(render_page(report).encode("utf-8", "replace"))
 
 

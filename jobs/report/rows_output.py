@@ -15,12 +15,12 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 
-from commitlake.connectors.printable import csv_text, printable_json, printable_line
-from commitlake.jobs.arguments.times import TIME_TEXT, local_texts
-from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
+from commitlake.connectors.printable import escape_csv_formula, escape_json, escape_line
+from commitlake.jobs.arguments.times import TIME_TEXT, to_local_times
+from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
 from commitlake.jobs.report.output_forms import SCHEMA, display
-from commitlake.jobs.report.text_table import TextTable, wrapped
-from commitlake.schemas.counts import count_text
+from commitlake.jobs.report.text_table import TextTable, wrap_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report_columns import Column
 
 Row = dict[str, Any]
@@ -34,17 +34,17 @@ _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 def rows_of_batches(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[Row]:
     """Yield at most `limit` rows (0 for all): times as ISO 8601 in UTC, maps as dicts, bytes in base64."""
-    rows = (row for batch in batches for row in _rows_of(batch))
+    rows = (row for batch in batches for row in _batch_to_rows(batch))
     return islice(rows, limit) if limit else rows
 
 
-def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+def _batch_to_rows(batch: pa.RecordBatch) -> Iterator[Row]:
     names = batch.schema.names
-    for values in zip(*(_plain_values(column) for column in batch.columns), strict=True):
+    for values in zip(*(_to_plain_values(column) for column in batch.columns), strict=True):
         yield dict(zip(names, values, strict=True))
 
 
-def _plain_values(column: pa.Array) -> list[Any]:
+def _to_plain_values(column: pa.Array) -> list[Any]:
     """Convert a whole column to plain values, three times as fast as value by value, and without pandas."""
     kind = column.type
     if pa.types.is_timestamp(kind):
@@ -66,9 +66,9 @@ def _plain_values(column: pa.Array) -> list[Any]:
 def write_jsonl(rows: Iterable[Row], out: TextIO) -> int:
     """Write one JSON object per line, and return the number of rows."""
     count = 0
-    write_text = trusted(out).write
+    write_text = unguarded_stream(out).write
     for row in rows:
-        write_text(printable_json(_to_json(row)) + "\n")
+        write_text(escape_json(_to_json(row)) + "\n")
         count += 1
     return count
 
@@ -77,13 +77,13 @@ def write_csv(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
     """Write a header and one CSV line per row, with lists and maps as JSON, and return the number of rows.
 
     Standard output shows control characters as escapes, as `jobs.cli.terminal` says, and texts are changed as
-    `csv_text` says; with --raw texts are exact.
+    `escape_csv_formula` says; with --raw texts are exact.
     """
     writer = csv.writer(out, lineterminator="\n")
     is_guarded = isinstance(out, GuardedStream)
     remaining = iter(rows)
     first = list(islice(remaining, 1))  # before the header, so that a refused query prints nothing
-    writer.writerow(map(csv_text, columns) if is_guarded else columns)
+    writer.writerow(map(escape_csv_formula, columns) if is_guarded else columns)
     count = 0
     for row in chain(first, remaining):
         writer.writerow([_csv_field(row.get(getattr(name, "key", name)), is_guarded=is_guarded) for name in columns])
@@ -94,7 +94,7 @@ def write_csv(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
 def _csv_field(value: object, *, is_guarded: bool) -> object:
     if isinstance(value, dict | list):
         value = _to_json(value)
-    return csv_text(value) if is_guarded and isinstance(value, str) else value
+    return escape_csv_formula(value) if is_guarded and isinstance(value, str) else value
 
 
 def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_full: bool = False) -> int:
@@ -117,14 +117,16 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
             numeric[number] = numeric[number] and (value is None or _is_number(value))
         cells.append(
             [
-                _number_notes(value, notes) if column.is_notes else _table_cell(column, value, is_local=shown.is_local)
+                _note_numbers_text(value, notes)
+                if column.is_notes
+                else _table_cell(column, value, is_local=shown.is_local)
                 for column, value in zip(named, values, strict=True)
             ]
         )
     if not cells:
         return 0
     titles = [
-        Column(printable_line(name), name.spare, is_number=name.is_number or is_numeric, is_whole=name.is_whole)
+        Column(escape_line(name), name.spare, is_number=name.is_number or is_numeric, is_whole=name.is_whole)
         for name, is_numeric in zip(named, numeric, strict=True)
         if notes or not name.is_notes
     ]
@@ -138,8 +140,8 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
     lines += [""] if notes else []
     for note, number in notes.items():
         mark = f"{number:>{len(str(len(notes)))}}  "
-        lines += wrapped(note, width or PIPE_WIDTH, mark, " " * len(mark))
-    trusted(out).write("".join(f"{line}\n" for line in head + lines))
+        lines += wrap_text(note, width or PIPE_WIDTH, mark, " " * len(mark))
+    unguarded_stream(out).write("".join(f"{line}\n" for line in head + lines))
     if (remark := _omissions_text(table)) and not shown.is_quiet:
         out.flush()
         print_line(remark + ("; --full shows all" if shown.is_command else ""))
@@ -159,7 +161,7 @@ def _omissions_text(table: TextTable) -> str:
     if table.left_out:
         parts.append(f"not shown: {', '.join(table.left_out)}")
     if table.shortened:
-        parts.append(f"{count_text(table.shortened, 'text is', 'texts are')} shortened")
+        parts.append(f"{format_count(table.shortened, 'text is', 'texts are')} shortened")
     return "; ".join(parts)
 
 
@@ -167,9 +169,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _number_notes(sentences: Iterable[str], notes: dict[str, int]) -> str:
+def _note_numbers_text(sentences: Iterable[str], notes: dict[str, int]) -> str:
     """Return the note numbers of sentences, after adding sentences that are not yet in the notes."""
-    numbers = [notes.setdefault(printable_line(sentence), len(notes) + 1) for sentence in sentences]
+    numbers = [notes.setdefault(escape_line(sentence), len(notes) + 1) for sentence in sentences]
     return ", ".join(str(number) for number in sorted(set(numbers)))
 
 
@@ -183,42 +185,42 @@ def _table_cell(column: Column, value: object, *, is_local: bool) -> str:
         case None:
             text = ""
         case str():
-            text = local_texts(value) if is_local and TIME_TEXT.fullmatch(value) else value
+            text = to_local_times(value) if is_local and TIME_TEXT.fullmatch(value) else value
         case list():
             text = " ".join(str(item) for item in value)
         case dict():
             text = " ".join(f"{key}={item}" for key, item in value.items())
         case _:
             text = str(value)
-    return printable_line(text)
+    return escape_line(text)
 
 
 def write_json(rows: Iterable[Row], out: TextIO, missing: Sequence[str] = ()) -> int:
     """Write one JSON document, one row per line, and return the number of rows; see `jobs.report.output_forms`."""
     remaining = iter(rows)
     first = list(islice(remaining, 1))  # before the first output, so that a refused query prints nothing
-    write_text = trusted(out).write
+    write_text = unguarded_stream(out).write
     write_text(f'{{"schema": "{SCHEMA}", "rows": [')
     count = 0
     for row in chain(first, remaining):
-        write_text((",\n" if count else "\n") + printable_json(_to_json(row)))
+        write_text((",\n" if count else "\n") + escape_json(_to_json(row)))
         count += 1
-    write_text(f'\n], "missing": {printable_json(_to_json(list(missing)))}}}\n' if missing else "\n]}\n")
+    write_text(f'\n], "missing": {escape_json(_to_json(list(missing)))}}}\n' if missing else "\n]}\n")
     return count
 
 
 def write_document(document: Mapping[str, object]) -> None:
     """Write one JSON document with the given top-level fields to standard output."""
     text = json.dumps({"schema": SCHEMA, **document}, ensure_ascii=False, indent=1)
-    print(printable_json(text), file=trusted(sys.stdout))
+    print(escape_json(text), file=unguarded_stream(sys.stdout))
 
 
-def write_objects(form: str, rows: Sequence[Row]) -> int:
+def write_varying_rows(form: str, rows: Sequence[Row]) -> int:
     """Write rows with varying keys to standard output as json, jsonl or csv, and return their number."""
-    return write(form, rows, list(dict.fromkeys(key for row in rows for key in row)))
+    return write_rows(form, rows, list(dict.fromkeys(key for row in rows for key in row)))
 
 
-def write(form: str, rows: Iterable[Row], columns: Sequence[str], missing: Sequence[str] = ()) -> int:
+def write_rows(form: str, rows: Iterable[Row], columns: Sequence[str], missing: Sequence[str] = ()) -> int:
     """Write rows to standard output in a form of `jobs.report.output_forms`, and return their number.
 
     The output is flushed, so that it comes before later lines of standard error if both go to one pipe or file.

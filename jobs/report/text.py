@@ -6,38 +6,38 @@ from collections.abc import Iterable, Iterator
 
 from commitlake.schemas.report import (
     NO_FIGURE,
-    Advised,
+    AdviceBlock,
     Badge,
     Block,
     Cell,
+    CollapsedContent,
     Examples,
     Figures,
-    Folded,
     LineChart,
     Notice,
     Paragraph,
     Table,
-    text_of,
+    to_plain_text,
 )
 from commitlake.schemas.report_columns import Column
 
 
-def lines(blocks: Iterable[Block]) -> Iterator[str]:
+def block_lines(blocks: Iterable[Block]) -> Iterator[str]:
     """Yield the lines of blocks; tables, charts and HTML have none."""
     for block in blocks:
         match block:
             case Paragraph():
-                yield text_of(block.text)
+                yield to_plain_text(block.text)
             case Figures():
                 yield "; ".join(f"{label}: {figure}" for label, figure in block.figures.items())
-            case Advised() if block.advice.parts:
-                yield f"{text_of(block.before)}{block.advice.sentence}."
+            case AdviceBlock() if block.advice.parts:
+                yield f"{to_plain_text(block.before)}{block.advice.sentence}."
                 yield from (f"  {command.line}" for command in block.advice.others)
             case Notice():
-                yield f"{Badge(block.kind, block.word)}: {text_of(block.title)}"
-                yield from (f"  {line}" for line in lines(block.blocks))
-            case Folded():
-                yield from lines(block.blocks)
+                yield f"{Badge(block.kind, block.word)}: {to_plain_text(block.title)}"
+                yield from (f"  {line}" for line in block_lines(block.blocks))
+            case CollapsedContent():
+                yield from block_lines(block.blocks)
             case Examples():
                 for example in block.examples:
                     yield "; ".join(f"{name}: {value}" for name, value in example.items() if value)
@@ -45,7 +45,7 @@ def lines(blocks: Iterable[Block]) -> Iterator[str]:
                 pass
 
 
-def numbers_of(chart: LineChart) -> Table:
+def chart_to_table(chart: LineChart) -> Table:
     """Return the numbers of a chart as a table, without the times that have none."""
     windows = chart.windows
     rows = [

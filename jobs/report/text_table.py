@@ -69,34 +69,34 @@ class TextTable:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines below the titles; `titles` and the counts are complete when the first line is yielded."""
-        widths, titles = self._layout()
+        widths, titles = self._choose_columns()
         if widths is None:
             self.left_out.clear()
-            yield from self._block_lines()
+            yield from self._stacked_lines()
             return
         shown = [number for number, width in enumerate(widths) if width is not None]
         for line in zip(*(titles[number] for number in shown), strict=True):
             if any(line):
-                self.titles.append(self._line(line, shown, widths))
+                self.titles.append(self._render_row(line, shown, widths))
         total = sum(widths[number] or 0 for number in shown) + len(_BETWEEN) * (len(shown) - 1)
         self.titles.append("─" * total)
         for row in self.rows:
-            yield self._line([self._cut(row[number], widths[number]) for number in shown], shown, widths)
+            yield self._render_row([self._shorten_cell(row[number], widths[number]) for number in shown], shown, widths)
 
-    def _line(self, cells: Sequence[str], shown: Sequence[int], widths: Sequence[int | None]) -> str:
+    def _render_row(self, cells: Sequence[str], shown: Sequence[int], widths: Sequence[int | None]) -> str:
         parts = []
         for cell, number in zip(cells, shown, strict=True):
             padding = " " * ((widths[number] or 0) - _cell_width(cell))
             parts.append(padding + cell if self.columns[number].is_number else cell + padding)
         return _BETWEEN.join(parts).rstrip()
 
-    def _cut(self, text: str, width: int | None) -> str:
+    def _shorten_cell(self, text: str, width: int | None) -> str:
         if width is None or _cell_width(text) <= width:
             return text
         self.shortened += 1
-        return shortened(text, width)
+        return shorten_text(text, width)
 
-    def _layout(self) -> tuple[list[int | None] | None, list[list[str]]]:
+    def _choose_columns(self) -> tuple[list[int | None] | None, list[list[str]]]:
         """Choose column widths (None for a hidden column; no list for block layout), and titles in one or two lines."""
         whole = [[str(column)] for column in self.columns]
         widths: list[int | None] = [max(_cell_width(t[0]), n) for t, n in zip(whole, self._natural, strict=True)]
@@ -116,14 +116,14 @@ class TextTable:
         """Shrink and hide columns until a row fits; return None if that is impossible."""
         least, comfortable = list(wide), list(wide)
         for number in range(len(wide)):
-            if not self._is_fixed(number):
+            if not self._is_fixed_column(number):
                 least[number] = max(titles[number], min(wide[number], _LEAST))
                 most = _COMFORTABLE_SPARE if self.columns[number].spare else _COMFORTABLE
                 comfortable[number] = max(titles[number], min(wide[number], most))
         needed = [number for number, column in enumerate(self.columns) if not column.spare]
         spare = sorted(
             (number for number, column in enumerate(self.columns) if column.spare and self._natural[number]),
-            key=lambda number: (self._is_empty(number), self.columns[number].spare),
+            key=lambda number: (self._is_empty_column(number), self.columns[number].spare),
         )
         if not needed:  # a table has at least one column
             needed = [spare.pop(0) if spare else 0]
@@ -158,7 +158,7 @@ class TextTable:
             widths[number] = shown[number] + more
             room -= more
 
-    def _is_fixed(self, number: int) -> bool:
+    def _is_fixed_column(self, number: int) -> bool:
         if self._natural[number] > _MAX_FIXED:
             return False
         column = self.columns[number]
@@ -168,10 +168,10 @@ class TextTable:
             or all(not row[number] or _TIME.fullmatch(row[number]) for row in self.rows)
         )
 
-    def _is_empty(self, number: int) -> bool:
+    def _is_empty_column(self, number: int) -> bool:
         return all(row[number] in ("", "0", "0.0") for row in self.rows)
 
-    def _block_lines(self) -> Iterator[str]:
+    def _stacked_lines(self) -> Iterator[str]:
         """Yield the table in block layout: a line per cell, with the column's name; with `is_full`, long cells wrap."""
         names = max(map(_cell_width, self.columns))
         room = max((self.width or 0) - names - len(_BETWEEN), _LEAST)
@@ -183,23 +183,23 @@ class TextTable:
                 if not cell:
                     continue
                 if self.is_full:
-                    yield from wrapped(cell, self.width or 0, name, " " * _cell_width(name))
+                    yield from wrap_text(cell, self.width or 0, name, " " * _cell_width(name))
                 elif _cell_width(cell) > room and _TIME.fullmatch(cell):
                     yield column
                     yield _BETWEEN + cell
                 else:
-                    yield name + self._cut(cell, room)
+                    yield name + self._shorten_cell(cell, room)
 
 
-def shortened(text: str, width: int) -> str:
+def shorten_text(text: str, width: int) -> str:
     """Shorten a text to a width, with an ellipsis for the part that is left out.
 
     A sentence loses its last words. A name, or a path with a place in the file, loses its middle, because such texts
     often differ at the end.
 
-    >>> shortened("no committed offset: counted", 14)
+    >>> shorten_text("no committed offset: counted", 14)
     'no committed…'
-    >>> shortened("C0A8000100002A9F0000000000001000", 12)
+    >>> shorten_text("C0A8000100002A9F0000000000001000", 12)
     'C0A80…001000'
     """
     if width < _LEAST and _cell_width(text) > width:
@@ -224,7 +224,7 @@ def _end_of_text(text: str, width: int) -> str:
     return tail
 
 
-def wrapped(text: str, width: int, first: str = "", rest: str = "", *, breaks_words: bool = True) -> Iterator[str]:
+def wrap_text(text: str, width: int, first: str = "", rest: str = "", *, breaks_words: bool = True) -> Iterator[str]:
     """Wrap a text between words, and yield its lines.
 
     Args:
@@ -255,7 +255,7 @@ def _split_words(text: str, room: int) -> Iterator[str]:
         yield from [word] if _cell_width(word) <= room else word.split(" ")
 
 
-def fold(text: str, width: int) -> str:
+def wrap_lines(text: str, width: int) -> str:
     """Wrap the lines of a text between words, and indent continued lines.
 
     A wider word, such as a path, is a longer line, so that it can be copied.
@@ -267,7 +267,7 @@ def fold(text: str, width: int) -> str:
     for line in lines:
         indent = line[: len(line) - len(line.lstrip(" "))]
         if _cell_width(line) > width:
-            folded += wrapped(line[len(indent) :], width, indent, indent + _BETWEEN, breaks_words=False)
+            folded += wrap_text(line[len(indent) :], width, indent, indent + _BETWEEN, breaks_words=False)
         else:
             folded.append(line)
     return "\n".join(folded)

@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.broker_conf import read_store_conf
-from commitlake.jobs.arguments.names import some_names, warn
-from commitlake.jobs.arguments.places import LakeArguments, check_packs, lake_of
+from commitlake.jobs.arguments.names import abbreviate_name_list, warn
+from commitlake.jobs.arguments.places import LakeArguments, check_packs, open_lake_argument
 from commitlake.jobs.arguments.runner import SparkArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
 from commitlake.jobs.arguments.stores import StoreName, delay_levels, file_size, folder_path, positive, store_name
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.damaged_files import refuse_damaged_files
+from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.options import before, not_with, option
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import FileSettings
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES
@@ -152,21 +152,21 @@ class Restore(
         """Restore one store, and print a summary."""
         from commitlake.connectors.lake.reader import QueryError
 
-        _check(self)
+        _check_options(self)
         _warn_of_masks(self)
         missing = _warn_of_lost_ranges(self)
         try:
             restored = _restore(self)
         except QueryError as error:
-            refuse_damaged_files(lake_of(self), ["messages"], str(error))
+            raise_for_damaged_file(open_lake_argument(self), ["messages"], str(error))
             raise JobError(f"the table messages cannot be read: {error}") from None
         if not self.quiet:
-            for line in summary(restored):
+            for line in summary_lines(restored):
                 print_line(line)
         return ExitCode.DAMAGE if restored.lost or restored.lacking or missing else ExitCode.OK
 
 
-def _read(path: Path) -> bytes:
+def _read_offsets_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:  # it may be a pipe
             data = file.read(MAX_SMALL_FILE_BYTES + 1)
@@ -179,56 +179,56 @@ def _read(path: Path) -> bytes:
 
 def _warn_of_lost_ranges(command: Restore) -> bool:
     """Warn of parts of the log that the lake has lost, also before the first restored record and after the last one."""
-    from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
+    from commitlake.connectors.lake.lost_ranges import describe_lost_ranges, lost_ranges
 
     end = command.end if command.at is None else command.at
-    lost = lost_ranges(lake_of(command), [command.broker] if command.broker else [], command.start, end)
+    lost = lost_ranges(open_lake_argument(command), [command.broker] if command.broker else [], command.start, end)
     lost = [part for part in lost if part.overlaps(command.from_offset, command.to_offset)]
-    for sentence in lost_sentences(lost):
+    for sentence in describe_lost_ranges(lost):
         warn("commitlake restore", sentence)
     return bool(lost)
 
 
 def _warn_of_masks(command: Restore) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.pipelines.masking.archiving import rules_text
+    from commitlake.pipelines.masking.archiving import describe_rules
 
-    last = read_last_commit(lake_of(command))
+    last = read_last_commit(open_lake_argument(command))
     if last is not None and last.masks is not None:
         warn(
             "commitlake restore",
-            f"the lake's messages were masked when they were archived ({rules_text(last.masks)}): the restored "
+            f"the lake's messages were masked when they were archived ({describe_rules(last.masks)}): the restored "
             "records differ from the broker's, and records whose size has changed cannot be restored",
         )
 
 
-def _check(command: Restore) -> None:
-    from commitlake.connectors.lake.owned_folders import check_no_owner
+def _check_options(command: Restore) -> None:
+    from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 
-    check_no_owner(str(command.out), "--out")
+    refuse_owned_folder(str(command.out), "--out")
 
 
 def _restore(command: Restore) -> Restored:
     from commitlake.connectors.runtime.local_runner import HERE
-    from commitlake.jobs.arguments.lake_names import check_brokers
+    from commitlake.jobs.arguments.lake_names import check_archived_brokers
     from commitlake.pipelines.restore.config import parse_offsets
-    from commitlake.pipelines.restore.log_rows import Chosen
+    from commitlake.pipelines.restore.log_rows import RestoreSelection
     from commitlake.pipelines.restore.run import restore_store
 
-    lake = lake_of(command)
+    lake = open_lake_argument(command)
     check_packs(lake)
-    check_brokers(lake, [command.broker] if command.broker else [])
+    check_archived_brokers(lake, [command.broker] if command.broker else [])
     conf = read_store_conf(command.broker_conf, command.broker or "")
-    offsets = parse_offsets(_read(command.offsets), str(command.offsets)) if command.offsets else None
+    offsets = parse_offsets(_read_offsets_file(command.offsets), str(command.offsets)) if command.offsets else None
     end = command.end if command.at is None else command.at
-    chosen = Chosen(command.broker or "", command.from_offset, command.to_offset, command.start, end)
+    chosen = RestoreSelection(command.broker or "", command.from_offset, command.to_offset, command.start, end)
     runner = make_runner(command, "restore") if command.spark else None
-    with shown(f"restoring into {command.out}", quiet=command.quiet, runner=runner or HERE) as begin:
+    with show_progress(f"restoring into {command.out}", quiet=command.quiet, runner=runner or HERE) as begin:
         return restore_store(
             lake,
             command.out,
             chosen,
-            settings=command.wanted(conf),
+            settings=command.requested_settings(conf),
             segment_size=command.segment_size or conf.segment_size_bytes,
             offsets=offsets,
             skip=command.on_missing == "skip",
@@ -238,7 +238,7 @@ def _restore(command: Restore) -> Restored:
         )
 
 
-def summary(restored: Restored) -> list[str]:
+def summary_lines(restored: Restored) -> list[str]:
     """Return lines on what was restored, and how the result differs from the broker's store."""
     from commitlake.jobs.arguments.sizes import size_text
     from commitlake.pipelines.restore.run import NOTES
@@ -246,25 +246,25 @@ def summary(restored: Restored) -> list[str]:
 
     log, rebuilt = restored.log, restored.rebuilt
     made = (
-        f"{restored.broker}: {count_text(restored.records, 'record')} from physical offset {log.start} to {log.end}, "
-        f"in {count_text(restored.segments, 'segment')} of {restored.segment_size:,} bytes; "
-        f"{count_text(rebuilt.entries, 'entry', 'entries')} of {count_text(rebuilt.queues, 'queue')}, "
-        f"{count_text(rebuilt.totals.keys, 'key')}; in {restored.out}"
+        f"{restored.broker}: {format_count(restored.records, 'record')} from physical offset {log.start} to {log.end}, "
+        f"in {format_count(restored.segments, 'segment')} of {restored.segment_size:,} bytes; "
+        f"{format_count(rebuilt.entries, 'entry', 'entries')} of {format_count(rebuilt.queues, 'queue')}, "
+        f"{format_count(rebuilt.totals.keys, 'key')}; in {restored.out}"
     )
     lines = [made]
     if restored.lacking:
         lines.append(
-            f"{count_text(restored.lacking, 'range')}, {size_text(restored.lacking_bytes)}, have no record in the "
+            f"{format_count(restored.lacking, 'range')}, {size_text(restored.lacking_bytes)}, have no record in the "
             "lake, and hold fillers"
         )
     if restored.lost:
         lines.append(
-            f"{count_text(restored.lost, 'record is', 'records are')} left out, {restored.lost_bodies:,} of them "
+            f"{format_count(restored.lost, 'record is', 'records are')} left out, {restored.lost_bodies:,} of them "
             "because their bodies are missing"
         )
     if restored.made_up:
         lines.append(
-            f"{count_text(restored.made_up, 'record has', 'records have')} equal content but other bytes: the lake "
+            f"{format_count(restored.made_up, 'record has', 'records have')} equal content but other bytes: the lake "
             "does not have their properties' text"
         )
     if restored.lacking or restored.lost or restored.made_up:
@@ -287,17 +287,18 @@ def summary(restored: Restored) -> list[str]:
         )
     if restored.compacted_topics:
         lines.append(
-            f"a broker serves topics with cleanup.policy=COMPACTION ({some_names(restored.compacted_topics)}) from "
+            "a broker serves topics with cleanup.policy=COMPACTION "
+            f"({abbreviate_name_list(restored.compacted_topics)}) from "
             "compaction/, which it rebuilds from the log only after a crash: before its first start, delete checkpoint "
             f"in {restored.out} and create an empty file abort there"
         )
-    needed = _settings_of(restored)
+    needed = _needed_broker_settings(restored)
     if needed:
         lines.append(f"the broker needs {', '.join(f'{name}={value}' for name, value in needed.items())}")
     return lines
 
 
-def _settings_of(restored: Restored) -> dict[str, object]:
+def _needed_broker_settings(restored: Restored) -> dict[str, object]:
     """Return the settings that broker.conf needs so that a broker starts on the store with the right delays."""
     settings = restored.rebuilt.settings
     found = {
@@ -318,7 +319,7 @@ build_parser, main = Restore.parser, Restore.main
 
 
 @contextmanager
-def shown(what: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int], Callable[[int], None]]]:
+def show_progress(what: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int], Callable[[int], None]]]:
     """Yield a function that starts a progress display for a total in bytes, and returns a function to advance it.
 
     Args:

@@ -74,8 +74,8 @@ def store_name(command: ShipOptions) -> str:
     Raises:
         JobError: if it cannot be the name of a store in a lake.
     """
-    from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
-    from commitlake.jobs.arguments.names_beside import NAME_HINT, names_beside
+    from commitlake.connectors.lake.packs.names import find_name_fault, fits_folder_name
+    from commitlake.jobs.arguments.names_beside import NAME_HINT, read_names_in_conf_files
 
     root = Path(os.path.abspath(command.store))  # noqa: PTH100 (it does not follow links, as other jobs)
     if root.name in {"commitlog", "journal"}:
@@ -86,11 +86,11 @@ def store_name(command: ShipOptions) -> str:
     if named is None and command.broker_conf:
         named = read_store_conf(command.broker_conf, folder).broker_name
     if named is None and not command.broker_conf:
-        named = next((name for _, name in names_beside(root)), None)
+        named = next((name for _, name in read_names_in_conf_files(root)), None)
     name = str(folder if named is None else named)
-    if fault := fault_of_name(name):
-        raise JobError(f"the store's name: {fault}", NAME_HINT)
-    if not fits_folder(name):
+    if fault := find_name_fault(name):
+        raise JobError(f"the store has an invalid name: {fault}", NAME_HINT)
+    if not fits_folder_name(name):
         raise JobError(f"the store's name {name[:40]!r} is too long for a lake", NAME_HINT)
     return name
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from commitlake.connectors.lake.owned_folders import check_no_owner
+from commitlake.connectors.lake.owned_folders import refuse_owned_folder
 from commitlake.connectors.reading.unread import UNREAD
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.shipping.target import ShipTarget, ShipUnavailableError
@@ -24,15 +24,15 @@ from commitlake.jobs.arguments.s3 import set_s3_environment
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli import run_metrics
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.process import stop_signal, stop_softly
+from commitlake.jobs.cli.process import call_on_first_signal, stop_signal
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.ship.arguments import ShipOptions
-from commitlake.pipelines.ship.agent import Round, ShipAgent, ShipStoppedError
+from commitlake.pipelines.ship.agent import ShipAgent, ShipRound, ShipStoppedError
 from commitlake.pipelines.ship.log_end import UNCHANGED_SECONDS
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 _NICE = 10
@@ -54,7 +54,7 @@ def ship_store(command: ShipOptions, broker: str) -> ExitCode:
     source = SourceStore(command.store)
     with closing(open_target(command, source)) as target:
         shipping = _Shipping(command, source, target, ShipSettings(broker, has_other_files=not command.log_only))
-        return shipping.once() if command.once else shipping.follow()
+        return shipping.ship_once() if command.once else shipping.ship_continuously()
 
 
 def fetch_store(command: ShipOptions) -> ExitCode:
@@ -63,16 +63,18 @@ def fetch_store(command: ShipOptions) -> ExitCode:
     from commitlake.pipelines.ship.fetch import Fetcher
 
     if has_scheme(command.to):
-        raise JobError(f"--to {command.to}: expected a folder", "mount other file systems as a folder")
-    check_no_owner(command.to, "--to")
-    source = _storage_target(command, command.store)
+        raise JobError(
+            f"--to {command.to}: expected a local folder, found a URI", "mount other file systems as a folder"
+        )
+    refuse_owned_folder(command.to, "--to")
+    source = _open_storage_target(command, command.store)
     started = time.monotonic()
     with closing(FolderTarget(command.to, Pace())) as target:
         target.claim()
         fetcher = Fetcher(source, target)
-        with counted_progress("fetch", fetcher.left_bytes(), "bytes", quiet=command.quiet) as advance:
+        with counted_progress("fetch", fetcher.missing_bytes(), "bytes", quiet=command.quiet) as advance:
             log = fetcher.fetch(advance)
-    run_metrics.count("ship_bytes", fetcher.new_bytes)
+    run_metrics.add_to_counter("ship_bytes", fetcher.new_bytes)
     seconds = max(0.001, time.monotonic() - started)
     if not command.quiet:
         print_line(
@@ -90,9 +92,9 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
     """
     place: str = command.to
     if is_storage(place):
-        target = _storage_target(command, place)
+        target = _open_storage_target(command, place)
         if is_s3(place):  # lakes are in no other object stores
-            check_no_owner(place, "--to")
+            refuse_owned_folder(place, "--to")
         return target
     if has_scheme(place):
         check_no_secret(place)
@@ -106,11 +108,11 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
     root, folder = Path(os.path.realpath(source.root)), Path(os.path.realpath(place))
     if folder == root or root in folder.parents or folder in root.parents:
         raise JobError(f"--to {place}: one of the store and its copy is inside the other", "ship to another folder")
-    check_no_owner(place, "--to")
+    refuse_owned_folder(place, "--to")
     return FolderTarget(place, Pace(command.rate))
 
 
-def _storage_target(command: ShipOptions, place: str) -> StorageTarget:
+def _open_storage_target(command: ShipOptions, place: str) -> StorageTarget:
     """Return a prefix in an object store or HDFS, as a target or as a source."""
     set_s3_environment(command)
     return StorageTarget(open_storage(place, Pace(command.rate)))
@@ -139,28 +141,28 @@ class _Shipping:
         self._agent: ShipAgent | None = None
         self._show: Callable[[int], None] | None = None
         self._started = time.monotonic()
-        self._found = Round()
+        self._found = ShipRound()
         self._skipped: set[str] = set()
         self._counted = [0, 0, 0]
 
-    def once(self) -> ExitCode:
+    def ship_once(self) -> ExitCode:
         """Ship the present data once, and return the exit code."""
         with self._stop_on_signal():
             self._target.claim()
             agent = self._agent = self._open_agent()
-            with counted_progress("ship", agent.left_bytes(), "bytes", quiet=self._quiet) as advance:
+            with counted_progress("ship", agent.unshipped_bytes(), "bytes", quiet=self._quiet) as advance:
                 self._show = advance
                 self._found = agent.ship_round()
-                self._warn_of_unread()
-                self._warn_of_skipped()  # the next round does not look at these files
+                self._warn_of_unread_messages()
+                self._warn_of_skipped_files()  # the next round does not look at these files
                 if self._found.is_waiting and not self._stop.wait(1.1 * UNCHANGED_SECONDS):
                     self._found = agent.ship_round(with_other_files=False)
-        code = self._print_end()
+        code = self._print_result()
         if (number := stop_signal()) is not None:  # it was stopped before everything was shipped
             return ExitCode.TERMINATED if number == signal.SIGTERM else ExitCode.INTERRUPTED
         return code
 
-    def follow(self) -> ExitCode:
+    def ship_continuously(self) -> ExitCode:
         """Ship new data until a signal arrives, and return the exit code; wait while the target cannot be reached."""
         wait, reported, files_at = _FIRST_WAIT_SECONDS, time.monotonic(), -self._files_interval
         with self._stop_on_signal():
@@ -172,7 +174,7 @@ class _Shipping:
                     has_files = time.monotonic() - files_at >= self._files_interval
                     self._found = self._agent.ship_round(with_other_files=has_files)
                     if has_files:
-                        self._warn_of_unread()
+                        self._warn_of_unread_messages()
                 except ShipUnavailableError as error:
                     warn("commitlake ship", f"{error}. Next attempt in {wait:.0f} s")
                     self._update_metrics()
@@ -181,17 +183,17 @@ class _Shipping:
                     continue
                 wait = _FIRST_WAIT_SECONDS
                 files_at = time.monotonic() if has_files else files_at
-                self._warn_of_skipped()
+                self._warn_of_skipped_files()
                 self._update_metrics()
                 if time.monotonic() - reported >= _REPORT_SECONDS:
                     reported = time.monotonic()
-                    self._print(self._summary())
+                    self._print(self._summary_text())
                 self._stop.wait(self._interval)
-        return self._print_end()
+        return self._print_result()
 
     @contextmanager
     def _stop_on_signal(self) -> Iterator[None]:
-        with stop_softly(self._stop.set), suppress(ShipStoppedError):
+        with call_on_first_signal(self._stop.set), suppress(ShipStoppedError):
             yield
 
     def _open_agent(self) -> ShipAgent:
@@ -199,30 +201,30 @@ class _Shipping:
             self._source,
             self._target,
             self._settings,
-            on_progress=self._advance,
+            on_progress=self._advance_progress,
             is_stopped=self._stop.is_set,
         )
 
-    def _advance(self, count: int) -> None:
+    def _advance_progress(self, count: int) -> None:
         """Advance the progress bar, if one is shown."""
         if self._show is not None:
             self._show(count)
 
-    def _print_end(self) -> ExitCode:
-        self._warn_of_skipped()
+    def _print_result(self) -> ExitCode:
+        self._warn_of_skipped_files()
         self._update_metrics()
-        self._print(self._summary())
+        self._print(self._summary_text())
         agent = self._agent
         has_damage = agent is not None and (agent.counts.cut or agent.counts.rewritten or agent.log.lost)
         return ExitCode.DAMAGE if has_damage or self._skipped else ExitCode.OK
 
-    def _summary(self) -> str:
+    def _summary_text(self) -> str:
         if self._agent is None:
             return f"nothing was shipped to {self._target.text}"
         counts, seconds = self._agent.counts, max(0.001, time.monotonic() - self._started)
         parts = [
             f"shipped {size_text(counts.new_bytes)} to {self._target.text}",
-            f"sealed {count_text(counts.sealed, 'file')}",
+            f"sealed {format_count(counts.sealed, 'file')}",
             f"sent {size_text(counts.sent_bytes)} in {seconds:.1f} s ({size_text(counts.sent_bytes / seconds)}/s)",
         ]
         if self._found.end is None:
@@ -230,9 +232,9 @@ class _Shipping:
         else:
             parts.append(f"the copy of the log ends at physical offset {self._found.end}")
         if counts.cut:
-            parts.append(f"{count_text(counts.cut, 'segment')} cut or deleted before being shipped completely")
+            parts.append(f"{format_count(counts.cut, 'segment')} cut or deleted before being shipped completely")
         if counts.rewritten:
-            parts.append(f"{count_text(counts.rewritten, 'file')} changed by the broker and sent again")
+            parts.append(f"{format_count(counts.rewritten, 'file')} changed by the broker and sent again")
         if lost := self._agent.log.lost:
             size = sum(end - start for start, end in lost)
             parts.append(f"{size_text(size)} of the log were deleted before they were shipped")
@@ -243,18 +245,18 @@ class _Shipping:
             )
         return "; ".join(parts)
 
-    def _warn_of_unread(self) -> None:
+    def _warn_of_unread_messages(self) -> None:
         """Warn of messages in other folders, which are not shipped."""
         for sentence in self._source.newer_data(self._settings.broker):
             UNREAD.warning("%s", sentence)
 
-    def _warn_of_skipped(self) -> None:
+    def _warn_of_skipped_files(self) -> None:
         """Warn once of each file that is skipped."""
         new = [text for text in self._found.skipped if text not in self._skipped]
         for text in new[:_SHOWN_SKIPPED]:
             warn("commitlake ship", f"skipped: {text}")
         if len(new) > _SHOWN_SKIPPED:
-            warn("commitlake ship", f"skipped {count_text(len(new) - _SHOWN_SKIPPED, 'more file')}")
+            warn("commitlake ship", f"skipped {format_count(len(new) - _SHOWN_SKIPPED, 'more file')}")
         self._skipped.update(new)
 
     def _update_metrics(self) -> None:
@@ -266,7 +268,7 @@ class _Shipping:
         for name, before, after in zip(
             ("ship_bytes", "ship_sent_bytes", "ship_sealed_files"), self._counted, now, strict=True
         ):
-            run_metrics.count(name, after - before)
+            run_metrics.add_to_counter(name, after - before)
         self._counted = now
 
     def _print(self, line: str) -> None:

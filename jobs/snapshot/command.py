@@ -19,19 +19,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.arguments.durations import duration_of
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
-from commitlake.jobs.arguments.names import did_you_mean, some_names, warn
-from commitlake.jobs.arguments.places import LakeArguments, lake_of
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
+from commitlake.jobs.arguments.names import abbreviate_name_list, did_you_mean, warn
+from commitlake.jobs.arguments.places import LakeArguments, open_lake_argument
 from commitlake.jobs.arguments.stores import StoreName, store_name
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, needs, option
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.pipelines.snapshot.append import Appended
+    from commitlake.pipelines.snapshot.append import AppendedCounts
     from commitlake.pipelines.snapshot.progress import StoreSnapshot
 
 
@@ -80,16 +80,16 @@ class Snapshot(
 
     def run(self) -> ExitCode:
         """Take one snapshot, or one at each interval."""
-        from commitlake.jobs.cli.process import stop_softly
+        from commitlake.jobs.cli.process import call_on_first_signal
 
-        lake = lake_of(self)
+        lake = open_lake_argument(self)
         lake.table("messages")  # raises an error if this is not a lake
         shown: set[str] = set()
         if self.every is None:
             return _take_snapshots(self, lake, shown)
         stop = threading.Event()
         worst = ExitCode.OK
-        with stop_softly(stop.set):
+        with call_on_first_signal(stop.set):
             while not stop.is_set():
                 worst = max(worst, _take_snapshots(self, lake, shown))
                 stop.wait(self.every.total_seconds())
@@ -102,13 +102,15 @@ def _take_snapshots(command: Snapshot, lake: Lake, shown: set[str]) -> ExitCode:
     Args:
         shown: notes that were printed before; new ones are added.
     """
-    from commitlake.pipelines.snapshot.append import append_progress
+    from commitlake.pipelines.snapshot.append import append_snapshot
 
     code = ExitCode.OK
     for progress in (
-        _read_stores(command, lake, command.store, shown) if command.store is not None else _ask_brokers(command)
+        _read_store_offsets(command, lake, command.store, shown)
+        if command.store is not None
+        else _read_broker_offsets(command)
     ):
-        appended = append_progress(lake, progress)
+        appended = append_snapshot(lake, progress)
         for sentence in progress.unreadable:
             code = ExitCode.DAMAGE
             warn("commitlake snapshot", f"{sentence}; none of its offsets were saved")
@@ -118,20 +120,20 @@ def _take_snapshots(command: Snapshot, lake: Lake, shown: set[str]) -> ExitCode:
     return code
 
 
-def _read_stores(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterator[StoreSnapshot]:
+def _read_store_offsets(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterator[StoreSnapshot]:
     """Yield the offsets in the files of each store."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.reading.snapshots import take_snapshot
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.arguments.broker_name import broker_name
+    from commitlake.jobs.arguments.broker_name import choose_broker_name
     from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
     from commitlake.pipelines.snapshot.files import read_store_progress
 
     last = read_last_commit(lake)
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake snapshot", command.broker, known)
-    formats = layout_of(command)
-    name = broker_name(place, command.broker, command.broker_conf, known, formats)
+    formats = find_formats(command)
+    name = choose_broker_name(place, command.broker, command.broker_conf, known, formats)
     if name.note and name.note not in shown and not command.quiet:
         print_line(name.note)
         shown.add(name.note)
@@ -146,35 +148,35 @@ def _read_stores(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> 
         yield replace(progress, log_end=take_snapshot([store]).ranges[store.broker].end)
 
 
-def _ask_brokers(command: Snapshot) -> Iterator[StoreSnapshot]:
+def _read_broker_offsets(command: Snapshot) -> Iterator[StoreSnapshot]:
     """Yield a snapshot of the offsets of each live broker."""
     from commitlake.connectors.rocketmq import Admin, ClientOptions
-    from commitlake.pipelines.snapshot.live import ask_progress
+    from commitlake.pipelines.snapshot.live import fetch_store_snapshot
 
     with closing(Admin(ClientOptions(command.namesrv or ""))) as admin:
         brokers = sorted(admin.clusters().broker_addr_table)
         if command.broker is not None and command.broker not in brokers:
             raise JobError(
                 f"the name server has no broker {command.broker!a}.{did_you_mean(command.broker, brokers)}",
-                f"brokers: {some_names(brokers)}",
+                f"brokers: {abbreviate_name_list(brokers)}",
             )
         for broker in brokers if command.broker is None else [command.broker]:
-            yield ask_progress(admin, broker)
+            yield fetch_store_snapshot(admin, broker)
 
 
 build_parser, main = Snapshot.parser, Snapshot.main
 
 
-def summary_lines(progress: StoreSnapshot, appended: Appended) -> list[str]:
+def summary_lines(progress: StoreSnapshot, appended: AppendedCounts) -> list[str]:
     """Return lines on the offsets that a snapshot found in a store, and the rows that it added to the lake."""
     if appended.as_of is None:
         return [f"{appended.broker}: {progress.note or 'no offsets were read'}"]
-    offsets, groups = count_text(appended.read, "offset"), count_text(appended.groups, "group")
+    offsets, groups = format_count(appended.read, "offset"), format_count(appended.groups, "group")
     found = f"{appended.broker}: {offsets} of {groups} as of {appended.as_of:%FT%TZ}"
     if appended.is_old:
         return [f"{found}; the lake already has this snapshot or a newer one, so nothing was added"]
-    lines = [f"{found}, {count_text(appended.moved, 'offset')} moved"]
+    lines = [f"{found}, {format_count(appended.moved, 'offset')} moved"]
     if progress.subscriptions or appended.subscribed:
-        subscriptions = count_text(len(progress.subscriptions), "subscription")
+        subscriptions = format_count(len(progress.subscriptions), "subscription")
         lines[0] += f"; {subscriptions}, {appended.subscribed:,} changed"
     return lines

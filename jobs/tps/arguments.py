@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import duration_of, duration_text, parse_duration
-from commitlake.jobs.arguments.engine import EngineArguments, is_spark_given
+from commitlake.jobs.arguments.engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.names import did_you_mean
 from commitlake.jobs.arguments.selection import Brokers, Kinds, Queues, Tags, TimeRange, Topics
 from commitlake.jobs.arguments.stores import at_least
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import flag, if_value, needs, option, overrides, shorthand
+from commitlake.jobs.cli.options import flag, if_value, needs, option, overrides, shorthand_option
 from commitlake.jobs.lag.arguments import SourceArguments
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.pipelines.tps.question import GROUPS, SECOND
@@ -126,29 +126,29 @@ class TpsOptions(
         default=20,
         metavar="N",
     )
-    spark: ClassVar = shorthand("count on Spark, for more than a billion rows", engine=str(Engine.SPARK))
+    spark: ClassVar = shorthand_option("count on Spark, for more than a billion rows", engine=str(Engine.SPARK))
 
     @property
-    def runs_on(self) -> Engine:
+    def counting_engine(self) -> Engine:
         """Engine that counts messages: Spark if it is selected and can count them, otherwise `deltalake`."""
         is_possible = self.store is None and self.show not in (HOT_KEYS, DELAYED)
         return Engine.SPARK if self.is_on_spark and is_possible else Engine.DELTALAKE
 
 
-def check(command: TpsOptions) -> None:
+def check_options(command: TpsOptions) -> None:
     """Check that the options do not conflict.
 
     Raises:
         JobError: for the first conflict.
     """
-    if is_spark_given(command) and command.runs_on != Engine.SPARK:
+    if is_spark_option_given(command) and command.counting_engine != Engine.SPARK:
         if command.store is not None:
             raise JobError("--spark needs --lake", "a store's log is read in this process")
         raise JobError(f"--spark has no effect with --show {command.show}", "leave one of them out")
-    _check_lengths(command)
+    _check_window_and_step(command)
 
 
-def groups_of(text: str | None) -> list[str]:
+def parse_group_names(text: str | None) -> list[str]:
     """Return the names of groups in the value of `--by`.
 
     Raises:
@@ -167,7 +167,7 @@ def groups_of(text: str | None) -> list[str]:
     return names
 
 
-def _check_lengths(command: TpsOptions) -> None:
+def _check_window_and_step(command: TpsOptions) -> None:
     window, step = command.window, command.step
     if command.compare is not None and window is not None and COMPARED[command.compare] % (step or window):
         raise JobError(

@@ -26,15 +26,23 @@ from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import damage_message
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
-from commitlake.jobs.report.rows_output import Row, write
+from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.jobs.tps import notes
-from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, TpsOptions, check, groups_of
-from commitlake.jobs.tps.source import TpsSource, open_source
-from commitlake.pipelines.tps.question import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, rounded
-from commitlake.schemas.counts import count_text
+from commitlake.jobs.tps.arguments import (
+    COMPARED,
+    DELAYED,
+    HOT_KEYS,
+    HOT_QUEUES,
+    TpsOptions,
+    check_options,
+    parse_group_names,
+)
+from commitlake.jobs.tps.source import TpsSource, open_tps_source
+from commitlake.pipelines.tps.question import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, round_time
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import EPOCH, after, iso_text
+from commitlake.schemas.times import EPOCH, add_capped, format_iso_time
 
 if TYPE_CHECKING:
     from commitlake.jobs.report.output import PageFile
@@ -63,7 +71,7 @@ class Tps(TpsOptions):
     def run(self) -> ExitCode:
         """Compute the rates, print them, and report what is missing."""
         started = time.monotonic()
-        check(self)
+        check_options(self)
         if self.show == HOT_KEYS:
             return _show_hot_keys(self, started)
         if self.show == DELAYED:
@@ -76,12 +84,12 @@ class Tps(TpsOptions):
 def _show_rates(command: TpsOptions, started: float) -> ExitCode:
     if command.html is None:
         return _print_rates_and_page(None, command, started)
-    from commitlake.jobs.report.output import failure_page, page_file
+    from commitlake.jobs.report.output import check_page_file, write_page_on_failure
     from commitlake.jobs.tps.report import TITLE
 
-    file = page_file(command.html)
+    file = check_page_file(command.html)
     option, place = command.source
-    with failure_page(file, "tps", TITLE, [(option.removeprefix("--").capitalize(), place)]):
+    with write_page_on_failure(file, "tps", TITLE, [(option.removeprefix("--").capitalize(), place)]):
         return _print_rates_and_page(file, command, started)
 
 
@@ -90,56 +98,56 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
     from commitlake.pipelines.tps import comparison
     from commitlake.pipelines.tps.rates import QUANTILES, Rates
 
-    by = groups_of(command.by)
+    by = parse_group_names(command.by)
     table = _choose_table(command, by)
     if table is MESSAGES and command.percentiles:
         raise JobError(
             "--percentiles needs windows of whole minutes, and groups other than producers",
             "give a --window such as 1m, and other groups",
         )
-    with open_source(command, table, COMPARED.get(command.compare or "")) as source:
-        question = _make_question(command, by, source)
+    with open_tps_source(command, table, COMPARED.get(command.compare or "")) as source:
+        question = _make_rates_question(command, by, source)
         if question is None:
             if file is not None:
                 file.write(_empty_page(command))
             return _report_no_messages(source)
-        rates = Rates(source.lake, source.coverage, command.runs_on)
-        columns = _row_columns(question, QUANTILES if command.percentiles else ())
+        rates = Rates(source.lake, source.coverage, command.counting_engine)
+        columns = _output_columns(question, QUANTILES if command.percentiles else ())
         if command.compare:
             compared = comparison.Comparison(rates, question, COMPARED[command.compare])
             rows = compared.rows(has_quantiles=command.percentiles)
             columns += comparison.COLUMNS
         else:
-            rows = rates.rows(question, has_quantiles=command.percentiles)
-        totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
+            rows = rates.read_rates(question, has_quantiles=command.percentiles)
+        totals = notes.sum_columns(rows, (*_ALSO, "messages", "other_tags"))
         has_outcomes = not by and question.window is None
         needs_outcomes = has_outcomes or file is not None
-        outcomes = _read_outcomes(command, source, question, totals["prepared"], is_needed=needs_outcomes)
+        outcomes = _read_transaction_outcomes(command, source, question, totals["prepared"], is_needed=needs_outcomes)
         if has_outcomes:
             columns += OUTCOME_COLUMNS
             for row in rows:
                 row |= {name: getattr(outcomes.found, name, None) for name in OUTCOME_COLUMNS}
-        shown, groups = _largest_groups(rows, by, command.top)
+        shown, groups = _select_largest_groups(rows, by, command.top)
         columns += () if command.output == "table" else _COUNTED
         missing = _warn_of_lost_messages(command, source, question)
         _print_rows(command, [_add_times(row, question) for row in shown], columns, missing)
-        widened = notes.widened_note(question, command.start, command.end, _time_unit(command))
+        widened = notes.widened_time_range_note(question, command.start, command.end, _time_unit(command))
         if file is not None:
             file.write(_rates_page(command, source, question, widened))
-        _explain_empty(command, source, rows)
+        _explain_empty_result(command, source, rows)
         if not command.quiet:
-            lines = notes.cut_note(command.top or groups, groups, "groups")
+            lines = notes.top_limit_note(command.top or groups, groups, "groups")
             if command.step in (None, command.window):
                 lines += notes.rate_notes(totals, outcomes.found, (question.end - question.start).total_seconds())
             lines += notes.tag_notes(totals, question)
             if command.compare:
-                silent = comparison.silent_groups(question, rows)
+                silent = comparison.find_silent_groups(question, rows)
                 lines += notes.comparison_notes(question, command.compare, silent, source)
-            _print_lines([*lines, *widened], question, table, source, started)
+            _print_notes([*lines, *widened], question, table, source, started)
         return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source, missing)
 
 
-def _read_outcomes(
+def _read_transaction_outcomes(
     command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared: int, *, is_needed: bool
 ) -> ReadOutcomes:
     """Return transaction outcomes, if the rates or the printed notes need them; warn if `edges` is damaged."""
@@ -147,7 +155,7 @@ def _read_outcomes(
 
     if not is_needed and command.quiet:
         return ReadOutcomes()
-    outcomes = read_outcomes_if_intact(source.lake, question, prepared, command.runs_on)
+    outcomes = read_outcomes_if_intact(source.lake, question, prepared, command.counting_engine)
     if outcomes.damage:
         unknown = "how many transactions were rolled back, were given up or are open is not known"
         warn("commitlake tps", f"{unknown}: {damage_message(source.lake, 'edges', outcomes.damage)}")
@@ -165,103 +173,103 @@ def _rates_page(command: TpsOptions, source: TpsSource, question: RatesQuestion,
     from commitlake.pipelines.tps.report import make_report
 
     compared = COMPARED.get(command.compare or "")
-    report = make_report(source.lake, source.coverage, question, command.runs_on, compared)
+    report = make_report(source.lake, source.coverage, question, command.counting_engine, compared)
     damaged = sum(source.damaged.values())
     return rates_report(report, RatesSource(*command.source, damaged=damaged, widened=widened))
 
 
 def _show_hot_queues(command: TpsOptions, started: float) -> ExitCode:
-    from commitlake.pipelines.tps.hot_keys import QUEUE_COLUMNS, hot_queues
+    from commitlake.pipelines.tps.hot_keys import QUEUE_COLUMNS, rank_queues
 
     by = ["broker", "topic", "queue"]
     table = _choose_table(command, by)
-    with open_source(command, table) as source:
-        question = _make_question(command, by, source)
+    with open_tps_source(command, table) as source:
+        question = _make_rates_question(command, by, source)
         if question is None:
             return _report_no_messages(source)
-        rows = hot_queues(source.lake, source.coverage, question, command.runs_on)
+        rows = rank_queues(source.lake, source.coverage, question, command.counting_engine)
         shown = rows[: command.top] if command.top else rows
         missing = _warn_of_lost_messages(command, source, question)
         _print_rows(command, shown, QUEUE_COLUMNS, missing)
-        _explain_empty(command, source, rows)
+        _explain_empty_result(command, source, rows)
         if not command.quiet:
-            lines = notes.cut_note(len(shown), len(rows), "queues")
+            lines = notes.top_limit_note(len(shown), len(rows), "queues")
             lines.append(
                 "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
             )
-            _print_lines(lines, question, table, source, started)
+            _print_notes(lines, question, table, source, started)
         return _exit_code(source, missing)
 
 
 def _show_hot_keys(command: TpsOptions, started: float) -> ExitCode:
-    from commitlake.pipelines.tps.hot_keys import KEY_COLUMNS, hot_keys
+    from commitlake.pipelines.tps.hot_keys import KEY_COLUMNS, find_hot_keys
 
-    with open_source(command, MESSAGES, columns=["keys"]) as source:
-        question = _make_question(command, [], source)
+    with open_tps_source(command, MESSAGES, columns=["keys"]) as source:
+        question = _make_rates_question(command, [], source)
         if question is None:
             return _report_no_messages(source)
-        found = hot_keys(source.lake, question)
+        found = find_hot_keys(source.lake, question)
         shown = found.rows[: command.top] if command.top else found.rows
         missing = _warn_of_lost_messages(command, source, question)
         _print_rows(command, shown, KEY_COLUMNS, missing)
-        _explain_empty(command, source, found.rows)
+        _explain_empty_result(command, source, found.rows)
         if not command.quiet:
-            lines = notes.cut_note(len(shown), len(found.rows), "keys")
-            counted = f"{count_text(found.total, 'message key was', 'message keys were')} counted"
+            lines = notes.top_limit_note(len(shown), len(found.rows), "keys")
+            counted = f"{format_count(found.total, 'message key was', 'message keys were')} counted"
             bounds = (
                 f"a figure may be too large by up to {found.error:,}, and every key with more than "
-                f"{count_text(found.error, 'message')} is listed"
+                f"{format_count(found.error, 'message')} is listed"
             )
             lines.append(f"{counted}; {bounds if found.error else 'all figures are exact'}")
-            _print_lines(lines, question, MESSAGES, source, started)
+            _print_notes(lines, question, MESSAGES, source, started)
         return _exit_code(source, missing)
 
 
 def _show_delayed(command: TpsOptions, started: float) -> ExitCode:
-    from commitlake.pipelines.tps.delayed import COLUMNS, DEFAULT_SEGMENT_LIFE, NEEDED, delayed_messages
+    from commitlake.pipelines.tps.delayed import COLUMNS, DEFAULT_SEGMENT_LIFE, NEEDED, count_delayed_messages
 
-    with open_source(command, MESSAGES, columns=NEEDED, is_whole=True) as source:
-        question = _make_question(command, [], source)
+    with open_tps_source(command, MESSAGES, columns=NEEDED, is_whole=True) as source:
+        question = _make_rates_question(command, [], source)
         if question is None:
             return _report_no_messages(source)
         life = command.segment_life or DEFAULT_SEGMENT_LIFE
-        rows = delayed_messages(source.lake, source.coverage, question, life, has_config=not source.stores)
+        rows = count_delayed_messages(source.lake, source.coverage, question, life, has_config=not source.stores)
         shown = rows[: command.top] if command.top else rows
         missing = _warn_of_lost_messages(command, source, question)
         _print_rows(command, shown, COLUMNS, missing)
         if not command.quiet:
-            lines = notes.cut_note(len(shown), len(rows), "rows")
-            _print_lines([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
+            lines = notes.top_limit_note(len(shown), len(rows), "rows")
+            _print_notes([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
         return _exit_code(source, missing)
 
 
 def _delayed_notes(rows: Sequence[Row]) -> list[str]:
-    totals = notes.totals_of(rows, ("messages", "overdue", "outlives_segment", "without_id"))
+    totals = notes.sum_columns(rows, ("messages", "overdue", "outlives_segment", "without_id"))
     lines = []
     if totals["overdue"]:
         lines.append(
-            f"{totals['overdue']:,} of {count_text(totals['messages'], 'message')} are overdue: their time has passed, "
-            "but their own topic has no copy"
+            f"{totals['overdue']:,} of {format_count(totals['messages'], 'message')} are overdue: their time has "
+            "passed, but their own topic has no copy"
         )
     if totals["outlives_segment"]:
         lines.append(
-            f"{count_text(totals['outlives_segment'], 'message waits', 'messages wait')} longer than a segment is "
+            f"{format_count(totals['outlives_segment'], 'message waits', 'messages wait')} longer than a segment is "
             "kept: a broker may delete them before their time, see --segment-life"
         )
     if totals["without_id"]:
         lines.append(
-            f"{count_text(totals['without_id'], 'message has', 'messages have')} no client message id: delivery "
+            f"{format_count(totals['without_id'], 'message has', 'messages have')} no client message id: delivery "
             "cannot be checked"
         )
     return lines
 
 
-def _print_lines(
+def _print_notes(
     lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: TpsSource, started: float
 ) -> None:
-    counted = question.parts() if table is question.table else ()
+    counted = question.divide_by_minute() if table is question.table else ()
     tables = " and ".join(dict.fromkeys(part.table.name for part in counted)) or table.name
-    last = notes.span_note(question, tables, source, time.monotonic() - started)
+    last = notes.time_range_note(question, tables, source, time.monotonic() - started)
     print("\n".join([*lines, *notes.coverage_notes(question, source), last]), file=sys.stderr)
 
 
@@ -279,7 +287,7 @@ def _warn_of_lost_messages(command: TpsOptions, source: TpsSource, question: Rat
     if source.stores:
         return []
     earlier = COMPARED.get(command.compare or "")
-    start = question.start if earlier is None else question.earlier(earlier).start
+    start = question.start if earlier is None else question.shift_earlier(earlier).start
     return warn_of_lost_ranges("tps", source.lake, question.selection.brokers, start, question.end)
 
 
@@ -291,22 +299,22 @@ def _time_unit(command: TpsOptions) -> datetime.timedelta:
 def _choose_table(command: TpsOptions, by: Sequence[str]) -> CountedTable:
     """Choose the table from which messages are counted; for a store, only this table is made from the log."""
     unit = _time_unit(command)
-    start = rounded(command.start or EPOCH, unit)
-    end = start + 2 * MINUTE if command.end is None else rounded(command.end, unit, up=True)
+    start = round_time(command.start or EPOCH, unit)
+    end = start + 2 * MINUTE if command.end is None else round_time(command.end, unit, up=True)
     question = RatesQuestion(by, min(start, end), end, command.window, command.step)
-    is_cut = command.store is not None and command.window is None and len(question.parts()) > 1
+    is_cut = command.store is not None and command.window is None and len(question.divide_by_minute()) > 1
     return MESSAGES if is_cut else question.table
 
 
-def _make_question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
+def _make_rates_question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
     """Return the rates question for the options, with times extended to whole units; None if there are no messages."""
-    span = source.coverage.whole
+    span = source.coverage.whole_span
     if span is None:
         return None
     question = RatesQuestion(
         by=by,
         start=command.start or span.start,
-        end=command.end or max(span.end, after(command.start or span.start, MINUTE)),
+        end=command.end or max(span.end, add_capped(command.start or span.start, MINUTE)),
         window=command.window,
         step=command.step,
         selection=replace(command.selection, start=None, end=None),
@@ -314,17 +322,17 @@ def _make_question(command: TpsOptions, by: Sequence[str], source: TpsSource) ->
     unit = _time_unit(command)
     aligned = replace(
         question,
-        start=rounded(question.start, unit),
-        end=rounded(question.end, unit, up=True),
+        start=round_time(question.start, unit),
+        end=round_time(question.end, unit, up=True),
         is_by_second=bool(source.stores) and source.table is MESSAGES,
     )
     if aligned.start >= aligned.end:
-        raise JobError(f"--from {iso_text(question.start)} is not before --to {iso_text(question.end)}",
+        raise JobError(f"--from {format_iso_time(question.start)} is not before --to {format_iso_time(question.end)}",
                        "exchange them")  # fmt: skip
     return aligned
 
 
-def _row_columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[str]:
+def _output_columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[str]:
     times = ["window_start"] if question.window is not None else []
     peaks = [] if question.window is not None else ["peak_per_s", "peak_at"]
     return [*times, *question.by, *_SHOWN, *peaks, *quantiles, *_ALSO, "archived"]
@@ -342,10 +350,10 @@ def rate_columns(names: Sequence[str]) -> list[Column]:
 
 
 def _print_rows(command: TpsOptions, rows: Sequence[Row], columns: Sequence[str], missing: Sequence[str]) -> None:
-    write(command.output, (_output_row(row, columns) for row in rows), rate_columns(columns), missing)
+    write_rows(command.output, (_format_output_row(row, columns) for row in rows), rate_columns(columns), missing)
 
 
-def _largest_groups(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:
+def _select_largest_groups(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:
     """Return the rows of the largest groups, now or at a compared time, and the number of all groups."""
     totals: dict[tuple[object, ...], int] = {}
     for row in rows:
@@ -357,19 +365,19 @@ def _largest_groups(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[S
     return [row for row in rows if tuple(row[name] for name in by) in largest], len(totals)
 
 
-def _output_row(row: Row, columns: Sequence[str]) -> Row:
+def _format_output_row(row: Row, columns: Sequence[str]) -> Row:
     """Return a row for output: times as text, rates with up to three digits after the point."""
     found = {name: row[name] for name in columns}
     for name in _MADE_PLAIN:
         if found.get(name) is not None:
-            found[name] = iso_text(found[name])
+            found[name] = format_iso_time(found[name])
     for name, value in found.items():
         if isinstance(value, float):
             found[name] = round(value, 3)
     return found
 
 
-def _explain_empty(command: TpsOptions, source: TpsSource, rows: Sequence[Row]) -> None:
+def _explain_empty_result(command: TpsOptions, source: TpsSource, rows: Sequence[Row]) -> None:
     is_empty = not any(row["messages"] for row in rows)
     if is_empty or max(len(command.topic), len(command.tag)) > 1:  # of several names, one may be misspelled
         source.warn_of_unknown_names(command.topic, command.tag, command.queue if is_empty else [])

@@ -6,12 +6,12 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.tps.arguments import COMPARED
 from commitlake.pipelines.tps.question import RatesQuestion
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.times import iso_text
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.times import format_iso_time
 
 if TYPE_CHECKING:
     from commitlake.jobs.tps.source import TpsSource
@@ -35,17 +35,17 @@ def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None, 
     messages = totals["messages"]
     if totals["sent"] < messages:
         lines.append(
-            f"producers sent {count_text(totals['sent'], 'message')}, {totals['sent'] / seconds:,.4g} per second; the "
-            f"other {messages - totals['sent']:,} {OWN_COPIES}"
+            f"producers sent {format_count(totals['sent'], 'message')}, {totals['sent'] / seconds:,.4g} per second; "
+            f"the other {messages - totals['sent']:,} {OWN_COPIES}"
         )
     for name, what in (("retries", ("retry", "retries")), ("dead_letters", ("dead letter",))):
         if totals[name]:
-            lines.append(f"{count_text(totals[name], *what)}: {100 * totals[name] / messages:.3g} % of the messages")
+            lines.append(f"{format_count(totals[name], *what)}: {100 * totals[name] / messages:.3g} % of the messages")
     if totals["prepared"]:
         lines.append(_transactions_text(totals, outcomes))
     if totals["clock_skew"]:
         lines.append(
-            f"{count_text(totals['clock_skew'], 'message has', 'messages have')} a store time before the born time, "
+            f"{format_count(totals['clock_skew'], 'message has', 'messages have')} a store time before the born time, "
             "by the clocks of both hosts"
         )
     return lines
@@ -55,12 +55,12 @@ def _transactions_text(totals: Mapping[str, int], outcomes: TransactionOutcomes 
     if outcomes is None:
         open_or_back = max(0, totals["prepared"] - totals["committed"])
         return (
-            f"{count_text(totals['prepared'], 'transaction')}: "
-            f"{count_text(totals['committed'], 'message was', 'messages were')} committed, {open_or_back:,} were "
+            f"{format_count(totals['prepared'], 'transaction')}: "
+            f"{format_count(totals['committed'], 'message was', 'messages were')} committed, {open_or_back:,} were "
             "rolled back, given up or are open: only the table edges tells them apart"
         )
     sentence = (
-        f"{count_text(outcomes.total, 'transaction')}: {outcomes.committed:,} committed, "
+        f"{format_count(outcomes.total, 'transaction')}: {outcomes.committed:,} committed, "
         f"{outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, {outcomes.open:,} open"
     )
     missing = totals["prepared"] - outcomes.total
@@ -72,7 +72,7 @@ def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
     lines = []
     if totals["other_tags"] and ("tag" in question.by or question.selection.tags):
         lines.append(
-            f"{count_text(totals['other_tags'], 'message has a rare tag', 'messages have rare tags')} that "
+            f"{format_count(totals['other_tags'], 'message has a rare tag', 'messages have rare tags')} that "
             "topic_minutes does not name: they are counted without a tag"
         )
     if question.selection.tags and question.table.name == "topic_minutes":
@@ -93,13 +93,13 @@ def comparison_notes(
     lines = []
     if silent:
         names = [", ".join("(none)" if value is None else str(value) for value in key) for key in silent]
-        listed = f": {printable_line('; '.join(names[:_MAX_NAMES]))}" if any(names) else ""
+        listed = f": {escape_line('; '.join(names[:_MAX_NAMES]))}" if any(names) else ""
         more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
         lines.append(
-            f"{count_text(len(silent), 'group has', 'groups have')} no messages now, but had some a {compared} "
+            f"{format_count(len(silent), 'group has', 'groups have')} no messages now, but had some a {compared} "
             f"before{listed}{more}"
         )
-    if missing := _missing_times(question.earlier(COMPARED[compared]), source):
+    if missing := _missing_times(question.shift_earlier(COMPARED[compared]), source):
         lines += [f"time of --compare: {note}" for note in missing]
         lines.append(
             "where the time of --compare is not complete, messages_before counts only what is there, and "
@@ -111,7 +111,7 @@ def comparison_notes(
 def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
     """Return sentences on parts of the requested time that are missing or damaged."""
     return _missing_times(question, source) + [
-        f"{broker}: {count_text(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
+        f"{broker}: {format_count(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
         "there are not counted; 'commitlake verify' shows where"
         for broker, count in sorted(source.damaged.items())
         if count
@@ -124,16 +124,16 @@ def _missing_times(question: RatesQuestion, source: TpsSource) -> list[str]:
     lines = []
     for broker, span in sorted(source.coverage.spans.items()):
         if question.start < span.start or question.end > span.end:
-            lines.append(f"{broker}: {is_there} from {iso_text(span.start)} to {iso_text(span.end)} only")
+            lines.append(f"{broker}: {is_there} from {format_iso_time(span.start)} to {format_iso_time(span.end)} only")
         lines += [
-            f"{broker}: a part of the log from {iso_text(gap.start)} to {iso_text(gap.end)} {missing}"
+            f"{broker}: a part of the log from {format_iso_time(gap.start)} to {format_iso_time(gap.end)} {missing}"
             for gap in source.coverage.gaps.get(broker, ())
             if gap.start < question.end and question.start < gap.end
         ]
     return lines
 
 
-def widened_note(
+def widened_time_range_note(
     question: RatesQuestion,
     start: datetime.datetime | None,
     end: datetime.datetime | None,
@@ -148,26 +148,26 @@ def widened_note(
     """
     if start in (None, question.start) and end in (None, question.end):
         return []
-    asked = " to ".join("" if time is None else iso_text(time, _time_precision(time)) for time in (start, end))
-    counted = f"{iso_text(question.start)} to {iso_text(question.end)}"
+    asked = " to ".join("" if time is None else format_iso_time(time, _precision_word(time)) for time in (start, end))
+    counted = f"{format_iso_time(question.start)} to {format_iso_time(question.end)}"
     return [f"counted in whole units of {duration_text(unit)}: {counted}, which is longer than {asked.strip()}"]
 
 
-def _time_precision(time: datetime.datetime) -> str:
+def _precision_word(time: datetime.datetime) -> str:
     return "milliseconds" if time.microsecond else "seconds"
 
 
-def span_note(question: RatesQuestion, table: str, source: TpsSource, seconds: float) -> str:
+def time_range_note(question: RatesQuestion, table: str, source: TpsSource, seconds: float) -> str:
     """Return the last line of output: the time covered, the source, and the seconds taken."""
     origin = "the log" if source.stores else table
-    return f"{iso_text(question.start)} to {iso_text(question.end)}, from {origin} ({seconds:.1f} s)"
+    return f"{format_iso_time(question.start)} to {format_iso_time(question.end)}, from {origin} ({seconds:.1f} s)"
 
 
-def cut_note(shown: int, found: int, what: str) -> list[str]:
+def top_limit_note(shown: int, found: int, what: str) -> list[str]:
     """Return a sentence if only the largest groups are shown, otherwise none."""
     return [f"{shown} of {found:,} {what} are shown; --top 0 shows all"] if shown < found else []
 
 
-def totals_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:
+def sum_columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:
     """Return the sum of each named column over all rows."""
     return {name: sum(row[name] or 0 for row in rows) for name in names}

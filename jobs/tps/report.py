@@ -9,16 +9,16 @@ from typing import Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.report.output import names_text
+from commitlake.jobs.report.output import join_names
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.overview import Capacity
 from commitlake.pipelines.tps.question import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, Key, RatesReport
 from commitlake.schemas.advice import Advice, Places
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import (
     MAX_SERIES,
-    Advised,
+    AdviceBlock,
     Block,
     Cell,
     Figures,
@@ -26,7 +26,6 @@ from commitlake.schemas.report import (
     LineChart,
     Mark,
     MarkKind,
-    Moment,
     Name,
     Notice,
     Paragraph,
@@ -35,11 +34,12 @@ from commitlake.schemas.report import (
     Series,
     Table,
     Text,
+    TimeText,
     Trend,
     Verdict,
 )
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import iso_text, plain_text
+from commitlake.schemas.times import format_iso_time, format_time
 
 TITLE = "Messages per second"
 MAX_NAMES = 10
@@ -99,7 +99,7 @@ class RatesSource:
         return self.option == "--lake"
 
     @property
-    def fact(self) -> tuple[str, str]:
+    def label_and_value(self) -> tuple[str, str]:
         """Return label and value that name the source on a page."""
         return "Lake" if self.is_lake else "Store", self.place
 
@@ -107,24 +107,29 @@ class RatesSource:
 def empty_page(source: RatesSource) -> Report:
     """Return the page of a lake or store without messages."""
     verdict = Verdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
-    return Report(TITLE, verdict, [source.fact], [], "tps")
+    return Report(TITLE, verdict, [source.label_and_value], [], "tps")
 
 
 def rates_report(report: RatesReport, source: RatesSource) -> Report:
     """Return the page of a rates report."""
     question = report.question
     period = f"{_time_text(question.start)} to {_time_text(question.end)} UTC"
-    brokers = names_text(sorted(report.coverage.spans), 5)
-    facts = [source.fact, ("Brokers", brokers), ("Period", period), ("By", _group_columns_text(report) or "nothing")]
+    brokers = join_names(sorted(report.coverage.spans), 5)
+    facts = [
+        source.label_and_value,
+        ("Brokers", brokers),
+        ("Period", period),
+        ("By", _group_columns_text(report) or "nothing"),
+    ]
     facts += [("Rounded", sentence) for sentence in source.widened]
     facts += [(label, ", ".join(map(str, values))) for label, values in _filter_facts(report) if values]
-    sections = [Section("summary", "In short", [_summary(report)])]
+    sections = [Section("summary", "In short", [_summary_figures(report)])]
     if report.total is None and report.groups:
         sections.append(Section("groups", _groups_title(report), [_group_table(report)]))
     if report.total is not None:
         sections += [
             Section("rates", "Rates over time", _rate_charts(report)),
-            Section("do", "What to do", list(_advice(report, source))),
+            Section("do", "What to do", list(_advice_blocks(report, source))),
             Section("latency", "Latency", _latency_charts(report)),
             Section("groups", _groups_title(report), [_group_table(report)]),
         ]
@@ -138,28 +143,28 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
         return Verdict(Kind.INFO, " ".join([nothing, *_silent_groups_sentences(report)]))
     length = duration_text(question.end - question.start)
     sentence = (
-        f"{count_text(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
-        f"{_rate(total['peak_per_s'])} at {_time_text(total['peak_at'])} UTC"
+        f"{format_count(total['messages'], 'message')} in {length}: {_rate_text(total['messages_per_s'])} on "
+        f"average, at most {_rate_text(total['peak_per_s'])} at {_time_text(total['peak_at'])} UTC"
     )
     if total["sent"] < total["messages"]:
         sent_per_s = total["sent"] / (question.end - question.start).total_seconds()
         sentence = (
-            f"Producers sent {count_text(total['sent'], 'message')} in {length}: {_rate(sent_per_s)} on average. With "
-            f"copies that brokers store themselves, and traces, there are {sentence}"
+            f"Producers sent {format_count(total['sent'], 'message')} in {length}: {_rate_text(sent_per_s)} on "
+            f"average. With copies that brokers store themselves, and traces, there are {sentence}"
         )
     largest = report.groups[0]
     if report.group_count > 1 and largest["messages"] > _LARGE_SHARE * total["messages"]:
         share = f"{100 * largest['messages'] / total['messages']:.0f} %"
-        sentence += f"; {_key_label(report.key_of(largest))} has {share} of them"
+        sentence += f"; {_group_key_label(report.key_of(largest))} has {share} of them"
     sentences = [f"{sentence}."]
     if source.damaged or any(report.damage.values()):
         sentences.append("Parts of the log are damaged.")
     if report.outcomes.damage:
         sentences.append("The outcomes of transactions are not known.")
-    if missing := _unarchived_time(report):
+    if missing := _unarchived_duration(report):
         sentences.append(f"{duration_text(missing)} of the time is not archived.")
     if dead := total["dead_letters"]:
-        sentences.append(f"{count_text(dead, 'dead letter')}.")
+        sentences.append(f"{format_count(dead, 'dead letter')}.")
     sentences += _silent_groups_sentences(report)
     kind = Kind.GOOD if len(sentences) == 1 else Kind.WARNING
     return Verdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
@@ -167,10 +172,10 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
 
 def _silent_groups_sentences(report: RatesReport) -> Iterator[str]:
     if report.silent:
-        yield f"{count_text(len(report.silent), 'group has', 'groups have')} no messages now, but had some before."
+        yield f"{format_count(len(report.silent), 'group has', 'groups have')} no messages now, but had some before."
 
 
-def _unarchived_time(report: RatesReport) -> datetime.timedelta:
+def _unarchived_duration(report: RatesReport) -> datetime.timedelta:
     """Return the total length of the windows without archived messages."""
     missing = sum(1 for row in report.all_windows if row["archived"] == NONE)
     return missing * report.windows.length
@@ -184,13 +189,13 @@ def _has_missing_times(report: RatesReport) -> bool:
     question = report.question
     gaps = (gap for gaps in report.coverage.gaps.values() for gap in gaps)
     return (
-        bool(_unarchived_time(report))
+        bool(_unarchived_duration(report))
         or any(row["archived"] != ALL for row in report.all_windows[1:-1])
         or any(gap.start < question.end and question.start < gap.end for gap in gaps)
     )
 
 
-def _summary(report: RatesReport) -> Figures | Paragraph:
+def _summary_figures(report: RatesReport) -> Figures | Paragraph:
     total = report.total
     if total is None:
         return Paragraph("No message is archived in this time: choose another one with --from and --to.")
@@ -199,8 +204,8 @@ def _summary(report: RatesReport) -> Figures | Paragraph:
         "messages": f"{total['messages']:,}",
         "sent by producers": f"{total['sent']:,}",
         "copies by brokers, traces": f"{total['messages'] - total['sent']:,}",
-        "per second, on average": _rate(total["messages_per_s"]),
-        f"per second in the {unit}": _rate(total["peak_per_s"]),
+        "per second, on average": _rate_text(total["messages_per_s"]),
+        f"per second in the {unit}": _rate_text(total["peak_per_s"]),
         "log": size_text(total["bytes"]),
         _PLURALS.get(_group_columns_text(report), "groups"): f"{report.group_count:,}",
         "retries": f"{total['retries']:,}",
@@ -218,20 +223,20 @@ def _summary(report: RatesReport) -> Figures | Paragraph:
     return Figures(figures)
 
 
-def _advice(report: RatesReport, source: RatesSource) -> Iterator[Block]:
+def _advice_blocks(report: RatesReport, source: RatesSource) -> Iterator[Block]:
     total, question = report.total, report.question
     assert total is not None
-    places = _places(report, source)
+    places = _advice_values(report, source)
 
-    def advice(of_lake: Advice, of_store: Advice | None = None) -> Iterator[Block]:
+    def advice_blocks(of_lake: Advice, of_store: Advice | None = None) -> Iterator[Block]:
         chosen = of_lake if source.is_lake else of_store
-        yield from () if chosen is None else [Advised(chosen.filled(places))]
+        yield from () if chosen is None else [AdviceBlock(chosen.filled(places))]
 
     if source.damaged or any(report.damage.values()):
         yield Notice(
             Kind.WARNING,
             "A part of the log is damaged",
-            *advice(_DAMAGED, _DAMAGED_STORE),
+            *advice_blocks(_DAMAGED, _DAMAGED_STORE),
             word="Damage",
         )
     if report.outcomes.damage:
@@ -243,22 +248,22 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Block]:
         )
     if _has_missing_times(report):
         yield Notice(
-            Kind.WARNING if _unarchived_time(report) else Kind.INFO,
+            Kind.WARNING if _unarchived_duration(report) else Kind.INFO,
             "Not all of this time is archived" if source.is_lake else "The log does not cover all of this time",
             Paragraph("Times without figures are hatched; this does not mean that they have no messages."),
-            *advice(_GAPS),
-            word="Missing" if _unarchived_time(report) else "In part",
+            *advice_blocks(_GAPS),
+            word="Missing" if _unarchived_duration(report) else "In part",
         )  # fmt: skip
     if report.silent:
-        names = "; ".join(_key_label(key) or "all messages" for key in report.silent[:MAX_NAMES])
+        names = "; ".join(_group_key_label(key) or "all messages" for key in report.silent[:MAX_NAMES])
         more = f" and {len(report.silent) - MAX_NAMES:,} more" if len(report.silent) > MAX_NAMES else ""
         yield Notice(
             Kind.WARNING,
-            f"{count_text(len(report.silent), 'group has', 'groups have')} no messages now, but had some before",
+            f"{format_count(len(report.silent), 'group has', 'groups have')} no messages now, but had some before",
             Paragraph(f"{names}{more}"),
             word="Silent",
         )
-    if report.compared is not None and _lacks_compared_time(report):
+    if report.compared is not None and _lacks_part_of_compared_time(report):
         start, end = question.start - report.compared, question.end - report.compared
         yield Notice(
             Kind.WARNING,
@@ -269,40 +274,40 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Block]:
     if total["dead_letters"]:
         yield Notice(
             Kind.WARNING,
-            f"{count_text(total['dead_letters'], 'message')} went to dead-letter topics",
+            f"{format_count(total['dead_letters'], 'message')} went to dead-letter topics",
             Paragraph("Their consumers failed on every permitted attempt."),
-            *advice(_DEAD_LETTERS, _DEAD_LETTERS_STORE),
+            *advice_blocks(_DEAD_LETTERS, _DEAD_LETTERS_STORE),
             word="Dead letters",
         )
     if total["retries"]:
         yield Notice(
             Kind.INFO,
-            f"{count_text(total['retries'], 'retry', 'retries')}, {100 * total['retries'] / total['messages']:.3g} % "
+            f"{format_count(total['retries'], 'retry', 'retries')}, {100 * total['retries'] / total['messages']:.3g} % "
             "of the messages",
-            *advice(_RETRIES, _RETRIES),
+            *advice_blocks(_RETRIES, _RETRIES),
             word="Retries",
         )
     if unfinished := _uncommitted_sentence(report):
         yield Notice(
             Kind.INFO,
             unfinished,
-            *advice(_HALF),
+            *advice_blocks(_HALF),
             word="Transactions",
         )
     if total["clock_skew"]:
         yield Notice(
             Kind.INFO,
-            f"{count_text(total['clock_skew'], 'message has', 'messages have')} a store time before "
+            f"{format_count(total['clock_skew'], 'message has', 'messages have')} a store time before "
             "the born time, by the clocks of both hosts",
             Paragraph("They are not part of any latency."),
-            *advice(_CLOCKS, _CLOCKS),
+            *advice_blocks(_CLOCKS, _CLOCKS),
             word="Clocks",
         )
     peak = total["peak_at"]
     yield Notice(
         Kind.INFO,
         f"The busiest time began at {_time_text(peak)} UTC",
-        *advice(_PEAK, _PEAK),
+        *advice_blocks(_PEAK, _PEAK),
         word="Peak",
     )
 
@@ -313,7 +318,7 @@ def _uncommitted_sentence(report: RatesReport) -> str:
     assert total is not None
     if outcomes is None:
         count = total["prepared"] - total["committed"]
-        were = count_text(count, "transaction was", "transactions were")
+        were = format_count(count, "transaction was", "transactions were")
         return f"{were} rolled back, or not yet committed" if count > 0 else ""
     if outcomes.total == outcomes.committed:
         return ""
@@ -323,12 +328,12 @@ def _uncommitted_sentence(report: RatesReport) -> str:
     )
 
 
-def _lacks_compared_time(report: RatesReport) -> bool:
+def _lacks_part_of_compared_time(report: RatesReport) -> bool:
     assert report.compared is not None
-    return report.coverage.lacks(report.question.start - report.compared, report.question.end - report.compared)
+    return report.coverage.lacks_part_of(report.question.start - report.compared, report.question.end - report.compared)
 
 
-def _places(report: RatesReport, source: RatesSource) -> Places:
+def _advice_values(report: RatesReport, source: RatesSource) -> Places:
     """Return the values for the placeholders in the advice, such as source, period and filters."""
     question, total = report.question, report.total
     assert total is not None
@@ -349,16 +354,17 @@ def _rate_charts(report: RatesReport) -> Sequence[Block]:
     lines = list(report.lines.items())
     fit = MAX_SERIES if report.active_count <= MAX_SERIES else MAX_SERIES - 1
     drawn = lines[:fit]
-    series = [Series(_key_label(key), [row["messages_per_s"] for row in rows]) for key, rows in drawn]
+    series = [Series(_group_key_label(key), [row["messages_per_s"] for row in rows]) for key, rows in drawn]
     if not drawn:
         series = [Series("all messages", [row["messages_per_s"] for row in report.all_windows])]
     elif others := report.active_count - len(drawn):
         series.append(
             Series(
-                f"{count_text(others, 'other', 'others')}, summed", _rate_of_others(report, [rows for _, rows in drawn])
+                f"{format_count(others, 'other', 'others')}, summed",
+                _rate_of_others(report, [rows for _, rows in drawn]),
             )
         )
-    marks = list(_marks(report))
+    marks = list(_chart_marks(report))
     by_text = f" by {_group_columns_text(report)}" if report.lines else ""
     traffic = [Series("all messages", [row["bytes_per_s"] for row in report.all_windows])]
     windows = report.windows
@@ -368,7 +374,7 @@ def _rate_charts(report: RatesReport) -> Sequence[Block]:
             f"; the first begins at {_time_text(windows.start)} UTC, and the last ends at {_time_text(windows.end)} UTC"
         )
     return [
-        LineChart(f"Messages per second{by_text}", report.windows, series, _printed_rate, marks=marks, note=note),
+        LineChart(f"Messages per second{by_text}", report.windows, series, _exact_rate_text, marks=marks, note=note),
         LineChart("Bytes of log per second", report.windows, traffic, lambda value: f"{size_text(value)}/s",
                   axis=size_text, marks=marks),
     ]  # fmt: skip
@@ -389,8 +395,8 @@ def _rate_of_others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list
 def _latency_charts(report: RatesReport) -> Sequence[Block]:
     if not report.has_percentiles:
         why = (
-            f"{count_text(report.sketches, 'row of topic_minutes has', 'rows of topic_minutes have')} sketches, and at "
-            f"most {MAX_SKETCHES:,} can be merged: choose a shorter time, or fewer topics."
+            f"{format_count(report.sketches, 'row of topic_minutes has', 'rows of topic_minutes have')} sketches, "
+            f"and at most {MAX_SKETCHES:,} can be merged: choose a shorter time, or fewer topics."
             if report.sketches
             else "latencies come from topic_minutes, which has them only for windows of whole minutes."
         )
@@ -412,12 +418,13 @@ def _percentile_chart(report: RatesReport, figure: str, title: str, note: str) -
     reading = "Half of the messages are below p50, and one in a hundred is above p99"
     scale = "; the scale is logarithmic" if is_log else ""
     return LineChart(
-        title, report.windows, series, _milliseconds_text, marks=list(_marks(report)), axis=_short_milliseconds_text,
+        title, report.windows, series, _milliseconds_text, marks=list(_chart_marks(report)),
+        axis=_short_milliseconds_text,
         is_log=is_log, has_bands=True, note=f"{note}{reading}{scale}",
     )  # fmt: skip
 
 
-def _marks(report: RatesReport) -> Iterator[Mark]:
+def _chart_marks(report: RatesReport) -> Iterator[Mark]:
     """Yield marks for times that have no figures, are only partly archived, or are damaged."""
     windows = report.windows
     notes = {NONE: (MarkKind.MISSING, "not archived"), ALL: None}
@@ -437,21 +444,21 @@ def _marks(report: RatesReport) -> Iterator[Mark]:
             yield Mark(MarkKind.DAMAGE, span.start, span.end, f"{broker}: a part of the log is damaged")
 
 
-def _printed_rate(value: float) -> str:
+def _exact_rate_text(value: float) -> str:
     """Format a rate with three digits after the point, as in the printed rows."""
     return f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
 def _time_text(moment: datetime.datetime) -> str:
     utc = moment.astimezone(datetime.UTC)
-    return plain_text(utc) if utc.second else f"{utc:%Y-%m-%d %H:%M}"
+    return format_time(utc) if utc.second else f"{utc:%Y-%m-%d %H:%M}"
 
 
 _FIGURE_COLUMNS = (
     Column("messages", is_number=True), Column("share", is_number=True, text=lambda share: f"{100 * share:.1f} %"),
-    Column("msg/s", key="messages_per_s", is_number=True, text=_printed_rate),
-    Column("peak msg/s", key="peak_per_s", is_number=True, text=_printed_rate),
-    Column("peak at", key="peak_at", is_ranked=True, text=lambda moment: Moment(_time_text(moment))),
+    Column("msg/s", key="messages_per_s", is_number=True, text=_exact_rate_text),
+    Column("peak msg/s", key="peak_per_s", is_number=True, text=_exact_rate_text),
+    Column("peak at", key="peak_at", is_ranked=True, text=lambda moment: TimeText(_time_text(moment))),
     Column("log", key="bytes", is_number=True, text=size_text), Column("retries", is_number=True),
     Column("dead letters", key="dead_letters", is_number=True),
 )  # fmt: skip
@@ -469,10 +476,10 @@ def _group_table(report: RatesReport) -> Table:
     left_out = report.group_count - len(report.groups)
     rest = (
         f"The {len(rows):,} largest of {report.group_count:,} are shown. The "
-        f"{count_text(left_out, 'other has', 'others have')} "
-        f"{count_text(report.rest['messages'], 'message')}, {size_text(report.rest['bytes'])} of log, "
-        f"{count_text(report.rest['retries'], 'retry', 'retries')} and "
-        f"{count_text(report.rest['dead_letters'], 'dead letter')}."
+        f"{format_count(left_out, 'other has', 'others have')} "
+        f"{format_count(report.rest['messages'], 'message')}, {size_text(report.rest['bytes'])} of log, "
+        f"{format_count(report.rest['retries'], 'retry', 'retries')} and "
+        f"{format_count(report.rest['dead_letters'], 'dead letter')}."
         if left_out
         else ""
     )
@@ -486,7 +493,9 @@ def _group_row(report: RatesReport, row: Row) -> Row:
     line = report.lines.get(key)
     trend: Text | Trend = ""
     if line is not None:
-        trend = Trend(f"Messages per second of {_key_label(key)} over time", [each["messages_per_s"] for each in line])
+        trend = Trend(
+            f"Messages per second of {_group_key_label(key)} over time", [each["messages_per_s"] for each in line]
+        )
     return {
         **row,
         **dict(zip(report.question.by, map(_value_text, key), strict=True)),
@@ -512,7 +521,7 @@ def _filter_facts(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]
     yield "Only kind", asked.kinds
 
 
-def _key_label(key: Key) -> str:
+def _group_key_label(key: Key) -> str:
     return ", ".join(_value_text(value) for value in key)
 
 
@@ -520,7 +529,7 @@ def _value_text(value: str | int | None) -> str:
     return "(none)" if value is None or value == "" else str(value)
 
 
-def _rate(value: float) -> str:
+def _rate_text(value: float) -> str:
     return f"{value:,.0f}/s" if value >= 100 else f"{value:,.3g}/s"
 
 
@@ -536,7 +545,7 @@ def _short_milliseconds_text(value: float) -> str:
 
 
 def _time_argument(moment: datetime.datetime) -> str:
-    return iso_text(moment).removesuffix("Z")
+    return format_iso_time(moment).removesuffix("Z")
 
 
 def capacity_section(capacity: Capacity, disk_gib: float, lacking_runs: int = 0) -> Section:
@@ -549,13 +558,13 @@ def capacity_section(capacity: Capacity, disk_gib: float, lacking_runs: int = 0)
     """
     blocks: list[Block] = []
     if lacking_runs:
-        lacks = f"topic_minutes lacks {count_text(lacking_runs, 'archive run')}, so these figures are too small"
-        blocks.append(Notice(Kind.WARNING, lacks, Advised(_BACKFILL.filled())))
-    blocks += [Paragraph(_day_text(capacity)), Paragraph(_disk_text(capacity, disk_gib * _GIB))]
+        lacks = f"topic_minutes lacks {format_count(lacking_runs, 'archive run')}, so these figures are too small"
+        blocks.append(Notice(Kind.WARNING, lacks, AdviceBlock(_BACKFILL.filled())))
+    blocks += [Paragraph(_bytes_per_day_text(capacity)), Paragraph(_days_on_disk_text(capacity, disk_gib * _GIB))]
     return Section("capacity", "Capacity", blocks)
 
 
-def _day_text(capacity: Capacity) -> str:
+def _bytes_per_day_text(capacity: Capacity) -> str:
     mean = size_text(capacity.mean)
     if not capacity.days:
         return f"Less than a whole day is archived; at this rate, a day has {mean} of log."
@@ -563,11 +572,11 @@ def _day_text(capacity: Capacity) -> str:
         return f"The one whole day that is archived has {mean} of log."
     return (
         f"A day has {mean} of log on average and {size_text(capacity.most)} at most, of "
-        f"{count_text(capacity.days, 'archived whole day')}."
+        f"{format_count(capacity.days, 'archived whole day')}."
     )
 
 
-def _disk_text(capacity: Capacity, size: float) -> str:
+def _days_on_disk_text(capacity: Capacity, size: float) -> str:
     days, disk = capacity.days_on_disk(size), size_text(size)
     if days is None:
         return f"Nothing was stored, so how long a disk of {disk} lasts is not known."

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.tps.arguments import TpsOptions
-from commitlake.pipelines.tps.question import MINUTES, CountedTable, rounded
+from commitlake.pipelines.tps.question import MINUTES, CountedTable, round_time
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -48,21 +48,26 @@ class TpsSource:
 
     def warn_of_unknown_names(self, topics: Sequence[str], tags: Sequence[str], queues: Sequence[int]) -> None:
         """Warn of topics, tags and queues that do not exist; of a store, tags of the messages that were read."""
-        from commitlake.jobs.arguments.lake_names import unknown_queues, unknown_tags, unknown_topics, unknown_values
+        from commitlake.jobs.arguments.lake_names import (
+            unknown_queue_sentences,
+            unknown_tag_sentences,
+            unknown_topic_sentences,
+            unknown_value_sentences,
+        )
 
         if self.stores:
-            from commitlake.jobs.arguments.store_queues import unknown_names
+            from commitlake.jobs.arguments.store_queues import unknown_store_name_sentences
 
-            sentences = unknown_names(self.stores, topics, queues)
+            sentences = unknown_store_name_sentences(self.stores, topics, queues)
             read = self.lake.table(self.table.name)
             if not sentences and not (self.table is MINUTES and _has_unnamed_tags(read)):
                 sentence = "no message that was read has the tag {}"
-                sentences = unknown_values(read, self.table.groups["tag"], tags, sentence)
+                sentences = unknown_value_sentences(read, self.table.groups["tag"], tags, sentence)
         else:
             messages = self.lake.table("messages")
-            sentences = [*unknown_topics(self.lake, messages, topics), *unknown_tags(messages, tags)]
+            sentences = [*unknown_topic_sentences(self.lake, messages, topics), *unknown_tag_sentences(messages, tags)]
             if queues and not sentences:
-                sentences = unknown_queues(messages, topics, queues)
+                sentences = unknown_queue_sentences(messages, topics, queues)
         for sentence in sentences:
             warn("commitlake tps", sentence)
 
@@ -75,7 +80,7 @@ def _has_unnamed_tags(minutes: DeltaTable) -> bool:
 
 
 @contextmanager
-def open_source(
+def open_tps_source(
     command: TpsOptions,
     table: CountedTable,
     earlier: datetime.timedelta | None = None,
@@ -99,33 +104,33 @@ def open_source(
     if command.store is not None:
         with tempfile.TemporaryDirectory(prefix="commitlake-tps-") as folder:
             end = None if is_whole else command.end
-            yield _read_store(command, table, earlier, columns, end, folder)
+            yield _read_store_log(command, table, earlier, columns, end, folder)
         return
-    lake = lake_of(command).pinned()
-    with naming_damaged_files(lake, _READ):
-        yield _open_lake(lake, command.broker, table)
+    lake = open_lake_argument(command).pinned()
+    with explain_damaged_files(lake, _READ):
+        yield _open_lake_tables(lake, command.broker, table)
 
 
-def _open_lake(lake: Lake, brokers: Sequence[str], table: CountedTable) -> TpsSource:
-    from commitlake.connectors.lake.followed_runs import check_follows
+def _open_lake_tables(lake: Lake, brokers: Sequence[str], table: CountedTable) -> TpsSource:
+    from commitlake.connectors.lake.followed_runs import check_is_up_to_date
     from commitlake.connectors.lake.lake import NoTableError
-    from commitlake.jobs.arguments.lake_names import check_brokers
+    from commitlake.jobs.arguments.lake_names import check_archived_brokers
     from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
     from commitlake.pipelines.tps.coverage import read_coverage
 
     lake.table("messages")
-    check_follows(lake, "topic_minutes")
+    check_is_up_to_date(lake, "topic_minutes")
     try:
         coverage = read_coverage(lake, brokers)
     except NoTableError:
         raise JobError(f"the lake {lake.root} has no table 'topic_minutes' yet", _BACKFILL) from None
-    check_brokers(lake, brokers)
+    check_archived_brokers(lake, brokers)
     if table is MINUTES and coverage.spans and (lacking := count_uncounted_runs(lake)):
         raise JobError(f"topic_minutes lacks {lacking:,} archive runs: its figures would be too small", _BACKFILL)
     return TpsSource(lake, coverage)
 
 
-def _read_store(
+def _read_store_log(
     command: TpsOptions,
     table: CountedTable,
     earlier: datetime.timedelta | None,
@@ -135,27 +140,27 @@ def _read_store(
 ) -> TpsSource:
     from commitlake.connectors.lake.lake import Lake
     from commitlake.connectors.runtime.local_runner import ThreadRunner
-    from commitlake.jobs.arguments.broker_name import named_stores
-    from commitlake.jobs.arguments.layouts import layout_of
+    from commitlake.jobs.arguments.broker_name import find_named_stores
+    from commitlake.jobs.arguments.layouts import find_formats
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.tps.store_tables import StoreLogs
     from commitlake.schemas.selection import Selection
 
-    stores = named_stores(command.source[1], None, None, layout_of(command))
+    stores = find_named_stores(command.source[1], None, None, find_formats(command))
     stores = [store for store in stores if not command.broker or store.broker in command.broker]
     if not stores:
-        raise JobError(f"--broker: {command.store} has no store of that name")
+        raise JobError(f"--broker: {command.store} has no store named {', '.join(command.broker)}")
     unit = command.step or command.window or table.unit
-    start = None if command.start is None else rounded(command.start, unit)
+    start = None if command.start is None else round_time(command.start, unit)
     wanted = Selection(
         topics=command.topic,
         queue_ids=command.queue,
         start=start - earlier if start is not None and earlier is not None else start,
-        end=None if end is None else rounded(end, unit, up=True),
+        end=None if end is None else round_time(end, unit, up=True),
     )
     lake = Lake(folder)
     logs = StoreLogs(stores, wanted, columns)
     runner = ThreadRunner()
     with runner_progress(runner, f"reading {command.store}", logs.size, quiet=command.quiet) as advance:
-        read = logs.fill(table, lake, runner, advance)
+        read = logs.fill_table(table, lake, runner, advance)
     return TpsSource(lake, read.coverage, stores, table, read.damaged)

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.broker_conf import BrokerConfArgument, read_store_conf
 from commitlake.jobs.arguments.html import HtmlArgument
-from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
-from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
+from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.arguments.runner import ProcessArguments, make_runner
 from commitlake.jobs.arguments.s3 import S3Arguments, set_s3_environment
-from commitlake.jobs.arguments.stores import StoreName, delay_levels, given_store, positive, store_argument
+from commitlake.jobs.arguments.stores import StoreName, declare_store_argument, delay_levels, positive, require_store
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import option, variable_of
+from commitlake.jobs.cli.options import environment_variable_of, option
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.schemas.errors import ExitCode
 
@@ -71,7 +71,7 @@ class Verify(
     DESCRIPTION = DESCRIPTION
     EXAMPLES = EXAMPLES
 
-    store: str | None = store_argument(
+    store: str | None = declare_store_argument(
         f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
         "the path component that names the broker. In an object store or HDFS, it must be a copy by 'commitlake ship'"
     )
@@ -94,34 +94,34 @@ class Verify(
 
     def run(self) -> ExitCode:
         """Verify the stores, print a report, and return an exit code."""
-        store = given_store(self.store)
-        from commitlake.jobs.report.output import failure_page, page_file
+        store = require_store(self.store)
+        from commitlake.jobs.report.output import check_page_file, write_page_on_failure
         from commitlake.jobs.verify.page import TITLE, stores_page
         from commitlake.jobs.verify.report import Remedies, print_report, summary
         from commitlake.pipelines.verify.doctor import join_findings
-        from commitlake.pipelines.verify.findings import verdict_of
+        from commitlake.pipelines.verify.findings import make_verdict
 
         if "s3://" in store:
             set_s3_environment(self)
         elif self.lake is None:
             self._check_object_store()
-        file = page_file(self.html)
-        lake = lake_of(self) if self.lake else None
+        file = check_page_file(self.html)
+        lake = open_lake_argument(self) if self.lake else None
         remedies = Remedies(lake, list(_reading_options(self)))
         facts = [("Store", store), *([("Lake", lake.root)] if lake else [])]
-        with failure_page(file, "verify", TITLE, facts, lake):
+        with write_page_on_failure(file, "verify", TITLE, facts, lake):
             reports = _verify_stores(self)
             if file is not None:
                 file.write(stores_page(reports, remedies))
         print_report(self.output, reports, remedies)
         if not self.quiet:
             print(summary(reports), file=sys.stderr)
-        verdict = verdict_of(join_findings(reports), len(reports))
+        verdict = make_verdict(join_findings(reports), len(reports))
         return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
 
     def _check_object_store(self) -> None:
         for name in ("s3-endpoint", "s3-region"):
-            if getattr(self, name.replace("-", "_")) is not None and variable_of(name) not in os.environ:
+            if getattr(self, name.replace("-", "_")) is not None and environment_variable_of(name) not in os.environ:
                 raise JobError(f"--{name} has no effect without --lake", "add --lake, or leave it out")
 
 
@@ -137,17 +137,17 @@ def _reading_options(command: Verify) -> Iterator[str]:
 def _verify_stores(command: Verify) -> list[StoreReport]:
     """Find the stores, and verify them."""
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.arguments.broker_name import named_stores
+    from commitlake.jobs.arguments.broker_name import find_named_stores
     from commitlake.pipelines.verify.admission import VerifyOptions
 
-    place = given_store(command.store)
-    formats = layout_of(command)
+    place = require_store(command.store)
+    formats = find_formats(command)
     if command.lake:
-        broker = _name_in_lake(command, place)
+        broker = _find_name_in_lake(command, place)
         stores = find_stores(place, broker, formats=formats)
     else:
         broker = command.broker
-        stores = named_stores(place, broker, command.broker_conf, formats)
+        stores = find_named_stores(place, broker, command.broker_conf, formats)
     confs = {store.broker: read_store_conf(command.broker_conf, store.broker) for store in stores}
     options = VerifyOptions(
         command.delay_levels,
@@ -158,27 +158,29 @@ def _verify_stores(command: Verify) -> list[StoreReport]:
             if conf.delay_levels_ms
         },
     )
-    return _verify(command, stores, options, broker)
+    return _verify_with_progress(command, stores, options, broker)
 
 
-def _name_in_lake(command: Verify, place: str) -> str | None:
+def _find_name_in_lake(command: Verify, place: str) -> str | None:
     """Return the name under which the lake has the store that is compared with it."""
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.jobs.arguments.broker_name import broker_name
+    from commitlake.jobs.arguments.broker_name import choose_broker_name
     from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
 
-    last = read_last_commit(lake_of(command))
+    last = read_last_commit(open_lake_argument(command))
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake verify", command.broker, known)
-    layouts = layout_of(command)
-    return broker_name(place, command.broker, command.broker_conf, known, layouts).name
+    layouts = find_formats(command)
+    return choose_broker_name(place, command.broker, command.broker_conf, known, layouts).name
 
 
-def _verify(command: Verify, stores: Sequence[Store], options: VerifyOptions, broker: str | None) -> list[StoreReport]:
+def _verify_with_progress(
+    command: Verify, stores: Sequence[Store], options: VerifyOptions, broker: str | None
+) -> list[StoreReport]:
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.verify.doctor import verify_stores
 
-    lake = lake_of(command) if command.lake else None
+    lake = open_lake_argument(command) if command.lake else None
     runner = make_runner(command, "verify")
     size = sum(segment.file_size for store in stores for segment in store.segments)
     with runner_progress(runner, f"verifying {command.store}", size, quiet=command.quiet) as advance:
@@ -186,7 +188,7 @@ def _verify(command: Verify, stores: Sequence[Store], options: VerifyOptions, br
         if lake is not None:
             from commitlake.jobs.verify.lake import add_lake_findings
 
-            add_lake_findings(runner, lake, given_store(command.store), broker, reports, layout_of(command))
+            add_lake_findings(runner, lake, require_store(command.store), broker, reports, find_formats(command))
     return reports
 
 

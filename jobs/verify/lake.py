@@ -13,11 +13,11 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.profile import Differences
 from commitlake.pipelines.audit.sides import Sides, open_sides
-from commitlake.pipelines.audit.span import AuditSpan, stretches_of
-from commitlake.pipelines.audit.store_ranges import ranges_in_store
+from commitlake.pipelines.audit.span import AuditSpan, to_stretches
+from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 _CODES = {"missing": "lake_missing", "unexpected": "lake_extra", "different": "lake_different"}
 _NOTHING = "lake_not_archived"
@@ -44,7 +44,7 @@ def add_lake_findings(
         UnavailableError: if an archive run has committed but is not finished.
     """
     moment = read_moment(lake)
-    ranges, _ = ranges_in_store(path, broker, moment.commit.stores, layout)
+    ranges, _ = find_ranges_in_stores(path, broker, moment.commit.stores, layout)
     for report in reports:
         if report.broker not in ranges:
             report.findings.add(
@@ -73,10 +73,13 @@ def _differing_windows(
 ) -> Differences:
     """Compare messages by windows, and return those that differ; repeat if a broker has deleted segments meanwhile."""
     while True:
-        with sides.store(path, broker, ranges, layout) as store, sides.messages(stretches_of(ranges)) as found:
-            sides.expect_erasures_in_store(store, stretches_of(ranges))
-            differing = store.differences(found, limit=limit)
-        before, (ranges, _) = ranges, ranges_in_store(path, broker, sides.moment.commit.stores, layout)
+        with (
+            sides.profile_stores(path, broker, ranges, layout) as store,
+            sides.profile_messages(to_stretches(ranges)) as found,
+        ):
+            sides.correct_store_for_erasures(store, to_stretches(ranges))
+            differing = store.compare_with(found, limit=limit)
+        before, (ranges, _) = ranges, find_ranges_in_stores(path, broker, sides.moment.commit.stores, layout)
         if not differing.count or ranges == before or not ranges:
             return differing
 
@@ -85,7 +88,7 @@ def _window_finding(code: str, row: Mapping[str, Any]) -> Finding:
     window = f"messages, {row['window_start'] or 'without a time'}"
     figures = [name for name in ("message", "byte") if f"found_{name}s" in row]
     sides = {
-        side: ", ".join(count_text(row[f"{side}_{name}s"] or 0, name) for name in figures)
+        side: ", ".join(format_count(row[f"{side}_{name}s"] or 0, name) for name in figures)
         for side in ("found", "expected")
     }
     finding = Finding(code, window, queue=f"{row['topic']}/{row['queue_id']}", broker=row["broker"])

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.report.decoded import decode_value, offset_text, time_of_ms
+from commitlake.jobs.report.decoded import decode_value, ms_to_time_text, offset_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.output import left_out_text, names_text
-from commitlake.jobs.verify.report import Remedies, having
+from commitlake.jobs.report.output import join_names, left_out_text
+from commitlake.jobs.verify.report import Remedies, reports_with_finding
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
-from commitlake.pipelines.verify.findings import Finding, Findings, verdict_of
+from commitlake.pipelines.verify.findings import Finding, Findings, make_verdict
 from commitlake.schemas.advice import FilledAdvice
-from commitlake.schemas.report import Badge, Cell, Figures, Kind, Name, Quiet, Report, Section, Table, Verdict
+from commitlake.schemas.report import Badge, Cell, Figures, Kind, MutedText, Name, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 
 TITLE = "Stores verified"
@@ -32,21 +32,21 @@ def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None
     """
     remedies = remedies or Remedies()
     together = join_findings(reports)
-    verdict = verdict_of(together, len(reports))
-    kind = _KINDS[together.worst] if together.worst is not None else Kind.GOOD
+    verdict = make_verdict(together, len(reports))
+    kind = _KINDS[together.worst_severity] if together.worst_severity is not None else Kind.GOOD
     groups = [
-        _finding_group(CLASSES[code], together, remedies.of(CLASSES[code], having(code, reports)))
+        _finding_group(CLASSES[code], together, remedies.advice_for(CLASSES[code], reports_with_finding(code, reports)))
         for code in CLASSES
         if code in together.codes
     ]
     sections = [
-        Section("read", "What was read", [_figures(reports, together)]),
+        Section("read", "What was read", [_verification_figures(reports, together)]),
         findings_section(groups, "No damage was found."),
         Section("stores", "Stores", [_stores_table(reports)]),
     ]
     facts = [
-        ("Broker" if len(reports) == 1 else "Brokers", names_text([report.broker for report in reports])),
-        ("Folder" if len(reports) == 1 else "Folders", names_text([report.root for report in reports], 3)),
+        ("Broker" if len(reports) == 1 else "Brokers", join_names([report.broker for report in reports])),
+        ("Folder" if len(reports) == 1 else "Folders", join_names([report.root for report in reports], 3)),
         ("Messages stored", _period_text(reports)),
     ]
     if remedies.lake is not None:
@@ -61,10 +61,10 @@ def _period_text(reports: Sequence[StoreReport]) -> str:
     last = max((report.last_time for report in reports if report.last_time is not None), default=None)
     if first is None or last is None:
         return "there is no message"
-    return f"{time_of_ms(first).removesuffix(' UTC')} to {time_of_ms(last)}"
+    return f"{ms_to_time_text(first).removesuffix(' UTC')} to {ms_to_time_text(last)}"
 
 
-def _figures(reports: Sequence[StoreReport], together: Findings) -> Figures:
+def _verification_figures(reports: Sequence[StoreReport], together: Findings) -> Figures:
     figures = {
         "records": f"{sum(report.records for report in reports):,}",
         "log": size_text(sum(report.bytes for report in reports)),
@@ -116,11 +116,11 @@ def _stores_table(reports: Sequence[StoreReport]) -> Table:
 
 
 def _store_row(report: StoreReport) -> dict[str, object]:
-    worst = report.findings.worst
+    worst = report.findings.worst_severity
     kind = Kind.GOOD if worst is None else _KINDS[worst]
     live = " a broker has it open" if report.is_live else ""
     return {
-        "store": Cell((Name(report.broker), " ", Quiet(report.root))),
+        "store": Cell((Name(report.broker), " ", MutedText(report.root))),
         "verdict": Cell((Badge(kind, _WORDS[kind]), live)),
         "records": report.records,
         "log": report.bytes,

@@ -11,12 +11,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.terminal import print_text
-from commitlake.jobs.report.rows_output import Row, write, write_table
+from commitlake.jobs.report.rows_output import Row, write_rows, write_table
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
-from commitlake.pipelines.verify.findings import Finding, verdict_of
+from commitlake.pipelines.verify.findings import Finding, make_verdict
 from commitlake.schemas.advice import FilledAdvice
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report_columns import Column
 
 _SHOWN = 3
@@ -40,12 +40,12 @@ class Remedies:
     lake: Lake | None = None
     settings: Sequence[str] = ()
 
-    def of(self, kind: FindingClass, reports: Sequence[StoreReport]) -> FilledAdvice:
+    def advice_for(self, kind: FindingClass, reports: Sequence[StoreReport]) -> FilledAdvice:
         """Return the advice on a class of findings: the sentence for the first store, and the commands for all."""
         advice = kind.action
         if kind.action_without_salvage is not None and not all(report.can_salvage for report in reports):
             advice = kind.action_without_salvage
-        return advice.filled_for_each([self._advice_placeholders(report) for report in reports[:MAX_ADVISED_STORES]])
+        return advice.fill_for_each([self._advice_placeholders(report) for report in reports[:MAX_ADVISED_STORES]])
 
     def _advice_placeholders(self, report: StoreReport) -> dict[str, str | list[str]]:
         # Nothing but `ship` writes into a copy in an object store, so its repaired files go to a folder.
@@ -62,17 +62,17 @@ class Remedies:
 def print_report(form: str, reports: Sequence[StoreReport], remedies: Remedies) -> None:
     """Print all stores to standard output: a table with explanations, JSON (a row per store), or CSV of findings."""
     if form in {"json", "jsonl"}:
-        write(form, (_to_object(report, remedies) for report in reports), [])
+        write_rows(form, (_store_object(report, remedies) for report in reports), [])
         return
     if form == "csv":
-        write(form, _finding_rows(reports), FINDING_COLUMNS)
+        write_rows(form, _all_finding_rows(reports), FINDING_COLUMNS)
         return
-    write_table(_rows(reports), FINDING_COLUMNS, sys.stdout)
+    write_table(_first_finding_rows(reports), FINDING_COLUMNS, sys.stdout)
     for line in _explanations(reports, remedies):
         print_text(line)
 
 
-def _rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
+def _first_finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
     """Yield the first findings of each class and store, the worst class first, with the number of all such findings."""
     for severity in Severity:
         for code, kind in CLASSES.items():
@@ -84,7 +84,7 @@ def _rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
                     yield _finding_row(finding, f"{count:,}" if place == 0 else "", is_first=place == 0)
 
 
-def _finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
+def _all_finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
     """Yield a row for each listed finding, with all columns."""
     for report in reports:
         for code, findings in report.findings.kept.items():
@@ -110,13 +110,13 @@ def _explanations(reports: Sequence[StoreReport], remedies: Remedies) -> Iterato
         for code, kind in CLASSES.items():
             if code in codes and kind.severity is severity:
                 yield f"\n{code} ({severity}): {kind.cause}."
-                advice = remedies.of(kind, having(code, reports))
+                advice = remedies.advice_for(kind, reports_with_finding(code, reports))
                 yield f"  What to do: {advice.sentence}."
                 for command in advice.others:
                     yield f"  Likewise: {command.line}"
 
 
-def having(code: str, reports: Sequence[StoreReport]) -> list[StoreReport]:
+def reports_with_finding(code: str, reports: Sequence[StoreReport]) -> list[StoreReport]:
     """Return the reports with findings of a class."""
     return [report for report in reports if report.findings.counts[code]]
 
@@ -127,12 +127,12 @@ def summary(reports: Sequence[StoreReport]) -> str:
     records, size = sum(report.records for report in reports), sum(report.bytes for report in reports)
     queues = sum(report.queues for report in reports)
     return (
-        f"{count_text(records, 'record')} in {size_text(size)} and {count_text(queues, 'queue')}; "
-        f"{verdict_of(together, len(reports)).text}"
+        f"{format_count(records, 'record')} in {size_text(size)} and {format_count(queues, 'queue')}; "
+        f"{make_verdict(together, len(reports)).text}"
     )
 
 
-def _to_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:
+def _store_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:
     findings = report.findings
     return {
         "broker": report.broker,
@@ -145,7 +145,7 @@ def _to_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:
         "index_files": report.index_files,
         "groups": report.groups,
         "counts": {code: findings.counts[code] for code in CLASSES if code in findings.codes},
-        "findings": [_finding_object(finding, remedies.of(finding.kind, [report])) for finding in findings],
+        "findings": [_finding_object(finding, remedies.advice_for(finding.kind, [report])) for finding in findings],
     }
 
 

@@ -13,22 +13,27 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.followed_runs import check_follows
+from commitlake.connectors.lake.followed_runs import check_is_up_to_date
 from commitlake.connectors.lake.lake import Lake, NoTableError
-from commitlake.connectors.lake.packs.body_batches import BodyForm, batches_with_bodies, decompressed, in_form
+from commitlake.connectors.lake.packs.body_batches import (
+    BodyForm,
+    batches_with_bodies,
+    convert_bodies,
+    decompress_bodies,
+)
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql, run_sql_over
-from commitlake.connectors.lake.sql import Engine, column_name, is_one_of, text_literal
+from commitlake.connectors.lake.sql import Engine, column_name, in_condition, text_literal
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.pipelines.analysis.arrow_lag import lag_table
 from commitlake.pipelines.analysis.lag_question import LagQuestion
-from commitlake.pipelines.dead_letters.letters import computed_columns
+from commitlake.pipelines.dead_letters.letters import computed_columns_sql
 from commitlake.pipelines.journeys.arrays import hops_table, journeys_table
 from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.pipelines.journeys.statements import Sources
 from commitlake.pipelines.query.engines import TableQuery
-from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
+from commitlake.pipelines.query.keys import business_keys_condition, unique_key_condition
 from commitlake.pipelines.tps.question import Origins, PartialCount, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
@@ -85,9 +90,9 @@ class ArrowTables:
             QueryError: if the predicate of the selection is not valid.
             PackError: if a body is not available.
         """
-        computed = computed_columns(self.lake.table("messages"))
+        computed = computed_columns_sql(self.lake.table("messages"))
         topics = [text_literal(topic) for topic in selection.topics]
-        more = [is_one_of(computed["origin_topic"], topics)] if topics else []
+        more = [in_condition(computed["origin_topic"], topics)] if topics else []
         return self._messages(replace(selection, topics=(), kinds=[Kind.DLQ]), DEAD_LETTERS, form, computed, more)
 
     def _messages(
@@ -118,7 +123,7 @@ class ArrowTables:
             LogDamagedError: if `topic_minutes` has lost rows of finished runs.
         """
         if not question.is_by_second:
-            check_follows(self.lake, "topic_minutes")
+            check_is_up_to_date(self.lake, "topic_minutes")
         tables = {name: self.lake.find(name) for name in ("messages", "topic_minutes")}
         messages = tables["messages"] or self.lake.table("messages")
         columns = {field.name for field in messages.schema().fields}
@@ -129,12 +134,12 @@ class ArrowTables:
             has_formats="format" in columns,
         )
         keys = [f"g{number}" for number in range(len(groups))] + ["window_start"]
-        parts = " UNION ALL ".join(_partial_sql(part, keys) for part in question.partial_counts())
+        parts = " UNION ALL ".join(_partial_count_sql(part, keys) for part in question.partial_counts())
         counts = [f"coalesce(sum({name}), 0) AS {name}" for name in RATE_COUNTS.names]
         sql = f"SELECT {', '.join([*keys, *counts])} FROM ({parts}) GROUP BY {', '.join(keys)}"
         there = {name: table for name, table in tables.items() if table is not None}
         counted = run_sql_over(there, sql).read_all().rename_columns([*groups, "window_start", *RATE_COUNTS.names])
-        return _with_rates(counted, question, groups)
+        return _add_rates(counted, question, groups)
 
     def lag(self, question: LagQuestion) -> pa.Table:
         """Return the lag of consumer groups, at one time or at the end of each window.
@@ -173,7 +178,7 @@ class ArrowTables:
         wanted = question.selection
         where = self._where(replace(wanted, topics=(), start=question.begin, end=question.end), ())
         if wanted.topics:
-            where.append(is_one_of("coalesce(origin_topic, topic)", map(text_literal, wanted.topics)))
+            where.append(in_condition("coalesce(origin_topic, topic)", map(text_literal, wanted.topics)))
         rows = f"(SELECT * FROM {_source(messages, 'messages', MESSAGES)} WHERE {' AND '.join(where)})"
         return {"messages": messages, "edges": edges}, Sources(rows, "edges")
 
@@ -190,8 +195,8 @@ class ArrowTables:
             names,
             (),
             0,
-            key_places=condition_of_keys(self.lake, selection.keys) if selection.keys else None,
-            unique_key_places=partial(condition_of_unique_key, self.lake),
+            key_places=business_keys_condition(self.lake, selection.keys) if selection.keys else None,
+            unique_key_places=partial(unique_key_condition, self.lake),
         )
         return query.where(Engine.DELTALAKE)
 
@@ -215,13 +220,13 @@ class ArrowTables:
     def _with_bodies(self, rows: pa.Table, form: BodyForm) -> Iterator[pa.RecordBatch]:
         """Yield rows with their bodies, grouped by pack, so that each frame of a pack is read once."""
         store, cache = open_store(self.lake.packs), FrameCache()
-        batches = _by_pack(rows).to_batches(max_chunksize=_BATCH_ROWS)
+        batches = _sort_by_pack(rows).to_batches(max_chunksize=_BATCH_ROWS)
         for batch in batches or [pa.RecordBatch.from_pylist([], rows.schema)]:
             if not batch.num_rows:
                 empty = batch.append_column("body", pa.nulls(0, pa.binary()))
-                yield in_form(empty.append_column("body_error", pa.nulls(0, pa.string())), form)
+                yield convert_bodies(empty.append_column("body_error", pa.nulls(0, pa.string())), form)
             for stored in batches_with_bodies(batch, store, cache):
-                yield from (in_form(each, form) for each in decompressed(stored, DEFAULT_MAX_BYTES))
+                yield from (convert_bodies(each, form) for each in decompress_bodies(stored, DEFAULT_MAX_BYTES))
 
 
 def no_edges(lake: str) -> str:
@@ -236,22 +241,22 @@ def _source(table: DeltaTable, name: str, columns: Columns) -> str:
     """Return a table in SQL, with the given columns; those that an older lake lacks are null."""
     there = {field.name for field in table.schema().fields}
     # Conditions may name columns that an older lake lacks.
-    lacking = [f"{_null_of(each)} AS {column_name(each.name)}" for each in columns if each.name not in there]
+    lacking = [f"{_null_sql(each)} AS {column_name(each.name)}" for each in columns if each.name not in there]
     return f"(SELECT *, {', '.join(lacking)} FROM {name})" if lacking else name
 
 
-def _null_of(column: Column) -> str:
+def _null_sql(column: Column) -> str:
     return "CAST(NULL AS VARCHAR)" if column.type == TEXT else "NULL"
 
 
-def _partial_sql(part: PartialCount, keys: Sequence[str]) -> str:
+def _partial_count_sql(part: PartialCount, keys: Sequence[str]) -> str:
     columns = [f"{sql} AS {key}" for sql, key in zip([*part.groups, part.window], keys, strict=True)]
     counts = [f"{part.sums[name]} AS {name}" for name in RATE_COUNTS.names]
     grouped = ", ".join(str(number + 1) for number in range(len(keys)))
     return f"SELECT {', '.join([*columns, *counts])} FROM {part.table} WHERE {part.where} GROUP BY {grouped}"
 
 
-def _with_rates(counted: pa.Table, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
+def _add_rates(counted: pa.Table, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
     """Add to each count the seconds of its window within the question's time range, and the rates per second."""
     assert question.window is not None
     opened = counted.column("window_start").cast(pa.int64())
@@ -272,7 +277,7 @@ def with_body_columns(columns: Columns) -> Columns:
     return Columns([*columns, *MESSAGES.only(needed)])
 
 
-def _by_pack(rows: pa.Table) -> pa.Table:
+def _sort_by_pack(rows: pa.Table) -> pa.Table:
     if not rows.num_rows:
         return rows
     places = rows.column("body_ref").combine_chunks()

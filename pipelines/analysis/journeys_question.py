@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from commitlake.pipelines.analysis.rates_question import make_window
-from commitlake.pipelines.analysis.selecting import Texts, Time, make_selection, time_of
+from commitlake.pipelines.analysis.selecting import Texts, Time, make_selection, parse_time_argument
 from commitlake.pipelines.journeys.question import MAX_STEPS, JourneysQuestion
 from commitlake.schemas.errors import UsageError
 
@@ -32,7 +32,7 @@ def make_journeys_question(
     >>> make_journeys_question("2026-11-20", "2026-11-21", "2 hours").begin
     datetime.datetime(2026, 11, 19, 22, 0, tzinfo=datetime.timezone.utc)
     """
-    start, end = time_of("since", since), time_of("until", until)
+    start, end = parse_time_argument("since", since), parse_time_argument("until", until)
     if start is None or end is None:
         raise UsageError("expected since and until, found None")
     if start >= end:

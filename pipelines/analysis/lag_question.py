@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from commitlake.pipelines.analysis.rates_question import make_window
-from commitlake.pipelines.analysis.selecting import Texts, Time, texts_of, time_of
+from commitlake.pipelines.analysis.selecting import Texts, Time, parse_text_arguments, parse_time_argument
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
@@ -54,7 +54,7 @@ class LagHistoryQuestion(LagQuestion):
     since: datetime.datetime | None = None
     until: datetime.datetime | None = None
 
-    def ends(self, last: datetime.datetime | None) -> WindowEnds:
+    def window_ends(self, last: datetime.datetime | None) -> WindowEnds:
         """Return the ends of the windows that end after `since`, up to `until`.
 
         Args:
@@ -94,7 +94,7 @@ def make_lag_question(
     Raises:
         UsageError: if an argument is not valid.
     """
-    return LagQuestion(_checked_by(by), _selection(broker, group, topic), time_of("at", at))
+    return LagQuestion(_check_grouping(by), _make_group_selection(broker, group, topic), parse_time_argument("at", at))
 
 
 def make_lag_history_question(
@@ -112,21 +112,23 @@ def make_lag_history_question(
         UsageError: if an argument is not valid.
     """
     return LagHistoryQuestion(
-        _checked_by(by),
-        _selection(broker, group, topic),
+        _check_grouping(by),
+        _make_group_selection(broker, group, topic),
         window=make_window(window),
-        since=time_of("since", since),
-        until=time_of("until", until),
+        since=parse_time_argument("since", since),
+        until=parse_time_argument("until", until),
     )
 
 
-def _checked_by(by: str) -> str:
+def _check_grouping(by: str) -> str:
     if by not in BY:
         raise UsageError(f"by: expected one of {', '.join(BY)}, found {by!r:.50}")
     return by
 
 
-def _selection(broker: Texts | None, group: Texts | None, topic: Texts | None) -> Selection:
+def _make_group_selection(broker: Texts | None, group: Texts | None, topic: Texts | None) -> Selection:
     return Selection(
-        brokers=texts_of("broker", broker), groups=texts_of("group", group), topics=texts_of("topic", topic)
+        brokers=parse_text_arguments("broker", broker),
+        groups=parse_text_arguments("group", group),
+        topics=parse_text_arguments("topic", topic),
     )

@@ -30,18 +30,18 @@ from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.selecting import (
-    Chosen,
+    SelectionArguments,
     Texts,
     Time,
-    choosing_messages,
     make_selection,
-    texts_of,
-    time_of,
+    parse_text_arguments,
+    parse_time_argument,
+    with_selection_signature,
 )
-from commitlake.pipelines.lineage.answer import records_of, rows_of, story_and_rows
+from commitlake.pipelines.lineage.answer import read_matching_records, read_matching_rows, read_story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import MAX_RECORDS, Question, Record, Story
-from commitlake.pipelines.lineage.topic_graph import TopicGraph, topic_graph
+from commitlake.pipelines.lineage.topic_graph import TopicGraph, build_topic_graph
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
@@ -156,8 +156,10 @@ class Lake(Generic[Frame]):
             raise LakeError(f"no table is named {name!r}: expected one of {', '.join(LAKE_TABLES)}")
         return self._tables.table(LAKE_TABLES[name])
 
-    @choosing_messages
-    def messages(self, *, columns: Texts | None = None, body: Body | None = None, **chosen: Unpack[Chosen]) -> Frame:
+    @with_selection_signature
+    def messages(
+        self, *, columns: Texts | None = None, body: Body | None = None, **chosen: Unpack[SelectionArguments]
+    ) -> Frame:
         """Return messages: one row for each record of a broker's log, in no particular order.
 
         A message must meet all conditions that are given; of several values in one, it must have any.
@@ -169,7 +171,7 @@ class Lake(Generic[Frame]):
                 decompressed, is null, and `body_error` says why; both are null if the lake does not have the body.
                 Bodies are read from the packs: with Spark by the executors, which need CommitLake and access to the
                 packs; a task reads a pack, and each part of it once. Without Spark, they must fit into memory.
-            **chosen: Conditions, see `Chosen`.
+            **chosen: Conditions, see `SelectionArguments`.
 
         Raises:
             LakeError: There is no lake, or a column does not exist.
@@ -180,7 +182,7 @@ class Lake(Generic[Frame]):
         from commitlake.connectors.lake.packs.body_batches import BodyForm
 
         declared = LAKE_TABLES["messages"].columns
-        asked = texts_of("columns", columns) or declared.names
+        asked = parse_text_arguments("columns", columns) or declared.names
         for name in asked:
             if name not in declared.names:
                 raise LakeError(f"messages has no column {name!r}: expected one of {', '.join(declared.names)}")
@@ -190,9 +192,13 @@ class Lake(Generic[Frame]):
         form = BodyForm.named(body)
         return self._tables.messages(make_selection(**chosen), wanted, form)
 
-    @choosing_messages
+    @with_selection_signature
     def tps(
-        self, *, by: Texts = "topic", window: datetime.timedelta | str = "5 minutes", **chosen: Unpack[Chosen]
+        self,
+        *,
+        by: Texts = "topic",
+        window: datetime.timedelta | str = "5 minutes",
+        **chosen: Unpack[SelectionArguments],
     ) -> Frame:
         """Return messages per second: one row for each group and window that has messages, in no particular order.
 
@@ -206,7 +212,7 @@ class Lake(Generic[Frame]):
                 `origin_topic`; an empty list counts all messages together.
             window: Length of the windows, in whole seconds: a `timedelta`, or a text such as `5 minutes` or `30s`. They
                 begin at multiples of their length since 1970, UTC.
-            **chosen: Conditions, see `Chosen`.
+            **chosen: Conditions, see `SelectionArguments`.
 
         Returns:
             The columns `commitlake.schemas.tables.rates.rate_columns`: the groups, which may be null, `window_start`,
@@ -223,8 +229,10 @@ class Lake(Generic[Frame]):
         question = make_rates_question(by, window, make_selection(**chosen))
         return self._tables.rates(question, [name.replace("-", "_") for name in question.by])
 
-    @choosing_messages
-    def dead_letters(self, *, group: Texts | None = None, body: Body | None = None, **chosen: Unpack[Chosen]) -> Frame:
+    @with_selection_signature
+    def dead_letters(
+        self, *, group: Texts | None = None, body: Body | None = None, **chosen: Unpack[SelectionArguments]
+    ) -> Frame:
         """Return messages that consumer groups gave up: one row for each, in no particular order.
 
         Topics are those that the messages were sent to, and times those at which they were stored as dead letters. All
@@ -233,7 +241,7 @@ class Lake(Generic[Frame]):
         Args:
             group: Names of consumer groups; all by default.
             body: Add the columns `body` and `body_error`, as `messages` does.
-            **chosen: Conditions, see `Chosen`.
+            **chosen: Conditions, see `SelectionArguments`.
 
         Returns:
             The columns `commitlake.schemas.tables.dead_letters.DEAD_LETTERS`: `group`, `reason`, `replayed`, and those
@@ -249,7 +257,7 @@ class Lake(Generic[Frame]):
 
         selection = make_selection(**chosen)
         selection.refuse("dead_letters", "kinds")
-        wanted = replace(selection, groups=texts_of("group", group))
+        wanted = replace(selection, groups=parse_text_arguments("group", group))
         return self._tables.dead_letters(wanted, BodyForm.named(body))
 
     def lag(
@@ -435,7 +443,7 @@ class Lake(Generic[Frame]):
         self,
         *,
         key: str | None = None,
-        id: str | None = None,  # noqa: A002 (as in `Chosen`)
+        id: str | None = None,  # noqa: A002 (as in `SelectionArguments`)
         place: tuple[str, int] | None = None,
         since: Time | None = None,
         until: Time | None = None,
@@ -466,14 +474,14 @@ class Lake(Generic[Frame]):
             UsageError: Not exactly one of key, id and place is given.
             UsageError: A time is not valid, or a mask is invalid, or needs a key.
         """
-        start, end = time_of("since", since), time_of("until", until)
+        start, end = parse_time_argument("since", since), parse_time_argument("until", until)
         question = Question(key, id, place, start, end, depth, related_by, limit)
-        story, rows = story_and_rows(self.paths, question)
+        story, rows = read_story_and_rows(self.paths, question)
         if bodies:
             from commitlake.connectors.lake.packs.stores import open_store
-            from commitlake.pipelines.lineage.bodies import with_bodies
+            from commitlake.pipelines.lineage.bodies import add_bodies_to_story
 
-            story = with_bodies(story, rows, open_store(self.paths.packs))
+            story = add_bodies_to_story(story, rows, open_store(self.paths.packs))
         if masks:
             from commitlake.pipelines.masking.masks import check_key, parse_mask
 
@@ -486,7 +494,7 @@ class Lake(Generic[Frame]):
         self,
         *,
         key: str | None = None,
-        id: str | None = None,  # noqa: A002 (as in `Chosen`)
+        id: str | None = None,  # noqa: A002 (as in `SelectionArguments`)
         place: tuple[str, int] | None = None,
         since: Time | None = None,
         until: Time | None = None,
@@ -496,8 +504,8 @@ class Lake(Generic[Frame]):
 
         Arguments and errors are those of `lineage`. If there are more records than the limit, the newest are taken.
         """
-        start, end = time_of("since", since), time_of("until", until)
-        return records_of(self.paths, Question(key, id, place, start, end, limit=limit))
+        start, end = parse_time_argument("since", since), parse_time_argument("until", until)
+        return read_matching_records(self.paths, Question(key, id, place, start, end, limit=limit))
 
     def body(self, record: Record | tuple[str, int] | str) -> bytes | None:
         """Return the decompressed body of a message; None if the lake does not have it.
@@ -515,9 +523,9 @@ class Lake(Generic[Frame]):
 
         place = (record.broker, record.physical_offset) if isinstance(record, Record) else record
         question = Question(message_id=place) if isinstance(place, str) else Question(place=place)
-        rows = rows_of(self.paths, question)
+        rows = read_matching_rows(self.paths, question)
         if len(rows) != 1:
-            raise UsageError(f"expected one record of {question.words}, found {len(rows)}")
+            raise UsageError(f"expected one record of {question.as_words}, found {len(rows)}")
         return fetch_body(open_store(self.paths.packs), rows[0])
 
     def topics(self, since: Time, until: Time) -> TopicGraph:
@@ -530,7 +538,7 @@ class Lake(Generic[Frame]):
         Raises:
             UsageError: A time is missing or not valid.
         """
-        start, end = time_of("since", since), time_of("until", until)
+        start, end = parse_time_argument("since", since), parse_time_argument("until", until)
         if start is None or end is None:
             raise UsageError("topics: expected since and until, found None")
-        return topic_graph(self.paths, start, end)
+        return build_topic_graph(self.paths, start, end)

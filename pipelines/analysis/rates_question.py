@@ -6,8 +6,8 @@ import datetime
 import re
 from dataclasses import replace
 
-from commitlake.pipelines.analysis.selecting import Texts, texts_of
-from commitlake.pipelines.tps.question import MINUTE, RatesQuestion, rounded
+from commitlake.pipelines.analysis.selecting import Texts, parse_text_arguments
+from commitlake.pipelines.tps.question import MINUTE, RatesQuestion, round_time
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.selection import Selection
@@ -54,7 +54,7 @@ def make_rates_question(by: Texts, window: datetime.timedelta | str, selection: 
     Raises:
         UsageError: if a group is unknown or given twice, or the window is not valid.
     """
-    groups = texts_of("by", by) if by else []
+    groups = parse_text_arguments("by", by) if by else []
     if len(set(groups)) < len(groups):
         raise UsageError(f"by: expected different columns, found {', '.join(groups)}")
     for name in groups:
@@ -64,7 +64,7 @@ def make_rates_question(by: Texts, window: datetime.timedelta | str, selection: 
     return RatesQuestion(
         [name.replace("_", "-") for name in groups],
         selection.start or EPOCH,
-        selection.end or rounded(LAST_TIME, MINUTE),
+        selection.end or round_time(LAST_TIME, MINUTE),
         make_window(window),
         selection=replace(selection, start=None, end=None),
         is_by_second=is_by_message,

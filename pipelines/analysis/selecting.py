@@ -1,7 +1,7 @@
 """The choice of messages, from the arguments of a method of `Lake`.
 
-All methods that choose messages take the same keyword arguments: those of `Chosen`. Type checkers and editors know them
-from `Unpack[Chosen]`; `choosing_messages` shows them to `help()`, and to notebooks, too.
+All methods that choose messages take the same keyword arguments: those of `SelectionArguments`. Type checkers and
+editors know them from `Unpack[Chosen]`; `with_selection_signature` shows them to `help()`, and to notebooks, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import ParamSpec, TypeAlias, TypedDict, TypeGuard, TypeVar, cast
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
-from commitlake.schemas.times import parse_iso, with_zone
+from commitlake.schemas.times import parse_iso, with_time_zone
 
 _Value = TypeVar("_Value")
 _Arguments = ParamSpec("_Arguments")
@@ -26,7 +26,7 @@ Time: TypeAlias = datetime.datetime | str
 """A time, or its text in ISO 8601; UTC if it has no time zone."""
 
 
-class Chosen(TypedDict, total=False):
+class SelectionArguments(TypedDict, total=False):
     """Keyword arguments that select messages: a message must match all of them, and any one value of each.
 
     None, or what is left out, is no condition; an empty list is an error, because it selects nothing.
@@ -56,12 +56,12 @@ class Chosen(TypedDict, total=False):
     where: str | None
 
 
-_CHOSEN_DOC = "    **chosen: Conditions, see `Chosen`."
-"""Line of a docstring that `choosing_messages` replaces with the arguments."""
+_CHOSEN_DOC = "    **chosen: Conditions, see `SelectionArguments`."
+"""Line of a docstring that `with_selection_signature` replaces with the arguments."""
 
 
-def choosing_messages(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
-    """Show the arguments of `Chosen` in the signature and the docstring of a method that takes them as `**chosen`.
+def with_selection_signature(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+    """Show `SelectionArguments` in the signature and the docstring of a method that takes them as `**chosen`.
 
     `help()`, and what notebooks show for a method, would else only have the name `chosen`.
     """
@@ -69,11 +69,11 @@ def choosing_messages(method: Callable[_Arguments, _Answer]) -> Callable[_Argume
     own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
     shown = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in Chosen.__annotations__.items()
+        for name, annotation in SelectionArguments.__annotations__.items()
     ]
     vars(method)["__signature__"] = signature.replace(parameters=[*own, *shown])
-    if method.__doc__ and Chosen.__doc__:  # Python -OO leaves them out
-        listed = re.findall(r"^    \w+: .*$", inspect.cleandoc(Chosen.__doc__), re.MULTILINE)
+    if method.__doc__ and SelectionArguments.__doc__:  # Python -OO leaves them out
+        listed = re.findall(r"^    \w+: .*$", inspect.cleandoc(SelectionArguments.__doc__), re.MULTILINE)
         method.__doc__ = inspect.cleandoc(method.__doc__).replace(_CHOSEN_DOC, "\n".join(listed))
     return method
 
@@ -91,7 +91,7 @@ def make_selection(
     until: Time | None = None,
     where: str | None = None,
 ) -> Selection:
-    """Return the `Selection` for the keyword arguments of `Chosen`.
+    """Return the `Selection` for the keyword arguments of `SelectionArguments`.
 
     Raises:
         UsageError: if a time is not one, or a list is empty or has other values.
@@ -100,20 +100,20 @@ def make_selection(
     [('topic', ['orders']), ('queue_id', [0, 1])]
     """
     return Selection(
-        brokers=texts_of("broker", broker),
-        topics=texts_of("topic", topic),
-        queue_ids=_values_of("queue", queue, _is_number, "whole numbers"),
-        keys=texts_of("key", key),
-        ids=texts_of("id", id),
-        tags=texts_of("tag", tag),
-        kinds=_kinds_of(kind),
-        start=time_of("since", since),
-        end=time_of("until", until),
+        brokers=parse_text_arguments("broker", broker),
+        topics=parse_text_arguments("topic", topic),
+        queue_ids=_parse_values("queue", queue, _is_number, "whole numbers"),
+        keys=parse_text_arguments("key", key),
+        ids=parse_text_arguments("id", id),
+        tags=parse_text_arguments("tag", tag),
+        kinds=_parse_kinds(kind),
+        start=parse_time_argument("since", since),
+        end=parse_time_argument("until", until),
         where=where,
     )
 
 
-def texts_of(name: str, value: Texts | None) -> Sequence[str]:
+def parse_text_arguments(name: str, value: Texts | None) -> Sequence[str]:
     """Return one text, or several, as a list; an empty one for None.
 
     Args:
@@ -122,7 +122,7 @@ def texts_of(name: str, value: Texts | None) -> Sequence[str]:
     Raises:
         UsageError: if the list is empty, or has another value than a text.
     """
-    return _values_of(name, value, _is_text, "texts")
+    return _parse_values(name, value, _is_text, "texts")
 
 
 def _is_text(value: object) -> TypeGuard[str]:
@@ -133,7 +133,7 @@ def _is_number(value: object) -> TypeGuard[int]:
     return isinstance(value, int)
 
 
-def _values_of(
+def _parse_values(
     name: str, value: _Value | Iterable[_Value] | None, is_value: Callable[[object], TypeGuard[_Value]], expected: str
 ) -> list[_Value]:
     if value is None:
@@ -147,15 +147,15 @@ def _values_of(
     return found
 
 
-def _kinds_of(value: Texts | None) -> Sequence[str]:
-    kinds = texts_of("kind", value)
+def _parse_kinds(value: Texts | None) -> Sequence[str]:
+    kinds = parse_text_arguments("kind", value)
     for each in kinds:
         if each not in set(Kind):
             raise UsageError(f"kind: expected some of {', '.join(Kind)}, found {each!r:.50}")
     return kinds
 
 
-def time_of(name: str, value: Time | None) -> datetime.datetime | None:
+def parse_time_argument(name: str, value: Time | None) -> datetime.datetime | None:
     """Return a time in UTC; None for None.
 
     Args:
@@ -166,7 +166,7 @@ def time_of(name: str, value: Time | None) -> datetime.datetime | None:
     """
     try:
         if isinstance(value, datetime.datetime):
-            return with_zone(value).astimezone(datetime.UTC)
+            return with_time_zone(value).astimezone(datetime.UTC)
         if isinstance(value, str):
             return parse_iso(value)
     except (ValueError, OverflowError):

@@ -54,12 +54,12 @@ def lag_frame(spark: SparkSession, pinned: PinnedTables, question: LagQuestion) 
     expressions = _sql92_expressions(pinned.subscriptions)
     if expressions:
         choose_python(spark)
-    moments = _moments(pinned.offsets, question)
+    moments = _lag_moments(pinned.offsets, question)
     rules = LagRules(
         brokers=question.selection.brokers,
         groups=question.selection.groups,
         topics=question.selection.topics,
-        log_starts=log_starts(pinned.offsets, moments),
+        log_starts=find_log_starts(pinned.offsets, moments),
         max_age_us=MAX_AGE // _MICROSECOND,
         max_impossible=MAX_IMPOSSIBLE,
         sql92=expressions,
@@ -80,19 +80,19 @@ def lag_frame(spark: SparkSession, pinned: PinnedTables, question: LagQuestion) 
     return found if question.by == "queue" else lag_of_groups(found, [] if moments.is_last else ["as_of"])
 
 
-def _moments(offsets: DataFrame, question: LagQuestion) -> Moments:
+def _lag_moments(offsets: DataFrame, question: LagQuestion) -> Moments:
     if question.at is not None:
         return Moments(epoch_us(question.at))
     if not isinstance(question, LagHistoryQuestion):
-        return Moments(_last_snapshots_us(offsets, question.selection.brokers), is_last=True)
+        return Moments(_last_snapshot_times_us(offsets, question.selection.brokers), is_last=True)
     last_us = None
     if question.until is None:
-        last_us = max(_last_snapshots_us(offsets, question.selection.brokers).values(), default=None)
-    ends = question.ends(None if last_us is None else EPOCH + last_us * _MICROSECOND)
+        last_us = max(_last_snapshot_times_us(offsets, question.selection.brokers).values(), default=None)
+    ends = question.window_ends(None if last_us is None else EPOCH + last_us * _MICROSECOND)
     return Moments(epoch_us(ends.first), ends.window // _MICROSECOND, ends.windows)
 
 
-def _last_snapshots_us(offsets: DataFrame, brokers: Sequence[str]) -> dict[str, int]:
+def _last_snapshot_times_us(offsets: DataFrame, brokers: Sequence[str]) -> dict[str, int]:
     """Return the time of the last snapshot of each store, microseconds since 1970."""
     marks = _snapshot_rows(offsets)
     if brokers:
@@ -106,13 +106,13 @@ def _snapshot_rows(offsets: DataFrame) -> DataFrame:
     return offsets.where((F.col("kind") == "group") & F.col("topic").isNull() & F.col("broker").isNotNull())
 
 
-def log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
+def find_log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
     """Return for each store the physical offset before which the broker has deleted messages at all moments."""
     if moments.last_us is None:
         return {}
     time = F.unix_micros("as_of")
     marks = _snapshot_rows(offsets)
-    before = time <= moments.at_or_after(F.lit(0))  # of a store's first moment, the snapshot that holds
+    before = time <= moments.first_at_or_after(F.lit(0))  # of a store's first moment, the snapshot that holds
     marks = marks.where(time <= F.lit(moments.last_us)).withColumn("is_before", before)
     first = F.max_by(F.struct("log_start"), F.when(F.col("is_before"), time)).alias("first")
     later = ~F.coalesce("is_before", F.lit(False))
@@ -145,17 +145,17 @@ def match_sql92(rows: DataFrame) -> DataFrame:
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield batch.append_column("matches", pa.array(_matches(batch)))
+            yield batch.append_column("matches", pa.array(_match_batch(batch)))
 
     schema = StructType([*rows.schema.fields, StructField("matches", BooleanType())])
     return rows.mapInArrow(match, schema)
 
 
-def _matches(batch: pa.RecordBatch) -> Array:
+def _match_batch(batch: pa.RecordBatch) -> Array:
     expressions = batch.column("sql92").dictionary_encode()
     codes = expressions.indices.to_numpy(zero_copy_only=False)
     found = np.zeros(batch.num_rows, bool)
     for code, expression in enumerate(expressions.dictionary.to_pylist()):
         here = np.flatnonzero(codes == code)
-        found[here] = SubscriptionFilter(SQL92_EXPRESSION, expression).select(batch.take(pa.array(here)))
+        found[here] = SubscriptionFilter(SQL92_EXPRESSION, expression).select_rows(batch.take(pa.array(here)))
     return found

@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from commitlake.connectors.catalog.names import SchemaName, root_of
+from commitlake.connectors.catalog.names import SchemaName, lake_root_of_table
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import BODIES, Lake, NoTableError
 from commitlake.connectors.lake.packs.body_batches import BodyForm
@@ -18,7 +18,7 @@ from commitlake.connectors.lake.packs.location import OWN_PACKS, PackLocation, p
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
-from commitlake.connectors.lake.spark_reader import has_one_of, selected, table_name
+from commitlake.connectors.lake.spark_reader import column_in_values, selection_condition, table_name
 from commitlake.connectors.lake.sql import Engine, column_name
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.worker_check import choose_python
@@ -26,13 +26,13 @@ from commitlake.connectors.storage.uris import absolute_place
 from commitlake.pipelines.analysis.arrow_tables import no_edges, with_body_columns
 from commitlake.pipelines.analysis.lag_question import LagQuestion
 from commitlake.pipelines.analysis.spark_lag import PinnedTables, lag_frame
-from commitlake.pipelines.dead_letters.letters import computed_columns
+from commitlake.pipelines.dead_letters.letters import computed_columns_sql
 from commitlake.pipelines.journeys.frames import hops_of, journeys_of
 from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.pipelines.tps.question import Origins, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
-from commitlake.pipelines.transforms.dead_letters import dead_letters_of
-from commitlake.pipelines.transforms.rates import rates_of, window_counts
+from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
+from commitlake.pipelines.transforms.rates import compute_rates, window_counts
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
@@ -67,17 +67,17 @@ class SparkTables:
             NoTableError: if the lake does not have the table yet.
             LakeError: if the session cannot open `messages` either.
         """
-        found, reason = self._find(table)
+        found, reason = self._try_open(table)
         if found is not None:
             return to_columns(found, table.columns)
         if table.name != "messages":
-            messages, _ = self._find(LAKE_TABLES["messages"])
+            messages, _ = self._try_open(LAKE_TABLES["messages"])
             if messages is not None:
                 raise NoTableError(
-                    f"the lake {self._shown} has no table {table.name!r} that Spark can open: {reason}; a table is "
-                    "created when something is first written to it"
+                    f"the lake {self._place_text} has no table {table.name!r} that Spark can open: {reason}; a table "
+                    "is created when something is first written to it"
                 )
-        raise LakeError(f"{self._shown} is not a lake, or Spark cannot open it: {reason}")
+        raise LakeError(f"{self._place_text} is not a lake, or Spark cannot open it: {reason}")
 
     def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> DataFrame:
         """Return the selected messages, with their bodies in the given form, or without bodies if there is none.
@@ -86,7 +86,7 @@ class SparkTables:
             LakeError: if the session cannot open the table.
             CatalogError: if bodies are wanted, and the catalog's location of the table is not that of a lake.
         """
-        found = self.table(LAKE_TABLES["messages"]).where(selected(selection))
+        found = self.table(LAKE_TABLES["messages"]).where(selection_condition(selection))
         return self._with_bodies(found, columns, form)
 
     def dead_letters(self, selection: Selection, form: BodyForm | None) -> DataFrame:
@@ -101,10 +101,10 @@ class SparkTables:
             CatalogError: if bodies are wanted, and the catalog's location of the table is not that of a lake.
         """
         dead = replace(selection, topics=(), kinds=[Kind.DLQ])
-        computed = computed_columns(None, Engine.SPARK)
-        found = dead_letters_of(self.table(LAKE_TABLES["messages"]).where(selected(dead)), computed)
+        computed = computed_columns_sql(None, Engine.SPARK)
+        found = with_dead_letter_columns(self.table(LAKE_TABLES["messages"]).where(selection_condition(dead)), computed)
         if selection.topics:
-            found = found.where(has_one_of("origin_topic", selection.topics))
+            found = found.where(column_in_values("origin_topic", selection.topics))
         return self._with_bodies(found, DEAD_LETTERS, form)
 
     def _with_bodies(self, found: DataFrame, columns: Columns, form: BodyForm | None) -> DataFrame:
@@ -125,7 +125,7 @@ class SparkTables:
         Raises:
             LakeError: if the session cannot open `messages`.
         """
-        messages, minutes = self.table(LAKE_TABLES["messages"]), self._find(LAKE_TABLES["topic_minutes"])[0]
+        messages, minutes = self.table(LAKE_TABLES["messages"]), self._try_open(LAKE_TABLES["topic_minutes"])[0]
         tables = {"messages": messages, "topic_minutes": minutes}
         question = replace(
             question,
@@ -141,11 +141,11 @@ class SparkTables:
             keys = dict(zip(groups, part.groups, strict=True))
             of_messages = part.table == "messages"
             time = "store_timestamp" if of_messages else "minute"
-            wanted = rows.where(selected(part.selection, has_dates=of_messages, time=time)).where(part.more)
+            wanted = rows.where(selection_condition(part.selection, has_dates=of_messages, time=time)).where(part.more)
             parts.append(window_counts(wanted, keys, part.window, counts))
         start_us, end_us = epoch_us(question.start), epoch_us(question.end)
         assert question.window is not None
-        return rates_of(parts, groups, question.window // _MICROSECOND, start_us, end_us)
+        return compute_rates(parts, groups, question.window // _MICROSECOND, start_us, end_us)
 
     def lag(self, question: LagQuestion) -> DataFrame:
         """Return the lag of consumer groups, at one time or at the end of each window.
@@ -156,14 +156,14 @@ class SparkTables:
             NoTableError: if the lake has no snapshots of consumer groups.
             LakeError: if the session cannot open a table.
         """
-        messages, version = self._pinned("messages")
-        tables = {name: self._pinned(name)[0] for name in ("subscriptions", "store_config", OFFSETS)}
+        messages, version = self._open_pinned("messages")
+        tables = {name: self._open_pinned(name)[0] for name in ("subscriptions", "store_config", OFFSETS)}
         offsets = tables[OFFSETS]
         if messages is None or offsets is None:
             offsets = self.table(LAKE_TABLES[OFFSETS])  # raises the error
             messages = self.table(LAKE_TABLES["messages"])
         pinned = PinnedTables(
-            offsets, messages, tables["subscriptions"], tables["store_config"], self._progress_at(version)
+            offsets, messages, tables["subscriptions"], tables["store_config"], self._read_progress_at(version)
         )
         return lag_frame(self.spark, pinned, question)
 
@@ -188,29 +188,29 @@ class SparkTables:
     def _records_and_edges(self, question: JourneysQuestion) -> tuple[DataFrame, DataFrame]:
         """Return the records that a question on journeys reads, and `edges`."""
         messages = self.table(LAKE_TABLES["messages"])
-        edges = self._find(LAKE_TABLES["edges"])[0]
+        edges = self._try_open(LAKE_TABLES["edges"])[0]
         if edges is None:
-            raise NoTableError(no_edges(self._shown))
+            raise NoTableError(no_edges(self._place_text))
         wanted = question.selection
-        chosen = selected(replace(wanted, topics=(), start=question.begin, end=question.end))
+        chosen = selection_condition(replace(wanted, topics=(), start=question.begin, end=question.end))
         if wanted.topics:
             messages = messages.withColumn("origin_topic", F.coalesce("origin_topic", "topic"))
-            chosen = chosen & has_one_of("origin_topic", wanted.topics)
+            chosen = chosen & column_in_values("origin_topic", wanted.topics)
         return messages.where(chosen), to_columns(edges, LAKE_TABLES["edges"].columns)
 
-    def _pinned(self, name: str) -> tuple[DataFrame | None, int]:
+    def _open_pinned(self, name: str) -> tuple[DataFrame | None, int]:
         """Return a table at the version that it has now, and the version; None if it does not exist."""
         table = LAKE_TABLES[name]
-        if self._find(table)[0] is None:
+        if self._try_open(table)[0] is None:
             return None, -1
-        row = self.spark.sql(f"DESCRIBE HISTORY {self._name(table)} LIMIT 1").first()
+        row = self.spark.sql(f"DESCRIBE HISTORY {self._sql_name(table)} LIMIT 1").first()
         assert row is not None
-        found = self.spark.read.option("versionAsOf", row["version"]).table(self._name(table))
+        found = self.spark.read.option("versionAsOf", row["version"]).table(self._sql_name(table))
         return to_columns(found, table.columns), row["version"]
 
-    def _progress_at(self, version: int) -> Mapping[str, StoreProgress]:
+    def _read_progress_at(self, version: int) -> Mapping[str, StoreProgress]:
         """Return how far each store was archived at a version of `messages`, by its last archive commit."""
-        history = self.spark.sql(f"DESCRIBE HISTORY {self._name(LAKE_TABLES['messages'])}")
+        history = self.spark.sql(f"DESCRIBE HISTORY {self._sql_name(LAKE_TABLES['messages'])}")
         commits = history.where((F.col("version") <= version) & F.col("userMetadata").contains('"commitlake"'))
         for row in commits.orderBy(F.col("version").desc()).select("userMetadata").toLocalIterator():
             commit = ArchiveCommit.from_metadata(row["userMetadata"])
@@ -218,7 +218,7 @@ class SparkTables:
                 return commit.stores
         return {}
 
-    def _name(self, table: LakeTable) -> str:
+    def _sql_name(self, table: LakeTable) -> str:
         """Return the name of a table in the SQL of the session."""
         place = self.place
         if isinstance(place, SchemaName):
@@ -226,10 +226,10 @@ class SparkTables:
         return table_name(place.uri(table.name))
 
     @property
-    def _shown(self) -> str:
+    def _place_text(self) -> str:
         return str(self.place) if isinstance(self.place, SchemaName) else self.place.root
 
-    def _find(self, table: LakeTable) -> tuple[DataFrame | None, str]:
+    def _try_open(self, table: LakeTable) -> tuple[DataFrame | None, str]:
         """Return a table as a DataFrame, or None and the reason if it does not exist.
 
         Only the schema is read, no Spark job runs.
@@ -238,13 +238,13 @@ class SparkTables:
             LakeError: if the session cannot open it for another reason, such as a missing permission or a damaged log.
         """
         try:
-            found = self.spark.table(self._name(table))
+            found = self.spark.table(self._sql_name(table))
             found.schema  # noqa: B018 (Spark Connect opens the table only now)
         except EXECUTION_ERRORS as error:
-            reason = _reason(error)
+            reason = _error_sentence(error)
             if isinstance(error, AnalysisException) and error.getSqlState() in _ABSENT:
                 return None, reason
-            raise LakeError(f"Spark cannot open the table {table.name!r} of {self._shown}: {reason}") from error
+            raise LakeError(f"Spark cannot open the table {table.name!r} of {self._place_text}: {reason}") from error
         return found, ""
 
     def _find_packs(self) -> PackLocation:
@@ -253,10 +253,10 @@ class SparkTables:
             return pack_location(absolute_place(packs.root), packs.s3)  # workers have other working folders
         row = self.spark.sql(f"DESCRIBE DETAIL `{self.place.catalog}`.`{self.place.schema}`.messages").first()
         assert row is not None
-        return pack_location(f"{root_of(row['location'], 'messages')}/{BODIES}")
+        return pack_location(f"{lake_root_of_table(row['location'], 'messages')}/{BODIES}")
 
 
-def _reason(error: Exception) -> str:
+def _error_sentence(error: Exception) -> str:
     """Return the sentence of an error of Spark, without its stack; py4j puts a line of its own before it."""
     lines = str(error).strip().splitlines()
     return next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else repr(error)).rstrip(".;")

@@ -21,12 +21,12 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
+from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
-from commitlake.connectors.plain_arrays import text_spans
+from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.connectors.reading.decoding.columns import DecodedBatch
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.pipelines.archive.task_input import Part
@@ -39,12 +39,12 @@ _NO_DAY = -1
 _LAST_DAY = (datetime.date.max - datetime.date(1970, 1, 1)).days
 
 
-def date_of(day: int) -> datetime.date | None:
+def date_of_day(day: int) -> datetime.date | None:
     """Return the date a number of days after 1970-01-01; None if no column can hold it."""
     return None if day == _NO_DAY else datetime.date(1970, 1, 1) + datetime.timedelta(days=day)
 
 
-def _days_of(store_timestamps: Array) -> Array:
+def _day_numbers(store_timestamps: Array) -> Array:
     days = store_timestamps // _DAY_MS
     return np.where((store_timestamps < 0) | (days > _LAST_DAY), _NO_DAY, days)
 
@@ -95,7 +95,7 @@ class BodyPacks:
         self,
         parts: Sequence[Part],
         store: PackStore,
-        erased: ErasedPlaces = NOTHING_ERASED,
+        erased: ErasedMessages = NOTHING_ERASED,
         copies: LaterCopies = NO_COPIES,
     ) -> None:
         self._broker, self._start, self._end = parts[0].broker, parts[0].start, parts[-1].end
@@ -121,7 +121,7 @@ class BodyPacks:
         positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
         erased = self._erased_rows(decoded.int64("physical_offset"), decoded.column)
         window = _zero_erased_bodies(decoded.window, erased, positions, lengths)
-        self._append_bodies(_days_of(decoded.int64("store_timestamp")), window, positions, lengths)
+        self._append_bodies(_day_numbers(decoded.int64("store_timestamp")), window, positions, lengths)
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
         """Add the bodies of rows that have them in a column.
@@ -129,12 +129,12 @@ class BodyPacks:
         Args:
             rows: rows with `physical_offset`, `store_timestamp` and `body`; only the time may be null.
         """
-        window, offsets = text_spans(pa.concat_arrays([rows.column("body")]))
+        window, offsets = string_bytes_and_offsets(pa.concat_arrays([rows.column("body")]))
         ends = offsets.astype(np.int64)
         positions, lengths = ends[:-1], np.diff(ends)
         physical = rows.column("physical_offset").to_numpy(zero_copy_only=False)
         times = rows.column("store_timestamp").cast(pa.int64()).fill_null(-_MILLISECOND_US)
-        days = _days_of(times.to_numpy(zero_copy_only=False) // _MILLISECOND_US)
+        days = _day_numbers(times.to_numpy(zero_copy_only=False) // _MILLISECOND_US)
         erased = self._erased_rows(physical, rows.column)
         self._append_bodies(days, _zero_erased_bodies(window, erased, positions, lengths), positions, lengths)
 
@@ -145,7 +145,7 @@ class BodyPacks:
             days = np.where(np.isin(days, kept), days, _NO_DAY)
             known = np.unique(days)
         for day in known.tolist():
-            pack = self._pack_of(day)
+            pack = self._open_pack_of_day(day)
             rows = np.flatnonzero(days == day)
             pack.writer.append(window, positions[rows], lengths[rows])
             pack.rows.append(rows + self._rows)
@@ -160,18 +160,18 @@ class BodyPacks:
 
     def _erased_rows(self, offsets: Array, column: Callable[[str], pa.Array]) -> Array:
         """Return the row indexes of messages that were erased before, or are copies of erased ones."""
-        found = self._erased.ids_of(self._broker, offsets) >= 0 if self._erased else np.zeros(len(offsets), bool)
+        found = self._erased.erasure_ids(self._broker, offsets) >= 0 if self._erased else np.zeros(len(offsets), bool)
         if self._copies and len(offsets):
-            found |= self._copies.find(len(offsets), column) > 0
+            found |= self._copies.find_copies_in(len(offsets), column) > 0
         return np.flatnonzero(found)
 
     def _has_room_for(self, day: int) -> bool:
         if day not in self._packs and len(self._packs) < _MAX_DAYS:
-            self._pack_of(day)
+            self._open_pack_of_day(day)
         return day in self._packs
 
-    def _pack_of(self, day: int) -> _OpenPack:
+    def _open_pack_of_day(self, day: int) -> _OpenPack:
         if day not in self._packs:
-            name = pack_name(date_of(day), self._broker, self._start, self._end, self._token)
+            name = pack_name(date_of_day(day), self._broker, self._start, self._end, self._token)
             self._packs[day] = _OpenPack(name, self._stack.enter_context(write_pack(self._store, name)))
         return self._packs[day]

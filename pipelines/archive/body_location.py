@@ -13,9 +13,9 @@ from pathlib import Path
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.lake import BODIES, Lake
-from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
+from commitlake.connectors.lake.owned_folders import broker_folders, refuse_owned_folder
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakeError, folder_here
+from commitlake.connectors.lake.paths import LakeError, local_folder_or_none
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.storage.uris import parse_s3_uri
 
@@ -29,7 +29,7 @@ WAY_OUT = (
 )
 
 
-def check_bodies(lake: Lake) -> None:
+def check_bodies_writable(lake: Lake) -> None:
     """Check, before a run starts, that packs can be written to their location.
 
     A warning is logged for a lake whose bodies are already in such a folder.
@@ -40,7 +40,7 @@ def check_bodies(lake: Lake) -> None:
             folder of any broker's store.
         S3Error: if the root is in an object store but names no bucket, or the store cannot be reached.
     """
-    folder = folder_around(lake, lake.bodies)
+    folder = find_forbidden_folder(lake, lake.bodies)
     if folder is not None:
         if not _has_bodies(lake):
             raise LakeError(
@@ -53,7 +53,7 @@ def check_bodies(lake: Lake) -> None:
     if folder is not None or bodies_root(lake) == IN_LAKE:
         return
     try:
-        check_no_owner(lake.bodies, "--bodies", lake.packs.s3)
+        refuse_owned_folder(lake.bodies, "--bodies", lake.packs.s3)
     except LakeError as error:
         if not _has_bodies(lake):
             raise
@@ -79,7 +79,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
     Raises:
         LakeError: naming the folder.
     """
-    folder = folder_here(place)
+    folder = local_folder_or_none(place)
     if folder is None:
         return
     chosen = Path(os.path.realpath(folder))
@@ -100,7 +100,7 @@ def bodies_root(lake: Lake) -> str:
     return IN_LAKE if root == _canonical_root(lake.uri(BODIES)) else root
 
 
-def check_same_root(last: ArchiveCommit, root: str) -> None:
+def check_bodies_root_unchanged(last: ArchiveCommit, root: str) -> None:
     """Raise an error if packs would be written to another location than the lake's existing ones.
 
     Args:
@@ -125,10 +125,10 @@ def _location_text(root: str) -> str:
 
 def _canonical_root(root: str) -> str:
     """Return a folder's absolute path, or an s3:// URI in its canonical form."""
-    return str(folder_here(root) or parse_s3_uri(root))
+    return str(local_folder_or_none(root) or parse_s3_uri(root))
 
 
-def folder_around(lake: Lake, bodies: str) -> str | None:
+def find_forbidden_folder(lake: Lake, bodies: str) -> str | None:
     """Return the folder of a lake in which a location for bodies is not allowed; None if the location is allowed.
 
     `maintain` would delete packs in a table's folder.
@@ -139,7 +139,7 @@ def folder_around(lake: Lake, bodies: str) -> str | None:
     Args:
         bodies: root of the packs, as a folder, a `file:` URI, or `s3://bucket/prefix`.
     """
-    spelled, root = folder_here(bodies), folder_here(lake.root)
+    spelled, root = local_folder_or_none(bodies), local_folder_or_none(lake.root)
     if spelled is None:
         prefix, place = f"{lake.root.rstrip('/')}/", f"{str(parse_s3_uri(bodies)).rstrip('/')}/"
         is_inside = root is None and place.startswith(prefix) and not place.startswith(f"{lake.uri(BODIES)}/")

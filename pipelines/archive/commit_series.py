@@ -21,17 +21,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_log import CommittedRange
-from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.profile_files import profiles_file_name
-from commitlake.pipelines.archive.run import Config, OnRefusal, Progress, Result, losses_of, plan_work, run_archive
+from commitlake.pipelines.archive.run import Config, OnRefusal, Progress, Result, make_losses, plan_work, run_archive
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.pipelines.quality.figures import FIGURE_COLUMNS, PageFigures
-from commitlake.pipelines.quality.partitions import PARTITIONS, partition_counts, plan_groups, rows_of
-from commitlake.pipelines.quality.report import join_reports, sentences
+from commitlake.pipelines.quality.partitions import PARTITIONS, partition_counts, plan_groups, select_group_rows
+from commitlake.pipelines.quality.report import expectation_sentences, join_reports
 from commitlake.schemas.errors import ConcurrentRunError
 
 _LOG = logging.getLogger(__name__)
@@ -62,26 +62,26 @@ def archive_concurrently(
         ConcurrentRunError: if other runs committed first `MAX_TRIES` times, and something is left.
         Exception: what `run_archive` raises.
     """
-    most = _commit_bytes(config, work)
-    step = work.first_step(most)
+    most = _max_commit_bytes(config, work)
+    step = work.first_commit_work(most)
     if step is work:
-        return _archive_rest(runner, config, work, work.snapshot, progress, wait)
+        return _archive_in_one_commit(runner, config, work, work.snapshot, progress, wait)
     series = CommitSeries(config, work.snapshot)
     with _shared_progress(progress, runner, work.snapshot.size) as shared:
         try:
             while step is not work:
-                series.add(_archive_rest(runner, series.config, step, step.snapshot, shared, wait))
+                series.add(_archive_in_one_commit(runner, series.config, step, step.snapshot, shared, wait))
                 work = plan_work(config, until=series.wanted)
-                step = work.first_step(most)
-            series.add(_archive_rest(runner, series.config, work, work.snapshot, shared, wait))
+                step = work.first_commit_work(most)
+            series.add(_archive_in_one_commit(runner, series.config, work, work.snapshot, shared, wait))
         except BaseException:
-            if (so_far := series.stop()) is not None:
+            if (so_far := series.finish_after_error()) is not None:
                 on_committed(so_far)
             raise
-    return series.end()
+    return series.finish_series()
 
 
-def _commit_bytes(config: Config, work: ArchiveWork) -> int:
+def _max_commit_bytes(config: Config, work: ArchiveWork) -> int:
     """Return how many bytes of log one commit archives; all if the run must archive nothing on damage or a gap."""
     is_all_or_nothing = OnRefusal.FAIL in (config.on_corrupt, config.on_gap)
     return work.snapshot.size if is_all_or_nothing or config.commit_bytes is None else config.commit_bytes
@@ -101,7 +101,7 @@ def _shared_progress(progress: Progress | None, runner: Runner, size: int) -> It
         yield shared
 
 
-def _archive_rest(
+def _archive_in_one_commit(
     runner: Runner,
     config: Config,
     work: ArchiveWork,
@@ -121,7 +121,7 @@ def _archive_rest(
         else:
             return replace(result, bytes_of_others=wanted.size - own.snapshot.size)
         if attempt:  # after the first try, usually little or nothing is left
-            wait(wait_seconds(attempt))
+            wait(backoff_seconds(attempt))
         own = plan_work(config, until=wanted)
     raise AssertionError  # the last try has returned or raised
 
@@ -151,7 +151,7 @@ class CommitSeries:
         """Add the result of one commit; it may be empty, because other runs have archived the range."""
         self._results.append(result)
 
-    def stop(self) -> Result | None:
+    def finish_after_error(self) -> Result | None:
         """Show the run on its page after an error, and return the result so far; None if nothing was committed."""
         committed = [run for run in self._shown if run.sequence is not None]
         if self._shown and self._page is not None:
@@ -160,11 +160,11 @@ class CommitSeries:
             self._page.show(replace(last, earlier=earlier))
         return self._join_results(committed) if any(result.sequence for result in self._results) else None
 
-    def end(self) -> Result:
+    def finish_series(self) -> Result:
         """Show the whole run on its HTML page, and return the joined result of all commits."""
         result = self._join_results(self._shown)
         if self._shown and self._page is not None:
-            self._page.show(self._whole_run(self._shown, result))
+            self._page.show(self._join_shown_runs(self._shown, result))
         return result
 
     def _join_results(self, shown: Sequence[ShownRun]) -> Result:
@@ -175,11 +175,13 @@ class CommitSeries:
         if shown:
             reports = [run.report for run in shown if run.report is not None]
             report = join_reports(reports) if reports else None
-            losses = losses_of(
+            losses = make_losses(
                 self.config, sum(result.quarantined for result in made), sum(result.gaps for result in made)
             )
-            verdict = losses.verdict(report).with_unread(len(problems)).without_newer(self._newer_sentences)
-            warnings = sentences(report) if report is not None else ()
+            verdict = (
+                losses.verdict(report).with_unread_files(len(problems)).with_unread_messages(self._newer_data_sentences)
+            )
+            warnings = expectation_sentences(report) if report is not None else ()
         return replace(
             last,
             sequence=made[-1].sequence if made else 0,
@@ -207,7 +209,7 @@ class CommitSeries:
         )
 
     @property
-    def _newer_sentences(self) -> list[str]:
+    def _newer_data_sentences(self) -> list[str]:
         return [sentence for wanted in self.wanted.ranges.values() for sentence in wanted.newer]
 
     def _archived_ranges(self, made: Sequence[Result]) -> dict[str, StoreRange]:
@@ -220,7 +222,7 @@ class CommitSeries:
             ranges[broker] = replace(wanted, start=start) if end == wanted.end else StoreRange(start, end)
         return ranges
 
-    def _whole_run(self, shown: Sequence[ShownRun], result: Result) -> ShownRun:
+    def _join_shown_runs(self, shown: Sequence[ShownRun], result: Result) -> ShownRun:
         reports = [run.report for run in shown if run.report is not None]
         lake, ids = shown[-1].lake, [run.run_id for run in shown]
         counts = shown[-1].counts
@@ -234,18 +236,18 @@ class CommitSeries:
                 broker: CommittedRange(part.start, part.end) for broker, part in result.ranges.items() if part.size
             },
             report=join_reports(reports) if reports else None,
-            figures=read_figures(lake, ids) if reports else PageFigures(),
+            figures=read_page_figures(lake, ids) if reports else PageFigures(),
             counts=counts,
             metadata_bytes=result.metadata_bytes,
             pack_bytes=result.pack_bytes,
             started_at=shown[0].started_at,
             seconds=result.seconds,
             problems=result.problems,
-            newer=self._newer_sentences,
+            newer=self._newer_data_sentences,
         )
 
 
-def read_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
+def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
     """Sum up the rows of `profiles` of several commits, for their page. Few topics are in memory at a time."""
     files = lake.folder("profiles")
 
@@ -262,7 +264,7 @@ def read_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
     figures = PageFigures()
     counts = sum(map(partition_counts, batches(["broker", "topic"])), np.zeros(PARTITIONS, np.int64))
     for group in plan_groups(counts):
-        chosen = [rows_of(batch, group) for batch in batches(FIGURE_COLUMNS)]
+        chosen = [select_group_rows(batch, group) for batch in batches(FIGURE_COLUMNS)]
         if chosen:
-            figures.add(pa.concat_tables(chosen).combine_chunks())
+            figures.add_windows(pa.concat_tables(chosen).combine_chunks())
     return figures

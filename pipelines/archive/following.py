@@ -26,7 +26,7 @@ from commitlake.pipelines.edges.retry_states import RetryStates
 from commitlake.pipelines.message_keys.files import PreparedKeys
 from commitlake.pipelines.message_keys.follow import KeysUpdate as FollowedKeys
 from commitlake.pipelines.message_keys.follow import catch_up_keys
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 MAX_FIRST_ROWS = 20_000_000
 """Largest number of messages of a lake for which a run builds the table `edges`."""
@@ -82,11 +82,11 @@ def follow_tables(
         return FollowedTables(keys)
     consumed = follow_consume_logs(lake, stores)
     reading = lake.pinned()
-    if followed_version(reading) < 0 and _message_count(reading) > MAX_FIRST_ROWS:
+    if followed_version(reading) < 0 and _count_messages(reading) > MAX_FIRST_ROWS:
         return FollowedTables(keys, consumptions=consumed, problems=consumed.problems, notes=[_LACKS_EDGES])
     states, problems = read_retry_states(stores)
     edges = catch_up_edges(lake, runner, states=states, without_roles=without_roles, reading=reading)
-    return FollowedTables(keys, edges, consumed, [*consumed.problems, *problems], edge_notes(edges))
+    return FollowedTables(keys, edges, consumed, [*consumed.problems, *problems], unreadable_trace_notes(edges))
 
 
 def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
@@ -106,19 +106,19 @@ def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
     return RetryStates(frozenset(read), rows), problems
 
 
-def edge_notes(edges: FollowedEdges) -> list[str]:
+def unreadable_trace_notes(edges: FollowedEdges) -> list[str]:
     """Return sentences on trace messages and op records that could not be read or parsed for `edges`."""
     notes = []
     if edges.unread:
         notes.append(f"edges: the bodies of {edges.unread:,} trace messages and op records could not be read")
     if edges.passed_over:
         notes.append(
-            f"edges: {count_text(edges.passed_over, 'record of traces is', 'records of traces are')} not in "
+            f"edges: {format_count(edges.passed_over, 'record of traces is', 'records of traces are')} not in "
             "RocketMQ's format: left out"
         )
     return notes
 
 
-def _message_count(lake: Lake) -> int:
+def _count_messages(lake: Lake) -> int:
     files = files_of_table(lake.uri("messages"), lake.table_at("messages")).files
     return sum(file.rows or 0 for file in files)

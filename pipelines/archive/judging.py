@@ -24,7 +24,13 @@ from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.judge_input import BeginJudging, BrokerFacts, ProfileJudge, RunFacts, split_by_topics
-from commitlake.pipelines.quality.report import Losses, QualityReport, brokers_concerned, sentences, to_table
+from commitlake.pipelines.quality.report import (
+    Losses,
+    QualityReport,
+    brokers_with_failures,
+    expectation_sentences,
+    to_quality_results,
+)
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
@@ -35,7 +41,7 @@ class CriticalQualityError(CommitLakeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedRun:
     """Results of a run's quality checks, with the data files that record them.
 
     Attributes:
@@ -63,7 +69,7 @@ def judge_run(
     ends: QueueEnds | None = None,
     *,
     is_masked: bool = False,
-) -> Judged:
+) -> JudgedRun:
     """Run the expectation suites on the profiles of a run's tasks, a few topics at a time to limit memory.
 
     Args:
@@ -81,49 +87,49 @@ def judge_run(
         ProfileError: if a task's profile is missing or damaged.
     """
     run_id = work.commit.run_id
-    facts, ends = _run_facts(work, manifest, is_masked=is_masked), ends or QueueEnds()
-    ends.begin(lake, work.last, [name for name, broker in facts.brokers.items() if broker.log_bytes is not None])
-    judging, figures = (begin or _judge_in_this_process)(facts), PageFigures()
+    facts, ends = _collect_run_facts(work, manifest, is_masked=is_masked), ends or QueueEnds()
+    ends.begin_commit(lake, work.last, [name for name, broker in facts.brokers.items() if broker.log_bytes is not None])
+    judging, figures = (begin or _make_local_judge)(facts), PageFigures()
     with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in split_by_topics(piece):
-                judging.add(pa.concat_tables([stretch, ends.before(stretch)]))
-                ends.add(stretch)
-                figures.add(stretch)
+                judging.add(pa.concat_tables([stretch, ends.previous_end_rows(stretch)]))
+                ends.add_profile(stretch)
+                figures.add_windows(stretch)
                 profiles.add(stretch)
         report = judging.report()
         verdict = (losses or Losses()).verdict(report)
-        results = to_table(report, run_id=run_id, verdict=verdict)
+        results = to_quality_results(report, run_id=run_id, verdict=verdict)
         if not report.passed:
             append_rows(lake, "quality_results", results)
             if page is not None:
                 page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))
             raise _quality_error(report, work, page.path if page else None)
     written = write_plain_file(results, lake, "quality_results", f"part-{run_id}.zstd.parquet")
-    files = {"profiles": profiles.written, "quality_results": written}
+    files = {"profiles": profiles.data_file, "quality_results": written}
     incomplete = [name for name, broker in facts.brokers.items() if broker.is_damaged or broker.log_bytes is None]
-    return Judged(files, sentences(report), report, figures, frozenset(incomplete))
+    return JudgedRun(files, expectation_sentences(report), report, figures, frozenset(incomplete))
 
 
-def _judge_in_this_process(facts: RunFacts) -> ProfileJudge:
-    from commitlake.pipelines.quality.judge import Judging  # noqa: PLC0415 (pandas, which a process of its own loads)
+def _make_local_judge(facts: RunFacts) -> ProfileJudge:
+    from commitlake.pipelines.quality.judge import ProfileJudging  # noqa: PLC0415 (pandas, which a process of its own loads)
 
-    return Judging(facts=facts)
+    return ProfileJudging(facts=facts)
 
 
 def _quality_error(report: QualityReport, work: ArchiveWork, where: Path | None) -> CriticalQualityError:
-    problems = "\n  ".join(sentences(report))
+    problems = "\n  ".join(expectation_sentences(report))
     shown = f" {where} shows it." if where is not None else ""
     return CriticalQualityError(
         f"{len(report.critical_failures)} critical expectations were not met, and nothing of this commit was archived."
-        f"{shown} {_advice(report, work)}\n  {problems}"
+        f"{shown} {_failure_advice(report, work)}\n  {problems}"
     )
 
 
-def _advice(report: QualityReport, work: ArchiveWork) -> str:
+def _failure_advice(report: QualityReport, work: ArchiveWork) -> str:
     """Return a sentence on what the user can do after critical failures, such as archiving the other brokers."""
     without = "'--no-quality' archives everything as it is."
-    concerned = brokers_concerned(report)
+    concerned = brokers_with_failures(report)
     others = set(work.commit.ranges) - set(concerned or work.commit.ranges)
     if not others or concerned is None:
         return without
@@ -131,20 +137,20 @@ def _advice(report: QualityReport, work: ArchiveWork) -> str:
     return f"Only {names} failed: a --store that names only the other brokers archives these meanwhile. {without}"
 
 
-def _log_bytes(work: ArchiveWork, broker: str) -> int | None:
+def _archived_log_bytes(work: ArchiveWork, broker: str) -> int | None:
     """Return the number of log bytes that a run read; None if it pulled from queues."""
     progress, part = work.commit.stores.get(broker), work.commit.ranges[broker]
     return part.end - part.start if progress is None or progress.pulled is None else None
 
 
-def _run_facts(work: ArchiveWork, manifest: Sequence[ManifestRow], *, is_masked: bool) -> RunFacts:
+def _collect_run_facts(work: ArchiveWork, manifest: Sequence[ManifestRow], *, is_masked: bool) -> RunFacts:
     refused: dict[str, RefusalCounts] = defaultdict(RefusalCounts)
     for row in manifest:
         for broker, counts in row.refusal_counts.items():
             refused[broker] += counts
     brokers = {
         broker: BrokerFacts(
-            log_bytes=_log_bytes(work, broker),
+            log_bytes=_archived_log_bytes(work, broker),
             bad_ranges=refused[broker].bad_ranges,
             missing_ranges=refused[broker].missing_ranges,
             marked_rows=refused[broker].marked_rows,

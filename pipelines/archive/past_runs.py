@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import timestamp_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 
 MAX_RUNS = 20
 """Number of runs in a report."""
@@ -63,7 +63,7 @@ class PastRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
+class _QualitySummary:
     """Summary of the rows of `quality_results` of one run."""
 
     judged_at: datetime.datetime
@@ -80,9 +80,9 @@ def read_past_runs(lake: Lake, limit: int = MAX_RUNS) -> list[PastRun]:
     Raises:
         LakeError: There is no lake, or it cannot be read.
     """
-    rows = _newest_rows(lake, limit)
+    rows = _read_newest_runs(lake, limit)
     oldest = min((row["started_at"] or row["finished_at"] for row in rows), default=None)
-    judged = _judged_runs(lake, oldest)
+    judged = _read_quality_summaries(lake, oldest)
     finished = [_to_past_run(row, judged.get(row["run_id"])) for row in rows]
     known = {row["run_id"] for row in rows}
     stopped = [
@@ -93,7 +93,7 @@ def read_past_runs(lake: Lake, limit: int = MAX_RUNS) -> list[PastRun]:
     return sorted([*finished, *stopped], key=lambda run: run.ended_at, reverse=True)[:limit]
 
 
-def _newest_rows(lake: Lake, limit: int) -> list[dict[str, Any]]:
+def _read_newest_runs(lake: Lake, limit: int) -> list[dict[str, Any]]:
     try:
         table = lake.table("archive_runs")
     except NoTableError:
@@ -101,7 +101,7 @@ def _newest_rows(lake: Lake, limit: int) -> list[dict[str, Any]]:
     newest = _largest_value(table, "sequence")
     where = "" if newest is None else f" WHERE sequence > {int(newest) - limit}"
     sql = f"SELECT {_RUN_COLUMNS} FROM archive_runs{where} ORDER BY sequence DESC LIMIT {limit}"
-    rows: list[dict[str, Any]] = dict_rows(run_sql(table, "archive_runs", sql).read_all())
+    rows: list[dict[str, Any]] = rows_to_dicts(run_sql(table, "archive_runs", sql).read_all())
     return [row for row in rows if row["finished_at"] is not None]
 
 
@@ -114,7 +114,7 @@ def _largest_value(table: DeltaTable, column: str) -> Any:
     return pc.max(files.column(name)).as_py()
 
 
-def _judged_runs(lake: Lake, since: datetime.datetime | None) -> Mapping[str, _Judged]:
+def _read_quality_summaries(lake: Lake, since: datetime.datetime | None) -> Mapping[str, _QualitySummary]:
     """Return summaries of the quality results of runs since a time, by run id; of all runs if no time is given."""
     try:
         table = lake.table("quality_results")
@@ -128,8 +128,8 @@ def _judged_runs(lake: Lake, since: datetime.datetime | None) -> Mapping[str, _J
         f"sum(CASE WHEN {unmet} AND severity = 'critical' THEN 1 ELSE 0 END) AS critical "
         f"FROM quality_results{where} GROUP BY run_id"
     )
-    rows = dict_rows(run_sql(table, "quality_results", sql).read_all())
-    return {row["run_id"]: _Judged(row["judged_at"], row["unmet"], row["critical"]) for row in rows}
+    rows = rows_to_dicts(run_sql(table, "quality_results", sql).read_all())
+    return {row["run_id"]: _QualitySummary(row["judged_at"], row["unmet"], row["critical"]) for row in rows}
 
 
 def _day_before_newest(table: DeltaTable) -> datetime.datetime | None:
@@ -138,7 +138,7 @@ def _day_before_newest(table: DeltaTable) -> datetime.datetime | None:
     return None if newest is None else newest - _DAY
 
 
-def _to_past_run(row: Mapping[str, Any], judged: _Judged | None) -> PastRun:
+def _to_past_run(row: Mapping[str, Any], judged: _QualitySummary | None) -> PastRun:
     begun, ended = row["started_at"], row["finished_at"]
     has_length = begun is not None and not row["recovered"]
     return PastRun(

@@ -26,12 +26,12 @@ from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.partitions import (
     GROUP_ROWS,
-    Group,
+    PartitionGroup,
     PartitionIndex,
     parse_partitions,
     partition_counts,
     plan_groups,
-    rows_of,
+    select_group_rows,
     serialize_partitions,
 )
 from commitlake.pipelines.quality.profile_columns import (
@@ -92,11 +92,11 @@ def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], most: int = GRO
     counts = sum((index.rows for _, index in staged), partition_counts(small))
     with ThreadPoolExecutor(_READERS) as readers:
         for group in plan_groups(counts, most):
-            yield merge_profiles([rows_of(small, group), *_read_all(readers, lake, staged, group)])
+            yield merge_profiles([select_group_rows(small, group), *_read_profile_group(readers, lake, staged, group)])
 
 
 @contextmanager
-def staging(lake: Lake, run_id: str) -> Iterator[list[ManifestRow]]:
+def staged_profile_files(lake: Lake, run_id: str) -> Iterator[list[ManifestRow]]:
     """Delete a run's staged profile files when the context ends; VACUUM deletes those that cannot be deleted then.
 
     Args:
@@ -110,10 +110,10 @@ def staging(lake: Lake, run_id: str) -> Iterator[list[ManifestRow]]:
         yield manifest
     finally:
         if not manifest or any(row.profile_path for row in manifest):
-            _delete(lake, f"{STAGED}/{run_id}")
+            _delete_folder(lake, f"{STAGED}/{run_id}")
 
 
-def _delete(lake: Lake, folder: str) -> None:
+def _delete_folder(lake: Lake, folder: str) -> None:
     if lake.s3 is None:
         shutil.rmtree(Path(lake.uri("profiles")) / folder, ignore_errors=True)
         return
@@ -121,8 +121,8 @@ def _delete(lake: Lake, folder: str) -> None:
         lake.folder("profiles").delete_dir(folder)
 
 
-def _read_all(
-    readers: ThreadPoolExecutor, lake: Lake, staged: Sequence[tuple[str, PartitionIndex]], group: Group
+def _read_profile_group(
+    readers: ThreadPoolExecutor, lake: Lake, staged: Sequence[tuple[str, PartitionIndex]], group: PartitionGroup
 ) -> list[pa.Table]:
     """Read the profile rows of a group of partitions from all staged files, one table for each file."""
     if not staged:
@@ -134,14 +134,14 @@ def _read_all(
 class _StagedReader:
     """Reads the profile rows of one group of partitions from staged files."""
 
-    def __init__(self, lake: Lake, group: Group) -> None:
+    def __init__(self, lake: Lake, group: PartitionGroup) -> None:
         self._folder = lake.uri("profiles")
         self._files = lake.folder("profiles")
         self._group = group
 
     def read(self, path: str, index: PartitionIndex) -> pa.Table:
         """Return the rows of the group of partitions in one staged file."""
-        offset, length = index.stretch(self._group)
+        offset, length = index.byte_range(self._group)
         if not length:
             return SCHEMA.empty_table()
         try:
@@ -151,13 +151,13 @@ class _StagedReader:
         except FileNotFoundError:
             raise ProfileError(
                 f"{self._folder}/{path}: expected a task's profile, found no file: it was deleted while the run "
-                "was judged. Run it again"
+                "was judged. Run the command again"
             ) from None
         try:
             return parse_partitions(data, index, self._group)
         except ProfileError as error:
             raise ProfileError(
-                f"{self._folder}/{path}: {error}. Nothing of this commit was archived; run it again"
+                f"{self._folder}/{path}: {error}. Nothing of this commit was archived; run the command again"
             ) from None
 
 
@@ -174,12 +174,12 @@ class ProfilesFile:
         self._writer.write_table(to_profiles(profile, self._run_id))
         self._rows += profile.num_rows
 
-    def end(self, size: int, metadata: pq.FileMetaData) -> None:
+    def set_finished(self, size: int, metadata: pq.FileMetaData) -> None:
         """Record the size in bytes and the Parquet metadata of the finished file."""
         self._written = DataFile(self._name, None, size, self._rows, file_statistics(metadata))
 
     @property
-    def written(self) -> DataFile:
+    def data_file(self) -> DataFile:
         """The data file, once it is complete."""
         assert self._written is not None
         return self._written
@@ -210,4 +210,4 @@ def open_profiles_file(lake: Lake, run_id: str) -> Iterator[ProfilesFile]:
             file = ProfilesFile(name, run_id, writer)
             yield file
         size = output.tell()
-    file.end(size, collected[0])
+    file.set_finished(size, collected[0])

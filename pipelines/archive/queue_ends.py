@@ -21,7 +21,7 @@ from commitlake.connectors.lake.delta_log.versions import files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.table_rows import TableRows
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.quality.profile_columns import PROFILES_SCHEMA, SCHEMA
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.tables.profile import QUEUE_KEYS, RUN_ID, RUNS
@@ -49,7 +49,7 @@ class QueueEnds:
     _new: list[pa.Table] = field(default_factory=list)
     _until: dict[str, int] = field(default_factory=dict)  # end of the log that `_ends` covers, by broker
 
-    def begin(self, lake: Lake, last: ArchiveCommit, brokers: Collection[str]) -> None:
+    def begin_commit(self, lake: Lake, last: ArchiveCommit, brokers: Collection[str]) -> None:
         """Begin a commit, and read the ends of queues that are not known from the commit before it.
 
         Args:
@@ -63,10 +63,10 @@ class QueueEnds:
             # A run that pulls may leave out queues that cannot be read.
             whole = [name for name in unknown if stores[name].pulled is None]
             read = _read_ends(lake, last, whole) if whole else _ENDS.empty_table()
-            self._ends = pa.concat_tables([_without(self._ends, unknown), read])
+            self._ends = pa.concat_tables([_drop_brokers(self._ends, unknown), read])
             self._until |= {name: stores[name].end for name in unknown}
 
-    def before(self, profile: pa.Table) -> pa.Table:
+    def previous_end_rows(self, profile: pa.Table) -> pa.Table:
         """Return a row without messages for each queue of a profile whose end is known.
 
         Args:
@@ -75,7 +75,9 @@ class QueueEnds:
         queues = profile.select(QUEUE_KEYS).group_by(QUEUE_KEYS).aggregate([])
         known = self._ends.filter(pc.is_valid(self._ends.column("last_queue_offset")))
         ends = known.join(queues, list(QUEUE_KEYS), join_type="left semi").combine_chunks()
-        places, offsets = (numbers_of(ends.column(name)) for name in ("last_physical_offset", "last_queue_offset"))
+        places, offsets = (
+            to_numpy_numbers(ends.column(name)) for name in ("last_physical_offset", "last_queue_offset")
+        )
         run_type = SCHEMA.field(RUNS.name).type
         runs = pa.StructArray.from_arrays(
             [pa.array(values) for values in (places, places, offsets, offsets)], fields=list(run_type.value_type)
@@ -90,18 +92,18 @@ class QueueEnds:
             schema=SCHEMA,
         )
 
-    def add(self, profile: pa.Table) -> None:
+    def add_profile(self, profile: pa.Table) -> None:
         """Note the ends of queues in a profile of the new commit, given as a table of `PROFILE`."""
-        self._new.append(_ends_of(profile.append_column(RUN_ID.name, pa.nulls(profile.num_rows, pa.string()))))
+        self._new.append(_ends_in_profiles(profile.append_column(RUN_ID.name, pa.nulls(profile.num_rows, pa.string()))))
 
-    def commit(self, ranges: Mapping[str, CommittedRange], incomplete: Collection[str]) -> None:
+    def finish_commit(self, ranges: Mapping[str, CommittedRange], incomplete: Collection[str]) -> None:
         """End a commit that has succeeded.
 
         Args:
             ranges: ranges of the brokers' logs that it archived.
             incomplete: brokers of which it lacks messages, which explains any later jump.
         """
-        self._ends = _without(_newest_ends([self._ends, *self._new]), incomplete)
+        self._ends = _drop_brokers(_newest_ends([self._ends, *self._new]), incomplete)
         self._until |= {name: part.end for name, part in ranges.items()}
         self._new = []
 
@@ -110,7 +112,7 @@ def _read_ends(lake: Lake, last: ArchiveCommit, brokers: Collection[str]) -> pa.
     """Read the ends of all queues of some brokers from the lake; none if its tables cannot be read."""
     try:
         ends, runs = _read_profiles(lake, brokers)
-        return _after_damage(lake, _after_unjudged(lake, ends, runs, last)) if ends.num_rows else ends
+        return _ends_after_damage(lake, _ends_after_unprofiled_runs(lake, ends, runs, last)) if ends.num_rows else ends
     except CommitLakeError as error:
         _LOG.warning("%s; queue offsets are not compared with those of earlier runs", error)
         return _ENDS.empty_table()
@@ -126,7 +128,7 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
     for file in files[:_MAX_FILES]:
         for rows in reader.read(file):
             runs.update(pc.unique(rows.column(RUN_ID.name)).to_pylist())
-            more.append(_ends_of(rows.filter(_is_one_of(rows, brokers))))
+            more.append(_ends_in_profiles(rows.filter(_are_of_brokers(rows, brokers))))
             waiting += more[-1].num_rows
             if waiting > max(ends.num_rows, _JOINED_ROWS):
                 ends, more, waiting = _newest_ends([ends, *more]), [], 0
@@ -136,7 +138,7 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
     return _newest_ends([ends, *more]), runs
 
 
-def _after_unjudged(lake: Lake, ends: pa.Table, runs: set[str], last: ArchiveCommit) -> pa.Table:
+def _ends_after_unprofiled_runs(lake: Lake, ends: pa.Table, runs: set[str], last: ArchiveCommit) -> pa.Table:
     """Return the ends after the last run without a known profile, which may have continued any queue."""
     if last.counts is not None and last.counts.messages and last.run_id not in runs:
         return _ENDS.empty_table()
@@ -153,7 +155,7 @@ def _after_unjudged(lake: Lake, ends: pa.Table, runs: set[str], last: ArchiveCom
     return ends.filter(pc.is_in(ends.column(RUN_ID.name), pa.array(later, pa.string())))
 
 
-def _after_damage(lake: Lake, ends: pa.Table) -> pa.Table:
+def _ends_after_damage(lake: Lake, ends: pa.Table) -> pa.Table:
     """Return the ends that are after all damaged and missing ranges of their broker."""
     for name in ("quarantine", "gaps"):
         table = lake.find(name)
@@ -161,12 +163,14 @@ def _after_damage(lake: Lake, ends: pa.Table) -> pa.Table:
             continue
         damage = run_sql(table, name, f"SELECT broker, max(end_offset) AS last FROM {name} GROUP BY broker").read_all()
         for broker, last in zip(*(column.to_pylist() for column in damage.columns), strict=True):
-            is_later = numbers_of(ends.column("last_physical_offset")) >= (last or 0)
-            ends = ends.filter(mask_of(is_later | ~_is_one_of(ends, [broker]).to_numpy(zero_copy_only=False)))
+            is_later = to_numpy_numbers(ends.column("last_physical_offset")) >= (last or 0)
+            ends = ends.filter(
+                to_boolean_array(is_later | ~_are_of_brokers(ends, [broker]).to_numpy(zero_copy_only=False))
+            )
     return ends
 
 
-def _ends_of(rows: pa.Table) -> pa.Table:
+def _ends_in_profiles(rows: pa.Table) -> pa.Table:
     """Return the end of each queue in rows of `profiles`.
 
     A window whose records have no queue offset, such as those with transaction bits, says nothing of the queue's end.
@@ -174,7 +178,7 @@ def _ends_of(rows: pa.Table) -> pa.Table:
     has_end = pc.not_equal(pc.list_value_length(rows.column(RUNS.name)), 0)
     rows = rows.filter(pc.fill_null(has_end, True)).combine_chunks()  # where runs are not known, neither is the end
     lists = rows.column(RUNS.name).combine_chunks()
-    counts = numbers_of(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()))
+    counts = to_numpy_numbers(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()))
     last = lists.flatten().take(pa.array(np.cumsum(counts) - 1, mask=counts == 0))
     columns = {name: rows.column(name) for name in _ENDS.names if name in rows.column_names}
     place, offset = (pc.struct_field(last, name) for name in ("last_physical_offset", "last_queue_offset"))
@@ -194,9 +198,9 @@ def _newest_ends(tables: Iterable[pa.Table]) -> pa.Table:
     return ends.take(order.take(rows.combine_chunks())).combine_chunks()
 
 
-def _without(ends: pa.Table, brokers: Collection[str]) -> pa.Table:
-    return ends.filter(pc.invert(_is_one_of(ends, brokers)))
+def _drop_brokers(ends: pa.Table, brokers: Collection[str]) -> pa.Table:
+    return ends.filter(pc.invert(_are_of_brokers(ends, brokers)))
 
 
-def _is_one_of(rows: pa.Table, brokers: Collection[str]) -> pa.Array:
+def _are_of_brokers(rows: pa.Table, brokers: Collection[str]) -> pa.Array:
     return pc.is_in(rows.column("broker"), pa.array(list(brokers), pa.string()))

@@ -78,7 +78,7 @@ class Refusals:
             values[name] = pa.repeat(getattr(self, name), rows.num_rows)
         if self.hides_bytes:
             values |= {name: pa.nulls(rows.num_rows, values[name].type) for name in _BYTES}
-        self.first = self.first or _describe_first(values)
+        self.first = self.first or _describe_first_range(values)
         is_gap = pc.equal(values["reason"], str(Fault.MISSING_SEGMENT))
         self._count_refused(rows.column("broker"), rows.column("is_message"), is_gap)
         for table, wanted in (("gaps", is_gap), ("quarantine", pc.invert(is_gap))):
@@ -126,7 +126,7 @@ def _to_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: Columns) ->
     return pa.table([values[name] for name in target.names], target.names).cast(target)
 
 
-def _describe_first(values: dict[str, pa.ChunkedArray | pa.Array]) -> str:
+def _describe_first_range(values: dict[str, pa.ChunkedArray | pa.Array]) -> str:
     first = {name: values[name][0].as_py() for name in ("broker", "segment", "start_offset", "end_offset", "reason")}
     return "{broker}, {segment}, physical offsets {start_offset} to {end_offset}: {reason}".format(**first) + (
         f", expected {values['expected'][0].as_py()}, found {values['found'][0].as_py()}"

@@ -20,15 +20,15 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
+from commitlake.connectors.lake.erasures import ErasedMessages, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import CloseLater, DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
+from commitlake.pipelines.archive.bodies import PackOfBodies, date_of_day
 from commitlake.pipelines.edges.finding import rows_may_have_roles
 from commitlake.pipelines.masking.erased_rows import erase_rows
-from commitlake.pipelines.masking.erasure_rows import ErasureWriter, erasure_rows
+from commitlake.pipelines.masking.erasure_rows import ErasureWriter, make_erasure_rows
 from commitlake.pipelines.masking.later_copies import LaterCopies
 from commitlake.pipelines.message_keys.files import KeyWriter
 from commitlake.pipelines.quality.merging import merge_profiles
@@ -109,11 +109,11 @@ class RowBuffer:
             return
         rows = join_rows(self._tables)
         self._tables, self._bytes = [], 0
-        days = _days_of(rows)
+        days = _store_days(rows)
         for day in np.unique(days).tolist():
             chosen = np.flatnonzero(days == day)
             part = rows if len(chosen) == len(days) else rows.take(pa.array(chosen))
-            date = date_of(day)
+            date = date_of_day(day)
             name = f"{self._name}-{self._files:03d}.zstd.parquet"
             text, later = date.isoformat() if date else None, self._close_later
             part = sort_rows(part.select(_FILE_COLUMNS))
@@ -130,7 +130,7 @@ class RowBuffer:
         self._files += 1
 
 
-def _days_of(rows: pa.Table) -> Array:
+def _store_days(rows: pa.Table) -> Array:
     times = rows.column("store_timestamp").chunk(0).cast(pa.int64())
     days: Array = times.fill_null(_NO_DAY * _DAY_US).to_numpy() // _DAY_US
     return days
@@ -167,7 +167,7 @@ class ErasureOnArrival:
         parser_version: version of CommitLake.
     """
 
-    def __init__(self, lake: Lake, name: str, places: ErasedPlaces, copies: LaterCopies, parser_version: str) -> None:
+    def __init__(self, lake: Lake, name: str, places: ErasedMessages, copies: LaterCopies, parser_version: str) -> None:
         self._lake = lake
         self._name = name
         self._places = places
@@ -182,30 +182,32 @@ class ErasureOnArrival:
         if self._copies:
             rows = rows.combine_chunks()
             found = (
-                self._copies.find(rows.num_rows, lambda name: rows.column(name).chunk(0)) if rows.num_rows else _NONE
+                self._copies.find_copies_in(rows.num_rows, lambda name: rows.column(name).chunk(0))
+                if rows.num_rows
+                else _NONE
             )
             copies = np.flatnonzero(found)
             if len(copies):
                 rows = self._erase_rows(rows, self._places_of_copies(rows, copies, found[copies]), ErasureEvent.COPY)
         return rows
 
-    def _erase_rows(self, rows: pa.Table, places: ErasedPlaces, event: ErasureEvent) -> pa.Table:
+    def _erase_rows(self, rows: pa.Table, places: ErasedMessages, event: ErasureEvent) -> pa.Table:
         after, hits = erase_rows(rows, places)
         if len(hits):
             numbers = pa.array(hits)
             before = rows.combine_chunks().take(numbers).combine_chunks()
             columns = (before.column(name).combine_chunks() for name in ("broker", "physical_offset"))
-            codes = places.ids_of_rows(*columns).tolist()
+            codes = places.erasure_ids_of_rows(*columns).tolist()
             ids, erasures = [places.ids[code] for code in codes], [places.numbers[code] for code in codes]
             erased = after.take(numbers).combine_chunks()
-            self._rows.append(erasure_rows(before, erased, ids, erasures, event, self._writer, is_counted=True))
+            self._rows.append(make_erasure_rows(before, erased, ids, erasures, event, self._writer, is_counted=True))
         return after
 
-    def _places_of_copies(self, rows: pa.Table, copies: Array, numbers: Array) -> ErasedPlaces:
+    def _places_of_copies(self, rows: pa.Table, copies: Array, numbers: Array) -> ErasedMessages:
         named = rows.select(["broker", "physical_offset"]).take(pa.array(copies))
         ids = [self._copies.ids[number] for number in numbers.tolist()]
         named = named.append_column("erasure_id", pa.array(ids)).append_column("number", pa.array(numbers))
-        return erased_places(named, 0)
+        return parse_erased_messages(named, 0)
 
     def finish(self) -> list[DataFile]:
         """Write the rows of `erasures` to a file, which no table refers to until the commit."""

@@ -32,9 +32,9 @@ from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.followed import HBaseUpdate as FollowedInHBase
 from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
-from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
 from commitlake.connectors.lake.committer import commit_run, open_for_append
-from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
@@ -45,23 +45,28 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.archive.body_location import bodies_root, check_bodies, check_outside_stores, check_same_root
+from commitlake.pipelines.archive.body_location import (
+    bodies_root,
+    check_bodies_root_unchanged,
+    check_bodies_writable,
+    check_outside_stores,
+)
 from commitlake.pipelines.archive.following import NOTHING_FOLLOWED, FollowedTables, follow_tables
-from commitlake.pipelines.archive.judging import Judged, judge_run
-from commitlake.pipelines.archive.profile_files import staging
+from commitlake.pipelines.archive.judging import JudgedRun, judge_run
+from commitlake.pipelines.archive.profile_files import staged_profile_files
 from commitlake.pipelines.archive.queue_ends import QueueEnds
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
-from commitlake.pipelines.archive.store_config import write_config_changes, write_files_changes
-from commitlake.pipelines.archive.task import ArchiveTasks, check_written
+from commitlake.pipelines.archive.store_config import write_config_changes, write_topic_and_group_changes
+from commitlake.pipelines.archive.task import ArchiveTasks, check_files_written
 from commitlake.pipelines.archive.task_input import Part
-from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
 from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_masks
 from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.pipelines.message_keys.files import PreparedKeys
 from commitlake.pipelines.quality.judge_input import BeginJudging
-from commitlake.pipelines.quality.loading import prepare
+from commitlake.pipelines.quality.loading import start_loading
 from commitlake.pipelines.quality.report import Losses, RunVerdict
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 if TYPE_CHECKING:
@@ -197,7 +202,7 @@ class Result:
         return sum(store_range.size for store_range in self.ranges.values())
 
     @property
-    def newer(self) -> list[str]:
+    def newer_data_notes(self) -> list[str]:
         """Sentences on messages of the stores that are outside of the logs that were read, as in other folders."""
         return [sentence for store_range in self.ranges.values() for sentence in store_range.newer]
 
@@ -206,7 +211,7 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
     """Compare the lake's progress with the stores or brokers.
 
     Args:
-        until: ends to archive to; None for the current ends. See `find_work` and `find_broker_work`.
+        until: ends to archive to; None for the current ends. See `find_archive_work` and `find_broker_work`.
         on_new: called as soon as something new seems to be there.
 
     Raises:
@@ -220,7 +225,7 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
         work: ArchiveWork = find_broker_work(config.source, config.lake, until, on_new)
     else:
         formats = config.layout
-        work = find_work(config.store, config.broker, config.lake, until=until, formats=formats, on_new=on_new)
+        work = find_archive_work(config.store, config.broker, config.lake, until=until, formats=formats, on_new=on_new)
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
     return work
 
@@ -231,7 +236,7 @@ def run_archive(
     """Archive all new messages.
 
     Args:
-        work: result of `plan_work`, if it was called before, after `check_bodies`.
+        work: result of `plan_work`, if it was called before, after `check_bodies_writable`.
         progress: context manager that shows progress. It takes the runner and the size of the log, and returns a
             function that is called with the number of bytes that were done.
 
@@ -248,7 +253,7 @@ def run_archive(
     started = time.monotonic()
     lake = config.lake
     if work is None:
-        check_bodies(lake)
+        check_bodies_writable(lake)
         work = plan_work(config)
     check_outside_stores(work.stores, lake.bodies, "--bodies")
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
@@ -262,12 +267,12 @@ def run_archive(
         )
     started_at = datetime.datetime.now(datetime.UTC)
     if not config.bodies_moved:
-        check_same_root(work.last, bodies_root(lake))
+        check_bodies_root_unchanged(work.last, bodies_root(lake))
     parts = work.parts(config.max_partition_bytes, runner.cores)
     _check_gaps(parts, config.on_gap)
     open_for_append(lake)
     if config.quality and config.judge is None:
-        prepare()
+        start_loading()
     erased = _erased_places(config, work)
     tasks = ArchiveTasks(
         parts,
@@ -281,14 +286,14 @@ def run_archive(
         keyed=config.keys,
         copies=read_later_copies(lake),
     )
-    with staging(lake, work.commit.run_id) as manifest:
+    with staged_profile_files(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
             manifest.extend(tasks.run_all(runner, advance))
-        check_written(lake, manifest)
-        outcome = work.outcome(manifest, lake, config.parser_version)
+        check_files_written(lake, manifest)
+        outcome = work.build_result(manifest, lake, config.parser_version)
         work = replace(work, commit=outcome.commit)
         manifest.extend(outcome.manifest)
-        _check_refused(manifest, config)
+        _check_refused_ranges(manifest, config)
         losses = _losses_in_manifest(manifest, config)
         judged = (
             judge_run(
@@ -302,14 +307,18 @@ def run_archive(
                 is_masked=config.masks is not None,
             )
             if config.quality and parts
-            else Judged()
+            else JudgedRun()
         )
     problems = list(config.problems)
-    commit = _commit(config, work, manifest, judged, _write_config(config, work, started_at, problems), started_at)
+    commit = _commit_run(config, work, manifest, judged, _write_config(config, work, started_at, problems), started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
-    followed = _update_followers(config, work.stores, runner, problems, manifest, erased.number)
+    followed = _update_following_tables(config, work.stores, runner, problems, manifest, erased.number)
     assert commit.counts is not None
-    verdict = losses.verdict(judged.report).with_unread(len(followed.problems)).without_newer(work.newer)
+    verdict = (
+        losses.verdict(judged.report)
+        .with_unread_files(len(followed.problems))
+        .with_unread_messages(work.newer_data_notes)
+    )
     shown = ShownRun(
         lake,
         commit.run_id,
@@ -324,14 +333,14 @@ def run_archive(
         started_at=started_at,
         seconds=time.monotonic() - started,
         problems=followed.problems,
-        newer=work.newer,
+        newer=work.newer_data_notes,
     )
     try:
         put = _follow_hbase(config, runner)
     except HBaseError:
-        _show_page(config, replace(shown, verdict=verdict.without("HBase")))
+        _show_on_page(config, replace(shown, verdict=verdict.with_outdated_follower("HBase")))
         raise
-    _show_page(config, replace(shown, seconds=time.monotonic() - started))
+    _show_on_page(config, replace(shown, seconds=time.monotonic() - started))
     return Result(
         sequence=commit.sequence,
         ranges=work.snapshot.ranges,
@@ -354,7 +363,7 @@ def run_archive(
         unfinished_tables=_unfinished_tables(followed, put),
         notes=[
             *outcome.notes,
-            *_left_out_notes(manifest),
+            *_unmaskable_body_notes(manifest),
             *_erased_on_arrival_notes(manifest, commit.sequence),
             *followed.notes,
         ],
@@ -362,12 +371,12 @@ def run_archive(
     )
 
 
-def _erased_places(config: Config, work: ArchiveWork) -> ErasedPlaces:
+def _erased_places(config: Config, work: ArchiveWork) -> ErasedMessages:
     """Return the places of erased messages that the run may archive again, as after a restore of the lake."""
-    erased = read_erased_places(config.lake)
+    erased = read_erased_messages(config.lake)
     if config.source is not None:  # a pull may get messages before the end, of a topic that no run has pulled yet
         return erased
-    return erased.beyond({broker: store.end for broker, store in work.started_from.items()})
+    return erased.beyond({broker: store.end for broker, store in work.progress_before.items()})
 
 
 def _write_config(
@@ -377,10 +386,10 @@ def _write_config(
     return {} if file is None else {"store_config": file}
 
 
-def _left_out_notes(manifest: Sequence[ManifestRow]) -> list[str]:
+def _unmaskable_body_notes(manifest: Sequence[ManifestRow]) -> list[str]:
     count = sum(row.left_out for row in manifest)
     return (
-        [f"{count_text(count, 'body', 'bodies')} could not be masked and were left out (property {MASKED})"]
+        [f"{format_count(count, 'body', 'bodies')} could not be masked and were left out (property {MASKED})"]
         if count
         else []
     )
@@ -388,12 +397,12 @@ def _left_out_notes(manifest: Sequence[ManifestRow]) -> list[str]:
 
 def _erased_on_arrival_notes(manifest: Sequence[ManifestRow], sequence: int) -> list[str]:
     count = sum(row.rows for row in manifest if row.table == "erasures")
-    erased = count_text(count, "message was", "messages were")
+    erased = format_count(count, "message was", "messages were")
     words = f"run {sequence}: {erased} erased on arrival, copies of erased ones or archived again (table erasures)"
     return [words] if count else []
 
 
-def _show_page(config: Config, run: ShownRun) -> None:
+def _show_on_page(config: Config, run: ShownRun) -> None:
     if config.page is not None:
         config.page.show(run)
 
@@ -402,7 +411,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     """Complete runs that were killed after their commit: write the tables that their commits did not reach.
 
     Args:
-        work: from `find_work`, with nothing new in any store.
+        work: from `find_archive_work`, with nothing new in any store.
         runner: runs the tasks if there are many keys.
 
     Returns:
@@ -414,11 +423,11 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     notes = _record_config(config, work, problems)
     # Needed even without an unfinished run, because a run may have been killed when only its keys were missing.
     is_new = not work.last.sequence
-    followed = NOTHING_FOLLOWED if is_new else _update_followers(config, work.stores, runner, problems)
+    followed = NOTHING_FOLLOWED if is_new else _update_following_tables(config, work.stores, runner, problems)
     return Result(
         0,
         work.snapshot.ranges,
-        verdict=NOTHING_NEW.with_unread(len(followed.problems)).without_newer(work.newer),
+        verdict=NOTHING_NEW.with_unread_files(len(followed.problems)).with_unread_messages(work.newer_data_notes),
         keys=followed.keys.rows,
         keys_seconds=followed.keys.seconds,
         consumptions=followed.consumptions.rows,
@@ -435,29 +444,29 @@ def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> li
     """Record changed topics and groups of the stores in a commit without messages. Returns a sentence about it."""
     started_at = datetime.datetime.now(datetime.UTC)
     stores = [store for store in work.stores if store.broker in work.last.stores]
-    file = write_files_changes(config.lake, stores, work.commit.run_id, started_at, problems)
+    file = write_topic_and_group_changes(config.lake, stores, work.commit.run_id, started_at, problems)
     if file is None:
         return []
     counts = RunCounts(started_at.isoformat(), 0, 0, 0)
-    commit = work.commit.with_written(counts, {"store_config": [file]})
+    commit = work.commit.with_results(counts, {"store_config": [file]})
     commit = replace(commit, bodies=work.last.bodies, masks=work.last.masks)
-    commit_run(config.lake, [], commit, work.started_from)
+    commit_run(config.lake, [], commit, work.progress_before)
     finish_runs(config.lake, commit.run_id, config.parser_version)
-    return [f"{count_text(file.rows, 'changed topic or group', 'changed topics and groups')} recorded"]
+    return [f"{format_count(file.rows, 'changed topic or group', 'changed topics and groups')} recorded"]
 
 
 def _ignore_progress(_: int) -> None:
     """Ignore progress; used when the caller shows none."""
 
 
-def _prepared_keys(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKeys | None:
+def _prepared_key_files(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKeys | None:
     """Return the files of `message_keys` that the tasks have written; None if there are none."""
     messages = frozenset(row.path for row in manifest if row.path and row.table == "messages")
     files = [row.data_file for row in manifest if row.path and row.table == "message_keys"]
     return PreparedKeys(messages, erasure, files) if files else None
 
 
-def _update_followers(
+def _update_following_tables(
     config: Config,
     stores: Sequence[Store],
     runner: Runner,
@@ -468,7 +477,7 @@ def _update_followers(
     """Update the tables that follow `messages`, and add their problems to the earlier ones."""
     if not config.keys:
         return replace(NOTHING_FOLLOWED, problems=problems)
-    prepared = _prepared_keys(manifest, erasure)
+    prepared = _prepared_key_files(manifest, erasure)
     without_roles = [row.path for row in manifest if not row.may_have_roles]
     followed = follow_tables(
         config.lake, stores, runner, with_edges=config.edges, prepared=prepared, without_roles=without_roles
@@ -491,21 +500,21 @@ def _follow_hbase(config: Config, runner: Runner) -> FollowedInHBase:
     lake = config.lake
     if config.hbase is None or not DeltaTable.is_deltatable(lake.uri("messages"), lake.storage_options):
         return _NOTHING_IN_HBASE
-    from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415 (happybase, only where it is wanted)
+    from commitlake.connectors.hbase.follower import follow_messages  # noqa: PLC0415 (happybase, only where it is wanted)
 
     for attempt in range(MAX_TRIES):
         try:
-            return follow(runner, lake, config.hbase)
+            return follow_messages(runner, lake, config.hbase)
         except ConcurrentFollowError:  # another run is putting the same rows; then continue with the rest
-            time.sleep(wait_seconds(attempt))
+            time.sleep(backoff_seconds(attempt))
     return _HBASE_UNFINISHED
 
 
-def _commit(
+def _commit_run(
     config: Config,
     work: ArchiveWork,
     manifest: Sequence[ManifestRow],
-    judged: Judged,
+    judged: JudgedRun,
     configuration: Mapping[str, DataFile],
     started_at: datetime.datetime,
 ) -> ArchiveCommit:
@@ -516,27 +525,27 @@ def _commit(
             files[row.table].append(row.data_file)
     messages = files.pop("messages", [])
     files.pop("message_keys", None)  # that table has the keys of earlier versions of `messages` first
-    quarantined, gaps = _refused_counts(manifest)
+    quarantined, gaps = _count_refused_rows(manifest)
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
-    commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(config.lake))
+    commit = replace(work.commit.with_results(counts, files), bodies=bodies_root(config.lake))
     commit = replace(commit, masks=None if config.masks is None else config.masks.to_text())
-    commit = commit_run(config.lake, messages, commit, work.started_from)
+    commit = commit_run(config.lake, messages, commit, work.progress_before)
     if judged.report is not None:
-        config.queue_ends.commit(commit.ranges, judged.incomplete)
+        config.queue_ends.finish_commit(commit.ranges, judged.incomplete)
     return commit
 
 
-def _refused_counts(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
+def _count_refused_rows(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
     """Return how many rows a run's tasks wrote for `quarantine` and for `gaps`."""
     counts = [counts for row in manifest for counts in row.refusal_counts.values()]
     return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
 
 
 def _losses_in_manifest(manifest: Sequence[ManifestRow], config: Config) -> Losses:
-    return losses_of(config, *_refused_counts(manifest))
+    return make_losses(config, *_count_refused_rows(manifest))
 
 
-def losses_of(config: Config, quarantined: int, gaps: int) -> Losses:
+def make_losses(config: Config, quarantined: int, gaps: int) -> Losses:
     """Return a run's losses, with whether its settings accept damaged ranges and gaps."""
     return Losses(quarantined, gaps, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT)
 
@@ -548,15 +557,15 @@ def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
         first = missing[0]
         raise CommitLakeError(
             f"{first.broker}: physical offsets {first.start} to {first.end} are missing, "
-            f"{count_text(len(missing), 'gap')} in all: expected a segment {first.path}. Nothing was archived; "
+            f"{format_count(len(missing), 'gap')} in all: expected a segment {first.path}. Nothing was archived; "
             "'--on-gap record' archives what is there",
             exit_code=ExitCode.DAMAGE,
         )
 
 
-def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
+def _check_refused_ranges(manifest: Sequence[ManifestRow], config: Config) -> None:
     """Raise an error, before the commit, if the tasks have found damage or gaps that the settings do not allow."""
-    quarantined, gaps = _refused_counts(manifest)
+    quarantined, gaps = _count_refused_rows(manifest)
     for on_refusal, count, option in (
         (config.on_corrupt, quarantined, "--on-corrupt quarantine"),
         (config.on_gap, gaps, "--on-gap record"),

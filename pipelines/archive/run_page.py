@@ -13,10 +13,10 @@ from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.report import QualityReport, RunVerdict
 
 
-def runs_text(sequences: Sequence[int]) -> str:
+def commit_numbers_text(sequences: Sequence[int]) -> str:
     """Return the numbers of a run's commits as text, in order.
 
-    >>> runs_text([3]), runs_text([3, 4, 5]), runs_text([3, 5])
+    >>> commit_numbers_text([3]), commit_numbers_text([3, 4, 5]), commit_numbers_text([3, 5])
     ('run 3', 'runs 3 to 5', '2 of the runs 3 to 5')
     """
     first, last = sequences[0], sequences[-1]

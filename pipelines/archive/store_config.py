@@ -32,7 +32,7 @@ from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.shipped import small_files_folder
 from commitlake.connectors.reading.files.shipped_files import NoCopyError
-from commitlake.connectors.reading.files.store_files import open_store_files, store_of
+from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.connectors.reading.stores import Store, for_each_store, segment_size
 from commitlake.connectors.storage.uris import is_uri
@@ -67,11 +67,11 @@ def write_config_changes(
         A file that no version refers to yet; None if nothing has changed. If the table cannot be read because a data
         file is damaged, everything counts as changed: messages must be archived before the broker deletes them.
     """
-    rows = _all_changes(lambda broker: _recorded_config(lake, broker), stores, (TOPIC, GROUP, SETTING), problems)
+    rows = _collect_changes(lambda broker: _recorded_config(lake, broker), stores, (TOPIC, GROUP, SETTING), problems)
     return _write_rows(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
 
 
-def _all_changes(
+def _collect_changes(
     known_of: Callable[[str], dict[Key, str]],
     stores: Sequence[Store],
     kinds: Sequence[str],
@@ -106,7 +106,7 @@ def _write_rows(lake: Lake, rows: Sequence[tuple[Any, ...]], run_id: str) -> Dat
     return write_plain_file(table, lake, "store_config", f"part-{run_id}.zstd.parquet")
 
 
-def write_files_changes(
+def write_topic_and_group_changes(
     lake: Lake,
     stores: Sequence[Store],
     run_id: str,
@@ -121,7 +121,7 @@ def write_files_changes(
         A file that no version refers to yet; None if nothing has changed, or if the table cannot be read.
     """
     try:
-        rows = _all_changes(lambda broker: read_store_config(lake, broker).values, stores, (TOPIC, GROUP), problems)
+        rows = _collect_changes(lambda broker: read_store_config(lake, broker).values, stores, (TOPIC, GROUP), problems)
     except (QueryError, LakeError):  # the next run with new messages records everything
         return None
     return _write_rows(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
@@ -145,22 +145,22 @@ def _changes_of_store(
 ) -> Iterator[tuple[Key, str | None]]:
     with small_files_folder(store.root) as root:
         if root is not None:
-            yield from _changes_in(root, known, store, problems, kinds)
+            yield from _changes_in_folder(root, known, store, problems, kinds)
 
 
-def _changes_in(
+def _changes_in_folder(
     root: Path, known: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
 ) -> Iterator[tuple[Key, str | None]]:
     readers: dict[str, Callable[[], dict[str, Any] | None]] = {
         TOPIC: lambda: _load_entries(root, TOPICS, TABLE, problems),
         GROUP: lambda: _load_entries(root, GROUPS, GROUPS_TABLE, problems),
-        SETTING: lambda: settings_of(store, problems),
+        SETTING: lambda: read_broker_settings(store, problems),
     }
     for kind in kinds:
         found = readers[kind]()
         if found is None:
             continue
-        current = {(kind, _printable_name(name)): _json(value) for name, value in found.items()}
+        current = {(kind, _printable_name(name)): _canonical_json(value) for name, value in found.items()}
         yield from ((key, value) for key, value in current.items() if known.get(key) != value)
         if kind != SETTING:  # a setting that is no longer in a file was still the store's
             yield from ((key, None) for key in known if key[0] == kind and key not in current)
@@ -185,18 +185,18 @@ def _printable_name(name: object) -> str:
     return str(name).encode("utf-8", "replace").decode()
 
 
-def _json(value: object) -> str:
+def _canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def topics_of(store: Store) -> dict[str, Any]:
+def read_store_topics(store: Store) -> dict[str, Any]:
     """Return the topics in a store's own settings, by name; empty if they cannot be read."""
     with small_files_folder(store.root) as root:
         found = None if root is None else _load_entries(root, TOPICS, TABLE, [])
     return {_printable_name(name): value for name, value in (found or {}).items()}
 
 
-def settings_of(store: Store, problems: list[str] | None = None) -> dict[str, Any]:
+def read_broker_settings(store: Store, problems: list[str] | None = None) -> dict[str, Any]:
     """Return the settings of a store's broker that follow from its files.
 
     Empty for a store in an object store that `commitlake ship` did not copy.
@@ -218,57 +218,57 @@ def _add_settings_from_files(store: Store, found: dict[str, Any]) -> None:
     if len(store.segments) > 1:  # a single file may be a truncated copy
         found["segment_size_bytes"] = segment_size(store)
     try:
-        files = open_store_files(store_of(store.root))
+        files = open_store_files(store_folder_of_log(store.root))
     except NoCopyError:
         return
     queues, dialect = store.format.queues.layout, store.format.dialects.dialect_of(store.segments)
     if size := _file_size(files, queues):
         found["queue_file_size_bytes"] = size
-        levels = _level_numbers(files, f"{queues.folder}/{dialect.schedule_topic}")
+        levels = _list_level_numbers(files, f"{queues.folder}/{dialect.schedule_topic}")
         folders = [(dialect.schedule_topic, number) for number in levels]
         records = LogRecords(store.segments, store.format)
         if delays := observe_delays(files, folders, dialect.schedule_topic, size, queues, records):
             found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
     if (batches := store.format.queues.batch_layout) and (size := _file_size(files, batches)):
         found["batch_queue_file_size_bytes"] = size
-    for name in _first_files(files, _INDEX, 1):
+    for name in _list_files(files, _INDEX, 1):
         with suppress(OSError, LayoutError):
             geometry = geometry_of(files.size_of(f"{_INDEX}/{name}"))
             found |= {"index_slots": geometry.slots, "index_entries": geometry.entries}
 
 
-def _level_numbers(files: StoreFiles, folder: str) -> list[int]:
-    names = _first_folders(files, folder, MAX_LEVELS)
+def _list_level_numbers(files: StoreFiles, folder: str) -> list[int]:
+    names = _list_folders(files, folder, MAX_LEVELS)
     return sorted(number for name in names if (number := parse_int(name, 0, MAX_LEVELS - 1)) is not None)
 
 
 def _file_size(files: StoreFiles, layout: QueueLayout) -> int | None:
     """Return the most frequent size of the examined queue files; None if there are none."""
     sizes = Counter[int]()
-    for topic in _first_folders(files, layout.folder, _LOOKED_AT):
-        for queue in _first_folders(files, f"{layout.folder}/{topic}", 1):
+    for topic in _list_folders(files, layout.folder, _LOOKED_AT):
+        for queue in _list_folders(files, f"{layout.folder}/{topic}", 1):
             folder = f"{layout.folder}/{topic}/{queue}"
-            for name in _first_files(files, folder, 2):
+            for name in _list_files(files, folder, 2):
                 with suppress(OSError):
                     sizes[files.size_of(f"{folder}/{name}")] += 1
     return likely_file_size(sizes, layout)
 
 
-def _first_folders(files: StoreFiles, folder: str, limit: int) -> list[str]:
+def _list_folders(files: StoreFiles, folder: str, limit: int) -> list[str]:
     """Return the first folders in a folder, without links; none if it is a link, no folder, or cannot be read."""
     if is_uri(place := files.place_of(folder)):
         return files.folders_in(folder)[:limit]
-    return [entry.name for entry in _first_entries(place, limit) if entry.is_dir(follow_symlinks=False)]
+    return [entry.name for entry in _list_entries(place, limit) if entry.is_dir(follow_symlinks=False)]
 
 
-def _first_files(files: StoreFiles, folder: str, limit: int) -> list[str]:
+def _list_files(files: StoreFiles, folder: str, limit: int) -> list[str]:
     """Return the first files in a folder, without links; none if it is a link, no folder, or cannot be read."""
     if is_uri(place := files.place_of(folder)):
         return files.files_in(folder)[:limit]
-    return [entry.name for entry in _first_entries(place, limit) if entry.is_file(follow_symlinks=False)]
+    return [entry.name for entry in _list_entries(place, limit) if entry.is_file(follow_symlinks=False)]
 
 
-def _first_entries(folder: str, limit: int) -> list[os.DirEntry[str]]:
+def _list_entries(folder: str, limit: int) -> list[os.DirEntry[str]]:
     """Return the first entries of a folder of this machine; none if it is a link, no folder, or cannot be read."""
     if os.path.islink(folder):  # noqa: PTH114 (an entry's path is a text)
         return []

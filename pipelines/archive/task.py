@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
+from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.packs.errors import PackError
@@ -32,9 +32,9 @@ from commitlake.connectors.lake.store_progress import QueueReport
 from commitlake.connectors.reading.batches import LastDecoder
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.partition_sizes import MIN_PART_BYTES, costs_of, group_by_size, part_bytes
+from commitlake.connectors.reading.partition_sizes import MIN_PART_BYTES, choose_part_size, group_by_size, read_costs
 from commitlake.connectors.reading.request import Request
-from commitlake.connectors.reading.snapshots import divide
+from commitlake.connectors.reading.snapshots import divide_segment
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.storage.uris import is_uri
@@ -79,7 +79,7 @@ class ArchiveTasks:
     run_id: str
     parser_version: str
     profiled: bool = True
-    erased: ErasedPlaces = NOTHING_ERASED
+    erased: ErasedMessages = NOTHING_ERASED
     masks: ArchiveMasks | None = None
     pack_bytes: int | None = None
     keyed: bool = False
@@ -123,7 +123,7 @@ class ArchiveTasks:
         last_decoder = None if erases else LastDecoder()
         sizes: dict[str, int] = {}
         with ThreadPoolExecutor(1) as background:
-            closing = _Closing(background)
+            closing = _BackgroundCloser(background)
             again = ErasureOnArrival(self.lake, name, self.erased, self.copies, self.parser_version) if erases else None
             keys = KeyWriter(self.lake, name, self.erased) if self.keyed else None
             waiting = RowBuffer(self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys)
@@ -131,7 +131,7 @@ class ArchiveTasks:
                 with ExitStack() as open_packs:
                     store = open_store(self.lake.packs)
                     packs = open_packs.enter_context(BodyPacks(stretch, store, self.erased, self.copies))
-                    rows, refused = _read(stretch, packs, refusals, masking, last_decoder)
+                    rows, refused = _read_parts(stretch, packs, refusals, masking, last_decoder)
                     yield from refused
                     written = packs.finish()
                     closing.add(open_packs.pop_all().close)
@@ -152,20 +152,20 @@ class ArchiveTasks:
 
     def _group_parts(self, cores: int) -> list[Sequence[Part]]:
         """Group parts for tasks. The last tasks are small, so that all cores have work until the end."""
-        costs = costs_of(self.parts)
-        groups = group_by_size(self.parts, costs, part_bytes(sum(costs), cores, least=1))
+        costs = read_costs(self.parts)
+        groups = group_by_size(self.parts, costs, choose_part_size(sum(costs), cores, least=1))
         if cores > _MAX_CORES_WITH_SMALL_ENDS:
             return [*groups]
-        return [*groups[:-cores], *chain.from_iterable(map(self._small_groups, groups[-cores:]))]
+        return [*groups[:-cores], *chain.from_iterable(map(self._divide_single_range, groups[-cores:]))]
 
-    def _small_groups(self, group: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    def _divide_single_range(self, group: Sequence[Part]) -> Iterator[Sequence[Part]]:
         """Divide a group that is a single range of a local log into small groups that end where packs end."""
         part = group[0]
         if len(group) > 1 or not isinstance(part, Split) or self.pack_bytes is None or is_uri(part.path):
             yield group
             return
         size = max(1, MIN_PART_BYTES // self.pack_bytes) * self.pack_bytes
-        for piece in divide(part, size, DEFAULT_MAX_RECORD_BYTES):
+        for piece in divide_segment(part, size, DEFAULT_MAX_RECORD_BYTES):
             yield [piece]
 
     def _divide_by_pack(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
@@ -182,7 +182,7 @@ class ArchiveTasks:
     def _divide_parts(self, parts: Sequence[Part]) -> Iterator[Part]:
         for part in parts:
             if isinstance(part, Split) and self.pack_bytes is not None:
-                yield from divide(part, self.pack_bytes, DEFAULT_MAX_RECORD_BYTES)
+                yield from divide_segment(part, self.pack_bytes, DEFAULT_MAX_RECORD_BYTES)
             else:
                 yield part
 
@@ -198,7 +198,7 @@ class ArchiveTasks:
         )
 
 
-class _Closing:
+class _BackgroundCloser:
     """Closes a task's files in another thread, so that the task continues while they are written to disk."""
 
     def __init__(self, thread: Executor) -> None:
@@ -255,7 +255,7 @@ class Masking:
         return batch.drop_columns([BODY.name])
 
 
-def _read(
+def _read_parts(
     parts: Sequence[Part], packs: BodyPacks, refusals: Refusals, masking: Masking, last_decoder: LastDecoder | None
 ) -> tuple[list[pa.Table], list[ManifestRow]]:
     """Read the messages of a range, add their bodies to packs, and return manifest rows.
@@ -266,7 +266,7 @@ def _read(
     loose: list[pa.Table] = []
     manifest: list[ManifestRow] = []
     reports: list[QueueReport] = []
-    inspect = _inspect_nothing if masking.reads_bodies else packs.add
+    inspect = _ignore_window if masking.reads_bodies else packs.add
     request = _source_request(with_bodies=masking.reads_bodies)
     for batch in chain.from_iterable(read_part(part, request, inspect, reports.append, last_decoder) for part in parts):
         manifest += refusals.add(batch)
@@ -285,7 +285,7 @@ def _source_request(*, with_bodies: bool) -> Request:
     return Request(arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
 
 
-def _inspect_nothing(_: object) -> None:
+def _ignore_window(_: object) -> None:
     """Do nothing with a window of log bytes, because the bodies are in a column of the batch."""
 
 
@@ -293,7 +293,7 @@ def _run_group(settings: ArchiveTasks, most_inline: int, task: tuple[int, Sequen
     return list(settings.run(*task, most_inline))
 
 
-def check_written(lake: Lake, manifest: Sequence[ManifestRow]) -> None:
+def check_files_written(lake: Lake, manifest: Sequence[ManifestRow]) -> None:
     """Check that data files and packs in folders are complete on this machine; object stores need no check.
 
     Args:
@@ -306,7 +306,7 @@ def check_written(lake: Lake, manifest: Sequence[ManifestRow]) -> None:
         for row in manifest:
             if row.path:
                 path = Path(lake.uri(row.table)) / row.path
-                _check_size(str(path), row.size, _file_size(path))
+                _check_written_size(str(path), row.size, _file_size(path))
     if lake.packs.s3 is None:
         store = open_store(lake.packs)
         for row in manifest:
@@ -314,7 +314,7 @@ def check_written(lake: Lake, manifest: Sequence[ManifestRow]) -> None:
                 found = None
                 with suppress(PackError):
                     found = store.size(name)
-                _check_size(f"{lake.bodies}/{name}", size, found)
+                _check_written_size(f"{lake.bodies}/{name}", size, found)
 
 
 def _file_size(path: Path) -> int | None:
@@ -324,7 +324,7 @@ def _file_size(path: Path) -> int | None:
         return None
 
 
-def _check_size(place: str, written: int, found: int | None) -> None:
+def _check_written_size(place: str, written: int, found: int | None) -> None:
     if found != written:
         there = "no such file" if found is None else f"{found:,} bytes"
         raise LakeError(

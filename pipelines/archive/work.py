@@ -20,7 +20,7 @@ from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.continuity import check_continuity, record_digest
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.partition_sizes import part_bytes
+from commitlake.connectors.reading.partition_sizes import choose_part_size
 from commitlake.connectors.reading.snapshots import (
     Snapshot,
     StoreRange,
@@ -31,7 +31,7 @@ from commitlake.connectors.reading.snapshots import (
 )
 from commitlake.connectors.reading.stores import Store, find_stores, for_each_store
 from commitlake.connectors.sources.stream_offsets import StorePosition
-from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
+from commitlake.connectors.sources.stream_shares import end_of_share, fair_shares
 from commitlake.pipelines.archive.body_location import check_outside_stores
 from commitlake.pipelines.archive.task_input import Part
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
@@ -71,7 +71,7 @@ class ArchiveWork:
     unfinished: Sequence[ArchiveCommit]
 
     @property
-    def started_from(self) -> Mapping[str, StoreProgress]:
+    def progress_before(self) -> Mapping[str, StoreProgress]:
         """Progress of each store before the run."""
         return self.last.stores
 
@@ -81,12 +81,12 @@ class ArchiveWork:
         return bool(self.snapshot.size)
 
     @property
-    def newer(self) -> list[str]:
+    def newer_data_notes(self) -> list[str]:
         """Sentences on messages of the stores that are outside of the logs to read, as in other folders."""
         return [sentence for store_range in self.snapshot.ranges.values() for sentence in store_range.newer]
 
     @property
-    def is_nothing(self) -> bool:
+    def has_nothing_to_do(self) -> bool:
         """True if there is nothing to do."""
         return not self.has_new and not self.unfinished
 
@@ -97,7 +97,7 @@ class ArchiveWork:
             pack_bytes: size of the log whose bodies go into one pack.
             cores: number of tasks that run at a time.
         """
-        return self.splits(part_bytes(self.snapshot.size, cores, unit=pack_bytes, least=pack_bytes), cores)
+        return self.splits(choose_part_size(self.snapshot.size, cores, unit=pack_bytes, least=pack_bytes), cores)
 
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[Part]:  # noqa: ARG002 (of other work)
         """Divide the ranges of all stores into parts, in order."""
@@ -107,7 +107,7 @@ class ArchiveWork:
         )
         return [split for splits in planned for split in splits]
 
-    def first_step(self, most_bytes: int) -> ArchiveWork:
+    def first_commit_work(self, most_bytes: int) -> ArchiveWork:
         """Return the work of the first of several commits, or this work if it is no larger.
 
         Each store has the same share, so that the messages of one time are in the same or neighbouring commits.
@@ -121,8 +121,8 @@ class ArchiveWork:
         shares = fair_shares({store.broker: self.snapshot.ranges[store.broker].size for store in new}, most_bytes)
 
         def cut(store: Store) -> tuple[StoreRange, StoreProgress]:
-            found = _cut_range(store, self.snapshot.ranges[store.broker], shares[store.broker])
-            return found, _progress_after(store, found, self.last.stores.get(store.broker))
+            found = _truncate_range(store, self.snapshot.ranges[store.broker], shares[store.broker])
+            return found, _progress_after_range(store, found, self.last.stores.get(store.broker))
 
         taken = dict(zip([store.broker for store in new], for_each_store(cut, new), strict=True))
         ranges = {broker: found for broker, (found, _) in taken.items()}
@@ -133,7 +133,7 @@ class ArchiveWork:
         )
         return replace(self, snapshot=Snapshot({**self.snapshot.ranges, **ranges}), commit=commit)
 
-    def outcome(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:  # noqa: ARG002
+    def build_result(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:  # noqa: ARG002
         """Return the commit and notes of a run whose tasks have finished.
 
         Args:
@@ -143,7 +143,7 @@ class ArchiveWork:
         return TasksResult(self.commit)
 
 
-def find_work(
+def find_archive_work(
     path: str,
     broker: str | None,
     lake: Lake,
@@ -170,12 +170,12 @@ def find_work(
         lake.check_writable()
     stores = find_stores(path, broker, formats=all_formats() if formats is None else formats)
     for store in stores:
-        _check_name(store)
+        _check_store_name(store)
     check_outside_stores(stores, lake.root, "--lake")
     last = read_last_commit(lake) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
     if on_new is not None and any(
-        for_each_store(lambda store: _has_later_data(store, starts.get(store.broker)), stores)
+        for_each_store(lambda store: _has_data_after(store, starts.get(store.broker)), stores)
     ):
         on_new()
 
@@ -186,7 +186,7 @@ def find_work(
             found = take_snapshot([store], starts).ranges[store.broker]
         else:
             found = _unarchived_part(store, start, until.ranges.get(store.broker))
-        return found, _progress_after(store, found, last.stores.get(store.broker)) if found.size else None
+        return found, _progress_after_range(store, found, last.stores.get(store.broker)) if found.size else None
 
     examined = dict(zip([store.broker for store in stores], for_each_store(examine, stores), strict=True))
     snapshot = Snapshot({name: store_range for name, (store_range, _) in examined.items()})
@@ -196,7 +196,7 @@ def find_work(
     return ArchiveWork(stores, snapshot, commit, last, unfinished_commits(lake, last.sequence))
 
 
-def _has_later_data(store: Store, end: int | None) -> bool:
+def _has_data_after(store: Store, end: int | None) -> bool:
     """Return whether a log has data at or after the offset `end`; True if it is None."""
     newest = store.segments[-1]
     if end is None or end < newest.base_offset:
@@ -219,10 +219,10 @@ def _check_store(store: Store, last: ArchiveCommit) -> None:
             "once, or archive the files into another lake"
         )
     if progress is not None:
-        check_is_archived(store, progress)
+        check_is_same_store(store, progress)
 
 
-def check_is_archived(store: Store, progress: StoreProgress) -> None:
+def check_is_same_store(store: Store, progress: StoreProgress) -> None:
     """Raise an error if a store is not the one that was archived under its name.
 
     Raises:
@@ -243,10 +243,10 @@ def _unarchived_part(store: Store, start: int | None, offered: StoreRange | None
     return StoreRange(first, offered.end, TailKind.CLOSED, last_record=offered.last_record if is_new else None)
 
 
-def _cut_range(store: Store, whole: StoreRange, size: int) -> StoreRange:
+def _truncate_range(store: Store, whole: StoreRange, size: int) -> StoreRange:
     """Return the first part of a range, which ends at the end of a record."""
     start, end = StorePosition(whole.start), StorePosition(whole.end)
-    cut = cut_at(store, start, end, size, DEFAULT_MAX_RECORD_BYTES)
+    cut = end_of_share(store, start, end, size, DEFAULT_MAX_RECORD_BYTES)
     if cut is end:
         return whole
     is_inside = cut.record is not None and whole.start <= cut.record.offset < cut.offset
@@ -254,14 +254,14 @@ def _cut_range(store: Store, whole: StoreRange, size: int) -> StoreRange:
     return StoreRange(whole.start, cut.offset, TailKind.CLOSED, last_record=last_record)
 
 
-def _check_name(store: Store) -> None:
+def _check_store_name(store: Store) -> None:
     try:
         pack_name(None, store.broker, 0, 0, new_token())
     except ValueError as error:
         raise StoreError(f"{store.root}: {error}; '--broker NAME' gives the store another name") from None
 
 
-def _progress_after(store: Store, store_range: StoreRange, before: StoreProgress | None) -> StoreProgress:
+def _progress_after_range(store: Store, store_range: StoreRange, before: StoreProgress | None) -> StoreProgress:
     """Return a store's progress once a range is archived, with the last valid record before the range's end."""
     found = with_last_record(store, store_range)
     is_taken = found.last_record is not None and found.last_record < store_range.end

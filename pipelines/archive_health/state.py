@@ -13,9 +13,9 @@ from typing import Any
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import is_usual_time
-from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.schemas.quality.suites import present_name
+from commitlake.connectors.lake.sql import plausible_time_condition
+from commitlake.connectors.plain_arrays import rows_to_dicts
+from commitlake.schemas.quality.suites import current_name
 
 Row = Mapping[str, Any]
 DELETED = "deleted before it was archived"
@@ -36,7 +36,7 @@ _UNMET_SQL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class RangeTotals:
     """Number and total size of ranges of a log.
 
     Attributes:
@@ -64,11 +64,11 @@ class StoreState:
     broker: str
     end: int
     newest: datetime.datetime | None = None
-    quarantined: Ranges = Ranges()
-    gaps: Ranges = Ranges()
+    quarantined: RangeTotals = RangeTotals()
+    gaps: RangeTotals = RangeTotals()
 
     @property
-    def is_whole(self) -> bool:
+    def is_intact(self) -> bool:
         """True if no range of the log was refused as damaged or is missing."""
         return not self.quarantined.count and not self.gaps.count
 
@@ -99,13 +99,18 @@ def read_archive_state(lake: Lake) -> ArchiveState:
         for row in query_table(
             lake,
             "topic_minutes",
-            f"SELECT broker, max(minute) AS newest FROM topic_minutes WHERE {is_usual_time('minute')} GROUP BY broker",
+            f"SELECT broker, max(minute) AS newest FROM topic_minutes WHERE {plausible_time_condition('minute')} "
+            "GROUP BY broker",
         )
     }
-    quarantined, gaps = _ranges_by_broker(lake, "quarantine"), _ranges_by_broker(lake, "gaps")
+    quarantined, gaps = _sum_ranges_by_broker(lake, "quarantine"), _sum_ranges_by_broker(lake, "gaps")
     stores = [
         StoreState(
-            broker, progress.end, newest.get(broker), quarantined.get(broker, Ranges()), gaps.get(broker, Ranges())
+            broker,
+            progress.end,
+            newest.get(broker),
+            quarantined.get(broker, RangeTotals()),
+            gaps.get(broker, RangeTotals()),
         )
         for broker, progress in sorted(({} if last is None else last.stores).items())
     ]
@@ -113,9 +118,9 @@ def read_archive_state(lake: Lake) -> ArchiveState:
     return ArchiveState(stores, ended[0]["ended"] if ended else None)
 
 
-def _ranges_by_broker(lake: Lake, table: str) -> Mapping[str, Ranges]:
+def _sum_ranges_by_broker(lake: Lake, table: str) -> Mapping[str, RangeTotals]:
     sql = f"SELECT broker, count(*) AS count, sum(end_offset - start_offset) AS bytes FROM {table} GROUP BY broker"
-    return {row["broker"]: Ranges(row["count"], row["bytes"] or 0) for row in query_table(lake, table, sql)}
+    return {row["broker"]: RangeTotals(row["count"], row["bytes"] or 0) for row in query_table(lake, table, sql)}
 
 
 def query_table(lake: Lake, table: str, sql: str) -> list[Row]:
@@ -124,7 +129,7 @@ def query_table(lake: Lake, table: str, sql: str) -> list[Row]:
         opened = lake.table(table)
     except NoTableError:
         return []
-    rows: list[Row] = list(dict_rows(run_sql(opened, table, sql).read_all()))
+    rows: list[Row] = list(rows_to_dicts(run_sql(opened, table, sql).read_all()))
     return rows
 
 
@@ -157,10 +162,10 @@ def missing_ranges_by_reason(lake: Lake) -> list[MissingRanges]:
     return sorted(found, key=lambda one: (-one.bytes, one.broker, one.reason))
 
 
-def unmet_expectations(lake: Lake) -> list[Row]:
+def read_unmet_expectations(lake: Lake) -> list[Row]:
     """Return the rows of `quality_results` for expectations that the last run did not meet, critical ones first.
 
     Expectations that were renamed since the run have their present names.
     """
     rows = query_table(lake, "quality_results", _UNMET_SQL)
-    return [{**row, "expectation": present_name(row["expectation"])} for row in rows]
+    return [{**row, "expectation": current_name(row["expectation"])} for row in rows]

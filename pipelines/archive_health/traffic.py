@@ -53,7 +53,7 @@ def read_traffic(lake: Lake, state: ArchiveState) -> Traffic:
     """Return the traffic of a lake's stores."""
     ends = {store.broker: store.newest - _MINUTE for store in state.stores if store.newest is not None}
     topics = _read_topic_traffic(lake, ends)
-    return Traffic(topics, _broker_addresses(lake, ends) if topics else {}, _dead_letter_ends(lake))
+    return Traffic(topics, _read_broker_addresses(lake, ends) if topics else {}, _read_dead_letter_ends(lake))
 
 
 def _read_topic_traffic(lake: Lake, ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
@@ -74,7 +74,7 @@ def _read_topic_traffic(lake: Lake, ends: Mapping[str, datetime.datetime]) -> li
     return found
 
 
-def _broker_addresses(lake: Lake, ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
+def _read_broker_addresses(lake: Lake, ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
     found = {}
     for broker, end in ends.items():
         rows = query_table(
@@ -88,7 +88,7 @@ def _broker_addresses(lake: Lake, ends: Mapping[str, datetime.datetime]) -> dict
     return found
 
 
-def _dead_letter_ends(lake: Lake) -> dict[tuple[str, str], int]:
+def _read_dead_letter_ends(lake: Lake) -> dict[tuple[str, str], int]:
     newest = query_table(
         lake,
         "topic_minutes",

@@ -12,17 +12,17 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.versions import AddedFile
-from commitlake.connectors.lake.erasures import ErasedPlaces
-from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, pack_runs
+from commitlake.connectors.lake.erasures import ErasedMessages
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, group_rows_by_pack
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.merged import pack_size
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.message_rows import MessageRows
 from commitlake.pipelines.audit.profile import SHOWN
-from commitlake.pipelines.audit.windows import merge_windows, to_windows
+from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, STORE_DATE
 
@@ -52,18 +52,18 @@ class PackedMessages:
 
     rows: MessageRows
     kept_since: datetime.date | None
-    erased: ErasedPlaces
+    erased: ErasedMessages
 
     def _read_unerased(self, file: AddedFile) -> Iterator[pa.Table]:
         for rows in self.rows.read(file):
             left = self.erased.without(rows)
             yield left if self.kept_since is None else _drop_expired(left, self.kept_since)
 
-    def count(self, file: AddedFile) -> pa.Table:
+    def count_by_window(self, file: AddedFile) -> pa.Table:
         """Count the messages of a data file by window. Returns a table of `AUDIT`."""
-        return merge_windows([to_windows(rows.select(_COMPARED)) for rows in self._read_unerased(file)])
+        return merge_windows([count_messages_by_window(rows.select(_COMPARED)) for rows in self._read_unerased(file)])
 
-    def divide(self, parts: int, file: AddedFile) -> Iterator[tuple[pa.Table, Array]]:
+    def divide_by_pack(self, parts: int, file: AddedFile) -> Iterator[tuple[pa.Table, Array]]:
         """Yield a data file's messages with body locations, and each row's part number; a pack's rows are in one part.
 
         Messages without a location are spread over the parts.
@@ -106,7 +106,7 @@ def check_packs(location: PackLocation, rows: Sequence[pa.Table]) -> tuple[pa.Ta
     """Read the bodies of the packs of one part.
 
     Args:
-        rows: from `PackedMessages.divide`.
+        rows: from `PackedMessages.divide_by_pack`.
 
     Returns:
         A table of `AUDIT` with the sizes and CRCs of the bodies that were read, and the first errors.
@@ -120,8 +120,8 @@ def check_packs(location: PackLocation, rows: Sequence[pa.Table]) -> tuple[pa.Ta
     for start in range(0, messages.num_rows, _BATCH_ROWS):
         batch = _nest_body_refs(messages.slice(start, _BATCH_ROWS))
         found = pa.Table.from_batches(list(_check_bodies(batch, store, cache))).combine_chunks()
-        windows.append(to_windows(found))
-        errors = _first_errors([*errors, *_errors_of_rows(found)])
+        windows.append(count_messages_by_window(found))
+        errors = _first_errors([*errors, *_read_first_errors(found)])
     return merge_windows(windows), errors
 
 
@@ -143,18 +143,18 @@ def _check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> 
         `_KEPT`, the actual `body_size` and `body_crc` (null if the body is not available), and `_ERROR`.
     """
     names = rows.column("body_ref").field("pack")
-    for first, last in pack_runs(names, 0, rows.num_rows):
+    for first, last in group_rows_by_pack(names, 0, rows.num_rows):
         yield from _check_pack(rows.slice(first, last - first), names[first].as_py(), store, cache)
 
 
 def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
     """Check the rows of one pack together; if the pack is missing, report all of them without further reads."""
     if pack is None:
-        return [_rows_with_error(rows, "the message has no body_ref")]
+        return [_set_error(rows, "the message has no body_ref")]
     try:
         pack_size(store, pack)
     except PackError as error:
-        return [_rows_with_error(rows, str(error))]
+        return [_set_error(rows, str(error))]
     return _check_rows(rows, store, cache)
 
 
@@ -163,31 +163,33 @@ def _check_rows(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> li
     try:
         # The reader has compared each body with its CRC, so its size and CRC are those of the row.
         return [
-            _result_rows(part, pc.binary_length(part.column("body")), part.column("body_crc"), pa.nulls(part.num_rows))
+            _to_result_rows(
+                part, pc.binary_length(part.column("body")), part.column("body_crc"), pa.nulls(part.num_rows)
+            )
             for part in batches_with_bodies(rows, store, cache)
         ]
     except PackError as error:
         if rows.num_rows == 1:
-            return [_rows_with_error(rows, str(error))]
+            return [_set_error(rows, str(error))]
         half = rows.num_rows // 2
         return [*_check_rows(rows.slice(0, half), store, cache), *_check_rows(rows.slice(half), store, cache)]
 
 
-def _rows_with_error(rows: pa.RecordBatch, error: str) -> pa.RecordBatch:
-    return _result_rows(rows, pa.nulls(rows.num_rows), pa.nulls(rows.num_rows), pa.repeat(error, rows.num_rows))
+def _set_error(rows: pa.RecordBatch, error: str) -> pa.RecordBatch:
+    return _to_result_rows(rows, pa.nulls(rows.num_rows), pa.nulls(rows.num_rows), pa.repeat(error, rows.num_rows))
 
 
-def _result_rows(rows: pa.RecordBatch, sizes: pa.Array, crcs: pa.Array, errors: pa.Array) -> pa.RecordBatch:
+def _to_result_rows(rows: pa.RecordBatch, sizes: pa.Array, crcs: pa.Array, errors: pa.Array) -> pa.RecordBatch:
     columns = [rows.column(name) for name in _KEPT]
     found = [sizes.cast(pa.int32()), crcs.cast(pa.int32()), errors.cast(pa.string())]
     return pa.RecordBatch.from_arrays([*columns, *found], [*_KEPT, "body_size", "body_crc", _ERROR])
 
 
-def _errors_of_rows(found: pa.Table) -> Iterator[tuple[str, int, str]]:
+def _read_first_errors(found: pa.Table) -> Iterator[tuple[str, int, str]]:
     broken = found.filter(pc.is_valid(found.column(_ERROR))).select(["broker", "physical_offset", _ERROR])
     if broken.num_rows:
         order = [(name, "ascending", "at_start") for name in broken.column_names]
-        for row in dict_rows(broken.take(pc.sort_indices(broken, order)[:SHOWN])):
+        for row in rows_to_dicts(broken.take(pc.sort_indices(broken, order)[:SHOWN])):
             yield row["broker"], row["physical_offset"], row[_ERROR]
 
 
@@ -196,6 +198,6 @@ def _first_errors(errors: BodyErrors) -> BodyErrors:
     return sorted(errors, key=lambda error: [(value is not None, value) for value in error])[:SHOWN]
 
 
-def error_sentences(errors: BodyErrors) -> list[str]:
+def body_error_sentences(errors: BodyErrors) -> list[str]:
     """Return sentences on the first errors of all parts."""
     return [f"{broker} {physical_offset}: {error}" for broker, physical_offset, error in _first_errors(errors)]

@@ -13,11 +13,11 @@ from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.pipelines.audit.moment import Moment, wait_for_hbase
 from commitlake.pipelines.audit.profile import Profile
 from commitlake.pipelines.audit.sides import Sides
-from commitlake.pipelines.audit.span import stretches_of
-from commitlake.pipelines.audit.store_ranges import ranges_in_store
-from commitlake.pipelines.audit.verdicts import AuditVerdict, compare
+from commitlake.pipelines.audit.span import to_stretches
+from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
+from commitlake.pipelines.audit.verdicts import AuditVerdict, compare_profiles
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 
 BODY_FIGURES = ("messages", "bytes", "body_bytes", "checksum")
@@ -43,7 +43,7 @@ class ComparedStores:
         Raises:
             UsageError: if there are no such ranges.
         """
-        ranges, notes = ranges_in_store(self.path, self.broker, moment.commit.stores, self.layout)
+        ranges, notes = find_ranges_in_stores(self.path, self.broker, moment.commit.stores, self.layout)
         if not ranges:
             raise UsageError(
                 f"the store and the lake have nothing in common: {'; '.join(notes)}. Is it the right --store?"
@@ -51,54 +51,54 @@ class ComparedStores:
         return ranges, notes
 
 
-def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> AuditVerdict:
+def compare_run_counts(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> AuditVerdict:
     """Compare the counts that runs recorded in `profiles` with `messages`, for all runs that have such counts.
 
     Args:
         notes: notes to add to the verdict.
     """
     names = ("runs", "messages")
-    counted = sides.counted()
+    counted = sides.read_counted_part()
     if counted is None:
         reason = (
             "no run has a profile of its messages: all were archived with --no-quality, or the profiles have expired"
         )
         return AuditVerdict(*names, notes=[*notes, reason], compared=False)
     notes = [*notes, *sides.erased.notes()]
-    with sides.archived() as archived:
-        sides.expect_erasures(archived, counted.stretches)
+    with sides.profile_run_counts() as archived:
+        sides.correct_for_erasures(archived, counted.stretches)
         if counted.stretches is None:
-            return compare(names, archived, messages, notes=notes)
-        with sides.messages(counted.stretches) as found:
-            left_out = messages.totals().messages - found.totals().messages
+            return compare_profiles(names, archived, messages, notes=notes)
+        with sides.profile_messages(counted.stretches) as found:
+            left_out = messages.count_totals().messages - found.count_totals().messages
             reason = (
-                f"{count_text(left_out, 'message is', 'messages are')} left out: "
-                f"{count_text(counted.runs, 'run has', 'runs have')} no profile of their messages (--no-quality, or "
+                f"{format_count(left_out, 'message is', 'messages are')} left out: "
+                f"{format_count(counted.runs, 'run has', 'runs have')} no profile of their messages (--no-quality, or "
                 "expired)"
             )
-            return compare(names, archived, found, notes=[*notes, *([reason] if left_out else [])])
+            return compare_profiles(names, archived, found, notes=[*notes, *([reason] if left_out else [])])
 
 
-def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> AuditVerdict:
+def compare_packed_bodies(sides: Sides, kept: datetime.timedelta | None = None) -> AuditVerdict:
     """Compare `messages` with the bodies in the packs. Packs that `maintain` deletes meanwhile are not reported.
 
     Args:
         kept: age at which a lifecycle rule deletes bodies, if there is one.
     """
-    since = _first_kept_date(sides.moment.expired, kept)
+    since = _first_unexpired_date(sides.moment.expired, kept)
     while True:
         notes = [] if since is None else [f"bodies of messages stored before {since} may have expired: left out"]
         if sides.erased.count:
             notes.append(f"bodies of {sides.erased.count:,} erased messages are left out")
-        with sides.with_bodies(since) as bodies:
+        with sides.profile_bodies(since) as bodies:
             notes += bodies.errors
-            verdict = compare(("messages", "packs"), bodies.messages, bodies.found, BODY_FIGURES, notes)
-        before, since = since, _first_kept_date(read_expiries(sides.lake.newest().table("messages")), kept)
+            verdict = compare_profiles(("messages", "packs"), bodies.messages, bodies.found, BODY_FIGURES, notes)
+        before, since = since, _first_unexpired_date(read_expiries(sides.lake.newest().table("messages")), kept)
         if not verdict.differing or since == before:
             return verdict
 
 
-def compare_store(
+def compare_store_logs(
     sides: Sides, stores: ComparedStores, ranges: Mapping[str, StoreRange], notes: Sequence[str]
 ) -> AuditVerdict:
     """Compare the stores with `messages`. Segments that a broker deletes meanwhile are not reported.
@@ -109,11 +109,11 @@ def compare_store(
     """
     while True:
         with (
-            sides.store(stores.path, stores.broker, ranges, stores.layout) as store,
-            sides.messages(stretches_of(ranges)) as found,
+            sides.profile_stores(stores.path, stores.broker, ranges, stores.layout) as store,
+            sides.profile_messages(to_stretches(ranges)) as found,
         ):
-            sides.expect_erasures_in_store(store, stretches_of(ranges))
-            verdict = compare(("store", "messages"), store, found, notes=notes)
+            sides.correct_store_for_erasures(store, to_stretches(ranges))
+            verdict = compare_profiles(("store", "messages"), store, found, notes=notes)
         before = ranges
         ranges, notes = stores.ranges(sides.moment)
         if not verdict.differing or ranges == before:
@@ -140,16 +140,18 @@ def compare_hbase(
     wait_for_hbase(version_there, sides.moment)
     names = ("messages", "hbase")
     if kept is None:
-        with sides.hbase(options) as found:
-            return compare(names, messages, found)
+        with sides.profile_hbase(options) as found:
+            return compare_profiles(names, messages, found)
     since = (datetime.datetime.now(datetime.UTC) - kept).date()
     notes = [f"messages stored before {since} may have expired in HBase: left out"]
     recent = sides.since(since)
-    with recent.messages() as expected, recent.hbase(options) as found:
-        return compare(names, expected, found, notes=notes)
+    with recent.profile_messages() as expected, recent.profile_hbase(options) as found:
+        return compare_profiles(names, expected, found, notes=notes)
 
 
-def _first_kept_date(expired: Mapping[str, datetime.date], kept: datetime.timedelta | None) -> datetime.date | None:
+def _first_unexpired_date(
+    expired: Mapping[str, datetime.date], kept: datetime.timedelta | None
+) -> datetime.date | None:
     """Return the first date whose bodies must all exist; None if nothing has expired."""
     dates = [expired[what] for what in ("messages", "bodies") if what in expired]
     if kept is not None:

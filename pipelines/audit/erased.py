@@ -15,27 +15,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces, erased_places, open_erasures
+from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages, open_erasures, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.plain_arrays import texts_of
+from commitlake.connectors.plain_arrays import to_string_array
 from commitlake.pipelines.audit.message_rows import RowCriteria
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan, Stretch
 from commitlake.pipelines.audit.windows import SCHEMA, merge_windows, window_starts
-from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, CHECKSUMS, changes_of, newest_of_messages
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, CHECKSUMS, figure_changes, newest_row_by_message
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 
 _COLUMNS = (
     "number", "event", "at", "erasure_id", "broker", "physical_offset", "topic", "queue_id", "store_timestamp",
     "row_before", "row_after", "lake_before", "lake_after", "detail",
 )  # fmt: skip
-_EVENTS = texts_of([str(event) for event in MESSAGE_EVENTS])
-_ON_ARRIVAL = texts_of([str(ErasureEvent.COPY), str(ErasureEvent.AGAIN)])
+_EVENTS = to_string_array([str(event) for event in MESSAGE_EVENTS])
+_ON_ARRIVAL = to_string_array([str(ErasureEvent.COPY), str(ErasureEvent.AGAIN)])
 
 
 @dataclass(frozen=True)
-class Erased:
+class AuditedErasures:
     """Messages of a lake that are erased at the audited moment.
 
     Attributes:
@@ -54,12 +54,12 @@ class Erased:
         return 0 if self.rows is None else int(self.rows.num_rows)
 
     @property
-    def places(self) -> ErasedPlaces:
+    def places(self) -> ErasedMessages:
         """Places of the erased messages."""
-        return NOTHING_ERASED if self.rows is None else erased_places(self.rows, 0)
+        return NOTHING_ERASED if self.rows is None else parse_erased_messages(self.rows, 0)
 
     @property
-    def uncounted(self) -> pa.Table | None:
+    def uncounted_rows(self) -> pa.Table | None:
         """Rows of `erasures` for erasures that the counts in `profiles` do not reflect yet; None if there are none."""
         if self.rows is None:
             return None
@@ -67,10 +67,10 @@ class Erased:
         return rows if rows.num_rows else None
 
     @property
-    def unknown(self) -> int:
-        """Number of rows in `uncounted` that lack a checksum."""
-        rows = self.uncounted
-        return 0 if rows is None else int(changes_of(rows)["unknown"].sum())
+    def unknown_checksum_count(self) -> int:
+        """Number of rows in `uncounted_rows` that lack a checksum."""
+        rows = self.uncounted_rows
+        return 0 if rows is None else int(figure_changes(rows)["unknown"].sum())
 
     def notes(self) -> list[str]:
         """Return notes for a report."""
@@ -78,12 +78,12 @@ class Erased:
         if self.count:
             erasures = pc.count_distinct(self.rows.column("number")).as_py() if self.rows is not None else 0
             notes.append(
-                f"{self.count:,} of the messages are erased, by {count_text(erasures, 'erasure')}: they are counted as "
-                "before, and compared without their contents"
+                f"{self.count:,} of the messages are erased, by {format_count(erasures, 'erasure')}: they are "
+                "counted as before, and compared without their contents"
             )
-        if unknown := self.unknown:
+        if unknown := self.unknown_checksum_count:
             notes.append(
-                f"the table erasures has lost the checksums of {count_text(unknown, 'erased message')}, and a repair "
+                f"the table erasures has lost the checksums of {format_count(unknown, 'erased message')}, and a repair "
                 f"could not restore them: {' and '.join(CHECKSUMS)} of their windows are not compared"
             )
         if self.pending:
@@ -92,22 +92,22 @@ class Erased:
             )
         return notes
 
-    def uncounted_windows(self, span: AuditSpan, stretches: Sequence[Stretch] | None) -> pa.Table | None:
+    def window_corrections(self, span: AuditSpan, stretches: Sequence[Stretch] | None) -> pa.Table | None:
         """Return corrections for erased messages, to add to an expected profile, as a table of `AUDIT`; None if none.
 
         Args:
             span: time range of the messages.
             stretches: ranges of the brokers' logs; None for all.
         """
-        rows = self.uncounted
+        rows = self.uncounted_rows
         if rows is None:
             return None
-        rows = RowCriteria(span, stretches).of(rows)
+        rows = RowCriteria(span, stretches).select_rows_of(rows)
         if not rows.num_rows:
             return None
         columns = {name: rows.column(name) for name in ("broker", "topic", "queue_id")}
         columns["window_start"] = window_starts(rows.column("store_timestamp"))
-        changes = changes_of(rows)
+        changes = figure_changes(rows)
         for name in CHANGED_FIGURES:
             columns[name] = pa.array(changes[name], mask=changes["unknown"] if name in CHECKSUMS else None)
         for column in SCHEMA:
@@ -118,7 +118,7 @@ class Erased:
         return merge_windows([pa.table([columns[name] for name in SCHEMA.names], SCHEMA.names)])
 
 
-def read_erased(lake: Lake, moment: Moment) -> Erased:
+def read_erased(lake: Lake, moment: Moment) -> AuditedErasures:
     """Read the messages that are erased at a moment.
 
     Args:
@@ -127,12 +127,12 @@ def read_erased(lake: Lake, moment: Moment) -> Erased:
     """
     table = open_erasures(lake)
     if table is None:
-        return Erased()
+        return AuditedErasures()
     rows = table.to_pyarrow_table(columns=list(_COLUMNS))
     rows = rows.filter(pc.is_in(rows.column("event"), _EVENTS))
     was_erased = pc.is_in(rows.column("event"), _ON_ARRIVAL)
     is_done = pc.or_(pc.less_equal(rows.column("number"), moment.erasure), was_erased)
-    done = newest_of_messages(rows.filter(is_done))
-    known = erased_places(done, 0)
+    done = newest_row_by_message(rows.filter(is_done))
+    known = parse_erased_messages(done, 0)
     pending = known.without(rows.filter(pc.invert(is_done))).num_rows
-    return Erased(done if done.num_rows else None, pending, moment.counted_erasure)
+    return AuditedErasures(done if done.num_rows else None, pending, moment.counted_erasure)

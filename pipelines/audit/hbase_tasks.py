@@ -9,18 +9,20 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_salt
 from commitlake.connectors.hbase.tables import open_existing
 from commitlake.pipelines.audit.message_rows import RowCriteria
-from commitlake.pipelines.audit.windows import merge_windows, to_windows
+from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 from commitlake.schemas.tables.messages import MESSAGES
 
 
-def salts_of(options: HBaseOptions) -> range:
+def read_salts(options: HBaseOptions) -> range:
     """Return the salts (prefixes of row keys) of an HBase table, as a range of numbers."""
     with Client(options) as client:
         return range(open_existing(client).salts)
 
 
-def count_salt(options: HBaseOptions, wanted: RowCriteria, salt: int) -> pa.Table:
+def count_messages_of_salt(options: HBaseOptions, wanted: RowCriteria, salt: int) -> pa.Table:
     """Count the messages of a salt by window. Returns a table of `AUDIT`."""
-    with Client(options.connected()) as client:
+    with Client(options.with_patient_connect()) as client:
         batches = read_salt(client, salt, MESSAGES.names)
-        return merge_windows([to_windows(wanted.of(pa.Table.from_batches([batch]))) for batch in batches])
+        return merge_windows(
+            [count_messages_by_window(wanted.select_rows_of(pa.Table.from_batches([batch]))) for batch in batches]
+        )

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.versions import AddedFile
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.profile import SHOWN
@@ -26,7 +26,7 @@ _MAX_SUMS = 256  # sums of each file that go to the driver
 
 
 @dataclass(frozen=True)
-class _Task:
+class _SignedFile:
     """A data file of one side, with the sign by which its keys count: 1 if expected, -1 if found."""
 
     keys: KeyFiles
@@ -48,7 +48,7 @@ class _DifferingParts:
     differing: tuple[int, ...]
     split: int
 
-    def divide(self, task: _Task) -> Iterator[tuple[pa.Table, Array]]:
+    def divide(self, task: _SignedFile) -> Iterator[tuple[pa.Table, Array]]:
         """Yield a file's keys that are in differing parts, with the file's sign, and the number of each key's part."""
         place = np.full(self.parts, -1)
         place[list(self.differing)] = np.arange(len(self.differing))
@@ -62,7 +62,7 @@ class _DifferingParts:
             yield chosen.append_column(_COUNT, signs), places[is_chosen] * self.split + within
 
 
-def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) -> tuple[int, Sequence[str]]:
+def count_different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) -> tuple[int, Sequence[str]]:
     """Count the rows in which two tables of keys differ, and describe the first ones.
 
     Args:
@@ -78,18 +78,18 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) -> tuple
     if not differing:
         return 0, []
     chosen = _DifferingParts(parts, differing, -(-needed // parts))
-    tasks = [_Task(keys.reader, sign, file) for keys, sign in ((expected, 1), (found, -1)) for file in keys.files]
+    tasks = [_SignedFile(keys.reader, sign, file) for keys, sign in ((expected, 1), (found, -1)) for file in keys.files]
     count, first = 0, _COUNTED.empty_table()
-    for rows, shown in runner.exchange(chosen.divide, tasks, _compare_part, len(differing) * chosen.split):
+    for rows, shown in runner.shuffle(chosen.divide, tasks, _count_differing_keys, len(differing) * chosen.split):
         count += rows
-        first = _first_rows(pa.concat_tables([first, shown]))
+        first = _first_differing_rows(pa.concat_tables([first, shown]))
     return count, [
         f"{'missing' if row[_COUNT] > 0 else 'unexpected'}: {row['key']!r} of {row['broker']}, {row['physical_offset']}"
-        for row in dict_rows(first)
+        for row in rows_to_dicts(first)
     ]
 
 
-def _compare_part(keys: Sequence[pa.Table]) -> tuple[int, pa.Table]:
+def _count_differing_keys(keys: Sequence[pa.Table]) -> tuple[int, pa.Table]:
     """Return the number of distinct keys that one table has more often than the other, and the first such keys.
 
     A row has the number of times that it was expected, minus that of times that it was found.
@@ -97,9 +97,9 @@ def _compare_part(keys: Sequence[pa.Table]) -> tuple[int, pa.Table]:
     grouped = pa.concat_tables(keys).group_by(SCHEMA.names, use_threads=False).aggregate([(_COUNT, "sum")])
     counted = grouped.select([*SCHEMA.names, f"{_COUNT}_sum"]).rename_columns(_COUNTED.names)
     differing = counted.filter(pc.not_equal(counted.column(_COUNT), 0))
-    return differing.num_rows, _first_rows(differing.cast(_COUNTED))
+    return differing.num_rows, _first_differing_rows(differing.cast(_COUNTED))
 
 
-def _first_rows(differing: pa.Table) -> pa.Table:
+def _first_differing_rows(differing: pa.Table) -> pa.Table:
     order = [(name, "ascending", "at_start") for name in _ORDER]
     return differing.take(pc.sort_indices(differing, order)[:SHOWN])

@@ -14,7 +14,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.pipelines.audit.span import AuditSpan, Stretch
-from commitlake.pipelines.audit.windows import merge_windows, to_windows
+from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 
 DICTIONARIES = (
     "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "origin_topic",
@@ -37,14 +37,14 @@ class RowCriteria:
     span: AuditSpan
     stretches: Sequence[Stretch] | None = None
 
-    def may_hold(self, file: AddedFile) -> bool:
+    def may_have_rows(self, file: AddedFile) -> bool:
         """Return whether a data file may have messages in the time range, by its statistics in the table's log."""
         first, last = self.span.first, self.span.last
         is_late = last is not None and file.first_time is not None and file.first_time >= last + _MARGIN
         is_early = first is not None and file.last_time is not None and file.last_time < first - _MARGIN
         return not is_late and not is_early
 
-    def of(self, messages: pa.Table) -> pa.Table:
+    def select_rows_of(self, messages: pa.Table) -> pa.Table:
         """Return the messages that meet the criteria.
 
         Args:
@@ -52,7 +52,7 @@ class RowCriteria:
         """
         masks = []
         if (self.span.first, self.span.last) != (None, None):
-            masks.append(is_within(self.span, messages.column(_TIME)))
+            masks.append(times_within_span(self.span, messages.column(_TIME)))
         if self.stretches is not None:
             masks.append(pa.chunked_array([pa.array(_are_in_ranges(messages, _range_bounds(self.stretches)))]))
         for mask in masks:
@@ -62,7 +62,7 @@ class RowCriteria:
         return messages
 
 
-def is_within(span: AuditSpan, times: pa.ChunkedArray) -> pa.ChunkedArray:
+def times_within_span(span: AuditSpan, times: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return whether times are in a time range; null for null."""
     wanted = pc.is_valid(times)
     if span.first is not None:
@@ -115,11 +115,11 @@ class MessageRows:
     def read(self, file: AddedFile) -> Iterator[pa.Table]:
         """Yield the wanted rows of a data file."""
         for rows in self.table.read(file):
-            chosen = self.wanted.of(rows)
+            chosen = self.wanted.select_rows_of(rows)
             if chosen.num_rows:
                 yield chosen
 
 
-def count_file(rows: MessageRows, file: AddedFile) -> pa.Table:
+def count_file_by_window(rows: MessageRows, file: AddedFile) -> pa.Table:
     """Count the messages of a data file by window. Returns a table of `AUDIT`."""
-    return merge_windows([to_windows(part) for part in rows.read(file)])
+    return merge_windows([count_messages_by_window(part) for part in rows.read(file)])

@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.erasures import erasure_number
+from commitlake.connectors.lake.erasures import newest_erasure_number
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import microseconds_literal, window_start
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.profile import SHOWN
 from commitlake.pipelines.audit.tables import TableFinding
 from commitlake.pipelines.topic_minutes.progress import BACKFILLED, JOINED, count_runs_without_rows, covered_sequence
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 
 _TABLES = ("topic_minutes", "archive_runs", "profiles")
@@ -43,7 +43,7 @@ def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str
     if len(tables) < len(_TABLES):
         return [], ""
     covered = covered_sequence(lake)
-    if erasure_number(tables["topic_minutes"]) != erasure_number(tables["profiles"]):
+    if newest_erasure_number(tables["topic_minutes"]) != newest_erasure_number(tables["profiles"]):
         return (
             [],
             "topic_minutes is not compared with profiles: an erasure is not complete in both ('erase --finish')",
@@ -59,12 +59,12 @@ def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str
     note = ""
     if lacking := count_runs_without_rows(tables, "topic_minutes", covered, last):
         note = (
-            f"{count_text(lacking, 'run has', 'runs have')} no rows in topic_minutes: "
+            f"{format_count(lacking, 'run has', 'runs have')} no rows in topic_minutes: "
             "'commitlake archive --backfill topic_minutes' counts their messages"
         )
     count = 0
     shown: list[str] = []
-    for row in _different_windows(tables, last, covered):
+    for row in _find_different_windows(tables, last, covered):
         count += 1
         if len(shown) < SHOWN:
             shown.append(_difference_sentence(row))
@@ -78,7 +78,7 @@ def _counted_runs_sql(last: int, covered: int) -> str:
     return f"{runs} UNION SELECT run_id FROM archive_runs WHERE sequence <= {min(last, covered)}"
 
 
-def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int) -> Iterator[dict[str, Any]]:
+def _find_different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int) -> Iterator[dict[str, Any]]:
     """Yield the windows in which `topic_minutes` differs from `profiles`, with the counts of both."""
     runs = _counted_runs_sql(last, covered)
     window = window_start("minute", WINDOW_SECONDS)
@@ -101,7 +101,7 @@ def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int
             f"UNION ALL {minutes} WHERE {_day_condition('minute', day)} AND {of_no_run}"
             f") GROUP BY {key} HAVING {differs} ORDER BY {key}",
         )
-        yield from dict_rows(answer.read_all())
+        yield from rows_to_dicts(answer.read_all())
 
 
 def _day_starts(tables: Mapping[str, DeltaTable]) -> list[int | None]:

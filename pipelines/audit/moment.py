@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
-from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number
+from commitlake.connectors.lake.erasures import FORM, erased_form, newest_erasure_number
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
@@ -63,11 +63,11 @@ def read_moment(lake: Lake) -> Moment:
     table = lake.find("messages")
     found = None if table is None else newest_commit(lake, table)
     if table is None:
-        lake.check_messages_are_there()
+        lake.check_messages_exist()
     if table is None or found is None:
         raise LakeError(f"{lake.root} is not a lake, or nothing is archived in it yet: run 'commitlake archive' first")
     committed, commit = found
-    if not _wait_until(lambda: not _unfinished(lake, commit)):
+    if not _wait_until(lambda: not _unfinished_runs(lake, commit)):
         raise UnavailableError(
             f"run {commit.sequence}, or one before it, is not finished: its messages are committed, but not its "
             "counts. It is still running, or was killed; then 'commitlake archive' finishes it. Audit again after that"
@@ -82,8 +82,8 @@ def read_moment(lake: Lake) -> Moment:
         None if profiles is None else profiles.version(),
         tuple(made.run_id for made in later),
         read_expiries(table),
-        erasure_number(table),
-        erasure_number(table if profiles is None else profiles),
+        newest_erasure_number(table),
+        newest_erasure_number(table if profiles is None else profiles),
         erased_form(table),
     )
 
@@ -118,5 +118,5 @@ def _wait_until(condition: Callable[[], bool]) -> bool:
     return there
 
 
-def _unfinished(lake: Lake, commit: ArchiveCommit) -> list[ArchiveCommit]:
+def _unfinished_runs(lake: Lake, commit: ArchiveCommit) -> list[ArchiveCommit]:
     return [made for made in unfinished_commits(lake, commit.sequence) if made.sequence <= commit.sequence]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.partition_files import read_partition, write_partitions
 from commitlake.pipelines.audit.windows import (
     DIFFERENCE,
@@ -94,7 +94,7 @@ class Profile:
     ) -> None:
         self.close()
 
-    def add(self, windows: pa.Table) -> None:
+    def add_windows(self, windows: pa.Table) -> None:
         """Add a table of `AUDIT`: counts, or corrections of counts; its windows may be in the profile already."""
         self._held.append(windows)
         self._rows += windows.num_rows
@@ -132,7 +132,7 @@ class Profile:
             mine = held.filter(pa.array(numbers == number))
             yield merge_windows([mine, *read_partition(self._files, number)])
 
-    def totals(self) -> Totals:
+    def count_totals(self) -> Totals:
         """Count windows and messages."""
         windows = messages = 0
         for part in self.parts(divided=self.is_on_disk):
@@ -140,7 +140,7 @@ class Profile:
             messages += count_messages(part)
         return Totals(windows, messages)
 
-    def differences(self, found: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
+    def compare_with(self, found: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
         """Compare this profile, as the expected one, with another of the same lake.
 
         Args:
@@ -153,8 +153,8 @@ class Profile:
         for expected_part, found_part in zip(self.parts(divided=divided), found.parts(divided=divided), strict=True):
             differing = differing_windows(expected_part, found_part, columns)
             if differing.num_rows:
-                counts.update(_count_by_kind(differing))
-                first = _first_of_each(differing, limit)
+                counts.update(_count_differences_by_kind(differing))
+                first = _first_windows_of_each_kind(differing, limit)
                 rows = _limit_rows([*rows, *_to_rows(first, expected_part, found_part, columns)], limit)
         return Differences(counts, rows)
 
@@ -163,12 +163,12 @@ def _partition_numbers(windows: pa.Table) -> np.ndarray[Any, Any]:
     return part_numbers(column_hashes(windows, KEY_COLUMNS), _PARTITIONS)
 
 
-def _count_by_kind(differing: pa.Table) -> dict[tuple[str, str], int]:
+def _count_differences_by_kind(differing: pa.Table) -> dict[tuple[str, str], int]:
     counted = differing.group_by(["broker", DIFFERENCE], use_threads=False).aggregate([([], "count_all")])
     return {(row["broker"], row[DIFFERENCE]): row["count_all"] for row in counted.to_pylist()}
 
 
-def _first_of_each(differing: pa.Table, limit: int) -> pa.Table:
+def _first_windows_of_each_kind(differing: pa.Table, limit: int) -> pa.Table:
     """Return the first `limit` windows of each broker and kind of difference."""
     group = ["broker", DIFFERENCE]
     order = [(name, "ascending", "at_start") for name in [*group, *KEY_COLUMNS[1:]]]
@@ -190,32 +190,32 @@ def _to_rows(
     differing = differing.set_column(
         differing.schema.get_field_index("window_start"),
         "window_start",
-        _without_zone(differing.column("window_start")),
+        _drop_time_zone(differing.column("window_start")),
     )
     sides = [
         _to_plain_dicts(side.select(columns).take(differing.column(name)))
         for side, name in ((expected, EXPECTED_ROW), (found, FOUND_ROW))
     ]
-    for row, left, right in zip(dict_rows(differing), *sides, strict=True):
+    for row, left, right in zip(rows_to_dicts(differing), *sides, strict=True):
         yield {
             **{name: row[name] for name in KEY_COLUMNS},
             DIFFERENCE: row[DIFFERENCE],
-            "different_columns": [name for name in columns if _differs(name, left[name], right[name])],
+            "different_columns": [name for name in columns if _figure_differs(name, left[name], right[name])],
             **{f"expected_{name}": left[name] for name in columns},
             **{f"found_{name}": right[name] for name in columns},
         }
 
 
 def _to_plain_dicts(rows: pa.Table) -> list[dict[str, Any]]:
-    plain = pa.table([_without_zone(column) for column in rows.columns], rows.column_names)
-    return dict_rows(plain)
+    plain = pa.table([_drop_time_zone(column) for column in rows.columns], rows.column_names)
+    return rows_to_dicts(plain)
 
 
-def _without_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _drop_time_zone(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column
 
 
-def _differs(name: str, expected: object, found: object) -> bool:
+def _figure_differs(name: str, expected: object, found: object) -> bool:
     if name in OPTIONAL_CHECKSUMS and (expected is None or found is None):
         return False
     return expected != found

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from deltalake import Transaction
 
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
-from commitlake.connectors.lake.delta_log.sum_changes import wrapped
+from commitlake.connectors.lake.delta_log.sum_changes import wrap_int64
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.runtime.runner import Runner
@@ -23,18 +23,18 @@ from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.sides import Sides, open_sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.windows import window_starts
-from commitlake.pipelines.maintenance.table_files import exchange_files
-from commitlake.pipelines.repair.refill import refilled_since
+from commitlake.pipelines.maintenance.table_files import replace_table_files
+from commitlake.pipelines.repair.refill import find_refilled_since
 from commitlake.pipelines.repair.repeat_runs import REFILL_ID
 from commitlake.schemas.tables.profile import KEY_COLUMNS
-from commitlake.schemas.times import epoch_us, with_zone
+from commitlake.schemas.times import epoch_us, with_time_zone
 
 _CHECKSUM = "lake_checksum"
 _Window = tuple[str, str, int, int | None]
 """Broker, topic, queue, and the window's start in microseconds since 1970."""
 
 
-def record_new_places(lake: Lake, runner: Runner) -> None:
+def update_refilled_checksums(lake: Lake, runner: Runner) -> None:
     """Update the checksums in `profiles` of windows whose messages a repair has read again from a store.
 
     Args:
@@ -44,16 +44,16 @@ def record_new_places(lake: Lake, runner: Runner) -> None:
     if profiles is None:
         return
     reached = profiles.transaction_version(REFILL_ID)
-    refilled = refilled_since(lake, reached or -1)
+    refilled = find_refilled_since(lake, reached or -1)
     is_new = reached == 0  # profiles that runs have written again have no places of the lake at all
     if not refilled.paths and not is_new:
         return
     windows = set() if is_new else set(_windows_of_files(lake, refilled.paths))
     with open_sides(runner, lake, AuditSpan(), read_moment(lake)) as sides:
-        changes = {window: change for window, change in _checksum_changes(sides) if is_new or window in windows}
+        changes = {window: change for window, change in _find_checksum_changes(sides) if is_new or window in windows}
     removed, added = _rewrite_profiles(lake, read_table_files(profiles), changes)
     number = Transaction(REFILL_ID, max(refilled.version, 1))
-    exchange_files(
+    replace_table_files(
         lake, "profiles", removed, added, changes_data=True, note={"action": "repair"}, transactions=[number]
     )
 
@@ -73,19 +73,22 @@ def _window_keys(rows: pa.Table) -> Iterator[_Window]:
     yield from zip(*names, rows.column(KEY_COLUMNS[-1]).cast(pa.int64()).to_pylist(), strict=True)
 
 
-def _checksum_changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
+def _find_checksum_changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
     """Yield each window whose checksum is not the one that runs recorded, with the difference."""
-    counted = sides.counted()
+    counted = sides.read_counted_part()
     if counted is None:
         return
-    with sides.archived() as expected, sides.messages(counted.stretches) as found:
-        sides.expect_erasures(expected, counted.stretches)
-        limit = expected.totals().windows + found.totals().windows
-        for row in expected.differences(found, [_CHECKSUM], limit).rows:
+    with sides.profile_run_counts() as expected, sides.profile_messages(counted.stretches) as found:
+        sides.correct_for_erasures(expected, counted.stretches)
+        limit = expected.count_totals().windows + found.count_totals().windows
+        for row in expected.compare_with(found, [_CHECKSUM], limit).rows:
             before, after = row[f"expected_{_CHECKSUM}"], row[f"found_{_CHECKSUM}"]
             if before is not None and after is not None:
                 broker, topic, queue_id, start = (row[name] for name in KEY_COLUMNS)
-                yield (broker, topic, queue_id, None if start is None else epoch_us(with_zone(start))), after - before
+                yield (
+                    (broker, topic, queue_id, None if start is None else epoch_us(with_time_zone(start))),
+                    after - before,
+                )
 
 
 def _rewrite_profiles(
@@ -101,7 +104,7 @@ def _rewrite_profiles(
         is_changed = False
         for number, window in enumerate(_window_keys(rows)):
             if checksums[number] is not None and window in left:
-                checksums[number], is_changed = wrapped(checksums[number] + left.pop(window)), True
+                checksums[number], is_changed = wrap_int64(checksums[number] + left.pop(window)), True
         if is_changed:
             column = rows.schema.get_field_index(_CHECKSUM)
             rows = rows.set_column(column, rows.schema.field(column), pa.array(checksums, pa.int64()))

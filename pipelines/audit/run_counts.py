@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.rows.table_rows import TableRows
-from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.audit.message_rows import is_within
+from commitlake.connectors.plain_arrays import rows_to_dicts
+from commitlake.pipelines.audit.message_rows import times_within_span
 from commitlake.pipelines.audit.span import AuditSpan, Stretch
 from commitlake.pipelines.audit.windows import SCHEMA, merge_windows
 
@@ -34,7 +34,7 @@ _RUN = ["run_id", "broker"]
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedLogPart:
     """The part of the brokers' logs whose archive runs recorded counts of their messages.
 
     Attributes:
@@ -62,23 +62,23 @@ class RunProfiles:
         is_later = pc.is_in(rows.column("run_id"), value_set=pa.array(self.later, pa.string()))
         return rows.filter(pc.invert(is_later)) if self.later else rows
 
-    def windows(self, span: AuditSpan, file: AddedFile) -> pa.Table:
+    def read_windows(self, span: AuditSpan, file: AddedFile) -> pa.Table:
         """Return the counts of the runs in a data file, as a table of `AUDIT`."""
         parts = []
         for rows in self.table.read(file):
             kept = self._without_later_runs(rows)
             if (span.first, span.last) != (None, None):
-                kept = kept.filter(is_within(span, kept.column("window_start")))
+                kept = kept.filter(times_within_span(span, kept.column("window_start")))
             parts.append(kept.select(SCHEMA.names))
         return merge_windows(parts)
 
-    def taken(self, files: Sequence[AddedFile]) -> pa.Table:
+    def read_run_extents(self, files: Sequence[AddedFile]) -> pa.Table:
         """Return the first and last physical offset of each run and broker in data files."""
         parts = (rows for file in files for rows in self.table.read(file))
-        return _merge_ranges([self._without_later_runs(rows).select(TAKEN.names) for rows in parts])
+        return _merge_run_extents([self._without_later_runs(rows).select(TAKEN.names) for rows in parts])
 
 
-def _merge_ranges(parts: Sequence[pa.Table]) -> pa.Table:
+def _merge_run_extents(parts: Sequence[pa.Table]) -> pa.Table:
     if not parts:
         return TAKEN.empty_table()
     extremes = [("first_physical_offset", "min"), ("last_physical_offset", "max")]
@@ -87,19 +87,21 @@ def _merge_ranges(parts: Sequence[pa.Table]) -> pa.Table:
     return grouped.select(names).rename_columns(TAKEN.names)
 
 
-def counted_part(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_expired: bool) -> Counted | None:
+def find_counted_part(
+    runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_expired: bool
+) -> CountedLogPart | None:
     """Return the part of the brokers' logs for which archive runs recorded counts.
 
     Args:
         runs: rows of `archive_runs`, with `RUN_COLUMNS`.
-        taken: results of `RunProfiles.taken`.
+        taken: results of `RunProfiles.read_run_extents`.
         sequence: sequence of the newest run that counts.
         has_expired: True if rows of `profiles` or `archive_runs` may have expired.
 
     Returns:
         None if no run with messages has counts.
     """
-    ranges = _merge_ranges(taken)
+    ranges = _merge_run_extents(taken)
     took = pc.and_(pc.less_equal(runs.column("sequence"), sequence), pc.greater(runs.column("messages"), 0))
     runs = runs.filter(took)
     profiled = pc.unique(ranges.column("run_id"))
@@ -107,8 +109,8 @@ def counted_part(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, ha
     if uncounted.num_rows and not len(profiled):
         return None
     if not uncounted.num_rows and not has_expired:
-        return Counted(0, None)
-    return Counted(uncounted.num_rows, _counted_ranges(runs, uncounted, ranges))
+        return CountedLogPart(0, None)
+    return CountedLogPart(uncounted.num_rows, _counted_ranges(runs, uncounted, ranges))
 
 
 def _counted_ranges(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> list[Stretch]:
@@ -127,5 +129,5 @@ def _counted_ranges(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> li
     )
     return [
         Stretch(row["broker"], row["first_physical_offset_min"], row["last_physical_offset_max"] + 1)
-        for row in dict_rows(grouped)
+        for row in rows_to_dicts(grouped)
     ]

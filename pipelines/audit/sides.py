@@ -22,7 +22,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
-from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
+from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedMessages
 from commitlake.connectors.lake.lake import Lake, PinnedLake
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.log_format.format import Formats
@@ -36,17 +36,17 @@ from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner, Task, group_small_tasks
 from commitlake.pipelines.archive.row_buffer import join_rows
 from commitlake.pipelines.audit import body_tasks, run_counts
-from commitlake.pipelines.audit.erased import Erased, read_erased
-from commitlake.pipelines.audit.key_rows import different_keys
-from commitlake.pipelines.audit.message_rows import DICTIONARIES, MessageRows, RowCriteria, count_file
+from commitlake.pipelines.audit.erased import AuditedErasures, read_erased
+from commitlake.pipelines.audit.key_rows import count_different_keys
+from commitlake.pipelines.audit.message_rows import DICTIONARIES, MessageRows, RowCriteria, count_file_by_window
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.profile import Profile
-from commitlake.pipelines.audit.run_counts import Counted
-from commitlake.pipelines.audit.span import AuditSpan, Stretch, stretches_of
-from commitlake.pipelines.audit.windows import merge_windows, to_windows
-from commitlake.pipelines.masking.archiving import ArchiveMasks, masks_of_lake
+from commitlake.pipelines.audit.run_counts import CountedLogPart
+from commitlake.pipelines.audit.span import AuditSpan, Stretch, to_stretches
+from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
+from commitlake.pipelines.masking.archiving import ArchiveMasks, parse_lake_masks
 from commitlake.pipelines.masking.erased_rows import erase_rows
-from commitlake.pipelines.message_keys.check import keys_of_messages, keys_of_table
+from commitlake.pipelines.message_keys.check import open_keys_of_messages, open_keys_of_table
 from commitlake.schemas.tables.messages import BODY, BODY_REF, CORRUPT_RECORD, MESSAGES, SOURCE
 
 _COLUMNS = SOURCE.without(BODY.name)
@@ -56,7 +56,7 @@ _MESSAGES: pa.Schema = arrow_schema(MESSAGES)
 _SPLIT_BYTES = 32 << 20
 
 
-def splits_of(
+def plan_store_splits(
     path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: Formats, split_bytes: int
 ) -> Sequence[Split]:
     """Plan the reading of ranges of the brokers' logs.
@@ -73,7 +73,9 @@ def splits_of(
     return plan_read(options, Filters()).splits
 
 
-def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, erased: ErasedPlaces, split: Split) -> pa.Table:
+def count_split_by_window(
+    wanted: RowCriteria, masks: ArchiveMasks | None, erased: ErasedMessages, split: Split
+) -> pa.Table:
     """Count the wanted messages in a part of a store's log, by window. Returns a table of `AUDIT`.
 
     Args:
@@ -82,10 +84,15 @@ def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, erased: ErasedP
         erased: messages to count as the lake has them after their erasure.
         split: part of a store's log.
     """
-    return merge_windows([to_windows(wanted.of(_as_erased(rows, erased))) for rows in _read(split, masks)])
+    return merge_windows(
+        [
+            count_messages_by_window(wanted.select_rows_of(_erase_as_in_lake(rows, erased)))
+            for rows in _read_split_rows(split, masks)
+        ]
+    )
 
 
-def _as_erased(rows: pa.Table, erased: ErasedPlaces) -> pa.Table:
+def _erase_as_in_lake(rows: pa.Table, erased: ErasedMessages) -> pa.Table:
     """Return rows of a store as `messages` has them after erasures."""
     if not erased:
         return rows
@@ -93,7 +100,7 @@ def _as_erased(rows: pa.Table, erased: ErasedPlaces) -> pa.Table:
     return erase_rows(rows.append_column(BODY_REF.name, place), erased)[0].drop_columns([BODY_REF.name])
 
 
-def _read(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:
+def _read_split_rows(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:
     with_bodies = masks is not None and masks.reads_bodies
     columns = SOURCE if with_bodies else _COLUMNS
     request = Request(arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
@@ -143,7 +150,7 @@ class Sides:
     lake: PinnedLake
     span: AuditSpan
     moment: Moment
-    erased: Erased
+    erased: AuditedErasures
     runner: Runner
     scratch: Path
 
@@ -152,27 +159,27 @@ class Sides:
         return replace(self, span=self.span.since(date))
 
     @property
-    def erased_in_stores(self) -> ErasedPlaces:
+    def erased_in_stores(self) -> ErasedMessages:
         """Erased messages that must be reduced to their erased form when they are read from a store."""
         return self.erased.places if self.moment.erased_form >= FORM else NOTHING_ERASED
 
-    def expect_erasures_in_store(self, expected: Profile, stretches: Sequence[Stretch]) -> None:
+    def correct_store_for_erasures(self, expected: Profile, stretches: Sequence[Stretch]) -> None:
         """Correct a store's profile for erasures, if an earlier version of CommitLake has erased the messages."""
         if self.moment.erased_form < FORM:
-            self.expect_erasures(expected, stretches)
+            self.correct_for_erasures(expected, stretches)
 
-    def expect_erasures(self, expected: Profile, stretches: Sequence[Stretch] | None) -> None:
+    def correct_for_erasures(self, expected: Profile, stretches: Sequence[Stretch] | None) -> None:
         """Correct an expected profile, which counts messages as before their erasure, to what the lake has now.
 
         Args:
             expected: profile of the runs' counts.
             stretches: ranges that are compared; None for all.
         """
-        windows = self.erased.uncounted_windows(self.span, stretches)
+        windows = self.erased.window_corrections(self.span, stretches)
         if windows is not None:
-            expected.add(windows)
+            expected.add_windows(windows)
 
-    def messages(self, within: Sequence[Stretch] | None = None) -> Profile:
+    def profile_messages(self, within: Sequence[Stretch] | None = None) -> Profile:
         """Count the messages in the table `messages` by window.
 
         Args:
@@ -181,23 +188,23 @@ class Sides:
         names = {field.name for field in self.lake.table("messages").schema().fields}
         columns = pa.schema([field for field in _MESSAGES if field.name in names])
         rows, files = self._message_rows(columns, within)
-        return self._profile_files(partial(count_file, rows), files)
+        return self._profile_files(partial(count_file_by_window, rows), files)
 
-    def archived(self) -> Profile:
+    def profile_run_counts(self) -> Profile:
         """Return a profile of the counts that archive runs recorded."""
         profiles, files = self._run_profiles(run_counts.COLUMNS)
-        return self._profile_files(partial(profiles.windows, self.span), files)
+        return self._profile_files(partial(profiles.read_windows, self.span), files)
 
-    def counted(self) -> Counted | None:
+    def read_counted_part(self) -> CountedLogPart | None:
         """Return the part of the logs for which runs recorded counts; None if there is none."""
-        runs = _read_all_rows(*self._open_rows("archive_runs", run_counts.RUN_COLUMNS))
+        runs = _read_all_rows(*self._open_table_rows("archive_runs", run_counts.RUN_COLUMNS))
         profiles, files = self._run_profiles(run_counts.TAKEN)
-        taken = [table for _, table in self.runner.run(profiles.taken, self._group_files(files))]
+        taken = [table for _, table in self.runner.run(profiles.read_run_extents, self._group_files(files))]
         has_expired = bool({"profiles", "archive_runs"} & self.moment.expired.keys())
-        return run_counts.counted_part(runs, taken, self.moment.commit.sequence, has_expired=has_expired)
+        return run_counts.find_counted_part(runs, taken, self.moment.commit.sequence, has_expired=has_expired)
 
     @contextmanager
-    def with_bodies(self, kept_since: datetime.date | None) -> Iterator[PackedBodies]:
+    def profile_bodies(self, kept_since: datetime.date | None) -> Iterator[PackedBodies]:
         """Read all bodies that `messages` refers to, and yield profiles of the messages and of their bodies.
 
         Args:
@@ -208,40 +215,40 @@ class Sides:
         parts = partition_count(sum(file.rows or 0 for file in files))
         check = partial(body_tasks.check_packs, self.lake.packs)
         errors: body_tasks.BodyErrors = []
-        with self._profile_files(packed.count, files) as messages, Profile(self.scratch) as found:
-            for windows, broken in self.runner.exchange(partial(packed.divide, parts), files, check, parts):
-                found.add(windows)
+        with self._profile_files(packed.count_by_window, files) as messages, Profile(self.scratch) as found:
+            for windows, broken in self.runner.shuffle(partial(packed.divide_by_pack, parts), files, check, parts):
+                found.add_windows(windows)
                 errors += broken
-            yield PackedBodies(messages, found, body_tasks.error_sentences(errors))
+            yield PackedBodies(messages, found, body_tasks.body_error_sentences(errors))
 
-    def store(
+    def profile_stores(
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: Formats = ANY_FORMAT
     ) -> Profile:
         """Profile the stores, in ranges of the brokers' logs."""
-        splits = splits_of(path, broker, ranges, layout, _SPLIT_BYTES)
-        masks = masks_of_lake(self.moment.commit.masks, os.environ)
-        count = partial(count_split, RowCriteria(self.span), masks, self.erased_in_stores)
+        splits = plan_store_splits(path, broker, ranges, layout, _SPLIT_BYTES)
+        masks = parse_lake_masks(self.moment.commit.masks, os.environ)
+        count = partial(count_split_by_window, RowCriteria(self.span), masks, self.erased_in_stores)
         return self._profile_groups(
             count, group_small_tasks(splits, [split.size for split in splits], self.runner.cores)
         )
 
-    def hbase(self, options: HBaseOptions) -> Profile:
+    def profile_hbase(self, options: HBaseOptions) -> Profile:
         """Count the messages in HBase by window, up to the audited moment."""
         from commitlake.pipelines.audit import hbase_tasks  # noqa: PLC0415 (happybase, only where it is wanted)
 
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
-        wanted = RowCriteria(self.span, stretches_of(ends))
-        salts = [[salt] for salt in hbase_tasks.salts_of(options)]
-        return self._profile_groups(partial(hbase_tasks.count_salt, options, wanted), salts)
+        wanted = RowCriteria(self.span, to_stretches(ends))
+        salts = [[salt] for salt in hbase_tasks.read_salts(options)]
+        return self._profile_groups(partial(hbase_tasks.count_messages_of_salt, options, wanted), salts)
 
-    def different_keys(self, version: int) -> tuple[int, Sequence[str]]:
+    def find_different_keys(self, version: int) -> tuple[int, Sequence[str]]:
         """Compare a version of `message_keys` with the keys of all messages.
 
         Returns:
             The number of rows that only one of them has, and sentences on the first ones.
         """
-        expected, found = keys_of_messages(self.lake, self.moment.version), keys_of_table(self.lake, version)
-        return different_keys(expected, found, self.runner)
+        expected, found = open_keys_of_messages(self.lake, self.moment.version), open_keys_of_table(self.lake, version)
+        return count_different_keys(expected, found, self.runner)
 
     def _profile_files(self, count: Callable[[AddedFile], pa.Table], files: Sequence[AddedFile]) -> Profile:
         return self._profile_groups(count, self._group_files(files))
@@ -253,8 +260,8 @@ class Sides:
         """Run `count` on all groups of tasks, and return the profile of the counted windows."""
         profile = Profile(self.scratch)
         try:
-            for _, windows in self.runner.run(partial(_count_all, count), groups):
-                profile.add(windows)
+            for _, windows in self.runner.run(partial(_count_tasks, count), groups):
+                profile.add_windows(windows)
         except BaseException:
             profile.close()
             raise
@@ -265,17 +272,17 @@ class Sides:
     ) -> tuple[MessageRows, Sequence[AddedFile]]:
         """Return a reader of the wanted messages, and the data files that may have them."""
         wanted = RowCriteria(self.span, within)
-        table, files = self._open_rows("messages", columns, self.moment.version, DICTIONARIES)
-        return MessageRows(table, wanted), [file for file in files if wanted.may_hold(file)]
+        table, files = self._open_table_rows("messages", columns, self.moment.version, DICTIONARIES)
+        return MessageRows(table, wanted), [file for file in files if wanted.may_have_rows(file)]
 
     def _run_profiles(self, columns: pa.Schema) -> tuple[run_counts.RunProfiles, Sequence[AddedFile]]:
         version = self.moment.profiles
         if version is None:
             return run_counts.RunProfiles(TableRows(self.lake.uri("profiles"), self.lake.s3, columns), ()), ()
-        table, files = self._open_rows("profiles", columns, version)
+        table, files = self._open_table_rows("profiles", columns, version)
         return run_counts.RunProfiles(table, self.moment.later), files
 
-    def _open_rows(
+    def _open_table_rows(
         self, table: str, columns: pa.Schema, version: int | None = None, dictionaries: Sequence[str] = ()
     ) -> tuple[TableRows, Sequence[AddedFile]]:
         uri = self.lake.uri(table)
@@ -283,7 +290,7 @@ class Sides:
         return TableRows(uri, self.lake.s3, columns, dictionaries), files
 
 
-def _count_all(count: Callable[[Task], pa.Table], tasks: Sequence[Task]) -> pa.Table:
+def _count_tasks(count: Callable[[Task], pa.Table], tasks: Sequence[Task]) -> pa.Table:
     return merge_windows([count(task) for task in tasks])
 
 

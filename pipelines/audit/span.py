@@ -56,6 +56,6 @@ class Stretch(NamedTuple):
     last: int
 
 
-def stretches_of(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
+def to_stretches(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
     """Convert ranges of stores, by broker, to a list of `Stretch`."""
     return [Stretch(broker, part.start, part.end) for broker, part in ranges.items()]

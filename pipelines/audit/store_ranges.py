@@ -11,7 +11,7 @@ from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 
 
-def ranges_in_store(
+def find_ranges_in_stores(
     path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: Formats = ANY_FORMAT
 ) -> tuple[dict[str, StoreRange], Sequence[str]]:
     """Return the range of each broker's log that is archived and still in its store.

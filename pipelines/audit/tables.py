@@ -19,14 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
-from commitlake.connectors.lake.delta_log.check import find_planted
+from commitlake.connectors.lake.delta_log.check import find_forged_entries
 from commitlake.connectors.lake.delta_log.entries import parse_json
-from commitlake.connectors.lake.erasures import NOTHING_ERASED, read_erased_places
+from commitlake.connectors.lake.erasures import NOTHING_ERASED, read_erased_messages
 from commitlake.connectors.lake.lake import Lake, NoTableError
-from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
+from commitlake.connectors.lake.lost_ranges import describe_lost_ranges, lost_ranges
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import Moment
@@ -37,11 +37,11 @@ from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.edges.progress import count_kinds
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.pipelines.repair.commits import count_lost_rows
-from commitlake.pipelines.repair.contents import SUMMED_TABLES, read_contents
+from commitlake.pipelines.repair.contents import SUMMED_TABLES, sum_table_contents
 from commitlake.pipelines.repair.data_check import find_damaged_files
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
 from commitlake.schemas.advice import Advice
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 
@@ -68,9 +68,9 @@ class TableFinding:
     notes: Sequence[str] = field(default=())
 
     @property
-    def counted(self) -> str:
+    def counted_text(self) -> str:
         """The count with its noun, such as "1 run" or "3 kinds of records"."""
-        return count_text(self.count, re.sub(r"s\b", "", self.what, count=1), self.what)
+        return format_count(self.count, re.sub(r"s\b", "", self.what, count=1), self.what)
 
 
 def damaged_files(lake: Lake, *, deep: bool, runner: Runner = HERE) -> list[TableFinding]:
@@ -87,7 +87,7 @@ def damaged_files(lake: Lake, *, deep: bool, runner: Runner = HERE) -> list[Tabl
         if damages:
             found.append(TableFinding(table, len(damages), "data files", damages[:SHOWN]))
         folder = lake.log(table)
-        outside = [str(damage) for damage in find_planted(folder, folder.read_listing())]
+        outside = [str(damage) for damage in find_forged_entries(folder, folder.read_listing())]
         if outside:
             found.append(TableFinding(table, len(outside), "entries of the log", outside[:SHOWN]))
     return found
@@ -101,7 +101,7 @@ def prevents_comparison(findings: Sequence[TableFinding]) -> bool:
 def find_lost_messages(lake: Lake, span: AuditSpan) -> list[TableFinding]:
     """Return the ranges of logs whose messages repairs could not restore, in a time range."""
     lost = lost_ranges(lake, (), span.first, span.last)
-    return [TableFinding("messages", len(lost), "lost ranges", lost_sentences(lost))] if lost else []
+    return [TableFinding("messages", len(lost), "lost ranges", describe_lost_ranges(lost))] if lost else []
 
 
 def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = ()) -> list[TableFinding]:
@@ -114,7 +114,7 @@ def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = 
     if {"archive_runs", "gaps", "quarantine"} & moment.expired.keys():
         return []
     commits = [made for made in commits_after(lake, 0) if made.sequence <= moment.commit.sequence]
-    wrong = list(_wrong_runs(lake, commits, moment.commit.sequence))
+    wrong = list(_find_wrong_runs(lake, commits, moment.commit.sequence))
     found = [TableFinding("archive_runs", len(wrong), "runs", wrong[:SHOWN])] if wrong else []
     for table in sorted({"gaps", "quarantine"} - {*damaged}):
         counts = Counter(row["run_id"] for row in _read_rows(lake, table, ["run_id"]))
@@ -126,7 +126,7 @@ def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = 
         fewer = sum(expected - there for _, expected, there in differing)
         if differing and not 0 < fewer <= _rows_lost_in_repairs(lake, table):
             wrong = [
-                f"run {sequence}: expected {count_text(expected, 'row')}, found {there}"
+                f"run {sequence}: expected {format_count(expected, 'row')}, found {there}"
                 for sequence, expected, there in differing
             ]
             found.append(TableFinding(table, len(wrong), "runs", wrong[:SHOWN]))
@@ -144,24 +144,25 @@ def _wrong_row_counts(lake: Lake, table: str, commits: Sequence[ArchiveCommit]) 
     named = {made.run_id: made for made in commits if made.files.get(table)}
     if not named:
         return
-    found = {row["run_id"]: row for row in _counts_by_run(lake, table)}
+    found = {row["run_id"]: row for row in _read_counts_by_run(lake, table)}
     recounted = covered_sequence(lake) if table == _MINUTES and found else 0
-    erased = read_erased_places(lake) if table == _MINUTES else NOTHING_ERASED
+    erased = read_erased_messages(lake) if table == _MINUTES else NOTHING_ERASED
     wrong, fewer = [], 0
     for run_id, made in named.items():
         row = found.get(run_id, {})
         rows, there = sum(file.rows for file in made.files[table]), row.get("count", 0)
         if there <= rows and made.sequence <= recounted:
             continue
-        if any(erased.of_range(broker, part.start, part.end) for broker, part in made.ranges.items()):
+        if any(erased.has_any_in_range(broker, part.start, part.end) for broker, part in made.ranges.items()):
             continue
         if there != rows:
-            wrong.append(f"run {made.sequence}: expected {count_text(rows, 'row')}, found {there}")
+            wrong.append(f"run {made.sequence}: expected {format_count(rows, 'row')}, found {there}")
             fewer += rows - there
             continue
-        for name, count in _written_checksums(made.files[table]).items():
+        for name, count in _count_written_checksums(made.files[table]).items():
             if row.get(name, 0) != count:
-                yield f"run {made.sequence}: expected {count_text(count, 'value')} of {name}, found {row.get(name, 0)}"
+                expected = format_count(count, "value")
+                yield f"run {made.sequence}: expected {expected} of {name}, found {row.get(name, 0)}"
     if wrong and not 0 < fewer <= _rows_lost_in_repairs(lake, table):
         yield from wrong
 
@@ -173,7 +174,7 @@ def _rows_lost_in_repairs(lake: Lake, table: str) -> int:
         return 0
 
 
-def _counts_by_run(lake: Lake, table: str) -> list[dict[str, Any]]:
+def _read_counts_by_run(lake: Lake, table: str) -> list[dict[str, Any]]:
     """Return the number of rows of each run in a table, and the number of those with each optional checksum."""
     try:
         opened = lake.table(table)
@@ -182,11 +183,11 @@ def _counts_by_run(lake: Lake, table: str) -> list[dict[str, Any]]:
     columns = {field.name for field in opened.schema().fields} & set(OPTIONAL_CHECKSUMS)
     counts = ", ".join(["count(*) AS count", *(f"count({name}) AS {name}" for name in sorted(columns))])
     answer = run_sql(opened, table, f"SELECT run_id, {counts} FROM {table} GROUP BY run_id").read_all()
-    rows: list[dict[str, Any]] = dict_rows(answer)
+    rows: list[dict[str, Any]] = rows_to_dicts(answer)
     return rows
 
 
-def _written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
+def _count_written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
     """Return the number of rows that have each optional checksum in a run's data files, by checksum."""
     known = [(file.rows, parse_json(file.statistics).get("nullCount", {})) for file in files]
     return {
@@ -199,7 +200,7 @@ def _written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
 _COUNTED = {"gaps": "gaps", "quarantine": "quarantined"}
 
 
-def _wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: int) -> Iterator[str]:
+def _find_wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: int) -> Iterator[str]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in _read_rows(lake, "archive_runs", ["sequence", "run_id", "messages", "bytes", "quarantined", "gaps"]):
         rows.setdefault(row["run_id"], []).append(row)
@@ -224,7 +225,7 @@ def _wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: int) -> Iter
 
 def _read_rows(lake: Lake, table: str, columns: list[str]) -> list[dict[str, Any]]:
     opened = lake.find(table)
-    return [] if opened is None else list(dict_rows(opened.to_pyarrow_table(columns=columns)))
+    return [] if opened is None else list(rows_to_dicts(opened.to_pyarrow_table(columns=columns)))
 
 
 def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
@@ -239,7 +240,7 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
         return [], f"message_keys is not compared: it follows messages only to version {followed}"
     if followed > sides.moment.version:
         return [], "message_keys is not compared: a run has added messages meanwhile"
-    count, shown = sides.different_keys(table.version())
+    count, shown = sides.find_different_keys(table.version())
     return ([TableFinding("message_keys", count, "keys", shown)] if count else []), ""
 
 
@@ -261,7 +262,8 @@ def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
     counts = count_kinds(lake.table_at("messages", moment.version), table)
     wrong = [count for count in counts if count.expected != count.found]
     lines = [
-        f"kind {one.kind}: expected steps of {count_text(one.expected, 'record')}, found {one.found:,}" for one in wrong
+        f"kind {one.kind}: expected steps of {format_count(one.expected, 'record')}, found {one.found:,}"
+        for one in wrong
     ]
     return ([TableFinding("edges", len(wrong), "kinds of records", lines)] if wrong else []), ""
 
@@ -275,9 +277,9 @@ def compare_contents(lake: Lake, damaged: Collection[str], runner: Runner) -> tu
         damaged: tables that cannot be read, which are left out.
     """
     found, notes = [], []
-    for contents in read_contents(lake, [table for table in SUMMED_TABLES if table not in damaged], runner):
+    for contents in sum_table_contents(lake, [table for table in SUMMED_TABLES if table not in damaged], runner):
         if contents.differs:
-            found.append(TableFinding(contents.table, 1, "tables of other rows", contents.sentences(SHOWN)))
+            found.append(TableFinding(contents.table, 1, "tables of other rows", contents.difference_sentences(SHOWN)))
         elif contents.expected is None and contents.rows:
             notes.append(
                 f"{contents.table}: changes of its rows by other programs are not noticed yet, because an earlier "
@@ -286,10 +288,10 @@ def compare_contents(lake: Lake, damaged: Collection[str], runner: Runner) -> tu
     return found, notes
 
 
-def finding_lines(findings: Sequence[TableFinding], lake: Lake) -> Iterator[str]:
+def format_findings(findings: Sequence[TableFinding], lake: Lake) -> Iterator[str]:
     """Yield the findings of a lake as lines of text."""
     for finding in findings:
-        yield f"DAMAGED     {finding.table}: {finding.counted}"
+        yield f"DAMAGED     {finding.table}: {finding.counted_text}"
         yield from (f"  {note}" for note in finding.notes)
     if findings:
         yield f"  {REPAIR.filled({'lake': lake.root}).sentence}"

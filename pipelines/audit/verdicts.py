@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from commitlake.pipelines.audit.profile import SHOWN, Profile, sort_by_key
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.profile import FIGURES
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class AuditVerdict:
     compared: bool = True
 
 
-def compare(
+def compare_profiles(
     names: tuple[str, str],
     expected: Profile,
     found: Profile,
@@ -62,8 +62,8 @@ def compare(
         columns: columns to compare.
         notes: notes to add to the verdict.
     """
-    totals = expected.totals()
-    differences = expected.differences(found, columns)
+    totals = expected.count_totals()
+    differences = expected.compare_with(found, columns)
     kinds: Counter[str] = Counter()
     for (_, kind), count in differences.counts.items():
         kinds[kind] += count
@@ -72,7 +72,7 @@ def compare(
     return AuditVerdict(*names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
 
 
-def audit_facts(
+def collect_audit_evidence(
     moment: Moment,
     span: AuditSpan,
     verdicts: Sequence[AuditVerdict],
@@ -102,26 +102,26 @@ def audit_facts(
     }
 
 
-def as_rows(verdicts: Sequence[DataclassInstance]) -> list[dict[str, Any]]:
+def to_json_objects(verdicts: Sequence[DataclassInstance]) -> list[dict[str, Any]]:
     """Return verdicts and findings as JSON objects; values of other types become text."""
     rows: list[dict[str, Any]] = json.loads(json.dumps([asdict(verdict) for verdict in verdicts], default=str))
     return rows
 
 
-def as_text(verdicts: Sequence[AuditVerdict]) -> str:
+def format_verdicts(verdicts: Sequence[AuditVerdict]) -> str:
     """Return verdicts as text: a line for each, and the differences."""
     return "\n".join(line for verdict in verdicts for line in _verdict_lines(verdict))
 
 
 def _verdict_lines(verdict: AuditVerdict) -> list[str]:
     what = f"{verdict.expected} and {verdict.found}"
-    counted = f"{count_text(verdict.messages, 'message')} in {count_text(verdict.windows, 'window')}"
+    counted = f"{format_count(verdict.messages, 'message')} in {format_count(verdict.windows, 'window')}"
     notes = [f"  {note}" for note in verdict.notes]
     if not verdict.compared:
         return [f"not done    {what}: nothing to compare", *notes]
     if not verdict.differing:
         return [f"the same    {what}: {counted}", *notes]
-    first = f"DIFFERENT   {what}: {count_text(verdict.differing, 'window')} of {counted}"
+    first = f"DIFFERENT   {what}: {format_count(verdict.differing, 'window')} of {counted}"
     return [first, *(f"  {_difference_text(row)}" for row in verdict.differences), *notes]
 
 
@@ -129,7 +129,7 @@ def _difference_text(row: Mapping[str, Any]) -> str:
     place = f"{row['broker']}, {row['topic']}, queue {row['queue_id']}, window {row['window_start'] or 'without time'}"
     if row["difference"] != "different":
         side = "expected_messages" if row["difference"] == "missing" else "found_messages"
-        return f"{place}: {row['difference']}, {count_text(row[side], 'message')}"
+        return f"{place}: {row['difference']}, {format_count(row[side], 'message')}"
     figures = ", ".join(
         f"{name} expected {row[f'expected_{name}']}, found {row[f'found_{name}']}" for name in row["different_columns"]
     )

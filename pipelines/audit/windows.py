@@ -35,7 +35,7 @@ _SUM = pc.ScalarAggregateOptions(skip_nulls=True, min_count=0)
 _KNOWN_SUM = pc.ScalarAggregateOptions(skip_nulls=False, min_count=0)
 
 
-def to_windows(messages: pa.Table) -> pa.Table:
+def count_messages_by_window(messages: pa.Table) -> pa.Table:
     """Count messages by queue and window, with sums and checksums of their columns.
 
     Args:
@@ -138,8 +138,8 @@ def differing_windows(expected: pa.Table, found: pa.Table, columns: Sequence[str
         "different"), and the window's row numbers in the two tables, null if there is none.
     """
     sides = [
-        _number_windows(expected, EXPECTED_ROW).append_column(FOUND_ROW, pa.nulls(expected.num_rows, pa.int64())),
-        _number_windows(found, FOUND_ROW).append_column(EXPECTED_ROW, pa.nulls(found.num_rows, pa.int64())),
+        _add_window_numbers(expected, EXPECTED_ROW).append_column(FOUND_ROW, pa.nulls(expected.num_rows, pa.int64())),
+        _add_window_numbers(found, FOUND_ROW).append_column(EXPECTED_ROW, pa.nulls(found.num_rows, pa.int64())),
     ]
     both = pa.concat_tables([side.select([*_KEYS, EXPECTED_ROW, FOUND_ROW]) for side in sides])
     joined = both.group_by(_KEYS, use_threads=False).aggregate([(EXPECTED_ROW, "max"), (FOUND_ROW, "max")])
@@ -154,7 +154,7 @@ def differing_windows(expected: pa.Table, found: pa.Table, columns: Sequence[str
     return joined.append_column(DIFFERENCE, kinds).filter(wanted)
 
 
-def _number_windows(windows: pa.Table, name: str) -> pa.Table:
+def _add_window_numbers(windows: pa.Table, name: str) -> pa.Table:
     return windows.select(_KEYS).append_column(name, pa.array(np.arange(windows.num_rows, dtype=np.int64)))
 
 

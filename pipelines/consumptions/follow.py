@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.reading.stores import Store
@@ -35,7 +35,7 @@ class ConsumptionsUpdate:
     is_unfinished: bool = False
 
 
-def read_progress(lake: Lake, broker: str) -> int | None:
+def read_consume_log_progress(lake: Lake, broker: str) -> int | None:
     """Return the offset up to which `consumptions` has a store's consume log; None before the first commit."""
     table = lake.find("consumptions")
     return None if table is None else table.transaction_version(f"{_APPLICATION}{broker}")
@@ -53,7 +53,7 @@ def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpda
         read_consume_log = store.format.read_consume_log
         if read_consume_log is None:
             continue
-        progress = read_progress(lake, store.broker)
+        progress = read_consume_log_progress(lake, store.broker)
         for part in read_consume_log(store.folder, store.broker, progress):
             problems += part.problems
             if part.end == progress:
@@ -63,7 +63,7 @@ def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpda
                 name = f"part-{secrets.token_hex(16)}.zstd.parquet"
                 files = [write_plain_file(pa.Table.from_batches([part.rows]), lake, "consumptions", name)]
             step = (progress, part.end)
-            if not advance(lake, "consumptions", files, f"{_APPLICATION}{store.broker}", step):
+            if not commit_with_transaction(lake, "consumptions", files, f"{_APPLICATION}{store.broker}", step):
                 return ConsumptionsUpdate(rows, problems, is_unfinished=True)
             progress = part.end
             rows += part.rows.num_rows

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql_over
-from commitlake.connectors.lake.sql import any_of, text_literal
-from commitlake.pipelines.dead_letters.causes import Cause, cause_texts, digest_of
-from commitlake.pipelines.dead_letters.letters import read_letters, reason_sql
+from commitlake.connectors.lake.sql import join_with_or, text_literal
+from commitlake.pipelines.dead_letters.causes import Cause, cause_digest, cause_texts
+from commitlake.pipelines.dead_letters.letters import failure_reason_sql, read_letters
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.numbers import parse_int
@@ -31,7 +31,7 @@ MIN_NAME_LENGTH = 4
 """Minimum length of the beginning of a cause's id: a shorter one may be meant as a number."""
 
 
-def find_cause(causes: Sequence[Cause], name: str) -> Cause:
+def select_cause(causes: Sequence[Cause], name: str) -> Cause:
     """Return the cause that a user specified.
 
     Args:
@@ -55,7 +55,7 @@ def find_cause(causes: Sequence[Cause], name: str) -> Cause:
     return found[0]
 
 
-def narrow_to_cause(
+def cause_condition_sql(
     table: DeltaTable, where: str, cause: Cause, causes: Sequence[Cause], packs: PackStore | None
 ) -> str:
     """Return an SQL condition for the dead letters of one cause, among those that meet `where`.
@@ -77,22 +77,22 @@ def narrow_to_cause(
         f"{original_topic_sql(table)} AS origin",
         "tags",
         "reconsume_times",
-        f"{reason_sql()} AS reason",
+        f"{failure_reason_sql()} AS reason",
     ]
     places: dict[str, list[int]] = {}
     for letters in read_letters(table, narrowed, [*columns, "broker", "physical_offset"], packs):
         coded = cause_texts(letters).dictionary_encode()
-        wanted = [digest_of(name) == cause.digest for name in coded.dictionary.to_pylist()]
+        wanted = [cause_digest(name) == cause.digest for name in coded.dictionary.to_pylist()]
         rows = letters.rows.select(["broker", "physical_offset"]).filter(
             pc.take(pa.array(wanted, pa.bool_()), coded.indices)
         )
         for row in rows.to_pylist():
             places.setdefault(row["broker"], []).append(row["physical_offset"])
-        _check_count(places, f"the cause {cause.digest}")
+        _check_list_length(places, f"the cause {cause.digest}")
     return f"{narrowed} AND {_places_sql(places)}"
 
 
-def offsets_sent_before(lake: Lake, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
+def find_replayed_offsets(lake: Lake, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
     """Return the physical offsets of the dead letters that replays have sent before, by replay id and store.
 
     Args:
@@ -119,7 +119,7 @@ def offsets_sent_before(lake: Lake, table: DeltaTable, where: str) -> dict[str, 
     return found
 
 
-def without_places(where: str, places: Iterable[Mapping[str, Sequence[int]]]) -> str:
+def exclude_places_sql(where: str, places: Iterable[Mapping[str, Sequence[int]]]) -> str:
     """Return the SQL condition `where`, extended so that it excludes the given dead letters.
 
     Args:
@@ -135,7 +135,7 @@ def without_places(where: str, places: Iterable[Mapping[str, Sequence[int]]]) ->
             merged.setdefault(broker, set()).update(offsets)
     if not merged:
         return where
-    _check_count(merged, "dead letters redriven before")
+    _check_list_length(merged, "dead letters redriven before")
     return f"{where} AND NOT {_places_sql({broker: list(offsets) for broker, offsets in merged.items()})}"
 
 
@@ -148,13 +148,13 @@ def _cause_condition(table: DeltaTable, cause: Cause) -> str:
         "topic": DLQ_PREFIX + cause.group,
         original_topic_sql(table): cause.topic,
         "tags": cause.tag,
-        reason_sql(): cause.reason,
+        failure_reason_sql(): cause.reason,
     }
     same = [f"{name} IS NULL" if text is None else f"{name} = {text_literal(text)}" for name, text in texts.items()]
     return " AND ".join([*same, f"reconsume_times = {cause.attempts}"])
 
 
-def _check_count(places: Mapping[str, Iterable[int]], what: str) -> None:
+def _check_list_length(places: Mapping[str, Iterable[int]], what: str) -> None:
     count = sum(len(list(offsets)) for offsets in places.values())
     if count > MAX_LISTED:
         raise UsageError(
@@ -175,7 +175,7 @@ def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
         for broker in sorted(places)
         for offsets in _divide_list(sorted(places[broker]), _LIST_LENGTH)
     ]
-    return any_of(parts)
+    return join_with_or(parts)
 
 
 def _divide_list(offsets: Sequence[int], size: int) -> Iterator[Sequence[int]]:

@@ -35,12 +35,12 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.dead_letters.letters import (
     Letters,
-    letters_condition,
+    dead_letter_condition,
+    failure_reason_sql,
     read_letters,
-    reason_sql,
     replayed_sql,
 )
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
@@ -176,19 +176,20 @@ def group_by_cause(
         PackStoreError: The place of the packs cannot be reached.
     """
     table = lake.table("messages")
-    return group_letters(table, letters_condition(table, wanted), packs, samples=samples)
+    return group_rows_by_cause(table, dead_letter_condition(table, wanted), packs, samples=samples)
 
 
-def group_letters(table: DeltaTable, where: str, packs: PackStore | None, *, samples: int) -> DeadLetters:
+def group_rows_by_cause(table: DeltaTable, where: str, packs: PackStore | None, *, samples: int) -> DeadLetters:
     """Group the dead letters that match a condition by cause, like `group_by_cause`.
 
     Args:
-        where: the condition, from `letters_condition` or narrower.
+        where: the condition, from `dead_letter_condition` or narrower.
         packs: like in `group_by_cause`.
         samples: like in `group_by_cause`.
     """
     columns = [
-        "topic", f"{original_topic_sql(table)} AS origin", "tags", "reconsume_times", f"{reason_sql()} AS reason",
+        "topic", f"{original_topic_sql(table)} AS origin", "tags", "reconsume_times",
+        f"{failure_reason_sql()} AS reason",
         f"{replayed_sql()} AS replayed", "store_timestamp", "physical_offset", "msg_id", "keys",
     ]  # fmt: skip
     counter = _Counter(max(1, samples))
@@ -208,13 +209,13 @@ def cause_texts(letters: Letters) -> pa.StringArray:
     if letters.stored is None:
         shapes = pa.nulls(rows.num_rows, pa.string())
     else:
-        shapes = pa.array([body_shape(letters.body(row).value) for row in range(rows.num_rows)], pa.string())
+        shapes = pa.array([describe_body_shape(letters.body(row).value) for row in range(rows.num_rows)], pa.string())
     named = rows.select(_KEYS[:-1]).append_column("shape", shapes)
     texts = [pc.fill_null(named.column(name).cast(pa.string()), _NULL).combine_chunks() for name in _KEYS]
     return pc.binary_join_element_wise(*(pc.replace_substring(text, _NEXT, _OTHER) for text in texts), _NEXT)
 
 
-def digest_of(cause_text: str) -> str:
+def cause_digest(cause_text: str) -> str:
     """Return the short id of a cause."""
     return hashlib.sha256(cause_text.encode()).hexdigest()[:_DIGEST_LENGTH]
 
@@ -253,7 +254,9 @@ class _Counter:
         names = coded.dictionary.to_pylist()
         codes = np.asarray(coded.indices).astype(np.int64)
         _, rows_of_codes = np.unique(codes, return_index=True)
-        counts = [self._count_of(name, letters, row) for name, row in zip(names, rows_of_codes.tolist(), strict=True)]
+        counts = [
+            self._count_of_cause(name, letters, row) for name, row in zip(names, rows_of_codes.tolist(), strict=True)
+        ]
         times: Array = rows.column("store_timestamp").cast(pa.int64()).fill_null(0).to_numpy()
         replayed: Array = pc.fill_null(rows.column("replayed"), False).to_numpy(zero_copy_only=False)
         self._replayed += int(replayed.sum())
@@ -269,17 +272,17 @@ class _Counter:
                 count.first_us = min(count.first_us, first_us)
                 count.last_us = max(count.last_us, last_us)
         self._add_hours(counts, codes, times // _HOUR_US)
-        for row in _newest_rows(codes, times, self._samples).tolist():
+        for row in _newest_rows_by_code(codes, times, self._samples).tolist():
             found = counts[codes[row]]
             if found is not None:
                 self._add_sample(found, int(times[row]), letters, row)
 
-    def _count_of(self, name: str, letters: Letters, row: int) -> _Count | None:
+    def _count_of_cause(self, name: str, letters: Letters, row: int) -> _Count | None:
         if name not in self._counts:
             if len(self._counts) >= MAX_COUNTED_CAUSES:
                 return None
             values = letters.rows.select(_KEYS[:-1]).slice(row, 1).to_pylist()[0]
-            shape = None if letters.stored is None else body_shape(letters.body(row).value)
+            shape = None if letters.stored is None else describe_body_shape(letters.body(row).value)
             self._counts[name] = _Count(values | {"shape": shape})
         return self._counts[name]
 
@@ -312,7 +315,7 @@ class _Counter:
         return DeadLetters(causes, self._messages, self._groups, self._replayed)
 
 
-def _newest_rows(codes: Array, times: Array, most: int) -> Array:
+def _newest_rows_by_code(codes: Array, times: Array, most: int) -> Array:
     """Return the indexes of the newest rows of each code, at most `most` rows per code."""
     order = np.lexsort((-times, codes))
     sorted_codes = codes[order]
@@ -335,7 +338,7 @@ def _to_cause(name: str, count: _Count) -> Cause:
         last=_to_datetime(count.last_us),
         example=count.samples[0][2].msg_id,
         shape=values["shape"],
-        digest=digest_of(name),
+        digest=cause_digest(name),
         replayed=count.replayed,
         hours={_to_datetime(hour * _HOUR_US): count.hours[hour] for hour in sorted(count.hours)},
         samples=tuple(sample for *_, sample in count.samples),
@@ -347,7 +350,7 @@ def _to_datetime(time_us: int) -> datetime.datetime:
     return EPOCH + datetime.timedelta(microseconds=min(max(time_us, -_MAX_TIME_US // 10), _MAX_TIME_US))
 
 
-def count_by_group(lake: Lake) -> list[GroupCount]:
+def count_dead_letters_by_group(lake: Lake) -> list[GroupCount]:
     """Count the dead letters of each group and store, from the small table `topic_minutes`."""
     try:
         table = lake.table("topic_minutes")
@@ -357,11 +360,11 @@ def count_by_group(lake: Lake) -> list[GroupCount]:
         "SELECT broker, topic, sum(messages) AS messages FROM topic_minutes "
         f"WHERE kind = {text_literal(Kind.DLQ)} GROUP BY broker, topic ORDER BY broker, topic"
     )
-    rows = dict_rows(run_sql(table, "topic_minutes", sql).read_all())
+    rows = rows_to_dicts(run_sql(table, "topic_minutes", sql).read_all())
     return [GroupCount(row["broker"], row["topic"].removeprefix(DLQ_PREFIX), row["messages"]) for row in rows]
 
 
-def body_shape(body: bytes | None) -> str:
+def describe_body_shape(body: bytes | None) -> str:
     """Return the shape of a body: names and types of its JSON fields, or its kind, such as text or binary.
 
     Args:
@@ -378,17 +381,17 @@ def body_shape(body: bytes | None) -> str:
     except UnicodeDecodeError:
         return BINARY
     try:
-        value = json.loads(text, parse_int=_ignore_number, parse_float=_ignore_number)
+        value = json.loads(text, parse_int=_parse_number_as_zero, parse_float=_parse_number_as_zero)
     except (ValueError, RecursionError):
         return BINARY if "\0" in text else TEXT
-    return _shape_of(value)
+    return _json_shape(value)
 
 
-def _ignore_number(_: str) -> float:
+def _parse_number_as_zero(_: str) -> float:
     return 0.0
 
 
-def _shape_of(value: object) -> str:
+def _json_shape(value: object) -> str:
     types: dict[str, set[str]] = {}
     for looked, (path, kind) in enumerate(_field_types(value, "", 0)):
         if looked == _MAX_FIELDS:
@@ -414,7 +417,7 @@ def _field_types(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]
         for part in value[:MAX_ITEMS]:
             yield from _field_types(part, f"{path}[]", depth + 1)
     else:
-        yield path, _type_of(value)
+        yield path, _json_type(value)
 
 
 def _field_name(name: str) -> str:
@@ -424,7 +427,7 @@ def _field_name(name: str) -> str:
     return name if len(name) <= MAX_NAME_LENGTH else name[:MAX_NAME_LENGTH] + "…"
 
 
-def _type_of(value: object) -> str:
+def _json_type(value: object) -> str:
     match value:
         case None:
             return "null"

@@ -26,10 +26,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.printable import csv_text, printable, printable_json
-from commitlake.connectors.whole_files import write_whole
-from commitlake.pipelines.dead_letters.causes import cause_texts, digest_of
-from commitlake.pipelines.dead_letters.letters import Letters, read_letters, reason_sql, replayed_sql
+from commitlake.connectors.printable import escape_csv_formula, escape_json, printable
+from commitlake.connectors.whole_files import open_atomic
+from commitlake.pipelines.dead_letters.causes import cause_digest, cause_texts
+from commitlake.pipelines.dead_letters.letters import Letters, failure_reason_sql, read_letters, replayed_sql
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
@@ -77,7 +77,7 @@ def export_letters(
     """Write dead letters to a file, and return their number.
 
     Args:
-        where: the condition, from `letters.letters_condition` or narrower.
+        where: the condition, from `letters.dead_letter_condition` or narrower.
         packs: the lake's bodies; None if neither shapes nor bodies are needed.
         path: the file; an existing one is replaced.
         with_bodies: true to include bodies: as text or base64, in Parquet as bytes.
@@ -89,15 +89,15 @@ def export_letters(
     columns = [
         *_STORED,
         f"{original_topic_sql(table)} AS origin",
-        f"{reason_sql()} AS reason",
+        f"{failure_reason_sql()} AS reason",
         f"{replayed_sql()} AS replayed",
     ]
     count = 0
     try:
-        with write_whole(path) as file:
+        with open_atomic(path) as file:
             writer = _WRITERS[form](file, with_bodies=with_bodies, is_raw=is_raw)
             for letters in read_letters(table, where, columns, packs, in_order=True):
-                writer.write(_rows_of(letters, writer, with_bodies=with_bodies))
+                writer.write(_export_rows(letters, writer, with_bodies=with_bodies))
                 count += letters.rows.num_rows
             writer.close()
     except OSError as error:
@@ -107,9 +107,9 @@ def export_letters(
     return count
 
 
-def _rows_of(letters: Letters, writer: _Writer, *, with_bodies: bool) -> Iterator[Row]:
+def _export_rows(letters: Letters, writer: _Writer, *, with_bodies: bool) -> Iterator[Row]:
     """Yield one row of the export for each dead letter."""
-    causes = [digest_of(text) for text in cause_texts(letters).to_pylist()]
+    causes = [cause_digest(text) for text in cause_texts(letters).to_pylist()]
     rows = letters.rows
     for name in ("born_timestamp", "store_timestamp"):
         times = rows.column(name).cast(_TIME, safe=False)
@@ -153,13 +153,13 @@ class _JsonWriter:
     has_times_as_text = True
 
     def __init__(self, file: BinaryIO, *, with_bodies: bool, is_raw: bool) -> None:  # noqa: ARG002
-        self._file, self._names = file, _names(with_bodies=with_bodies)
+        self._file, self._names = file, _column_names(with_bodies=with_bodies)
 
     def write(self, rows: Iterable[Row]) -> None:
         """Write the given rows."""
         for row in rows:
             texts = _with_body_as_text(row) | {"properties": dict(row["properties"] or ())}
-            line = printable_json(json.dumps({name: texts[name] for name in self._names}, ensure_ascii=False))
+            line = escape_json(json.dumps({name: texts[name] for name in self._names}, ensure_ascii=False))
             self._file.write(line.encode() + b"\n")
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class _CsvWriter:
     def __init__(self, file: BinaryIO, *, with_bodies: bool, is_raw: bool) -> None:
         self._is_raw = is_raw
         self._text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")
-        self._names = _names(with_bodies=with_bodies)
+        self._names = _column_names(with_bodies=with_bodies)
         self._writer = csv.writer(self._text, lineterminator="\n")
         self._writer.writerow(self._names)
 
@@ -182,10 +182,10 @@ class _CsvWriter:
         """Write the given rows."""
         for row in rows:
             texts = _with_body_as_text(row) | {
-                "keys": printable_json(json.dumps(row["keys"] or [], ensure_ascii=False)),
-                "properties": printable_json(json.dumps(dict(row["properties"] or ()), ensure_ascii=False)),
+                "keys": escape_json(json.dumps(row["keys"] or [], ensure_ascii=False)),
+                "properties": escape_json(json.dumps(dict(row["properties"] or ()), ensure_ascii=False)),
             }
-            self._writer.writerow([_field(texts[name], is_raw=self._is_raw) for name in self._names])
+            self._writer.writerow([_escape_csv_field(texts[name], is_raw=self._is_raw) for name in self._names])
 
     def close(self) -> None:
         """Write the remaining rows."""
@@ -231,7 +231,7 @@ _WRITERS: dict[ExportFormat, type[_Writer]] = {
 }
 
 
-def _names(*, with_bodies: bool) -> list[str]:
+def _column_names(*, with_bodies: bool) -> list[str]:
     """Return the column names of an export in a text format."""
     return [name for name, _ in _COLUMNS] + (["body", "body_base64", "body_error"] if with_bodies else [])
 
@@ -247,8 +247,8 @@ def _with_body_as_text(row: Row) -> Row:
         return row | {"body": None, "body_base64": base64.b64encode(body).decode()}
 
 
-def _field(value: object, *, is_raw: bool = False) -> object:
+def _escape_csv_field(value: object, *, is_raw: bool = False) -> object:
     """Return a CSV field that spreadsheets do not treat as a formula, and terminals not as a command."""
     if is_raw or not isinstance(value, str):
         return value
-    return "\r\n".join(printable(line) for line in csv_text(value).split("\r\n"))
+    return "\r\n".join(printable(line) for line in escape_csv_formula(value).split("\r\n"))

@@ -15,13 +15,13 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import Engine, column_name, is_one_of, text_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.lake.sql import Engine, column_name, in_condition, text_literal
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID, original_topic_sql
 from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
-from commitlake.pipelines.replay.selection import condition
+from commitlake.pipelines.replay.selection import selection_condition
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
@@ -37,7 +37,7 @@ SLICE_BYTES = 32 << 20
 """Total size of the stored bodies in memory at the same time."""
 
 
-def letters_condition(table: DeltaTable, wanted: Selection = ALL_MESSAGES) -> str:
+def dead_letter_condition(table: DeltaTable, wanted: Selection = ALL_MESSAGES) -> str:
     """Return SQL for the rows of `messages` that are the selected dead letters.
 
     Args:
@@ -45,13 +45,13 @@ def letters_condition(table: DeltaTable, wanted: Selection = ALL_MESSAGES) -> st
         wanted: selected dead letters. Topics are those to which the messages were originally sent, and times those at
             which they were stored as dead letters.
     """
-    found = condition(replace(wanted, topics=(), kinds=[Kind.DLQ]), has_replayed=True)
+    found = selection_condition(replace(wanted, topics=(), kinds=[Kind.DLQ]), has_replayed=True)
     if wanted.topics:
-        found += f" AND {is_one_of(original_topic_sql(table), map(text_literal, wanted.topics))}"
+        found += f" AND {in_condition(original_topic_sql(table), map(text_literal, wanted.topics))}"
     return found
 
 
-def reason_sql() -> str:
+def failure_reason_sql() -> str:
     """Return SQL for the beginning of the client's exception text; null if there is none."""
     texts = ", ".join(f"properties[{text_literal(name)}]" for name in EXCEPTION_PROPERTIES)
     return f"left(coalesce({texts}), {MAX_REASON_LENGTH})"
@@ -62,7 +62,7 @@ def replayed_sql(engine: Engine = Engine.DELTALAKE) -> str:
     return f"array_contains(map_keys({column_name('properties', engine)}), {text_literal(REPLAY_ID)})"
 
 
-def computed_columns(table: DeltaTable | None, engine: Engine = Engine.DELTALAKE) -> dict[str, str]:
+def computed_columns_sql(table: DeltaTable | None, engine: Engine = Engine.DELTALAKE) -> dict[str, str]:
     """Return SQL expressions, by name, for the columns of dead letters that are not read from `messages` as they are.
 
     Args:
@@ -72,7 +72,7 @@ def computed_columns(table: DeltaTable | None, engine: Engine = Engine.DELTALAKE
     return {
         "group": f"substr(topic, {len(DLQ_PREFIX) + 1})",
         "origin_topic": original_topic_sql(table),
-        "reason": reason_sql(),
+        "reason": failure_reason_sql(),
         "replayed": f"coalesce({replayed_sql(engine)}, false)",
     }
 
@@ -83,7 +83,9 @@ def count_letters(table: DeltaTable, where: str) -> int:
     Raises:
         QueryError: if the condition is invalid.
     """
-    (row,) = dict_rows(run_sql(table, "messages", f"SELECT count(*) AS letters FROM messages WHERE {where}").read_all())
+    (row,) = rows_to_dicts(
+        run_sql(table, "messages", f"SELECT count(*) AS letters FROM messages WHERE {where}").read_all()
+    )
     return int(row["letters"])
 
 
@@ -133,7 +135,7 @@ def read_letters(
     """Yield dead letters in batches that fit into memory.
 
     Args:
-        where: the condition, from `letters_condition` or narrower.
+        where: the condition, from `dead_letter_condition` or narrower.
         columns: SQL of each column with its name: `topic`, or `left(topic, 5) AS start`.
         packs: the lake's bodies; None if no bodies are needed.
         in_order: true to order by store and physical offset.
@@ -146,24 +148,24 @@ def read_letters(
     places = BODY_PLACE_COLUMNS if packs is not None else ()
     sql = f"SELECT {', '.join([*columns, *places])} FROM messages WHERE {where}{order}"
     for batch in run_sql(table, "messages", sql, sorts_all=in_order):
-        rows = pa.table({name: _to_message_type(name, batch.column(name)) for name in batch.schema.names})
+        rows = pa.table({name: _cast_to_message_type(name, batch.column(name)) for name in batch.schema.names})
         if packs is None:
             if rows.num_rows:
                 yield Letters(rows)
             continue
-        for part in _slices_in_memory(rows):
+        for part in _slice_to_memory(rows):
             codecs = part.column("body_codec").to_pylist()
             yield Letters(part.drop_columns(list(places)), codecs, read_bodies_of(part.select(places), packs))
 
 
-def _to_message_type(name: str, column: pa.Array) -> pa.Array:
+def _cast_to_message_type(name: str, column: pa.Array) -> pa.Array:
     """Cast a column to its type in `messages`, because the engine's string view type is not supported everywhere."""
     if name in SCHEMA.names:
         return column.cast(SCHEMA.field(name).type)
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
-def _slices_in_memory(rows: pa.Table) -> Iterator[pa.Table]:
+def _slice_to_memory(rows: pa.Table) -> Iterator[pa.Table]:
     """Yield slices of rows whose bodies fit into memory together."""
     sizes: Array = pc.fill_null(rows.column("body_size"), 0).cast(pa.int64()).to_numpy()
     ends = np.cumsum(np.maximum(sizes, 0))

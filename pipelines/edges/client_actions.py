@@ -34,9 +34,9 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.log_format.deliveries import CONSUMPTION_ROWS
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.members import TIME
-from commitlake.pipelines.edges.steps import repeated
+from commitlake.pipelines.edges.steps import repeat_text
 from commitlake.schemas.tables.edges import StepOutcome
 
 MAX_BODY_BYTES = 4 << 20
@@ -97,7 +97,7 @@ _LEAST_COLUMNS = {Action.PUB: 13, Action.BEFORE: 7, Action.AFTER: 5, Action.END:
 
 
 @dataclass(frozen=True)
-class Traces:
+class ParsedTraces:
     """Entries that were parsed from the bodies of trace messages.
 
     Attributes:
@@ -109,24 +109,24 @@ class Traces:
     passed_over: int = 0
 
 
-def parse_traces(parents: pa.Table, bodies: pa.Array) -> Traces:
+def parse_traces(parents: pa.Table, bodies: pa.Array) -> ParsedTraces:
     """Parse trace bodies.
 
     Args:
         parents: the trace messages, with `PARENTS`.
         bodies: binary, decompressed, one for each trace message; null if it cannot be read.
     """
-    sizes = numbers_of(pc.binary_length(bodies).cast(pa.int64()), null=0)
-    bodies = bodies.filter(mask_of(sizes <= MAX_BODY_BYTES)) if (sizes > MAX_BODY_BYTES).any() else bodies
+    sizes = to_numpy_numbers(pc.binary_length(bodies).cast(pa.int64()), null=0)
+    bodies = bodies.filter(to_boolean_array(sizes <= MAX_BODY_BYTES)) if (sizes > MAX_BODY_BYTES).any() else bodies
     passed_over = int((sizes > MAX_BODY_BYTES).sum())
     rows = np.flatnonzero(sizes <= MAX_BODY_BYTES)
-    counts = numbers_of(pc.count_substring(bodies, "\x02").cast(pa.int64()), null=0)
+    counts = to_numpy_numbers(pc.count_substring(bodies, "\x02").cast(pa.int64()), null=0)
     few = counts <= MAX_ENTRIES
     passed_over += int((~few).sum())
-    rows, bodies = rows[few], bodies.filter(mask_of(few))
+    rows, bodies = rows[few], bodies.filter(to_boolean_array(few))
     records, parent, numbers = _split_records(bodies)
     columns = pc.split_pattern(records, "\x01", max_splits=_MAX_COLUMNS)
-    widths = numbers_of(pc.list_value_length(columns).cast(pa.int64()), null=0)
+    widths = to_numpy_numbers(pc.list_value_length(columns).cast(pa.int64()), null=0)
     names = pc.list_element(columns, 0) if len(columns) else records
     found, taken = [ENTRIES.empty_table()], 0
     for action, least in _LEAST_COLUMNS.items():
@@ -134,24 +134,24 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> Traces:
         chosen &= widths >= least
         places = np.flatnonzero(chosen)
         if len(places):
-            texts = _Texts(columns.take(pa.array(places)), widths[places])
-            entries, refused = _entries_of_records(action, texts, parents, rows[parent[places]], numbers[places])
+            texts = _TextColumns(columns.take(pa.array(places)), widths[places])
+            entries, refused = _parse_entries(action, texts, parents, rows[parent[places]], numbers[places])
             found.append(entries)
             taken += len(places) - refused
-    return Traces(pa.concat_tables(found).combine_chunks(), passed_over + len(records) - taken)
+    return ParsedTraces(pa.concat_tables(found).combine_chunks(), passed_over + len(records) - taken)
 
 
 def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
     """Split trace bodies into records, and return each record with the index of its body and its index therein."""
     lists = pc.split_pattern(bodies, "\x02")
-    records, parents = pc.list_flatten(lists), numbers_of(pc.list_parent_indices(lists))
+    records, parents = pc.list_flatten(lists), to_numpy_numbers(pc.list_parent_indices(lists))
     starts = np.searchsorted(parents, parents, side="left")
     numbers = np.arange(len(parents)) - starts
-    is_there = numbers_of(pc.binary_length(records).cast(pa.int64()), null=0) > 0
-    return records.filter(mask_of(is_there)), parents[is_there], numbers[is_there]
+    is_there = to_numpy_numbers(pc.binary_length(records).cast(pa.int64()), null=0) > 0
+    return records.filter(to_boolean_array(is_there)), parents[is_there], numbers[is_there]
 
 
-class _Texts:
+class _TextColumns:
     """Columns of the trace records of one kind, read by number."""
 
     def __init__(self, columns: pa.ListArray, widths: Array) -> None:
@@ -162,7 +162,7 @@ class _Texts:
         return len(self._columns)
 
     @property
-    def widths(self) -> Array:
+    def column_counts(self) -> Array:
         """Number of columns of each record."""
         return self._widths
 
@@ -188,8 +188,8 @@ class _Texts:
         return _to_times(self.number(number))
 
 
-def _entries_of_records(
-    action: Action, texts: _Texts, parents: pa.Table, rows: Array, numbers: Array
+def _parse_entries(
+    action: Action, texts: _TextColumns, parents: pa.Table, rows: Array, numbers: Array
 ) -> tuple[pa.Table, int]:
     """Return the entries of trace records of one kind, and the number of records left out for their unknown format."""
     told = _COLUMNS[action](texts)
@@ -217,28 +217,28 @@ def _entries_of_records(
 def _split_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
     """Replace each entry of a batch of messages by one entry for each message, with the offset in its message id."""
     keys = entries.column("unique_key").combine_chunks()
-    counts = numbers_of(pc.count_substring(keys, ",").cast(pa.int64())) + 1
+    counts = to_numpy_numbers(pc.count_substring(keys, ",").cast(pa.int64())) + 1
     if (counts > 1).any():
         lists = pc.split_pattern(keys, ",")
-        entries = entries.take(pa.array(numbers_of(pc.list_parent_indices(lists))))
-        same = numbers_of(pc.count_substring(pc.fill_null(ids, ""), ",").cast(pa.int64())) + 1 == counts
+        entries = entries.take(pa.array(to_numpy_numbers(pc.list_parent_indices(lists))))
+        same = to_numpy_numbers(pc.count_substring(pc.fill_null(ids, ""), ",").cast(pa.int64())) + 1 == counts
         none = pc.binary_repeat(",", pa.array(counts - 1))
-        ids = pc.list_flatten(pc.split_pattern(pc.coalesce(pc.if_else(mask_of(same), ids, none), none), ","))
+        ids = pc.list_flatten(pc.split_pattern(pc.coalesce(pc.if_else(to_boolean_array(same), ids, none), none), ","))
         entries = _replace_column(entries, "unique_key", pc.list_flatten(lists))
-    entries = _replace_column(entries, "sent_offset", offsets_of_ids(ids))
+    entries = _replace_column(entries, "sent_offset", parse_offsets_of_ids(ids))
     return entries.filter(pc.not_equal(entries.column("unique_key"), ""))
 
 
-def offsets_of_ids(ids: pa.Array) -> pa.Array:
+def parse_offsets_of_ids(ids: pa.Array) -> pa.Array:
     """Return the physical offsets in offset message ids, which are the last 16 digits; null for any other text.
 
-    >>> offsets_of_ids(pa.array(["0A00000100002A9F0000000000001000", "B", None])).to_pylist()
+    >>> parse_offsets_of_ids(pa.array(["0A00000100002A9F0000000000001000", "B", None])).to_pylist()
     [4096, None, None]
     """
     is_id = pc.fill_null(pc.match_substring_regex(ids, _OFFSET_ID), False).to_numpy(zero_copy_only=False)
     offsets = np.full(len(ids), -1, np.int64)
     if is_id.any():
-        digits = pc.utf8_slice_codeunits(ids.filter(mask_of(is_id)), -16)
+        digits = pc.utf8_slice_codeunits(ids.filter(to_boolean_array(is_id)), -16)
         _, _, data = pa.concat_arrays([digits]).buffers()
         start = 16 * digits.offset
         letters = np.frombuffer(data, np.uint8)[start : start + 16 * len(digits)].reshape(-1, 16)
@@ -258,8 +258,8 @@ def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     )
 
 
-def _published_columns(texts: _Texts) -> Mapping[str, pa.Array]:
-    is_long = mask_of(texts.widths >= 14)
+def _parse_published_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
+    is_long = to_boolean_array(texts.column_counts >= 14)
     succeeded = pc.if_else(is_long, texts.text(13), texts.text(12))
     return {
         "event_timestamp": texts.time(1),
@@ -272,7 +272,7 @@ def _published_columns(texts: _Texts) -> Mapping[str, pa.Array]:
     }
 
 
-def _consume_start_columns(texts: _Texts) -> Mapping[str, pa.Array]:
+def _parse_consume_start_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     return {
         "event_timestamp": texts.time(1),
         "group": _without_placeholders(texts.text(3)),
@@ -282,8 +282,8 @@ def _consume_start_columns(texts: _Texts) -> Mapping[str, pa.Array]:
     }
 
 
-def _consume_end_columns(texts: _Texts) -> Mapping[str, pa.Array]:
-    codes = numbers_of(texts.number(6), null=-1)
+def _parse_consume_end_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
+    codes = to_numpy_numbers(texts.number(6), null=-1)
     by_code = pa.array([*map(str, _CONTEXT), None], pa.string())
     known = np.where((codes >= 0) & (codes < len(_CONTEXT)), codes, len(_CONTEXT))
     return {
@@ -296,7 +296,7 @@ def _consume_end_columns(texts: _Texts) -> Mapping[str, pa.Array]:
     }
 
 
-def _transaction_end_columns(texts: _Texts) -> Mapping[str, pa.Array]:
+def _parse_transaction_end_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     states = texts.text(11)
     outcome: pa.Array = pa.nulls(len(texts), pa.string())
     for state, meaning in _STATES.items():
@@ -310,7 +310,7 @@ def _transaction_end_columns(texts: _Texts) -> Mapping[str, pa.Array]:
     }
 
 
-def _recall_columns(texts: _Texts) -> Mapping[str, pa.Array]:
+def _parse_recall_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     return {
         "event_timestamp": texts.time(1),
         "group": _without_placeholders(texts.text(3)),
@@ -321,11 +321,11 @@ def _recall_columns(texts: _Texts) -> Mapping[str, pa.Array]:
 
 
 _COLUMNS = {
-    Action.PUB: _published_columns,
-    Action.BEFORE: _consume_start_columns,
-    Action.AFTER: _consume_end_columns,
-    Action.END: _transaction_end_columns,
-    Action.RECALL: _recall_columns,
+    Action.PUB: _parse_published_columns,
+    Action.BEFORE: _parse_consume_start_columns,
+    Action.AFTER: _parse_consume_end_columns,
+    Action.END: _parse_transaction_end_columns,
+    Action.RECALL: _parse_recall_columns,
 }
 
 
@@ -360,27 +360,27 @@ def _decode_utf8(data: pa.Array) -> pa.Array:
     try:
         return data.cast(pa.string())
     except pa.ArrowInvalid:  # rare, so that decoding each value is no loss
-        return pa.array([_decode_or_none(value) for value in data.to_pylist()], pa.string())
+        return pa.array([_decode_utf8_or_none(value) for value in data.to_pylist()], pa.string())
 
 
-def _decode_or_none(value: bytes | None) -> str | None:
+def _decode_utf8_or_none(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
 
 
-def consumptions_table(lake: Lake) -> TableRows:
+def open_consumptions(lake: Lake) -> TableRows:
     """Return a reader for files of `consumptions`."""
     return TableRows(lake.uri("consumptions"), lake.s3, CONSUMPTION_ROWS)
 
 
-def entries_of_consumptions(rows: pa.Table) -> pa.Table:
+def consumptions_to_entries(rows: pa.Table) -> pa.Table:
     """Return rows of `consumptions` as entries.
 
     >>> row = {"broker": "a", "consume_offset": 7, "topic": "t", "queue_id": 1, "queue_offset": 5, "physical_offset": 9}
     >>> rows = pa.Table.from_pylist([row], CONSUMPTION_ROWS)
-    >>> entries_of_consumptions(rows).select(["physical_offset", "unique_key", "sent_offset"]).to_pylist()
+    >>> consumptions_to_entries(rows).select(["physical_offset", "unique_key", "sent_offset"]).to_pylist()
     [{'physical_offset': -8, 'unique_key': 't/1/5@a', 'sent_offset': 9}]
     """
     rows = rows.combine_chunks()
@@ -391,8 +391,8 @@ def entries_of_consumptions(rows: pa.Table) -> pa.Table:
         "entry": pa.array(np.zeros(count, np.int32)),
         "store_timestamp": rows.column("event_timestamp"),
         "client_host": rows.column("client_host"),
-        "action": repeated(str(Action.LOGGED), count),
-        "unique_key": unique_keys_of(rows),
+        "action": repeat_text(str(Action.LOGGED), count),
+        "unique_key": build_unique_keys(rows),
         "group": rows.column("consumer_group"),
         "topic": rows.column("topic"),
         "sent_offset": rows.column("physical_offset"),
@@ -405,8 +405,8 @@ def entries_of_consumptions(rows: pa.Table) -> pa.Table:
     )
 
 
-def unique_keys_of(rows: pa.Table) -> pa.Array:
+def build_unique_keys(rows: pa.Table) -> pa.Array:
     """Return the unique keys of JMQ's messages, from their brokers, topics, queues and queue offsets."""
-    numbers = pa.array(numbers_of(rows.column("queue_offset")).view(np.uint64)).cast(pa.string())
+    numbers = pa.array(to_numpy_numbers(rows.column("queue_offset")).view(np.uint64)).cast(pa.string())
     queue = pc.binary_join_element_wise(rows.column("topic"), rows.column("queue_id").cast(pa.string()), numbers, "/")
     return pc.binary_join_element_wise(queue, rows.column("broker"), "@")

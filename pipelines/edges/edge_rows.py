@@ -11,24 +11,24 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.client_actions import ENTRIES, Action
 from commitlake.pipelines.edges.links.client_actions import (
     LATE_US,
     join_consumptions,
-    link_consumed,
-    link_ended,
-    link_logged,
-    link_produced,
-    link_recalled,
+    link_consumptions,
+    link_ended_transactions,
+    link_logged_consumptions,
+    link_produced_records,
+    link_recalled_timers,
 )
 from commitlake.pipelines.edges.links.copies import link_deliveries, link_replays, link_retries
 from commitlake.pipelines.edges.links.transactions import link_transactions
-from commitlake.pipelines.edges.matching import Column, Families, key_codes
+from commitlake.pipelines.edges.matching import Column, LinkableRecords, encode_key_columns
 from commitlake.pipelines.edges.members import MEMBERS, Role
 from commitlake.pipelines.edges.reading import PLACES
 from commitlake.pipelines.edges.spans import Spans
-from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeated
+from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeat_text
 from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.schemas.layouts.rocketmq.topics import SYSTEM_PREFIX, Kind
 from commitlake.schemas.tables.edges import EDGES, AbsentReason, EdgeKind, StepOutcome
@@ -39,7 +39,7 @@ _ACTIONS = {EdgeKind.PRODUCED: Action.PUB, EdgeKind.ENDED: Action.END, EdgeKind.
 _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
-def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) -> pa.Table:
+def link_records(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) -> pa.Table:
     """Return all steps that follow from the given records, entries of clients' actions and op records.
 
     Args:
@@ -48,21 +48,21 @@ def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) 
     Returns:
         A table of `STEPS`.
     """
-    f = Families(members)
+    f = LinkableRecords(members)
     parts = [
         *link_deliveries(f, spans),
         *link_retries(f, spans),
         *link_transactions(f, ops, spans),
         *link_replays(f, spans),
-        link_produced(f, _entries_of_action(entries, Action.PUB), spans),
-        link_consumed(
+        link_produced_records(f, _entries_of_action(entries, Action.PUB), spans),
+        link_consumptions(
             f,
             join_consumptions(_entries_of_action(entries, Action.BEFORE), _entries_of_action(entries, Action.AFTER)),
             spans,
         ),
-        link_logged(f, _entries_of_action(entries, Action.LOGGED), spans),
-        link_ended(f, _entries_of_action(entries, Action.END), spans),
-        link_recalled(f, _entries_of_action(entries, Action.RECALL), spans),
+        link_logged_consumptions(f, _entries_of_action(entries, Action.LOGGED), spans),
+        link_ended_transactions(f, _entries_of_action(entries, Action.END), spans),
+        link_recalled_timers(f, _entries_of_action(entries, Action.RECALL), spans),
     ]
     return pa.concat_tables([STEPS.empty_table(), *parts]).combine_chunks()
 
@@ -73,13 +73,13 @@ def _entries_of_action(entries: pa.Table, action: Action) -> pa.Table:
 
 def to_edges(steps: pa.Table) -> pa.Table:
     """Return steps as rows of `edges`, sorted by the hash of the node."""
-    firsts, seconds = (_nodes(steps, end) for end in (FROM, TO))
+    firsts, seconds = (_node_ids(steps, end) for end in (FROM, TO))
     firsts, seconds = pc.coalesce(firsts, seconds), pc.coalesce(seconds, firsts)
     is_same = pc.fill_null(pc.equal(firsts, seconds), True)
     two = np.flatnonzero(~is_same.to_numpy(zero_copy_only=False))
     index = np.concatenate([np.arange(steps.num_rows), two])
     nodes = pa.concat_arrays([pc.fill_null(firsts, ""), seconds.take(pa.array(two))])
-    sides = pa.concat_arrays([pc.if_else(is_same, BOTH, FROM), repeated(TO, len(two))])
+    sides = pa.concat_arrays([pc.if_else(is_same, BOTH, FROM), repeat_text(TO, len(two))])
     hashes = key_hashes(nodes)
     order = np.lexsort((index, hashes))
     known = {
@@ -90,14 +90,14 @@ def to_edges(steps: pa.Table) -> pa.Table:
     rows = steps.take(pa.array(index[order])).combine_chunks()
     known["unique_key"] = pc.coalesce(rows.column("from_key"), rows.column("to_key"))
     columns = [known[f.name] if f.name in known else rows.column(f.name) for f in SCHEMA]
-    return pa.table([_cast(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.table([_cast_if_needed(column, f.type) for column, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
 
 
-def _cast(column: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def _cast_if_needed(column: pa.Array | pa.ChunkedArray, data_type: pa.DataType) -> pa.Array | pa.ChunkedArray:
     return column if column.type == data_type else column.cast(data_type)
 
 
-def _nodes(steps: pa.Table, end: str) -> pa.Array:
+def _node_ids(steps: pa.Table, end: str) -> pa.Array:
     """Return the node at one end of steps: the unique key, or the place of a record without one."""
     brokers, offsets = steps.column(f"{end}_broker"), steps.column(f"{end}_physical_offset").cast(pa.string())
     places = pc.binary_join_element_wise(brokers, offsets, "@")
@@ -106,10 +106,10 @@ def _nodes(steps: pa.Table, end: str) -> pa.Array:
 
 def distinct_steps(rows: pa.Table) -> pa.Table:
     """Return rows of `edges` with one row for each step, which may be stored under two nodes."""
-    return rows.filter(mask_of(pc.not_equal(rows.column("side"), "to").to_numpy()))
+    return rows.filter(to_boolean_array(pc.not_equal(rows.column("side"), "to").to_numpy()))
 
 
-def steps_of_rows(rows: pa.Table) -> pa.Table:
+def open_steps_of_rows(rows: pa.Table) -> pa.Table:
     """Return open steps from rows of `edges`, without those of a broker's own timers, which earlier versions wrote."""
     is_internal = pc.fill_null(pc.starts_with(rows.column("to_topic"), SYSTEM_PREFIX), False)
     rows = distinct_steps(rows.filter(pc.invert(is_internal))).combine_chunks()
@@ -135,17 +135,17 @@ def _may_change(rows: pa.Table) -> Column:
     kinds = rows.column("kind")
     no_end = pc.and_(pc.is_null(rows.column("outcome")), pc.is_null(rows.column("cost_ms")))
     one = pc.and_(pc.equal(kinds, str(EdgeKind.CONSUMED)), pc.or_(pc.is_null(rows.column("attempt")), no_end))
-    return pc.or_(one, _is_settled(rows))
+    return pc.or_(one, _is_resolved(rows))
 
 
-def _is_settled(rows: pa.Table) -> Column:
+def _is_resolved(rows: pa.Table) -> Column:
     """Return a mask of the clients' actions whose record is known, or was refused."""
     reasons = rows.column("absent_reason")
     is_refused = pc.fill_null(pc.equal(reasons, str(AbsentReason.REFUSED)), False)
-    return pc.and_(_is_of_client(rows.column("kind")), pc.or_(pc.is_null(reasons), is_refused))
+    return pc.and_(_is_client_action(rows.column("kind")), pc.or_(pc.is_null(reasons), is_refused))
 
 
-def _is_of_client(kinds: Column) -> Column:
+def _is_client_action(kinds: Column) -> Column:
     return pc.is_in(kinds, pa.array([str(kind) for kind in OF_CLIENTS]))
 
 
@@ -189,7 +189,7 @@ def zeros_column(count: int) -> pa.Array:
     return pa.array(np.zeros(count, np.int64))
 
 
-def entries_of(steps: pa.Table) -> pa.Table:
+def steps_to_entries(steps: pa.Table) -> pa.Table:
     """Convert open steps back to the entries of traces and consume logs from which they were made."""
     tables = [ENTRIES.empty_table()]
     kinds = steps.column("kind")
@@ -197,22 +197,26 @@ def entries_of(steps: pa.Table) -> pa.Table:
         chosen = steps.filter(pc.equal(kinds, str(kind)))
         has_record = pc.is_null(chosen.column("absent_reason"))
         absent, linked = chosen.filter(pc.invert(has_record)), chosen.filter(has_record)
-        tables.append(_to_entries(absent, action, absent.column("producer_group")))
+        tables.append(_action_steps_to_entries(absent, action, absent.column("producer_group")))
         # If a step to a known record is open, its trace did not name the place.
-        tables.append(_to_entries(linked, action, linked.column("producer_group"), ("topic", "sent_offset")))
+        tables.append(
+            _action_steps_to_entries(linked, action, linked.column("producer_group"), ("topic", "sent_offset"))
+        )
     consumed = steps.filter(pc.equal(kinds, str(EdgeKind.CONSUMED)))
     is_logged = pc.fill_null(pc.less(consumed.column("evidence_physical_offset"), 0), False)
     logged, consumed = consumed.filter(is_logged), consumed.filter(pc.invert(is_logged))
-    tables.append(_to_entries(logged, Action.LOGGED, logged.column("consumer_group"), end=FROM))
+    tables.append(_action_steps_to_entries(logged, Action.LOGGED, logged.column("consumer_group"), end=FROM))
     no_begin = pc.is_null(consumed.column("attempt"))
     no_end = pc.and_(pc.is_null(consumed.column("outcome")), pc.is_null(consumed.column("cost_ms")))
     begun, ended = consumed.filter(pc.invert(no_begin)), consumed.filter(pc.or_(no_begin, pc.invert(no_end)))
-    tables.append(_to_entries(begun, Action.BEFORE, begun.column("consumer_group"), ("outcome", "cost_ms")))
-    tables.append(_to_entries(ended, Action.AFTER, ended.column("consumer_group"), ("attempt",)))
+    tables.append(
+        _action_steps_to_entries(begun, Action.BEFORE, begun.column("consumer_group"), ("outcome", "cost_ms"))
+    )
+    tables.append(_action_steps_to_entries(ended, Action.AFTER, ended.column("consumer_group"), ("attempt",)))
     return pa.concat_tables(tables)
 
 
-def _to_entries(
+def _action_steps_to_entries(
     steps: pa.Table, action: Action, groups: Column, without: tuple[str, ...] = (), end: str = TO
 ) -> pa.Table:
     steps = steps.combine_chunks()
@@ -222,7 +226,7 @@ def _to_entries(
         "physical_offset": steps.column("evidence_physical_offset"),
         "entry": steps.column("evidence_entry"),
         "client_host": steps.column("client_host"),
-        "action": repeated(str(action), count),
+        "action": repeat_text(str(action), count),
         "unique_key": pc.coalesce(steps.column("from_key"), steps.column("to_key")),
         "group": groups,
         "topic": steps.column(f"{end}_topic"),
@@ -239,9 +243,9 @@ def _to_entries(
     )
 
 
-def needed_places(steps: pa.Table) -> pa.Table:
+def places_to_read(steps: pa.Table) -> pa.Table:
     """Return the places of records in open steps that must be read to link these steps again."""
-    of_clients = _is_of_client(steps.column("kind"))
+    of_clients = _is_client_action(steps.column("kind"))
     lacks_from = pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False)
     found = [PLACES.empty_table()]
     for end, chosen in ((FROM, of_clients), (TO, pc.and_(lacks_from, pc.invert(of_clients)))):
@@ -250,7 +254,7 @@ def needed_places(steps: pa.Table) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Array, spans: Spans) -> Array:
+def need_relinking(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Array, spans: Spans) -> Array:
     """Return a mask of the open steps that must be linked again, because new rows may complete them.
 
     Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
@@ -266,20 +270,20 @@ def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Arra
     """
     key = pc.coalesce(steps.column("from_key"), steps.column("to_key"))
     kinds = steps.column("kind")
-    of_clients = _is_of_client(kinds)
+    of_clients = _is_client_action(kinds)
     lacks_from = pc.and_(pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False), pc.invert(of_clients))
     found: Array = pc.or_(pc.is_in(key, keys), lacks_from).to_numpy()
-    times = numbers_of(steps.column("event_timestamp"))
+    times = to_numpy_numbers(steps.column("event_timestamp"))
     # What a producer sent without a place is linked by the store time of its trace, which is not known here. It is soon
     # after the event; otherwise, or if a broker gets no more messages, the step stays open until it is overdue.
     is_produced = pc.equal(kinds, str(EdgeKind.PRODUCED)).to_numpy()
     until = times + np.where(is_produced, LATE_US, 1)
-    found = found | (_is_settled(steps).to_numpy() & spans.are_newly_complete(until))
-    is_later = pc.equal(kinds, str(EdgeKind.CONSUMED)).to_numpy() & (numbers_of(steps.column("attempt")) > 0)
+    found = found | (_is_resolved(steps).to_numpy() & spans.are_newly_complete(until))
+    is_later = pc.equal(kinds, str(EdgeKind.CONSUMED)).to_numpy() & (to_numpy_numbers(steps.column("attempt")) > 0)
     found = found | (is_later & spans.are_newly_complete(times + LATE_US))
     if ops.num_rows:
         ends = [steps.column(f"from_{name}") for name in ("broker", "queue_id", "queue_offset")]
-        left, right = key_codes(ends, [ops.column(name) for name in ("broker", "queue_id", "half_offset")])
+        left, right = encode_key_columns(ends, [ops.column(name) for name in ("broker", "queue_id", "half_offset")])
         found = found | ((left >= 0) & np.isin(left, right))
     if len(cancels):
         named = pc.binary_join_element_wise(steps.column("to_topic"), key, "_")
@@ -290,4 +294,4 @@ def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Arra
 
 def select_rows(table: pa.Table, chosen: Array) -> pa.Table:
     """Return the rows of a table that a boolean mask selects."""
-    return table.filter(mask_of(chosen))
+    return table.filter(to_boolean_array(chosen))

@@ -25,9 +25,9 @@ from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import data_file_errors
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.members import KEYS_LEAF, MARKING
-from commitlake.pipelines.edges.reading import PLACES, ROWS, RowContents, places_of
+from commitlake.pipelines.edges.reading import PLACES, ROWS, RowContents, distinct_places
 from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.pipelines.message_keys.progress import UNIQUE_KEY
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
@@ -41,7 +41,7 @@ _PROPERTIES = "properties"
 _KEYS = ["broker", "physical_offset", "key", "kind"]
 
 
-def places_of_keys(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
+def find_places_by_key(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
     """Return the places of messages with the given unique keys.
 
     Args:
@@ -65,23 +65,23 @@ def places_of_keys(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
             folder.open_input_file(name) as file,
             open_parquet(file) as parquet,
         ):
-            found += _keys_of_file(parquet, keys, hashes)
+            found += _find_keys_in_file(parquet, keys, hashes)
     return pa.concat_tables(found).group_by(PLACES.names).aggregate([]).select(PLACES.names)
 
 
-def _keys_of_file(parquet: pq.ParquetFile, keys: pa.Array, hashes: Array) -> Iterator[pa.Table]:
+def _find_keys_in_file(parquet: pq.ParquetFile, keys: pa.Array, hashes: Array) -> Iterator[pa.Table]:
     for group in range(parquet.num_row_groups):
-        if not _may_hold(parquet, group, "key_hash", hashes):
+        if not _group_may_contain(parquet, group, "key_hash", hashes):
             continue
         column = parquet.read_row_group(group, ["key_hash"], use_threads=False).column(0)
-        places = np.flatnonzero(np.isin(numbers_of(column), hashes))
+        places = np.flatnonzero(np.isin(to_numpy_numbers(column), hashes))
         if len(places):
             rows = parquet.read_row_group(group, _KEYS, use_threads=False).take(pa.array(places))
             is_wanted = pc.and_(pc.is_in(rows.column("key"), keys), pc.equal(rows.column("kind"), UNIQUE_KEY))
             yield rows.filter(is_wanted).select(PLACES.names).cast(PLACES)
 
 
-def read_places(lake: Lake, places: pa.Table) -> pa.Table:
+def read_rows_at_places(lake: Lake, places: pa.Table) -> pa.Table:
     """Return the rows of `messages` at the given places, with the columns of `ROWS`.
 
     Args:
@@ -91,7 +91,7 @@ def read_places(lake: Lake, places: pa.Table) -> pa.Table:
     found = [ROWS.empty_table()]
     if wanted:
         for action, folder in _message_files(lake):
-            offsets = _wanted_offsets(action, wanted)
+            offsets = _offsets_possibly_in_file(action, wanted)
             if len(offsets):
                 name = unquote(action["path"])
                 with (
@@ -99,17 +99,17 @@ def read_places(lake: Lake, places: pa.Table) -> pa.Table:
                     folder.open_input_file(name) as file,
                     open_parquet(file) as parquet,
                 ):
-                    found += _rows_of_file(parquet, wanted, offsets)
+                    found += _read_file_rows_at(parquet, wanted, offsets)
     return pa.concat_tables(found)
 
 
-def _rows_of_file(parquet: pq.ParquetFile, wanted: Mapping[str, Array], offsets: Array) -> Iterator[pa.Table]:
+def _read_file_rows_at(parquet: pq.ParquetFile, wanted: Mapping[str, Array], offsets: Array) -> Iterator[pa.Table]:
     for group in range(parquet.num_row_groups):
-        if not _may_hold(parquet, group, "physical_offset", offsets):
+        if not _group_may_contain(parquet, group, "physical_offset", offsets):
             continue
         rows = parquet.read_row_group(group, PLACES.names, use_threads=False).combine_chunks()
         chosen = np.zeros(rows.num_rows, bool)
-        numbers, brokers = numbers_of(rows.column("physical_offset")), rows.column("broker")
+        numbers, brokers = to_numpy_numbers(rows.column("physical_offset")), rows.column("broker")
         for broker, mine in wanted.items():
             candidates = np.isin(numbers, mine)
             if candidates.any():
@@ -118,7 +118,7 @@ def _rows_of_file(parquet: pq.ParquetFile, wanted: Mapping[str, Array], offsets:
             yield _read_rows_at(parquet, group, np.flatnonzero(chosen))
 
 
-def places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
+def find_places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
     """Find the places of half messages in `messages`, given their queue offsets.
 
     Args:
@@ -158,11 +158,11 @@ def _message_files(lake: Lake) -> Iterator[tuple[dict[str, Any], pafs.FileSystem
 def _offsets_by_broker(places: pa.Table) -> dict[str, Array]:
     known = places.drop_null()
     brokers = known.column("broker")
-    offsets = numbers_of(known.column("physical_offset"))
+    offsets = to_numpy_numbers(known.column("physical_offset"))
     return {name: np.unique(offsets[pc.equal(brokers, name).to_numpy()]) for name in pc.unique(brokers).to_pylist()}
 
 
-def _wanted_offsets(action: Mapping[str, Any], wanted: Mapping[str, Array]) -> Array:
+def _offsets_possibly_in_file(action: Mapping[str, Any], wanted: Mapping[str, Array]) -> Array:
     least, greatest = action.get("min") or {}, action.get("max") or {}
     found = [np.empty(0, np.int64)]
     for broker, offsets in wanted.items():
@@ -175,7 +175,7 @@ def _wanted_offsets(action: Mapping[str, Any], wanted: Mapping[str, Array]) -> A
     return np.unique(np.concatenate(found))
 
 
-def _may_hold(parquet: pq.ParquetFile, group: int, name: str, wanted: Array) -> bool:
+def _group_may_contain(parquet: pq.ParquetFile, group: int, name: str, wanted: Array) -> bool:
     """Return whether a row group may have any of the given sorted numbers."""
     for place in range(parquet.metadata.num_columns):
         column = parquet.metadata.row_group(group).column(place)
@@ -203,7 +203,7 @@ def open_parquet(file: pa.NativeFile, dictionaries: list[str] | None = None) -> 
     return pq.ParquetFile(file, read_dictionary=dictionaries, page_checksum_verification=True)
 
 
-def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa.Array:
+def refer_to_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa.Array:
     """Return a mask of the rows that refer to any of the given places.
 
     Args:
@@ -211,11 +211,11 @@ def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa
         names: the columns of brokers and offsets.
     """
     wanted = _offsets_by_broker(places)
-    brokers, offsets = rows.column(names[0]), numbers_of(rows.column(names[1]), null=-1)
+    brokers, offsets = rows.column(names[0]), to_numpy_numbers(rows.column(names[1]), null=-1)
     found = np.zeros(rows.num_rows, bool)
     for broker, mine in wanted.items():
         found |= np.isin(offsets, mine) & pc.fill_null(pc.equal(brokers, broker), False).to_numpy()
-    return mask_of(found)
+    return to_boolean_array(found)
 
 
 class WantedRows:
@@ -236,11 +236,11 @@ class WantedRows:
         chunks = [chunk for column in columns for chunk in column.chunks]
         self._keys = pc.unique(pa.chunked_array(chunks, pa.string()).drop_null())
         self._places = pa.concat_tables([
-            places_of(new.members, "replay_broker", "replay_offset"),
-            places_of(waiting, "from_broker", "from_physical_offset"),
+            distinct_places(new.members, "replay_broker", "replay_offset"),
+            distinct_places(waiting, "from_broker", "from_physical_offset"),
         ])  # fmt: skip
 
-    def any_in(self, folder: pafs.FileSystem, file: AddedFile) -> bool:
+    def may_be_in(self, folder: pafs.FileSystem, file: AddedFile) -> bool:
         """Return whether a data file of `messages` may have a row with one of these keys or places."""
         names = [_KEY] * bool(len(self._keys)) + PLACES.names * bool(self._places.num_rows)
         if not names:
@@ -258,7 +258,7 @@ class WantedRows:
         if len(self._keys) and pc.any(pc.is_in(rows.column(_KEY), self._keys)).as_py():
             return True
         return bool(
-            self._places.num_rows and pc.any(is_in_places(rows, ("broker", "physical_offset"), self._places)).as_py()
+            self._places.num_rows and pc.any(refer_to_places(rows, ("broker", "physical_offset"), self._places)).as_py()
         )
 
 
@@ -270,12 +270,12 @@ def rows_may_have_roles(rows: pa.Table) -> bool:
     """
     if pc.unique(rows.column(_KIND)).to_pylist() not in ([], [str(Kind.NORMAL)]):
         return True
-    if _has_committed(rows.column(_FLAGS)):
+    if _has_commit_flag(rows.column(_FLAGS)):
         return True
-    return any(_has_marking(_property_names(maps)) for maps in rows.column(_PROPERTIES).chunks)
+    return any(_has_role_property(_property_names(maps)) for maps in rows.column(_PROPERTIES).chunks)
 
 
-def may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
+def file_may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
     """Return whether a data file of `messages` may have a row that `members.has_role` selects.
 
     Args:
@@ -298,15 +298,15 @@ def _group_may_have_roles(parquet: pq.ParquetFile, group: int) -> bool:
         return True
     flags = columns[_FLAGS].statistics
     has_none = flags is not None and flags.has_min_max and flags.min == flags.max == 0
-    if not has_none and _has_committed(parquet.read_row_group(group, [_FLAGS], use_threads=False).column(0)):
+    if not has_none and _has_commit_flag(parquet.read_row_group(group, [_FLAGS], use_threads=False).column(0)):
         return True
     # A map without its values is read as a list of structs.
     keys = parquet.read_row_group(group, [KEYS_LEAF], use_threads=False).column(0)
-    return any(_has_marking(lists.values.field(0)) for lists in keys.chunks)
+    return any(_has_role_property(lists.values.field(0)) for lists in keys.chunks)
 
 
-def _has_committed(flags: pa.ChunkedArray) -> bool:
-    return bool((numbers_of(flags) & TRANSACTION_MASK == TransactionType.COMMIT).any())
+def _has_commit_flag(flags: pa.ChunkedArray) -> bool:
+    return bool((to_numpy_numbers(flags) & TRANSACTION_MASK == TransactionType.COMMIT).any())
 
 
 def _property_names(maps: pa.MapArray) -> pa.Array:
@@ -314,7 +314,7 @@ def _property_names(maps: pa.MapArray) -> pa.Array:
     return maps.keys.slice(first, last - first)
 
 
-def _has_marking(names: pa.Array) -> bool:
+def _has_role_property(names: pa.Array) -> bool:
     """Return whether any of the given property names is one that gives a record a role."""
     # A dictionary may have names of other rows, too.
     if pa.types.is_dictionary(names.type) and MARKING.isdisjoint(names.dictionary.to_pylist()):

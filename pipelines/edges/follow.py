@@ -23,27 +23,27 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_log import newest_commit
-from commitlake.connectors.lake.backoff import follow_to
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.backoff import repeat_until_version
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
-from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable_files
+from commitlake.connectors.lake.new_files import NewFiles, group_files, readable_files
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.rows.table_rows import data_file_errors
-from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, read_each
+from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, map_concurrently
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.edges.client_actions import consumptions_table, entries_of_consumptions
-from commitlake.pipelines.edges.edge_rows import SCHEMA, select_rows, steps_of_rows, to_edges
-from commitlake.pipelines.edges.finding import WantedRows, may_have_roles, read_places
+from commitlake.pipelines.edges.client_actions import consumptions_to_entries, open_consumptions
+from commitlake.pipelines.edges.edge_rows import SCHEMA, open_steps_of_rows, select_rows, to_edges
+from commitlake.pipelines.edges.finding import WantedRows, file_may_have_roles, read_rows_at_places
 from commitlake.pipelines.edges.increment import Increments
-from commitlake.pipelines.edges.matching import Families
+from commitlake.pipelines.edges.matching import LinkableRecords
 from commitlake.pipelines.edges.members import DelayLevels
 from commitlake.pipelines.edges.progress import (
     APPLICATION_ID,
@@ -58,11 +58,11 @@ from commitlake.pipelines.edges.reading import (
     PLACES,
     RowContents,
     RowReader,
-    join_found,
+    join_contents,
     members_of_rows,
-    messages_table,
+    open_messages_table,
 )
-from commitlake.pipelines.edges.retry_states import RetryStates, are_stored, link_stored
+from commitlake.pipelines.edges.retry_states import RetryStates, are_retry_entries, link_retry_entries
 from commitlake.pipelines.edges.spans import LinkedExtents, Spans
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
@@ -133,7 +133,9 @@ def catch_up_edges(
     if is_done and not _has_changes(reading, states):
         return EdgesUpdate(version, seconds=time.monotonic() - started)
     views = chain([reading], repeat(None))  # what other runs have committed is read before each further attempt
-    tries = list(follow_to(wanted, lambda: follow_edges(lake, runner, states, without_roles, next(views)), wait))
+    tries = list(
+        repeat_until_version(wanted, lambda: follow_edges(lake, runner, states, without_roles, next(views)), wait)
+    )
     version = tries[-1].version
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
     unread = sum(one.unread for one in tries)
@@ -163,7 +165,7 @@ def follow_edges(
     reading = reading or lake.pinned()
     progress, done = followed_version(reading), followed_erasure(reading)
     consumptions = followed_consumptions(reading)
-    erased = read_erased_places(reading)
+    erased = read_erased_messages(reading)
     new, consumed = _find_new_files(reading, progress, consumptions)
     is_done = new.version <= progress and not new.from_scratch and consumed.version <= consumptions
     if is_done and not _has_changes(reading, states):
@@ -172,17 +174,19 @@ def follow_edges(
         catch_up_keys(lake, runner)
         reading = lake.pinned()
     begins = progress < 0 or new.from_scratch
-    removed = [] if begins else _open_files(reading)
-    work = _Work(reading, erased, secrets.token_hex(8), without_roles)
-    states = states.without(_places_table(erased))
-    files = work.run(list(new.files), consumed.files, _read_open_steps(lake, removed), states, has_earlier=not begins)
+    removed = [] if begins else _list_open_step_files(reading)
+    work = _EdgesWriter(reading, erased, secrets.token_hex(8), without_roles)
+    states = states.without_places_of(_to_places_table(erased))
+    files = work.link_files(
+        list(new.files), consumed.files, _read_open_steps(lake, removed), states, has_earlier=not begins
+    )
     step = (None if progress < 0 else progress, new.version)
     # An erasure that reaches this table meanwhile must not miss rows that are added here.
     beside = {ERASURE: (done, erased.number if begins else done)}
     if consumed.version >= 0:
         beside[CONSUMPTIONS_ID] = (consumptions + 1, consumed.version + 1)
     gone = [(file.path, file.size) for file in removed]
-    if not advance(
+    if not commit_with_transaction(
         lake,
         "edges",
         files,
@@ -201,8 +205,8 @@ def _has_changes(lake: Lake, states: RetryStates) -> bool:
     """Return whether `edges` is out of date with the given content of retry stores."""
     if not states.brokers:
         return False
-    wanted = states.without(_places_table(read_erased_places(lake)))
-    return wanted.differ_from(_read_open_steps(lake, _open_files(lake)))
+    wanted = states.without_places_of(_to_places_table(read_erased_messages(lake)))
+    return wanted.differ_from(_read_open_steps(lake, _list_open_step_files(lake)))
 
 
 def _consumptions_version(lake: Lake) -> int:
@@ -228,10 +232,10 @@ def _find_new_files(lake: Lake, progress: int, consumptions: int) -> tuple[NewFi
     return new, consumed
 
 
-class _Work:
+class _EdgesWriter:
     """Links new rows, part by part, and writes their steps."""
 
-    def __init__(self, lake: Lake, erased: ErasedPlaces, run_id: str, without_roles: Collection[str]) -> None:
+    def __init__(self, lake: Lake, erased: ErasedMessages, run_id: str, without_roles: Collection[str]) -> None:
         messages = lake.table("messages")
         levels = DelayLevels(lake)
         self._lake = lake
@@ -240,11 +244,11 @@ class _Work:
         self._reader = RowReader(open_store(_packs_of(lake)), erased, levels)
         self._delay_levels = levels
         self._messages = messages
-        self._increments = Increments(lake, _places_table(erased), levels)
+        self._increments = Increments(lake, _to_places_table(erased), levels)
         self.passed_over = 0
         self.unread = 0
 
-    def run(
+    def link_files(
         self,
         files: Sequence[AddedFile],
         consumed: Sequence[AddedFile],
@@ -267,52 +271,52 @@ class _Work:
         written: list[DataFile] = []
         oldest_first = sorted(files, key=lambda file: file.store_date or "")
         # Even without new files, the open steps are written to a new file.
-        parts = list(file_groups(oldest_first, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS)) or [[]]
-        logs = list(file_groups(consumed, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS))
+        parts = list(group_files(oldest_first, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS)) or [[]]
+        logs = list(group_files(consumed, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS))
         count = max(len(parts), len(logs))
         # A consumption may name a message of any part.
         has_others = has_earlier or (count > 1 and bool(logs))
         nothing: list[AddedFile] = []
         extents = LinkedExtents(self._lake, self._messages, {file.name for file in files})
-        is_stored = are_stored(open_steps)
-        waiting, stored = select_rows(open_steps, ~is_stored), states.others(select_rows(open_steps, is_stored))
+        is_stored = are_retry_entries(open_steps)
+        waiting, stored = select_rows(open_steps, ~is_stored), states.other_steps(select_rows(open_steps, is_stored))
         for number, (part, log) in enumerate(zip_longest(parts, logs, fillvalue=nothing)):
             new = self._read_contents(part, log, waiting)
             self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread
-            spans = extents.after(file.name for file in part)
-            linked = self._increments.link(new, waiting, spans, has_earlier=has_others or number > 0)
+            spans = extents.spans_after(file.name for file in part)
+            linked = self._increments.link_increment(new, waiting, spans, has_earlier=has_others or number > 0)
             waiting = linked.open
             written += self._write_steps(linked.closed, f"part-{number:05d}")
-        stored = pa.concat_tables([stored, self._link_states(states, spans)])
+        stored = pa.concat_tables([stored, self._link_retry_states(states, spans)])
         return written + self._write_steps(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
 
-    def _link_states(self, states: RetryStates, spans: Spans) -> pa.Table:
+    def _link_retry_states(self, states: RetryStates, spans: Spans) -> pa.Table:
         """Return a step from each message in a retry store to its entry there."""
         places = states.rows.select(PLACES.names).cast(PLACES)
-        members = members_of_rows(read_places(self._lake, places), self._delay_levels)
-        return link_stored(Families(members), states.rows, spans)
+        members = members_of_rows(read_rows_at_places(self._lake, places), self._delay_levels)
+        return link_retry_entries(LinkableRecords(members), states.rows, spans)
 
     def _read_contents(
         self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table
     ) -> RowContents:
         """Read new data files of `messages` and `consumptions`, except files that have nothing that a step can need."""
         folder = self._lake.folder("messages")
-        table = messages_table(self._lake)
+        table = open_messages_table(self._lake)
         unknown = [file for file in files if file.name not in self._without_roles]
-        have_roles = read_each(partial(may_have_roles, folder), unknown, LOCAL_THREADS)
+        have_roles = map_concurrently(partial(file_may_have_roles, folder), unknown, LOCAL_THREADS)
         with_roles = {file.name for file, has_roles in zip(unknown, have_roles, strict=True) if has_roles}
         found = [part for file in files if file.name in with_roles for part in self._reader.read(table.read(file))]
-        new = self._add_consumptions(join_found(found), consumed)
+        new = self._add_consumptions(join_contents(found), consumed)
         wanted = WantedRows(new, waiting)
-        others = [file for file in files if file.name not in with_roles and wanted.any_in(folder, file)]
-        return join_found([new, *(part for file in others for part in self._reader.read(table.read(file)))])
+        others = [file for file in files if file.name not in with_roles and wanted.may_be_in(folder, file)]
+        return join_contents([new, *(part for file in others for part in self._reader.read(table.read(file)))])
 
     def _add_consumptions(self, new: RowContents, files: Sequence[AddedFile]) -> RowContents:
         """Add the entries of data files of `consumptions` to the contents of rows of `messages`."""
         if not files:
             return new
-        table = consumptions_table(self._lake)
-        entries = [entries_of_consumptions(rows) for file in files for rows in table.read(file)]
+        table = open_consumptions(self._lake)
+        entries = [consumptions_to_entries(rows) for file in files for rows in table.read(file)]
         return replace(new, entries=pa.concat_tables([new.entries, *entries]))
 
     def _write_steps(self, steps: pa.Table, name: str) -> list[DataFile]:
@@ -323,18 +327,18 @@ class _Work:
 
 
 @dataclass(frozen=True, slots=True)
-class _OpenFile:
+class _OpenStepsFile:
     path: str
     size: int
 
 
-def _open_files(lake: Lake) -> list[_OpenFile]:
+def _list_open_step_files(lake: Lake) -> list[_OpenStepsFile]:
     table = lake.find("edges")
     actions = [] if table is None else file_actions(table).to_pylist()
-    return [_OpenFile(one["path"], one["size_bytes"]) for one in actions if is_open_file(unquote(one["path"]))]
+    return [_OpenStepsFile(one["path"], one["size_bytes"]) for one in actions if is_open_file(unquote(one["path"]))]
 
 
-def _read_open_steps(lake: Lake, files: Sequence[_OpenFile]) -> pa.Table:
+def _read_open_steps(lake: Lake, files: Sequence[_OpenStepsFile]) -> pa.Table:
     tables = [STEPS.empty_table()]
     if not files:
         return tables[0]
@@ -343,7 +347,7 @@ def _read_open_steps(lake: Lake, files: Sequence[_OpenFile]) -> pa.Table:
         name = unquote(found.path)
         with data_file_errors(lake.uri("edges"), name), folder.open_input_file(name) as file:
             rows = pq.read_table(file, page_checksum_verification=True)
-        tables.append(steps_of_rows(rows.select(SCHEMA.names).cast(SCHEMA)))
+        tables.append(open_steps_of_rows(rows.select(SCHEMA.names).cast(SCHEMA)))
     return pa.concat_tables(tables)
 
 
@@ -354,7 +358,7 @@ def _packs_of(lake: Lake) -> PackLocation:
     return lake.packs if bodies in {None, _IN_LAKE} else pack_location(str(bodies), lake.s3)
 
 
-def _places_table(erased: ErasedPlaces) -> pa.Table:
+def _to_places_table(erased: ErasedMessages) -> pa.Table:
     tables = [PLACES.empty_table()]
     for broker, found in erased.brokers.items():
         names = pa.array([broker] * len(found.offsets), pa.string())

@@ -11,22 +11,27 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.client_actions import ENTRIES, Action
 from commitlake.pipelines.edges.edge_rows import (
-    are_touched,
-    entries_of,
-    link_all,
-    needed_places,
+    link_records,
+    need_relinking,
+    places_to_read,
     select_rows,
+    steps_to_entries,
     waiting_members,
 )
-from commitlake.pipelines.edges.finding import is_in_places, places_of_halves, places_of_keys, read_places
-from commitlake.pipelines.edges.matching import Column, key_codes, match_same_key
+from commitlake.pipelines.edges.finding import (
+    find_places_by_key,
+    find_places_of_halves,
+    read_rows_at_places,
+    refer_to_places,
+)
+from commitlake.pipelines.edges.matching import Column, encode_key_columns, match_same_key
 from commitlake.pipelines.edges.members import MEMBERS, TIME, DelayLevels
-from commitlake.pipelines.edges.reading import RowContents, members_of_rows, places_of, plain_of
+from commitlake.pipelines.edges.reading import RowContents, distinct_places, members_of_rows, plain_members_where
 from commitlake.pipelines.edges.spans import LINK_US, Spans
-from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, close_overdue, is_open
+from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, are_open_steps, close_overdue
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
 _PLACE = ("broker", "physical_offset")
@@ -35,7 +40,7 @@ _FINAL = (AbsentReason.AMBIGUOUS, AbsentReason.REFUSED)
 
 
 @dataclass(frozen=True)
-class Linked:
+class LinkedSteps:
     """Steps that were found by linking one increment of new rows.
 
     Attributes:
@@ -62,7 +67,7 @@ class Increments:
         self._spans = Spans()
         self._erased = erased_places
 
-    def link(self, new: RowContents, waiting: pa.Table, spans: Spans, *, has_earlier: bool) -> Linked:
+    def link_increment(self, new: RowContents, waiting: pa.Table, spans: Spans, *, has_earlier: bool) -> LinkedSteps:
         """Find the steps of new rows, and link open steps again.
 
         Args:
@@ -72,39 +77,39 @@ class Increments:
             has_earlier: True if rows of `messages` were linked before, which may be ends of new steps.
         """
         if not any(rows.num_rows for rows in (waiting, new.members, new.entries, new.ops)):
-            return Linked()  # as in most increments: ordinary messages belong to no step
+            return LinkedSteps()  # as in most increments: ordinary messages belong to no step
         cancels = new.members.column("cancels").combine_chunks().drop_null()
         self._spans = spans
-        touched = are_touched(waiting, _keys_of_open_steps(new, waiting), new.ops, cancels, spans)
+        touched = need_relinking(waiting, _keys_of_open_steps(new, waiting), new.ops, cancels, spans)
         again, left = select_rows(waiting, touched), select_rows(waiting, ~touched)
         definers = pa.concat_tables([
-            places_of(new.members, *_PLACE),
-            places_of(new.entries, *_PLACE),
+            distinct_places(new.members, *_PLACE),
+            distinct_places(new.entries, *_PLACE),
         ])  # fmt: skip
-        entries = pa.concat_tables([new.entries, self._with_store_times(entries_of(again))])
-        whole = [new.members, self._read_members(needed_places(again)), self._needed_plain_members(new, again)]
+        entries = pa.concat_tables([new.entries, self._with_store_times(steps_to_entries(again))])
+        whole = [new.members, self._read_members_at(places_to_read(again)), self._needed_plain_members(new, again)]
         members = [*whole, waiting_members(again)]
         steps = self._link_members(members, entries, new.ops, definers, again)
         if has_earlier:
-            actions = _entries_by_key(entries)
-            more_keys = [*_keys_of_clients(new), *actions.column("unique_key").chunks]
-            since = _before_all(actions, ("event_timestamp", "store_timestamp"))
-            known = pa.concat_tables([places_of(table, *_PLACE) for table in whole])
+            actions = _entries_linked_by_key(entries)
+            more_keys = [*_keys_of_client_copies(new), *actions.column("unique_key").chunks]
+            since = _earliest_link_time(actions, ("event_timestamp", "store_timestamp"))
+            known = pa.concat_tables([distinct_places(table, *_PLACE) for table in whole])
             found = self._read_earlier_members(steps, pa.chunked_array(more_keys, pa.string()), since, known)
             if found.num_rows:
                 steps = self._link_members([found, *members], entries, new.ops, definers, again)
         steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
-        steps = self._without_erased(steps)
-        chosen = is_open(steps)
-        return Linked(select_rows(steps, ~chosen), select_rows(steps, chosen).combine_chunks())
+        steps = self._drop_erased(steps)
+        chosen = are_open_steps(steps)
+        return LinkedSteps(select_rows(steps, ~chosen), select_rows(steps, chosen).combine_chunks())
 
     def _link_members(
         self, members: list[pa.Table], entries: pa.Table, ops: pa.Table, definers: pa.Table, again: pa.Table
     ) -> pa.Table:
         """Return the steps that a new record defines or that were open before; `edges` has all others already."""
-        steps = link_all(_distinct_members(pa.concat_tables(members)), entries, ops, self._spans)
-        is_new = is_in_places(steps, ("definer_broker", "definer_offset"), definers).to_numpy(zero_copy_only=False)
-        return steps.filter(mask_of(is_new | _were_open(steps, again)))
+        steps = link_records(_distinct_members(pa.concat_tables(members)), entries, ops, self._spans)
+        is_new = refer_to_places(steps, ("definer_broker", "definer_offset"), definers).to_numpy(zero_copy_only=False)
+        return steps.filter(to_boolean_array(is_new | _were_open(steps, again)))
 
     def _needed_plain_members(self, new: RowContents, again: pa.Table) -> pa.Table:
         """Return, as members, the new rows without a role to which a step may lead, by unique key or place."""
@@ -115,22 +120,22 @@ class Increments:
         ], pa.string())  # fmt: skip
         wanted = pc.unique(keys.drop_null())
         origins = pa.concat_tables([
-            places_of(new.members, "replay_broker", "replay_offset"),
-            places_of(again, "from_broker", "from_physical_offset"),
+            distinct_places(new.members, "replay_broker", "replay_offset"),
+            distinct_places(again, "from_broker", "from_physical_offset"),
         ])  # fmt: skip
 
         def needed(rows: pa.Table) -> Array:
             by_key: Array = pc.is_in(rows.column("unique_key"), wanted).to_numpy()
             if origins.num_rows:
-                by_key = by_key | is_in_places(rows, _PLACE, origins).to_numpy(zero_copy_only=False)
+                by_key = by_key | refer_to_places(rows, _PLACE, origins).to_numpy(zero_copy_only=False)
             return by_key
 
-        return plain_of(new.plain, needed)
+        return plain_members_where(new.plain, needed)
 
-    def _read_members(self, places: pa.Table) -> pa.Table:
+    def _read_members_at(self, places: pa.Table) -> pa.Table:
         if not places.num_rows:
             return MEMBERS.empty_table()
-        return members_of_rows(read_places(self._lake, places), self._delay_levels)
+        return members_of_rows(read_rows_at_places(self._lake, places), self._delay_levels)
 
     def _with_store_times(self, entries: pa.Table) -> pa.Table:
         """Return entries of open steps, with the store times of their traces where the link depends on these."""
@@ -139,8 +144,10 @@ class Increments:
         )
         if not is_by_time.combine_chunks().true_count:
             return entries
-        rows = read_places(self._lake, places_of(entries.filter(is_by_time), *_PLACE))
-        at, _ = match_same_key(*key_codes(*([table.column(name) for name in _PLACE] for table in (entries, rows))))
+        rows = read_rows_at_places(self._lake, distinct_places(entries.filter(is_by_time), *_PLACE))
+        at, _ = match_same_key(
+            *encode_key_columns(*([table.column(name) for name in _PLACE] for table in (entries, rows)))
+        )
         times = rows.column("store_timestamp").cast(TIME).take(pa.array(at, mask=at < 0))
         times = pc.coalesce(times, entries.column("event_timestamp"))  # if the trace is no longer in the lake
         return entries.set_column(ENTRIES.get_field_index("store_timestamp"), ENTRIES.field("store_timestamp"), times)
@@ -164,37 +171,37 @@ class Increments:
         more_keys = more_keys.drop_null()
         if not lacking.num_rows and not len(more_keys):
             return MEMBERS.empty_table()
-        times = [since] * bool(len(more_keys)) + [_before_all(lacking, _END_TIMES)] * bool(lacking.num_rows)
+        times = [since] * bool(len(more_keys)) + [_earliest_link_time(lacking, _END_TIMES)] * bool(lacking.num_rows)
         since = min(*times, self._spans.last_us - LINK_US)  # a client's clock may be ahead by any time
-        found = [self._read_members(places_of(lacking, "from_broker", "from_physical_offset"))]
+        found = [self._read_members_at(distinct_places(lacking, "from_broker", "from_physical_offset"))]
         halves = lacking.filter(pc.equal(lacking.column("kind"), str(EdgeKind.FINISHED)))
         keys = pc.coalesce(lacking.column("from_key"), lacking.column("to_key")).combine_chunks()
         if halves.num_rows:
             names = ["from_broker", "from_queue_id", "from_queue_offset"]
             numbers = halves.select(names).rename_columns(["broker", "queue_id", "queue_offset"])
-            found.append(self._read_members(places_of_halves(self._lake, numbers, since)))
+            found.append(self._read_members_at(find_places_of_halves(self._lake, numbers, since)))
             keys = pa.concat_arrays([keys, found[-1].column("unique_key").combine_chunks()])
         keys = pa.concat_arrays([keys, more_keys.combine_chunks()])
-        places = places_of_keys(self._lake, keys, since)
-        found.append(self._read_members(places.filter(pc.invert(is_in_places(places, _PLACE, known)))))
+        places = find_places_by_key(self._lake, keys, since)
+        found.append(self._read_members_at(places.filter(pc.invert(refer_to_places(places, _PLACE, known)))))
         return _distinct_members(pa.concat_tables(found))
 
-    def _without_erased(self, steps: pa.Table) -> pa.Table:
+    def _drop_erased(self, steps: pa.Table) -> pa.Table:
         if not self._erased.num_rows:
             return steps
         for end in ("from", "to", "evidence"):
             names = (f"{end}_broker", f"{end}_physical_offset")
-            steps = steps.filter(pc.invert(is_in_places(steps, names, self._erased)))
+            steps = steps.filter(pc.invert(refer_to_places(steps, names, self._erased)))
         return steps
 
 
-def _keys_of_clients(new: RowContents) -> list[pa.Array]:
+def _keys_of_client_copies(new: RowContents) -> list[pa.Array]:
     """Return the unique keys of new copies that clients made, which only the key links to their originals."""
     is_by_client = pc.fill_null(new.members.column("by_client"), False)
     return list(new.members.filter(is_by_client).column("unique_key").chunks)
 
 
-def _entries_by_key(entries: pa.Table) -> pa.Table:
+def _entries_linked_by_key(entries: pa.Table) -> pa.Table:
     """Return the entries that are linked by unique key and time: all earlier records with their keys are needed.
 
     The message of an entry may be among the new rows, and a copy of it, such as one that an application sent before, in
@@ -207,12 +214,12 @@ def _entries_by_key(entries: pa.Table) -> pa.Table:
 
 def _were_open(steps: pa.Table, again: pa.Table) -> Array:
     """Return a mask of the steps that were open before, by their defining record and kind."""
-    left, right = key_codes(_step_identity(steps), _step_identity(again))
+    left, right = encode_key_columns(_step_key_columns(steps), _step_key_columns(again))
     found: Array = (left >= 0) & np.isin(left, right)
     return found
 
 
-def _step_identity(steps: pa.Table) -> list[Column]:
+def _step_key_columns(steps: pa.Table) -> list[Column]:
     columns = [steps.column(name) for name in ("kind", "definer_broker", "definer_offset")]
     return [*columns, pc.fill_null(steps.column("evidence_entry"), -1)]
 
@@ -244,7 +251,7 @@ def _distinct_members(members: pa.Table) -> pa.Table:
     return members.set_column(place, MEMBERS.field(place), distinct.column("is_committed_any")).combine_chunks()
 
 
-def _before_all(rows: pa.Table, names: Sequence[str]) -> int:
+def _earliest_link_time(rows: pa.Table, names: Sequence[str]) -> int:
     """Return the time `LINK_DAYS` before the earliest row, by the first of the columns that has a time; 0 for none."""
     known = pc.coalesce(*(rows.column(name) for name in names)).drop_null()
-    return int(numbers_of(known).min()) - LINK_US if len(known) else 0
+    return int(to_numpy_numbers(known).min()) - LINK_US if len(known) else 0

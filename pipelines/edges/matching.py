@@ -1,6 +1,6 @@
 """Finds members by their keys: the row before another one with the same keys, and the number of such rows.
 
-`Families` has the members as a table with cached columns, and searches it for the predecessor of a member.
+`LinkableRecords` has the members as a table with cached columns, and searches it for the predecessor of a member.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.pipelines.edges.members import Role
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
@@ -23,7 +23,7 @@ NONE = -1
 """Number of a row that does not exist."""
 
 
-def key_codes(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, Array]:
+def encode_key_columns(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, Array]:
     """Number the distinct combinations of columns consistently on both sides.
 
     Args:
@@ -33,37 +33,37 @@ def key_codes(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, A
     Returns:
         The number of each row on both sides; `NONE` if one of its columns is null.
 
-    >>> left, right = key_codes([pa.array(["a", "b", None])], [pa.array(["b", "c"])])
+    >>> left, right = encode_key_columns([pa.array(["a", "b", None])], [pa.array(["b", "c"])])
     >>> bool(left[1] == right[0]), int(left[2]), left[0] in right
     (True, -1, False)
     """
     count = len(left[0])
     found = np.zeros(count + len(right[0]), np.int64)
     for one, other in zip(left, right, strict=True):
-        codes = _value_codes(one, other)
+        codes = _encode_values(one, other)
         combined = np.where((found < 0) | (codes < 0), NONE, found * (codes.max(initial=0) + 1) + codes)
         # Arrow's dictionary encoding hashes; numpy would sort.
-        dense = numbers_of(pc.dictionary_encode(pa.array(combined)).indices).astype(np.int64)
+        dense = to_numpy_numbers(pc.dictionary_encode(pa.array(combined)).indices).astype(np.int64)
         found = np.where(combined < 0, NONE, dense)
     return found[:count], found[count:]
 
 
-def _value_codes(left: Column, right: Column) -> Array:
+def _encode_values(left: Column, right: Column) -> Array:
     """Number the values of two columns."""
-    both = pa.chunked_array([*_chunks(left), *_chunks(right)], left.type).combine_chunks()
-    codes: Array = numbers_of(pc.dictionary_encode(both).indices.cast(pa.int64()), null=NONE)
+    both = pa.chunked_array([*_list_chunks(left), *_list_chunks(right)], left.type).combine_chunks()
+    codes: Array = to_numpy_numbers(pc.dictionary_encode(both).indices.cast(pa.int64()), null=NONE)
     return codes
 
 
-def _chunks(column: Column) -> list[pa.Array]:
+def _list_chunks(column: Column) -> list[pa.Array]:
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def latest_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
+def match_latest_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
     """Find, for each row on the left, the last row on the right with the same key that is before it.
 
     Args:
-        left: key numbers from `key_codes`, `NONE` for none.
+        left: key numbers from `encode_key_columns`, `NONE` for none.
         left_places: int64, position of each row.
         right: key numbers of the other side.
         right_places: positions of the other side.
@@ -72,7 +72,7 @@ def latest_before(left: Array, left_places: Array, right: Array, right_places: A
         Row numbers on the right; `NONE` if there is none.
 
     >>> keys = np.array([7, 7, 7, 8])
-    >>> latest_before(np.array([7, 8]), np.array([25, 5]), keys, np.array([10, 20, 30, 10]))
+    >>> match_latest_before(np.array([7, 8]), np.array([25, 5]), keys, np.array([10, 20, 30, 10]))
     array([ 1, -1])
     """
     order, composite, wanted = _rank_keys(left, left_places, right, right_places)
@@ -80,10 +80,10 @@ def latest_before(left: Array, left_places: Array, right: Array, right_places: A
     return _keep_same_key(left, right, order, at)
 
 
-def first_after(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
+def match_first_after(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
     """Find, for each row on the left, the first row on the right with the same key that is at or after it.
 
-    Arguments and result are those of `latest_before`.
+    Arguments and result are those of `match_latest_before`.
     """
     order, composite, wanted = _rank_keys(left, left_places, right, right_places)
     at = np.searchsorted(composite, wanted, side="left")
@@ -91,7 +91,7 @@ def first_after(left: Array, left_places: Array, right: Array, right_places: Arr
     return _keep_same_key(left, right, order, at)
 
 
-def count_same(left: Array, right: Array) -> Array:
+def count_same_key(left: Array, right: Array) -> Array:
     """Count, for each row on the left, the rows on the right with the same key."""
     ordered = np.sort(right[right >= 0])
     found: Array = np.searchsorted(ordered, left, side="right") - np.searchsorted(ordered, left, side="left")
@@ -108,12 +108,12 @@ def count_before(left: Array, left_places: Array, right: Array, right_places: Ar
 
 def match_same_key(left: Array, right: Array) -> tuple[Array, Array]:
     """Find, for each row on the left, a row on the right with the same key, and the number of such rows."""
-    counts = count_same(left, right)
+    counts = count_same_key(left, right)
     zeros = np.zeros(len(left), np.int64)
-    return first_after(left, zeros, right, np.zeros(len(right), np.int64)), counts
+    return match_first_after(left, zeros, right, np.zeros(len(right), np.int64)), counts
 
 
-def rank_within(keys: Array, places: Array) -> Array:
+def rank_within_key(keys: Array, places: Array) -> Array:
     """Number the rows of each key by position, from 0."""
     order = np.lexsort((places, keys))
     ordered = keys[order]
@@ -142,7 +142,7 @@ def _keep_same_key(left: Array, right: Array, order: Array, at: Array) -> Array:
     return found
 
 
-class Families:
+class LinkableRecords:
     """Records that may be ends of steps, called members and numbered from 0.
 
     Args:
@@ -155,7 +155,7 @@ class Families:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def has(self, name: str, *values: str) -> Array:
+    def has_value(self, name: str, *values: str) -> Array:
         """Return a mask of the members that have one of the given texts in a column."""
         found: Array = pc.is_in(self.column(name), pa.array(list(map(str, values)))).to_numpy(zero_copy_only=False)
         return found
@@ -177,7 +177,7 @@ class Families:
 
     def numbers(self, name: str, null: int = 0) -> Array:
         """Return a column of integers, times or booleans as an array."""
-        return numbers_of(self.table.column(name), null=null)
+        return to_numpy_numbers(self.table.column(name), null=null)
 
     def column(self, name: str, rows: Array | None = None) -> pa.Array:
         """Return a column's values for the given member numbers, or for all members."""
@@ -191,14 +191,14 @@ class Families:
 
     def with_role(self, *roles: Role) -> Array:
         """Return the numbers of the members that have one of the given roles."""
-        return self.where(self.has("role", *roles))
+        return self.indexes_where(self.has_value("role", *roles))
 
     @staticmethod
-    def where(chosen: Array) -> Array:
+    def indexes_where(chosen: Array) -> Array:
         """Return the numbers of the members for which a condition is true."""
         return np.flatnonzero(chosen)
 
-    def before(
+    def match_before(
         self,
         later: Array,
         earlier: Array,
@@ -222,11 +222,11 @@ class Families:
         pairs = [(name, name) if isinstance(name, str) else name for name in same]
         left = [self._shifted_column(name, later, name in shifts) for name, _ in pairs]
         right = self.columns([name for _, name in pairs], earlier)
-        left_codes, right_codes = key_codes(left, right)
+        left_codes, right_codes = encode_key_columns(left, right)
         places = self.times if by_time else self.offsets
-        found = latest_before(left_codes, places[later], right_codes, places[earlier])
+        found = match_latest_before(left_codes, places[later], right_codes, places[earlier])
         return np.where(found >= 0, earlier[found], NONE) if len(earlier) else found
 
     def _shifted_column(self, name: str, rows: Array, is_shifted: bool) -> Column:
         column = self.column(name, rows)
-        return pa.array(numbers_of(column) - 1).cast(column.type) if is_shifted else column
+        return pa.array(to_numpy_numbers(column) - 1).cast(column.type) if is_shifted else column

@@ -30,8 +30,8 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
-from commitlake.connectors.plain_arrays import numbers_of
-from commitlake.pipelines.verify.observed_delays import archived_levels
+from commitlake.connectors.plain_arrays import to_numpy_numbers
+from commitlake.pipelines.verify.observed_delays import read_archived_delays
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
@@ -137,7 +137,7 @@ class Properties:
             self._names.setdefault(name, []).append(code)
         self._values = column.items
 
-    def have(self, names: Sequence[str]) -> Array:
+    def have_any(self, names: Sequence[str]) -> Array:
         """Return a mask of the rows that have any of the given properties."""
         found: Array = np.zeros(self._rows, bool)
         found[self._rows_of_entries(self._entry_indexes(names))] = True
@@ -154,7 +154,7 @@ class Properties:
         """Return a property as int64; -1 if it is not a number of up to 18 digits."""
         texts = self.texts(name)
         is_number = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False)
-        found: Array = numbers_of(pc.if_else(is_number, texts, None).cast(pa.int64()), null=-1)
+        found: Array = to_numpy_numbers(pc.if_else(is_number, texts, None).cast(pa.int64()), null=-1)
         return found
 
     def _entry_indexes(self, names: Sequence[str]) -> Array:
@@ -175,13 +175,13 @@ def has_role(rows: pa.Table) -> Array:
     kinds = _text_column(rows, "kind")
     special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
     is_commit = _number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
-    found: Array = special | is_commit | Properties(_single_chunk(rows, "properties")).have(sorted(MARKING))
+    found: Array = special | is_commit | Properties(_single_chunk(rows, "properties")).have_any(sorted(MARKING))
     return found
 
 
 def plain_members(rows: pa.Table) -> pa.Table:
     """Convert rows of `messages` that `has_role` does not select to members."""
-    known = _known_columns(rows)
+    known = _columns_of_rows(rows)
     known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
     return _to_members(known, rows.num_rows)
 
@@ -195,8 +195,8 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     if not rows.num_rows:
         return MEMBERS.empty_table()
     properties = Properties(_single_chunk(rows, "properties"))
-    known = _known_columns(rows)
-    roles, by_timer = _roles(rows, known, properties)
+    known = _columns_of_rows(rows)
+    roles, by_timer = _find_roles(rows, known, properties)
     waits = roles == Role.WAITING
     next_topic = properties.texts(REAL_TOPIC)
     named = pc.if_else(pa.array(waits), next_topic, known["topic"])
@@ -209,7 +209,7 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
         "by_timer": pa.array(by_timer),
         "group": _consumer_groups(named, known["origin_topic"]),
         "origin_id": properties.texts(ORIGIN_MESSAGE_ID),
-        "by_client": pa.array(properties.have([_BY_CLIENT])),
+        "by_client": pa.array(properties.have_any([_BY_CLIENT])),
         "due": _due_times(rows, known["broker"], properties, waits, by_timer, delay_levels),
         "prepared_offset": _single_chunk(rows, "prepared_transaction_offset").cast(pa.int64()),
         "checks": pa.array(np.maximum(properties.numbers(CHECK_TIMES), 0)),
@@ -224,13 +224,13 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     return _to_members(known, rows.num_rows).filter(pa.array(roles != ""))
 
 
-def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
+def _find_roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
     """Return the role of each row, empty for none, and whether the row is or was delayed by a timer."""
     kinds = np.array(known["kind"].to_pylist(), object)
     topics, next_topics = known["topic"], properties.texts(REAL_TOPIC)
     is_there = pc.fill_null(pc.equal(topics, next_topics), False).to_numpy(zero_copy_only=False)
     by_level = properties.numbers(DELAY) > 0
-    by_timer = properties.have([TIMER_OUT]) & ~by_level
+    by_timer = properties.have_any([TIMER_OUT]) & ~by_level
     is_commit = (_number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT) & (
         _number_column(rows, "reconsume_times") == 0
     )
@@ -241,7 +241,7 @@ def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -
     given_up = pc.fill_null(pc.equal(topics, GIVEN_UP_TOPIC), False).to_numpy(zero_copy_only=False)
     choices: list[tuple[Array, Role | None]] = [
         (is_timer & is_internal, None),
-        (is_timer & properties.have([_CANCELS]), Role.CANCELLED),
+        (is_timer & properties.have_any([_CANCELS]), Role.CANCELLED),
         (is_timer | (kinds == Kind.DELAY), Role.WAITING),
         (kinds == Kind.HALF, Role.HALF),
         (kinds == Kind.OP, Role.OP),
@@ -269,10 +269,10 @@ def _due_times(
     queues = _number_column(rows, "queue_id").astype(np.int64)
     delays = np.zeros(rows.num_rows, np.int64)
     by_broker = pc.dictionary_encode(brokers)
-    codes = numbers_of(by_broker.indices, null=-1)
+    codes = to_numpy_numbers(by_broker.indices, null=-1)
     chosen = waits & ~by_timer
     for code in np.unique(codes[chosen & (codes >= 0)]).tolist():
-        levels = np.array(delay_levels.of(by_broker.dictionary[code].as_py()), np.int64)
+        levels = np.array(delay_levels.delays_of(by_broker.dictionary[code].as_py()), np.int64)
         mine = chosen & (codes == code)
         delays[mine] = levels[np.clip(queues[mine], 0, len(levels) - 1)]
     by_level = _number_column(rows, "store_timestamp") + delays * _US_OF_MS
@@ -286,7 +286,7 @@ def _consumer_groups(names: pa.Array, origin_topics: pa.Array) -> pa.Array:
     """Return the consumer group of each retry or dead letter topic; null for other topics."""
     pairs = pa.table({"name": names, "origin": origin_topics})
     distinct = pairs.group_by(["name", "origin"]).aggregate([])
-    found = [group_of(row["name"], row["origin"]) for row in distinct.to_pylist()]
+    found = [consumer_group_of_topic(row["name"], row["origin"]) for row in distinct.to_pylist()]
     distinct = distinct.append_column("group", pa.array(found, pa.string()))
     codes = {(row["name"], row["origin"]): row["group"] for row in distinct.to_pylist()}
     encoded = [pc.dictionary_encode(pairs.column(name).combine_chunks()) for name in ("name", "origin")]
@@ -299,12 +299,13 @@ def _consumer_groups(names: pa.Array, origin_topics: pa.Array) -> pa.Array:
     return pa.array(groups, pa.string()).take(pa.array(inverse))
 
 
-def group_of(topic: str | None, origin_topic: str | None) -> str | None:
+def consumer_group_of_topic(topic: str | None, origin_topic: str | None) -> str | None:
     """Return the consumer group of a retry or dead letter topic; None for any other topic.
 
     The retry topic of a POP consumer also has the name of the original topic.
 
-    >>> [group_of(topic, "orders") for topic in ("%RETRY%shop", "%RETRY%shop+orders", "%DLQ%shop", "orders")]
+    >>> topics = "%RETRY%shop", "%RETRY%shop+orders", "%DLQ%shop", "orders"
+    >>> [consumer_group_of_topic(topic, "orders") for topic in topics]
     ['shop', 'shop', 'shop', None]
     """
     if topic is None:
@@ -320,7 +321,7 @@ def group_of(topic: str | None, origin_topic: str | None) -> str | None:
     return group
 
 
-def _known_columns(rows: pa.Table) -> dict[str, pa.Array]:
+def _columns_of_rows(rows: pa.Table) -> dict[str, pa.Array]:
     return {
         "broker": _text_column(rows, "broker"),
         "physical_offset": _single_chunk(rows, "physical_offset"),
@@ -356,7 +357,7 @@ def _text_column(rows: pa.Table, name: str) -> pa.Array:
 
 
 def _number_column(rows: pa.Table, name: str) -> Array:
-    return numbers_of(_single_chunk(rows, name))
+    return to_numpy_numbers(_single_chunk(rows, name))
 
 
 def _null_if_negative(numbers: Array) -> pa.Array:
@@ -374,7 +375,7 @@ class DelayLevels:
         self._lake = lake
         self._known: dict[str, Sequence[int]] = {}
 
-    def of(self, broker: str) -> Sequence[int]:
+    def delays_of(self, broker: str) -> Sequence[int]:
         """Return the delays of levels 1, 2, 3, … in milliseconds.
 
         A level that the table does not have has the default delay. If the table is damaged, all levels have it, and
@@ -388,7 +389,7 @@ class DelayLevels:
         if self._lake is None:
             return None
         try:
-            return archived_levels(read_store_config(self._lake, broker).of_kind(SETTING))
+            return read_archived_delays(read_store_config(self._lake, broker).of_kind(SETTING))
         except QueryError as error:
             _LOGGER.warning(
                 "store_config of %s cannot be read: %s; delayed messages of broker %s are taken to be due by "

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import reached_erasure, reached_version
+from commitlake.connectors.lake.new_files import processed_erasure, processed_version
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edges import EdgeKind
 
@@ -36,20 +36,20 @@ _EXPECTED: tuple[tuple[Kind, str, tuple[EdgeKind, ...]], ...] = (
 
 def followed_version(lake: Lake) -> int:
     """Return the version of `messages` that `edges` has reached; -1 before the first."""
-    return reached_version(lake, "edges", APPLICATION_ID)
+    return processed_version(lake, "edges", APPLICATION_ID)
 
 
 def followed_consumptions(lake: Lake) -> int:
     """Return the version of `consumptions` that `edges` has reached; -1 before the first."""
-    return max(reached_version(lake, "edges", CONSUMPTIONS_ID), 0) - 1
+    return max(processed_version(lake, "edges", CONSUMPTIONS_ID), 0) - 1
 
 
 def followed_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `edges`; 0 for none."""
-    return reached_erasure(lake, "edges")
+    return processed_erasure(lake, "edges")
 
 
-def is_ahead(lake: Lake) -> bool:
+def is_ahead_of_messages(lake: Lake) -> bool:
     """Return whether `edges` has a later version than the newest of `messages`, as after a restored version."""
     return followed_version(lake) > lake.table("messages").version()
 
@@ -84,7 +84,7 @@ def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
     erased = f"(properties[{text_literal(MARKER)}] IS NOT NULL AND body_ref IS NULL AND unique_key IS NULL)"
     counted = f"store_timestamp IS NOT NULL AND NOT {erased}"
     sql = f"SELECT kind, count(*) AS rows FROM messages WHERE kind IN ({kinds}) AND {counted} GROUP BY kind"
-    there = {row["kind"]: row["rows"] for row in dict_rows(run_sql(messages, "messages", sql).read_all())}
+    there = {row["kind"]: row["rows"] for row in rows_to_dicts(run_sql(messages, "messages", sql).read_all())}
     return [
         KindCount(kind, there.get(str(kind), 0), _count_records(edges, end, steps)) for kind, end, steps in _EXPECTED
     ]

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.erasures import ErasedPlaces
+from commitlake.connectors.lake.erasures import ErasedMessages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.rows.table_rows import TableRows
-from commitlake.connectors.plain_arrays import mask_of
+from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.edges.client_actions import ENTRIES, MAX_BODY_BYTES, PARENTS, parse_traces
@@ -34,7 +34,7 @@ from commitlake.pipelines.edges.members import (
     role_members,
 )
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
-from commitlake.schemas.layouts.rocketmq.topics import Kind, finished_offsets
+from commitlake.schemas.layouts.rocketmq.topics import Kind, parse_op_offsets
 from commitlake.schemas.tables.messages import MESSAGES
 
 PLACES = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
@@ -47,7 +47,7 @@ _PLAIN = [
 ]  # fmt: skip
 
 
-def messages_table(lake: Lake) -> TableRows:
+def open_messages_table(lake: Lake) -> TableRows:
     """Return a reader for files of `messages`."""
     return TableRows(lake.uri("messages"), lake.s3, ROWS, REPEATING)
 
@@ -73,7 +73,7 @@ class RowContents:
     unread: int = 0
 
 
-def join_found(parts: Iterable[RowContents]) -> RowContents:
+def join_contents(parts: Iterable[RowContents]) -> RowContents:
     """Combine the contents of several parts into one."""
     known = list(parts)
     plain = [part.plain for part in known if part.plain is not None]
@@ -98,7 +98,7 @@ class RowReader:
     """
 
     packs: PackStore
-    erased: ErasedPlaces = field(default_factory=ErasedPlaces)
+    erased: ErasedMessages = field(default_factory=ErasedMessages)
     delay_levels: DelayLevels = field(default_factory=DelayLevels)
 
     def read(self, tables: Iterable[pa.Table]) -> Iterator[RowContents]:
@@ -106,8 +106,8 @@ class RowReader:
         for table in tables:
             rows = self.erased.without(table).combine_chunks()
             chosen = has_role(rows)
-            special = rows.filter(mask_of(chosen)).combine_chunks()
-            plain = rows.select(_PLAIN).filter(mask_of(~chosen))
+            special = rows.filter(to_boolean_array(chosen)).combine_chunks()
+            plain = rows.select(_PLAIN).filter(to_boolean_array(~chosen))
             yield self._contents_with_roles(special, plain)
 
     def _contents_with_roles(self, rows: pa.Table, plain: pa.Table) -> RowContents:
@@ -121,7 +121,7 @@ class RowReader:
 
     def _parse_traces(self, rows: pa.Table) -> tuple[pa.Table, int, int]:
         tables, passed_over, unread = [ENTRIES.empty_table()], 0, 0
-        for part, bodies in self._rows_and_bodies(rows):
+        for part, bodies in self._read_rows_and_bodies(rows):
             unread += bodies.null_count
             named = part.rename_columns([{"born_host": "client_host"}.get(name, name) for name in part.schema.names])
             parents = named.select(PARENTS).cast(pa.schema([ENTRIES.field(name) for name in PARENTS]))
@@ -132,16 +132,16 @@ class RowReader:
 
     def _parse_ops(self, rows: pa.Table) -> tuple[pa.Table, int]:
         tables, unread = [OPS.empty_table()], 0
-        for part, bodies in self._rows_and_bodies(rows):
+        for part, bodies in self._read_rows_and_bodies(rows):
             unread += bodies.null_count
-            halves = [list(dict.fromkeys(finished_offsets(body or b""))) for body in bodies.to_pylist()]
+            halves = [list(dict.fromkeys(parse_op_offsets(body or b""))) for body in bodies.to_pylist()]
             parents = np.repeat(np.arange(len(halves)), [len(found) for found in halves])
             places = part.select(["broker", "physical_offset", "queue_id"]).take(pa.array(parents))
             numbers = pa.array([number for found in halves for number in found], pa.int64())
             tables.append(places.append_column("half_offset", numbers).cast(OPS))
         return pa.concat_tables(tables), unread
 
-    def _rows_and_bodies(self, rows: pa.Table) -> Iterator[tuple[pa.Table, pa.Array]]:
+    def _read_rows_and_bodies(self, rows: pa.Table) -> Iterator[tuple[pa.Table, pa.Array]]:
         """Yield rows with decompressed bodies; a body is null if the lake does not have it, or it is damaged."""
         if not rows.num_rows:
             return
@@ -185,12 +185,12 @@ def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     """Convert rows of `messages` to members, whether they have a role or not; the rows have `COLUMNS`."""
     rows = rows.combine_chunks()
     chosen = has_role(rows)
-    special = rows.filter(mask_of(chosen)).combine_chunks()
-    plain = rows.filter(mask_of(~chosen)).combine_chunks()
+    special = rows.filter(to_boolean_array(chosen)).combine_chunks()
+    plain = rows.filter(to_boolean_array(~chosen)).combine_chunks()
     return pa.concat_tables([role_members(special, delay_levels), plain_members(plain)])
 
 
-def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
+def plain_members_where(plain: pa.Table | None, chosen: Any) -> pa.Table:
     """Convert the selected rows without a role to members.
 
     Args:
@@ -200,10 +200,10 @@ def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
     if plain is None or not plain.num_rows:
         return MEMBERS.empty_table()
     mask: Array = chosen(plain)
-    return plain_members(plain.filter(mask_of(mask)).combine_chunks())
+    return plain_members(plain.filter(to_boolean_array(mask)).combine_chunks())
 
 
-def places_of(rows: pa.Table, broker: str, offset: str) -> pa.Table:
+def distinct_places(rows: pa.Table, broker: str, offset: str) -> pa.Table:
     """Return the distinct places in two columns of a table, which have brokers and physical offsets."""
     chosen = rows.select([broker, offset]).rename_columns(PLACES.names).drop_null()
     return chosen.group_by(PLACES.names).aggregate([]).select(PLACES.names).cast(PLACES)

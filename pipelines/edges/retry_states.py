@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.deliveries import RETRY_ROWS
-from commitlake.connectors.plain_arrays import mask_of
-from commitlake.pipelines.edges.client_actions import unique_keys_of
-from commitlake.pipelines.edges.finding import is_in_places
-from commitlake.pipelines.edges.matching import Families, key_codes, match_same_key
+from commitlake.connectors.plain_arrays import to_boolean_array
+from commitlake.pipelines.edges.client_actions import build_unique_keys
+from commitlake.pipelines.edges.finding import refer_to_places
+from commitlake.pipelines.edges.matching import LinkableRecords, encode_key_columns, match_same_key
 from commitlake.pipelines.edges.members import MEMBERS
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, TO, make_steps
@@ -37,25 +37,25 @@ class RetryStates:
     brokers: Collection[str] = ()
     rows: pa.Table = field(default_factory=RETRY_ROWS.empty_table)
 
-    def without(self, places: pa.Table) -> RetryStates:
+    def without_places_of(self, places: pa.Table) -> RetryStates:
         """Return these states without messages at the given places, a table of `PLACES`."""
         if not places.num_rows or not self.rows.num_rows:
             return self
-        chosen = pc.invert(is_in_places(self.rows, ("broker", "physical_offset"), places))
+        chosen = pc.invert(refer_to_places(self.rows, ("broker", "physical_offset"), places))
         return replace(self, rows=self.rows.filter(chosen))
 
     def differ_from(self, steps: pa.Table) -> bool:
         """Return whether the open steps of these stores differ from these states."""
-        known = steps.filter(mask_of(_are_states_of(steps, self.brokers))).select(_STATE)
-        state = link_stored(Families(MEMBERS.empty_table()), self.rows, Spans()).select(_STATE)
+        known = steps.filter(to_boolean_array(_are_retry_entries_of(steps, self.brokers))).select(_STATE)
+        state = link_retry_entries(LinkableRecords(MEMBERS.empty_table()), self.rows, Spans()).select(_STATE)
         if known.num_rows != state.num_rows:
             return True
         order = [(name, "ascending") for name in _STATE]
         return not known.sort_by(order).combine_chunks().equals(state.sort_by(order).combine_chunks())
 
-    def others(self, steps: pa.Table) -> pa.Table:
+    def other_steps(self, steps: pa.Table) -> pa.Table:
         """Return the steps that do not lead to an entry in one of these retry stores."""
-        return steps.filter(mask_of(~_are_states_of(steps, self.brokers)))
+        return steps.filter(to_boolean_array(~_are_retry_entries_of(steps, self.brokers)))
 
 
 _STATE = ["kind", "from_broker", "from_physical_offset", "from_key", "consumer_group", "attempt", "due_timestamp",
@@ -63,13 +63,13 @@ _STATE = ["kind", "from_broker", "from_physical_offset", "from_key", "consumer_g
 _KINDS = (EdgeKind.RETRIED, EdgeKind.DEAD)
 
 
-def link_stored(f: Families, rows: pa.Table, spans: Spans) -> pa.Table:
+def link_retry_entries(f: LinkableRecords, rows: pa.Table, spans: Spans) -> pa.Table:
     """Return a step from each message in a retry store to its entry there.
 
     Below, the second message is a dead letter whose record the lake never had:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset unique_key    topic
     ...     100             orders/0/5@a  orders
     ... ''')
@@ -78,19 +78,19 @@ def link_stored(f: Families, rows: pa.Table, spans: Spans) -> pa.Table:
     ...     {**row, "queue_offset": 5, "physical_offset": 100, "attempt": 2, "is_dead": False},
     ...     {**row, "queue_offset": 6, "physical_offset": 200, "attempt": 4, "is_dead": True},
     ... ], RETRY_ROWS)
-    >>> print_steps(link_stored(members, rows, LAKE), "attempt", "absent_end", "consumer_group")
+    >>> print_steps(link_retry_entries(members, rows, LAKE), "attempt", "absent_end", "consumer_group")
     kind    from to outcome absent_reason attempt absent_end consumer_group
     retried 100  -  -       retry_store   2       to         bill
     dead    200  -  -       lost          4       from       bill
     """
     rows = rows.combine_chunks()
-    keys = pc.cast(unique_keys_of(rows), pa.string())
-    left, right = key_codes(
+    keys = pc.cast(build_unique_keys(rows), pa.string())
+    left, right = encode_key_columns(
         [rows.column("broker"), rows.column("physical_offset"), keys],
         f.columns(["broker", "physical_offset", "unique_key"], np.arange(len(f))),
     )
     found, _ = match_same_key(left, right)
-    is_there = mask_of(found >= 0)
+    is_there = to_boolean_array(found >= 0)
     brokers, places = (rows.column(name).combine_chunks() for name in ("broker", "physical_offset"))
     kinds = pc.if_else(rows.column("is_dead"), str(EdgeKind.DEAD), str(EdgeKind.RETRIED))
     return make_steps(kinds, f.table, found, None, {
@@ -106,17 +106,17 @@ def link_stored(f: Families, rows: pa.Table, spans: Spans) -> pa.Table:
         "definer_broker": brokers,
         "definer_offset": places,
         "absent_end": pc.if_else(is_there, TO, FROM),
-        "absent_reason": pc.if_else(is_there, str(AbsentReason.RETRY_STORE), spans.at_places(brokers, places)),
+        "absent_reason": pc.if_else(is_there, str(AbsentReason.RETRY_STORE), spans.reasons_at_places(brokers, places)),
     })  # fmt: skip
 
 
-def are_stored(steps: pa.Table) -> Array:
+def are_retry_entries(steps: pa.Table) -> Array:
     """Return a mask of the steps that lead to an entry in a retry store."""
     is_kind = pc.is_in(steps.column("kind"), pa.array(list(map(str, _KINDS))))
     found: Array = pc.and_(is_kind, pc.is_null(steps.column("to_physical_offset"))).to_numpy()
     return found
 
 
-def _are_states_of(steps: pa.Table, brokers: Collection[str]) -> Array:
+def _are_retry_entries_of(steps: pa.Table, brokers: Collection[str]) -> Array:
     of_them: Array = pc.is_in(steps.column("from_broker"), pa.array(sorted(brokers), pa.string())).to_numpy()
-    return are_stored(steps) & of_them
+    return are_retry_entries(steps) & of_them

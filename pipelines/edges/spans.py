@@ -19,7 +19,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.schemas.tables.edges import LINK_DAYS, AbsentReason
 from commitlake.schemas.times import epoch_us
 
@@ -78,11 +78,11 @@ class Spans:
     def _reason_before(self) -> str:
         return str(AbsentReason.EXPIRED if self.has_expired else AbsentReason.BEFORE_ARCHIVE)
 
-    def at_places(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
+    def reasons_at_places(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
         """Return, for each given place in a broker's log, the reason why the lake has no record there."""
-        known = numbers_of(offsets.cast(pa.int64()), null=-1)
+        known = to_numpy_numbers(offsets.cast(pa.int64()), null=-1)
         names = pc.dictionary_encode(brokers)
-        codes = numbers_of(names.indices.cast(pa.int64()), null=-1)
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null=-1)
         found = np.full(len(known), str(AbsentReason.NOT_YET), object)
         for code, name in enumerate(names.dictionary.to_pylist()):
             span = self.brokers.get(name)
@@ -92,7 +92,7 @@ class Spans:
                 found[mine & (known < span.first_offset)] = self._reason_before
         return pa.array(found, pa.string())
 
-    def before(self, brokers: pa.Array, times: Array, by_client: Array | None = None) -> pa.Array:
+    def reasons_before(self, brokers: pa.Array, times: Array, by_client: Array | None = None) -> pa.Array:
         """Return, for each given record, the reason why the lake lacks an earlier record of it within `LINK_DAYS`.
 
         Args:
@@ -101,7 +101,7 @@ class Spans:
             by_client: True for records that a client sent; the earlier record may then be of another broker.
         """
         names = pc.dictionary_encode(brokers)
-        codes = numbers_of(names.indices.cast(pa.int64()), null=-1)
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null=-1)
         found = np.full(len(times), str(AbsentReason.NOT_YET), object)
         for code, name in enumerate(names.dictionary.to_pylist()):
             span = self.brokers.get(name)
@@ -113,20 +113,20 @@ class Spans:
             found[by_client] = str(AbsentReason.NOT_YET)
         return pa.array(found, pa.string())
 
-    def complete_of(self, broker: str) -> int:
+    def complete_until_us(self, broker: str) -> int:
         """Return the store time up to which all rows of a broker are linked."""
         return self.complete_us.get(broker, self.brokers[broker].last_us)
 
     @property
     def all_complete_us(self) -> int:
         """Store time up to which the rows of every broker are linked."""
-        return min(map(self.complete_of, self.brokers), default=0)
+        return min(map(self.complete_until_us, self.brokers), default=0)
 
     def are_complete(self, brokers: pa.Array, times: Array) -> Array:
         """Return, for each broker and time, whether all rows up to the time are linked; False if the broker is null."""
         names = pc.dictionary_encode(brokers)
-        ends = [self.complete_of(name) if name in self.brokers else 0 for name in names.dictionary.to_pylist()]
-        codes = numbers_of(names.indices.cast(pa.int64()), null=len(ends))
+        ends = [self.complete_until_us(name) if name in self.brokers else 0 for name in names.dictionary.to_pylist()]
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null=len(ends))
         found: Array = np.array([*ends, 0], np.int64)[codes] > times
         return found
 
@@ -134,17 +134,17 @@ class Spans:
         """Return, for each time, whether the increment completes the linking of a broker's rows up to it."""
         found = np.zeros(len(times), bool)
         for broker in self.brokers:
-            found |= (self.linked_us.get(broker, 0) <= times) & (times < self.complete_of(broker))
+            found |= (self.linked_us.get(broker, 0) <= times) & (times < self.complete_until_us(broker))
         return found
 
-    def last_of(self, brokers: pa.Array) -> Array:
+    def last_times_of(self, brokers: pa.Array) -> Array:
         """Return the largest store time of each broker's rows, in microseconds; that of all rows for a null broker."""
         names = pc.dictionary_encode(brokers)
         lasts = [
             self.brokers[name].last_us if name in self.brokers else self.last_us
             for name in names.dictionary.to_pylist()
         ]
-        codes = numbers_of(names.indices.cast(pa.int64()), null=len(lasts))
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null=len(lasts))
         return np.array([*lasts, self.last_us], np.int64)[codes]
 
 
@@ -179,7 +179,7 @@ class LinkedExtents:
         pulled = frozenset(broker for broker, store in stores.items() if store.pulled is not None)
         self._spans = Spans(whole, _EXPIRED in messages.metadata().configuration, pulled)
 
-    def after(self, names: Iterable[str]) -> Spans:
+    def spans_after(self, names: Iterable[str]) -> Spans:
         """Return the extents once further files are linked."""
         for name in names:
             self._left.pop(name, None)
@@ -188,7 +188,7 @@ class LinkedExtents:
             for broker in brokers:
                 complete[broker] = min(complete.get(broker, first_us), first_us)
         spans = replace(self._spans, linked_us=self._linked, complete_us=complete)
-        self._linked = {broker: spans.complete_of(broker) for broker in spans.brokers}
+        self._linked = {broker: spans.complete_until_us(broker) for broker in spans.brokers}
         return spans
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.matching import Column
 from commitlake.pipelines.edges.members import TIME
 from commitlake.pipelines.edges.spans import LINK_US, Spans
@@ -73,7 +73,7 @@ def make_steps(
     assert given is not None
     count = len(given)
     known: dict[str, Column] = dict(more)
-    known["kind"] = repeated(str(kind), count) if isinstance(kind, EdgeKind) else kind
+    known["kind"] = repeat_text(str(kind), count) if isinstance(kind, EdgeKind) else kind
     for end, rows in ((FROM, from_rows), (TO, to_rows)):
         if rows is None:
             continue
@@ -88,7 +88,7 @@ def make_steps(
     return pa.table(columns, schema=STEPS)
 
 
-def absent(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
+def absent_end_columns(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
     """Return the columns that describe an absent end, for steps that lack it.
 
     Args:
@@ -96,14 +96,14 @@ def absent(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
         rows: member numbers, -1 if the end is absent.
         reasons: reason for each step.
     """
-    lacks = mask_of(rows < 0)
+    lacks = to_boolean_array(rows < 0)
     return {
         "absent_end": pc.if_else(lacks, end, pa.scalar(None, pa.string())),
         "absent_reason": pc.if_else(lacks, _single_chunk(reasons), pa.scalar(None, pa.string())),
     }
 
 
-def is_open(steps: pa.Table) -> Array:
+def are_open_steps(steps: pa.Table) -> Array:
     """Return a mask of the steps that a later run may still complete."""
     not_yet = pc.fill_null(pc.equal(steps.column("absent_reason"), str(AbsentReason.NOT_YET)), False)
     found: Array = pc.or_(not_yet, pc.fill_null(steps.column("may_change"), False)).to_numpy()
@@ -116,19 +116,19 @@ def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
     Below, a delayed message was never delivered. One consumption is of a message that was stored before the lake began,
     or may have been; the other, ten days later, is of a message that only another cluster can have:
 
-    >>> from commitlake.pipelines.edges.links.client_actions import link_consumed
+    >>> from commitlake.pipelines.edges.links.client_actions import link_consumptions
     >>> from commitlake.pipelines.edges.links.copies import link_deliveries
-    >>> from commitlake.pipelines.edges.links.examples import MONTH, entries_of, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import MONTH, parse_entries, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset unique_key role    topic               next_topic due
     ...     1000            K1         waiting SCHEDULE_TOPIC_XXXX orders     2000
     ... ''')
-    >>> entries = entries_of('''
+    >>> entries = parse_entries('''
     ...     physical_offset unique_key group attempt event_timestamp outcome
     ...     5000            K8         bill  0       86400000000     success
     ...     6000            K9         bill  0       864000000000    success
     ... ''').append_column("is_begun", [[False] * 2])
-    >>> for steps in (link_deliveries(members, MONTH)[0], link_consumed(members, entries, MONTH)):
+    >>> for steps in (link_deliveries(members, MONTH)[0], link_consumptions(members, entries, MONTH)):
     ...     print_steps(close_overdue(steps, MONTH))
     kind    from to outcome absent_reason
     delayed 1000 -  -       overdue
@@ -136,15 +136,15 @@ def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
     consumed -    -  success before_archive
     consumed -    -  success other_cluster
     """
-    waiting = np.flatnonzero(is_open(steps))
+    waiting = np.flatnonzero(are_open_steps(steps))
     if not len(waiting):
         return steps
     chosen = steps.take(pa.array(waiting))
     names = ("due_timestamp", "to_timestamp", "from_timestamp", "event_timestamp")
     since = pc.coalesce(*(chosen.column(name) for name in names))
-    times = numbers_of(since, null=0)
+    times = to_numpy_numbers(since, null=0)
     brokers = pc.coalesce(*(chosen.column(f"{name}_broker") for name in ("evidence", "to", "from")))
-    overdue = times + LINK_US < spans.last_of(brokers.combine_chunks())
+    overdue = times + LINK_US < spans.last_times_of(brokers.combine_chunks())
     if not overdue.any():
         return steps
     kinds = np.array(chosen.column("kind").to_pylist(), object)
@@ -165,7 +165,7 @@ def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
     return _replace_column(steps, "may_change", pa.array(may_change.tolist(), pa.bool_()))
 
 
-def repeated(text: str | None, count: int) -> pa.Array:
+def repeat_text(text: str | None, count: int) -> pa.Array:
     """Return a column with the same text in all `count` rows."""
     return pa.array([text], pa.string()).take(pa.array(np.zeros(count, np.int64)))
 

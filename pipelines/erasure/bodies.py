@@ -20,12 +20,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs, join_refs
 from commitlake.connectors.lake.packs.location import PackLocation
-from commitlake.connectors.lake.packs.merged import Copies, find_copies, pack_size
+from commitlake.connectors.lake.packs.merged import PackCopies, find_copies, pack_size
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
-from commitlake.connectors.lake.packs.wiping import Wiped, wipe_bodies
+from commitlake.connectors.lake.packs.wiping import WipeResult, wipe_bodies
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.erasure.ledger import read_rows
+from commitlake.pipelines.erasure.ledger import read_erasure_rows
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.messages import BODY_PLACE
 
@@ -63,7 +63,7 @@ class PackWork:
     rewritten_bytes: int = 0
     gone: int = 0
 
-    def with_more(self, wiped: Wiped) -> PackWork:
+    def add_wiped(self, wiped: WipeResult) -> PackWork:
         """Add the work on another pack."""
         return replace(
             self,
@@ -74,7 +74,7 @@ class PackWork:
         )
 
 
-def bodies_of(rows: pa.Table) -> list[PackBodies]:
+def bodies_by_pack(rows: pa.Table) -> list[PackBodies]:
     """Return references to the bodies of rows, by pack.
 
     Args:
@@ -106,7 +106,7 @@ class _FileBodies:
     packs: Sequence[str]
 
 
-def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, Copies]]:
+def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, PackCopies]]:
     """Group bodies by the files that hold them, in all copies of their packs; also return each pack's copies."""
     copies = find_copies(store, [one.pack for one in bodies])
     parts: dict[str, list[tuple[str, PackRefs]]] = defaultdict(list)
@@ -119,7 +119,7 @@ def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list
     ], copies
 
 
-def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackWork:
+def measure_pack_work(bodies: Sequence[PackBodies], location: PackLocation) -> PackWork:
     """Return the amount of work that `erase_bodies` would do.
 
     Raises:
@@ -133,8 +133,8 @@ def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackW
             pack_size(store, pack)  # reports what is missing
     work = PackWork()
     for one in files:
-        wiped = Wiped(int((one.refs.lengths > 0).sum()), int(one.refs.lengths.sum()), store.size(one.file))
-        work = work.with_more(wiped)
+        wiped = WipeResult(int((one.refs.lengths > 0).sum()), int(one.refs.lengths.sum()), store.size(one.file))
+        work = work.add_wiped(wiped)
     return work
 
 
@@ -155,7 +155,7 @@ def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[Pa
     errors: dict[str, PackError] = {}
     store = open_store(lake.packs)
     for attempt in range(_MAX_TRIES):
-        bodies = [one for one in bodies_of(read_rows(lake)) if one.pack in packs]
+        bodies = [one for one in bodies_by_pack(read_erasure_rows(lake)) if one.pack in packs]
         files, copies = _group_by_file(store, bodies)
         errors |= {pack: found.error for pack, found in copies.items() if found.error is not None}
         if not attempt:
@@ -166,15 +166,17 @@ def erase_bodies(lake: Lake, packs: set[str], runner: Runner = HERE) -> tuple[Pa
             if isinstance(wiped, PackError):
                 errors |= dict.fromkeys(files[number].packs, wiped)
                 continue
-            work = work.with_more(wiped)
+            work = work.add_wiped(wiped)
             if wiped.rewritten_bytes or wiped.is_gone:  # look again: it may have been merged meanwhile
                 packs.update(files[number].packs)
         if not packs:
             return work, errors
-    raise ConcurrentRunError(f"other processes have written the same packs {_MAX_TRIES} times. Run it again")
+    raise ConcurrentRunError(
+        f"another process wrote the same packs first at each of {_MAX_TRIES} attempts. Run the command again"
+    )
 
 
-def _wipe_file(location: PackLocation, bodies: _FileBodies) -> Wiped | PackError:
+def _wipe_file(location: PackLocation, bodies: _FileBodies) -> WipeResult | PackError:
     try:
         return wipe_bodies(open_store(location), bodies.file, bodies.refs)
     except PackStoreError:
@@ -183,7 +185,7 @@ def _wipe_file(location: PackLocation, bodies: _FileBodies) -> Wiped | PackError
         return error
 
 
-def erased_packs(rows: pa.Table) -> set[str]:
+def packs_of_erasures(rows: pa.Table) -> set[str]:
     """Return the packs that rows of `erasures` refer to."""
     names = pc.unique(pc.struct_field(rows.column("body_ref").combine_chunks(), "pack")).to_pylist()
     return {name for name in names if name is not None}

@@ -30,13 +30,13 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
-from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number, open_erasures
+from commitlake.connectors.lake.erasures import FORM, erased_form, newest_erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.erasure.ledger import newest_rows, read_rows
-from commitlake.pipelines.erasure.rewriting import TableWork, commit
+from commitlake.pipelines.erasure.ledger import newest_erasure_rows, read_erasure_rows
+from commitlake.pipelines.erasure.rewriting import TableWork, commit_rewritten_files
 from commitlake.pipelines.maintenance.compaction import rewrite_file
-from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files, new_table_file
-from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, changes_of
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, new_table_file, replace_table_files
+from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, figure_changes
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, count_minutes, write_minutes_file
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS
@@ -70,7 +70,7 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
         table = lake.find("topic_minutes")
         if table is None:
             return None
-        done = erasure_number(table)
+        done = newest_erasure_number(table)
         if done >= number:
             return None
         keys = _keys_to_recount(lake, done)
@@ -80,21 +80,23 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
         try:
             removed = [file for file in read_table_files(table) if files.get(file.path, set()) & whole]
             added = [
-                rewrite_file(lake, "topic_minutes", file, partial(_drop_keys, frozenset(whole))) for file in removed
+                rewrite_file(lake, "topic_minutes", file, partial(_drop_rows_of_keys, frozenset(whole)))
+                for file in removed
             ]
             new = [file for file in added if file.rows] + _write_minutes(lake, counted, whole)
-            commit(lake, "topic_minutes", removed, new, number, table.version())
+            commit_rewritten_files(lake, "topic_minutes", removed, new, number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in removed), sum(file.size for file in new)
         return TableWork("topic_minutes", len(whole), len(removed), *sizes)
     raise ConcurrentRunError(
-        f"{lake.uri('topic_minutes')}: other writers committed first {_MAX_TRIES} times. Run it again"
+        f"{lake.uri('topic_minutes')}: another writer committed first at each of {_MAX_TRIES} attempts. "
+        "Run the command again"
     )
 
 
 def _keys_to_recount(lake: Lake, done: int) -> set[Key]:
-    rows = newest_rows(read_rows(lake))
+    rows = newest_erasure_rows(read_erasure_rows(lake))
     rows = rows.filter(pc.greater(rows.column("number"), done))
     return set(_minute_keys(rows, "store_timestamp"))
 
@@ -172,7 +174,7 @@ def _read_messages(lake: Lake, runs: Mapping[Key, object]) -> Iterator[pa.Table]
             yield rows
 
 
-def _drop_keys(keys: frozenset[Key], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _drop_rows_of_keys(keys: frozenset[Key], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
         is_kept: Array = np.array([key not in keys for key in _minute_keys(batch, "minute")], bool)
         kept = batch if is_kept.all() else batch.filter(pa.array(is_kept))
@@ -201,26 +203,29 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
         table = lake.find("profiles")
         if table is None:
             return None
-        done = erasure_number(table)
+        done = newest_erasure_number(table)
         if done >= number:
             return None
         changes = _changes_by_file(lake, table, _changes_by_window(lake, done))
         files = [file for file in read_table_files(table) if file.path in changes]
         try:
             added = [rewrite_file(lake, "profiles", file, partial(_correct_rows, changes[file.path])) for file in files]
-            commit(lake, "profiles", files, added, number, table.version())
+            commit_rewritten_files(lake, "profiles", files, added, number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
         return TableWork("profiles", sum(map(len, changes.values())), len(files), *sizes)
-    raise ConcurrentRunError(f"{lake.uri('profiles')}: other writers committed first {_MAX_TRIES} times. Run it again")
+    raise ConcurrentRunError(
+        f"{lake.uri('profiles')}: another writer committed first at each of {_MAX_TRIES} attempts. "
+        "Run the command again"
+    )
 
 
 def _changes_by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
     """Return the offsets of each window's erased messages, with the changes that their erasure makes to figures."""
-    rows = newest_rows(read_rows(lake))
+    rows = newest_erasure_rows(read_erasure_rows(lake))
     rows = rows.filter(pc.greater(rows.column("number"), done)).combine_chunks()
-    changes = changes_of(rows)
+    changes = figure_changes(rows)
     times = rows.column("store_timestamp").cast(pa.int64()).to_pylist()
     places = [rows.column(name).to_pylist() for name in ("broker", "topic", "queue_id", "physical_offset")]
     found: dict[Window, list[tuple[int, dict[str, int]]]] = defaultdict(list)
@@ -276,7 +281,7 @@ def _correct_rows(changes: Changes, batches: Iterator[pa.Table]) -> Iterator[pa.
         yield changed
 
 
-def forget_contents(lake: Lake, number: int) -> TableWork | None:
+def delete_content_hashes(lake: Lake, number: int) -> TableWork | None:
     """Delete from `erasures` the hashes of rows as they were before their erasure, and the CRCs of bodies.
 
     Args:
@@ -285,7 +290,7 @@ def forget_contents(lake: Lake, number: int) -> TableWork | None:
     Returns:
         The work; None if there is nothing to delete.
     """
-    number = min(number, _newest_in_profiles(lake))
+    number = min(number, _newest_erasure_in_profiles(lake))
     for _ in range(_MAX_TRIES):
         table = open_erasures(lake)
         if table is None:
@@ -295,15 +300,15 @@ def forget_contents(lake: Lake, number: int) -> TableWork | None:
         folder = lake.folder("erasures")
         for file in read_table_files(table):
             with folder.open_input_file(unquote(file.path)) as source:
-                count = int(_rows_to_forget(pq.read_table(source, page_checksum_verification=True), number).sum())
+                count = int(_rows_with_hashes(pq.read_table(source, page_checksum_verification=True), number).sum())
             if count:
                 files.append(file)
                 rows += count
         if not files:
             return None
         try:
-            added = [rewrite_file(lake, "erasures", file, partial(_forget_values, number)) for file in files]
-            exchange_files(
+            added = [rewrite_file(lake, "erasures", file, partial(_delete_hashes, number)) for file in files]
+            replace_table_files(
                 lake, "erasures", files, added, changes_data=True, note={"forgotten": number}, key=ERASURE_KEY,
                 at_version=table.version(),
             )  # fmt: skip
@@ -311,23 +316,26 @@ def forget_contents(lake: Lake, number: int) -> TableWork | None:
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
         return TableWork("erasures", rows, len(files), *sizes)
-    raise ConcurrentRunError(f"{lake.uri('erasures')}: other writers committed first {_MAX_TRIES} times. Run it again")
+    raise ConcurrentRunError(
+        f"{lake.uri('erasures')}: another writer committed first at each of {_MAX_TRIES} attempts. "
+        "Run the command again"
+    )
 
 
-def _newest_in_profiles(lake: Lake) -> int:
+def _newest_erasure_in_profiles(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `messages` and in `profiles`."""
     messages = lake.table("messages")
     if erased_form(messages) < FORM:
         return 0
-    done = erasure_number(messages)
+    done = newest_erasure_number(messages)
     profiles = lake.find("profiles")
-    return done if profiles is None else min(done, erasure_number(profiles))
+    return done if profiles is None else min(done, newest_erasure_number(profiles))
 
 
 _TO_FORGET = ("row_before", "lake_before", "body_crc", "detail")
 
 
-def _rows_to_forget(rows: pa.Table, number: int) -> Array:
+def _rows_with_hashes(rows: pa.Table, number: int) -> Array:
     is_message = pc.is_in(rows.column("event").cast(pa.string()), pa.array([str(event) for event in MESSAGE_EVENTS]))
     is_done = pc.and_(is_message, pc.less_equal(rows.column("number"), number)).fill_null(False)
     holds = [pc.is_valid(rows.column(name)) for name in _TO_FORGET if name in rows.column_names]
@@ -341,9 +349,9 @@ def _any_true(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
     return found
 
 
-def _forget_values(number: int, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _delete_hashes(number: int, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
-        hits = pa.array(_rows_to_forget(batch, number))
+        hits = pa.array(_rows_with_hashes(batch, number))
         changed = batch
         for name in _TO_FORGET:
             place, field = batch.schema.get_field_index(name), batch.schema.field(name)

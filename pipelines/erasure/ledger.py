@@ -23,18 +23,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.lake.committer import advance, append_rows
-from commitlake.connectors.lake.erasures import APPLICATION_ID, erased_places, erasure_number, open_erasures
+from commitlake.connectors.lake.committer import append_rows, commit_with_transaction
+from commitlake.connectors.lake.erasures import (
+    APPLICATION_ID,
+    newest_erasure_number,
+    open_erasures,
+    parse_erased_messages,
+)
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.connectors.plain_arrays import times_of
+from commitlake.connectors.plain_arrays import to_utc_times
 from commitlake.pipelines.masking.erased_rows import erase_rows
-from commitlake.pipelines.masking.erasure_rows import ErasureWriter, conform, erasure_rows, newest_of_messages
-from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, read_later_copies, with_key
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.masking.erasure_rows import (
+    ErasureWriter,
+    make_erasure_rows,
+    newest_row_by_message,
+    to_erasures_schema,
+)
+from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, ensure_hash_key, read_later_copies
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ConcurrentRunError, UsageError
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
-from commitlake.schemas.times import EPOCH, iso_text
+from commitlake.schemas.times import EPOCH, format_iso_time
 
 _MAX_TRIES = 20
 _LEDGER = "the table 'erasures'"
@@ -76,39 +86,39 @@ class ErasureState:
         return self.erased_at is None
 
     @property
-    def due_at(self) -> datetime.datetime | None:
+    def purge_due_at(self) -> datetime.datetime | None:
         """Time from which it can be purged while other jobs run; None if it is unfinished or purged."""
         return None if self.erased_at is None or self.purged_at else self.erased_at + self.retention + _MARGIN
 
 
-def writer(parser_version: str) -> ErasureWriter:
+def make_erasure_writer(parser_version: str) -> ErasureWriter:
     """Return the writer of new rows of `erasures`: this process, at the current time."""
     return ErasureWriter(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", parser_version)
 
 
-def read_rows(lake: Lake) -> pa.Table:
+def read_erasure_rows(lake: Lake) -> pa.Table:
     """Read all rows of `erasures`; none if nothing was ever erased."""
     table = open_erasures(lake)
-    return conform(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read_all(table)
+    return to_erasures_schema(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read_all(table)
 
 
-def newest_rows(rows: pa.Table) -> pa.Table:
+def newest_erasure_rows(rows: pa.Table) -> pa.Table:
     """Return the newest row of `erasures` for each erased message."""
     rows = rows.filter(pc.is_in(rows.column("event"), pa.array([str(event) for event in MESSAGE_EVENTS])))
-    return newest_of_messages(rows)
+    return newest_row_by_message(rows)
 
 
 def _read_all(table: Any) -> pa.Table:
-    return conform(table.to_pyarrow_table())
+    return to_erasures_schema(table.to_pyarrow_table())
 
 
-def read_states(lake: Lake) -> list[ErasureState]:
+def read_erasure_states(lake: Lake) -> list[ErasureState]:
     """Read the states of a lake's erasures, the oldest first.
 
     Raises:
         UsageError: if this version cannot read a row.
     """
-    rows = read_rows(lake)
+    rows = read_erasure_rows(lake)
     others = pa.array([*map(str, MESSAGE_EVENTS), str(ErasureEvent.LATER)])
     events = rows.filter(pc.invert(pc.is_in(rows.column("event"), others)))
     messages = rows.filter(pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE)))
@@ -116,14 +126,14 @@ def read_states(lake: Lake) -> list[ErasureState]:
     counted = {row["number"]: row["count_all"] for row in counts}
     told = events.select(_READ).append_column("at_us", events.column("at").cast(pa.int64())).sort_by("at_us")
     found: dict[int, dict[str, list[dict[str, Any]]]] = {}
-    for row, at in zip(told.to_pylist(), times_of(told.column("at_us")), strict=True):
+    for row, at in zip(told.to_pylist(), to_utc_times(told.column("at_us")), strict=True):
         if at is None or row["number"] is None or row["erasure_id"] is None:
-            raise UsageError(f"{_LEDGER}: an event {row['event']!a} lacks its number, id or time")
+            raise UsageError(f"{_LEDGER}: event {row['event']!a}: expected number, erasure_id and time, found a null")
         found.setdefault(row["number"], {}).setdefault(row["event"], []).append(row | {"at": at})
-    return [_to_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
+    return [_to_erasure_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
 
 
-def _to_state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: int) -> ErasureState:
+def _to_erasure_state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: int) -> ErasureState:
     begun, erased, purged = (next(iter(events.get(name, ())), None) for name in ("begun", "erased", "purged"))
     # If a repair undid an erasure and it was done again, the retention starts again: the newest rows count.
     newest = events["erased"][-1] if erased else None
@@ -144,7 +154,7 @@ def _to_state(number: int, events: Mapping[str, list[dict[str, Any]]], messages:
             purged["at"] if purged else None,
             dict(counts),
         )
-        assert state.due_at is None or state.due_at > state.begun_at
+        assert state.purge_due_at is None or state.purge_due_at > state.begun_at
     except (AssertionError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise UsageError(
             f"{_LEDGER}: erasure {number} cannot be read: {error!r}. Expected rows as 'erase' writes them"
@@ -152,7 +162,7 @@ def _to_state(number: int, events: Mapping[str, list[dict[str, Any]]], messages:
     return state
 
 
-def begin(
+def begin_erasure(
     lake: Lake,
     rows: pa.Table,
     reason: str,
@@ -177,34 +187,36 @@ def begin(
     """
     erasure_id = secrets.token_hex(16)
     for _ in range(_MAX_TRIES):
-        number = erasure_number(open_erasures(lake)) + 1
-        by = writer(parser_version)
-        copies = with_key(read_later_copies(lake))
+        number = newest_erasure_number(open_erasures(lake)) + 1
+        by = make_erasure_writer(parser_version)
+        copies = ensure_hash_key(read_later_copies(lake))
         detail = {"retention_s": retention.total_seconds(), "copies_key": copies.key.hex()}
         table = pa.concat_tables([
             _event_row(number, erasure_id, ErasureEvent.BEGUN, detail, by, reason),
             _message_rows(rows, number, erasure_id, by),
-            _later_copy_rows(number, erasure_id, copies.details(texts, is_kept=keeps_later_copies), by),
+            _later_copy_rows(number, erasure_id, copies.to_details(texts, is_kept=keeps_later_copies), by),
         ])  # fmt: skip
         file = write_plain_file(table, lake, "erasures", f"part-{secrets.token_hex(16)}.zstd.parquet")
         before = number - 1 or None
-        if advance(lake, "erasures", [file], APPLICATION_ID, (before, number)):
+        if commit_with_transaction(lake, "erasures", [file], APPLICATION_ID, (before, number)):
             at = EPOCH + datetime.timedelta(microseconds=by.at)
             return ErasureState(number, erasure_id, at, reason, rows.num_rows, retention, None, None, {})
-    raise ConcurrentRunError(f"other erasures have begun first {_MAX_TRIES} times. Run it again")
+    raise ConcurrentRunError(
+        f"{_LEDGER}: another erasure began first at each of {_MAX_TRIES} attempts. Run the command again"
+    )
 
 
 def _message_rows(rows: pa.Table, number: int, erasure_id: str, by: ErasureWriter) -> pa.Table:
     count = rows.num_rows
     if not count:
-        return conform(pa.table({"number": pa.array([], pa.int64())}))
+        return to_erasures_schema(pa.table({"number": pa.array([], pa.int64())}))
     named = rows.select(["broker", "physical_offset"]).append_column("erasure_id", pa.array([erasure_id] * count))
-    places = erased_places(named.append_column("number", pa.array([number] * count, pa.int64())), number)
+    places = parse_erased_messages(named.append_column("number", pa.array([number] * count, pa.int64())), number)
     after, hits = erase_rows(rows, places)
     assert len(hits) == count, (
-        f"{count_text(count, 'message was', 'messages were')} selected, {len(hits)} of them can be erased"
+        f"{format_count(count, 'message was', 'messages were')} selected, {len(hits)} of them can be erased"
     )
-    return erasure_rows(rows, after, [erasure_id] * count, [number] * count, ErasureEvent.MESSAGE, by)
+    return make_erasure_rows(rows, after, [erasure_id] * count, [number] * count, ErasureEvent.MESSAGE, by)
 
 
 def _later_copy_rows(number: int, erasure_id: str, details: Iterable[str], by: ErasureWriter) -> pa.Table:
@@ -218,14 +230,14 @@ def _later_copy_rows(number: int, erasure_id: str, details: Iterable[str], by: E
         "detail": pa.array(found, pa.string()),
         "parser_version": pa.array([by.parser_version] * len(found), pa.string()),
     }
-    return conform(pa.table(values))
+    return to_erasures_schema(pa.table(values))
 
 
-def add_event(
+def add_erasure_event(
     lake: Lake, state: ErasureState, event: ErasureEvent, detail: Mapping[str, Any], parser_version: str
 ) -> None:
     """Record that an erasure has reached an event; recording it twice does no harm."""
-    row = _event_row(state.number, state.erasure_id, event, detail, writer(parser_version), None)
+    row = _event_row(state.number, state.erasure_id, event, detail, make_erasure_writer(parser_version), None)
     append_rows(lake, "erasures", row)
 
 
@@ -242,10 +254,10 @@ def _event_row(
         "detail": pa.array([json.dumps(detail, sort_keys=True)]),
         "parser_version": pa.array([by.parser_version]),
     }
-    return conform(pa.table(values))
+    return to_erasures_schema(pa.table(values))
 
 
-def erasure_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:
+def collect_erasure_evidence(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:
     """Yield the data to be signed as evidence for each erasure, oldest first, up to the first unfinished one.
 
     Args:
@@ -254,18 +266,18 @@ def erasure_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[s
     for state in states:
         if state.erased_at is None:
             return
-        rows = read_rows(lake)
+        rows = read_erasure_rows(lake)
         is_own = pc.and_(
             pc.equal(rows.column("number"), state.number), pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE))
         )
         own = rows.filter(is_own)
-        sums = {name: _sum_text(own.column(name)) for name in _CHECKSUMS}
+        sums = {name: _hash_sum_text(own.column(name)) for name in _CHECKSUMS}
         yield {
             "number": state.number,
             "erasure_id": state.erasure_id,
             "reason": state.reason,
-            "begun_at": iso_text(state.begun_at, "milliseconds"),
-            "erased_at": iso_text(state.erased_at, "milliseconds"),
+            "begun_at": format_iso_time(state.begun_at, "milliseconds"),
+            "erased_at": format_iso_time(state.erased_at, "milliseconds"),
             "messages": state.messages,
             "messages_version": lake.table("messages").version(),
             "counts": dict(state.counts),
@@ -273,17 +285,17 @@ def erasure_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[s
         }
 
 
-def _sum_text(hashes: pa.ChunkedArray) -> str | None:
+def _hash_sum_text(hashes: pa.ChunkedArray) -> str | None:
     """Return the sum of row hashes as 16 hexadecimal digits; None if a row lacks its hash, as after a repair."""
     if hashes.null_count:
         return None
     return f"{int(hashes.to_numpy().view(np.uint64).sum(dtype=np.uint64)):016x}"
 
 
-def purge_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
+def collect_purge_evidence(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
     """Yield the data to be signed as evidence for each purged erasure, oldest first, up to the first unpurged one."""
     for state in states:
         if state.purged_at is None:
             return
-        purged_at = iso_text(state.purged_at, "milliseconds")
+        purged_at = format_iso_time(state.purged_at, "milliseconds")
         yield {"number": state.number, "erasure_id": state.erasure_id, "purged_at": purged_at}

@@ -27,15 +27,15 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_comm
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
-from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, write_seal
+from commitlake.connectors.lake.delta_log.seals import expected_row_sum, read_newest_seal, write_seal
 from commitlake.connectors.lake.delta_log.sum_changes import STATISTICS_KEY
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import check_folder_links, check_table_links
-from commitlake.pipelines.maintenance.expiry import delete_packs, measure
+from commitlake.pipelines.maintenance.expiry import delete_packs, measure_files
 from commitlake.pipelines.maintenance.log_care import find_garbage, vacuum
-from commitlake.pipelines.maintenance.packs import find_orphans
+from commitlake.pipelines.maintenance.packs import find_orphan_packs
 from commitlake.pipelines.repair.delta_log import ASIDE
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -69,7 +69,7 @@ class Purged:
     aside: int = 0
 
 
-def purge(
+def purge_old_versions(
     lake: Lake,
     retention: datetime.timedelta,
     now: datetime.datetime,
@@ -101,7 +101,7 @@ def purge(
         garbage = find_garbage(lake, table, retention)
         if garbage.count:
             vacuum(lake, table, retention, is_alone=is_alone)
-        entries, checkpoints = strip_log(lake, table, now - retention)
+        entries, checkpoints = strip_log_statistics(lake, table, now - retention)
         purged = replace(
             purged,
             files=purged.files + garbage.count,
@@ -121,14 +121,16 @@ def _purge_packs(
     purged: Purged,
 ) -> Purged:
     store = open_store(lake.packs)
-    orphans = find_orphans(store, lake, store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max)
+    orphans = find_orphan_packs(
+        store, lake, store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max
+    )
     delete_packs(store, orphans)
     store.delete_unfinished(now - age)
-    found = measure(orphans)
+    found = measure_files(orphans)
     return replace(purged, packs=found.count, pack_bytes=found.bytes)
 
 
-def strip_log(lake: Lake, name: str, before: datetime.datetime) -> tuple[int, int]:
+def strip_log_statistics(lake: Lake, name: str, before: datetime.datetime) -> tuple[int, int]:
     """Write a checkpoint of a table's log, and remove column statistics from older entries.
 
     Args:
@@ -146,10 +148,10 @@ def strip_log(lake: Lake, name: str, before: datetime.datetime) -> tuple[int, in
     base = listing.base
     if base < table.version():
         raise UsageError(f"{lake.uri(name)}: expected a checkpoint of version {table.version()}, found that of {base}")
-    row_sum = sealed_sum(folder, listing, newest_seal(folder, listing)[0])
+    row_sum = expected_row_sum(folder, listing, read_newest_seal(folder, listing)[0])
     write_seal(folder, listing, row_sum, from_scratch=True)  # from now on no seal covers the entries before it
     entries = sum(_strip_entry(folder, version) for version in sorted(listing.entries) if version < base)
-    return entries, _delete_older(folder, listing, before)
+    return entries, _delete_old_log_files(folder, listing, before)
 
 
 def _strip_entry(folder: LogFolder, version: int) -> bool:
@@ -176,7 +178,7 @@ def _strip_line(line: bytes) -> bytes:
     for kind in ("add", "remove"):
         file = action.get(kind)
         if isinstance(file, dict) and isinstance(file.get("stats"), str):
-            stats = _keep_row_count(file["stats"])
+            stats = _strip_statistics(file["stats"])
             changed |= stats != file["stats"]
             file["stats"] = stats
     info = action.get("commitInfo")
@@ -187,7 +189,7 @@ def _strip_line(line: bytes) -> bytes:
     return json.dumps(action, ensure_ascii=False, separators=(",", ":")).encode() if changed else line
 
 
-def _keep_row_count(stats: str) -> str:
+def _strip_statistics(stats: str) -> str:
     try:
         found = parse_json(stats)
         kept = {name: found[name] for name in ("numRecords", STATISTICS_KEY) if found.get(name) is not None}
@@ -202,13 +204,13 @@ def _without_statistics(metadata: str) -> str:
     if commit is None:
         return metadata
     files: dict[str, Any] = {
-        table: [replace(file, statistics=_keep_row_count(file.statistics)) for file in found]
+        table: [replace(file, statistics=_strip_statistics(file.statistics)) for file in found]
         for table, found in commit.files.items()
     }
     return metadata if files == commit.files else replace(commit, files=files).to_metadata()
 
 
-def _delete_older(folder: LogFolder, listing: LogListing, before: datetime.datetime) -> int:
+def _delete_old_log_files(folder: LogFolder, listing: LogListing, before: datetime.datetime) -> int:
     """Delete a log's old checkpoints, Spark checksums and unfinished files, but no log entries or CommitLake seals.
 
     These are checkpoints, and checksums of Spark, which may have the data of a checkpoint. Returns the number of files.
@@ -220,18 +222,20 @@ def _delete_older(folder: LogFolder, listing: LogListing, before: datetime.datet
             continue
         named = _VERSION.match(info.base_name)
         if named is None:
-            is_wanted = _UNFINISHED.search(info.base_name) is None or _time_of(info) > before
+            is_wanted = _UNFINISHED.search(info.base_name) is None or _modification_time(info) > before
         elif name in {file.name for file in listing.entries.values()}:
             is_wanted = True
         else:
-            is_wanted = int(named[1]) >= listing.base and not (_UNFINISHED.search(name) and _time_of(info) <= before)
+            is_wanted = int(named[1]) >= listing.base and not (
+                _UNFINISHED.search(name) and _modification_time(info) <= before
+            )
         if not is_wanted:
             folder.delete(name)
             count += 1
     return count
 
 
-def _time_of(info: pafs.FileInfo) -> datetime.datetime:
+def _modification_time(info: pafs.FileInfo) -> datetime.datetime:
     return from_seconds((info.mtime_ns or 0) / 1e9)
 
 
@@ -241,7 +245,7 @@ def _delete_aside_files(lake: Lake, before: datetime.datetime) -> int:
         check_folder_links(Path(lake.root) / ASIDE)
     files = lake.folder()
     infos = files.get_file_info(pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True))
-    old = [info for info in infos if info.is_file and _time_of(info) <= before]
+    old = [info for info in infos if info.is_file and _modification_time(info) <= before]
     for info in old:
         files.delete_file(info.path)
     return len(old)

@@ -20,25 +20,32 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta_log.file_actions import TableFile
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
-from commitlake.connectors.lake.erasures import APPLICATION_ID, FORM, FORM_ID, ErasedPlaces, erased_form, erasure_number
+from commitlake.connectors.lake.erasures import (
+    APPLICATION_ID,
+    FORM,
+    FORM_ID,
+    ErasedMessages,
+    erased_form,
+    newest_erasure_number,
+)
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.erasure.ledger import newest_rows
-from commitlake.pipelines.erasure.ledger import read_rows as read_ledger
-from commitlake.pipelines.erasure.ledger import writer as ledger_writer
+from commitlake.pipelines.erasure.ledger import make_erasure_writer as ledger_writer
+from commitlake.pipelines.erasure.ledger import newest_erasure_rows
+from commitlake.pipelines.erasure.ledger import read_erasure_rows as read_ledger
 from commitlake.pipelines.erasure.selection import (
     ROWS,
     FileHits,
-    find_hits,
-    read_hits,
+    drop_erased_hits,
+    find_files_with_messages,
+    read_hit_rows,
     refer_to_messages,
-    without_erased_rows,
 )
 from commitlake.pipelines.maintenance.compaction import rewrite_file
-from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, replace_table_files
 from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows
-from commitlake.pipelines.masking.erasure_rows import erasure_rows
+from commitlake.pipelines.masking.erasure_rows import make_erasure_rows
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.erasures import ErasureEvent
 
@@ -46,7 +53,7 @@ _MAX_TRIES = 50
 _PREFIXES: Mapping[str, Sequence[str]] = {"edges": ("from_", "to_", "evidence_")}
 """Prefixes of the columns that refer to messages, if a table has several."""
 _RECORDED_BEFORE = ("row_before", "lake_before", "body_ref")
-Change = Callable[[ErasedPlaces, Iterator[pa.Table]], Iterator[pa.Table]]
+Change = Callable[[ErasedMessages, Iterator[pa.Table]], Iterator[pa.Table]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +75,13 @@ class TableWork:
     bytes_after: int = 0
 
 
-def erase_messages(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def erase_messages(places: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Erase data in rows of `messages`."""
     for batch in batches:
         yield erase_rows(batch, places)[0].cast(batch.schema)
 
 
-def leave_out(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def drop_erased_rows(places: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out rows of erased messages."""
     for batch in batches:
         ids = _erasure_codes(places, batch)
@@ -83,7 +90,7 @@ def leave_out(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.
             yield kept
 
 
-def leave_out_edges(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def drop_erased_edges(places: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out rows of `edges` that refer to an erased message as an end or as evidence."""
     for batch in batches:
         kept = batch.filter(pa.array(~refer_to_messages(batch, places, _PREFIXES["edges"])))
@@ -91,7 +98,7 @@ def leave_out_edges(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterat
             yield kept
 
 
-def empty_rows(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def clear_erased_rows(places: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Remove the data of erased messages from rows of `replay_rows`; a resumed replay skips them."""
     for batch in batches:
         is_erased = _erasure_codes(places, batch) >= 0
@@ -109,38 +116,40 @@ def empty_rows(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa
         yield rows.take(pa.array(np.argsort(np.concatenate([stays, hits]))))
 
 
-def _erasure_codes(places: ErasedPlaces, batch: pa.Table) -> Array:
+def _erasure_codes(places: ErasedMessages, batch: pa.Table) -> Array:
     columns = batch.select(["broker", "physical_offset"]).combine_chunks()
-    return places.ids_of_rows(columns.column(0).chunk(0), columns.column(1).chunk(0))
+    return places.erasure_ids_of_rows(columns.column(0).chunk(0), columns.column(1).chunk(0))
 
 
 CHANGES: Mapping[str, Change] = {
     "messages": erase_messages,
-    "message_keys": leave_out,
-    "edges": leave_out_edges,
-    "replay_rows": empty_rows,
+    "message_keys": drop_erased_rows,
+    "edges": drop_erased_edges,
+    "replay_rows": clear_erased_rows,
 }
 """Tables whose rows refer to messages and have data of them, in the order of the commits."""
 
 
-def find_work(lake: Lake, table: str, places: ErasedPlaces) -> TableWork | None:
+def find_table_work(lake: Lake, table: str, places: ErasedMessages) -> TableWork | None:
     """Return the work that would be done on a table; None if the lake does not have it."""
     opened = lake.find(table)
     if opened is None:
         return None
-    hits = list(_find_unerased(lake, table, opened, places))
+    hits = list(_find_unerased_rows(lake, table, opened, places))
     return TableWork(table, sum(one.rows for one in hits), len(hits), sum(one.file.size for one in hits))
 
 
-def is_done(lake: Lake, table: str, number: int) -> bool:
+def is_erasure_done(lake: Lake, table: str, number: int) -> bool:
     """Return whether all erasures up to a number are done in a table, or the table does not exist."""
     opened = lake.find(table)
     if opened is None:
         return True
-    return erasure_number(opened) >= number and (table != "messages" or not number or erased_form(opened) >= FORM)
+    return newest_erasure_number(opened) >= number and (
+        table != "messages" or not number or erased_form(opened) >= FORM
+    )
 
 
-def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None:
+def add_missing_erasure_rows(lake: Lake, places: ErasedMessages, parser_version: str) -> None:
     """Add rows to `erasures` for erased messages whose tags, sizes and CRCs an older version of CommitLake kept.
 
     Args:
@@ -149,22 +158,24 @@ def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None
     opened = lake.table("messages")
     if erased_form(opened) >= FORM:
         return
-    recorded = newest_rows(read_ledger(lake))
+    recorded = newest_erasure_rows(read_ledger(lake))
     known = {
         (row["broker"], row["physical_offset"]): row
         for row in recorded.select(["broker", "physical_offset", *_RECORDED_BEFORE]).to_pylist()
     }
     folder = lake.folder("messages")
-    for hits in find_hits(opened, folder, places):
-        left = without_erased_rows(folder, hits)
-        rows = read_hits(folder, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
+    for hits in find_files_with_messages(opened, folder, places):
+        left = drop_erased_hits(folder, hits)
+        rows = read_hit_rows(folder, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
         old = rows.filter(pa.array(are_erased(rows, by_any_version=True))).combine_chunks()
         if not old.num_rows:
             continue
         after, _ = erase_rows(old, places)
-        codes = places.ids_of_rows(*(old.column(name).chunk(0) for name in ("broker", "physical_offset"))).tolist()
+        codes = places.erasure_ids_of_rows(
+            *(old.column(name).chunk(0) for name in ("broker", "physical_offset"))
+        ).tolist()
         ids, numbers = [places.ids[code] for code in codes], [places.numbers[code] for code in codes]
-        made = erasure_rows(old, after, ids, numbers, ErasureEvent.AGAIN, ledger_writer(parser_version))
+        made = make_erasure_rows(old, after, ids, numbers, ErasureEvent.AGAIN, ledger_writer(parser_version))
         keys = zip(old.column("broker").to_pylist(), old.column("physical_offset").to_pylist(), strict=True)
         before = [known.get(key, {}) for key in keys]
         for name in _RECORDED_BEFORE:
@@ -173,7 +184,7 @@ def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None
         append_rows(lake, "erasures", made)
 
 
-def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HERE) -> TableWork | None:
+def erase_from_table(lake: Lake, table: str, places: ErasedMessages, runner: Runner = HERE) -> TableWork | None:
     """Erase data from a table.
 
     Args:
@@ -186,17 +197,17 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
     uri = lake.uri(table)
     written: dict[str, TableFile] = {}
     for _ in range(_MAX_TRIES):
-        if is_done(lake, table, places.number):
+        if is_erasure_done(lake, table, places.number):
             return None
         opened = lake.table(table)
         try:
-            hits = list(_find_unerased(lake, table, opened, places))
+            hits = list(_find_unerased_rows(lake, table, opened, places))
             new = [one.file for one in hits if one.file.path not in written]
             for number, file in runner.run(partial(_rewrite_data_file, lake, table, places), new):
                 written[new[number].path] = file
             removed = [one.file for one in hits]
             added = [written[file.path] for file in removed]
-            commit(
+            commit_rewritten_files(
                 lake, table, removed, [file for file in added if file.rows], places.number, opened.version(),
                 with_form=table == "messages",
             )  # fmt: skip
@@ -205,23 +216,24 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
         before, after = sum(file.size for file in removed), sum(file.size for file in added)
         return TableWork(table, sum(one.rows for one in hits), len(removed), before, after)
     raise ConcurrentRunError(
-        f"{uri}: other writers committed first {_MAX_TRIES} times. Finished steps remain done: run it again"
+        f"{uri}: another writer committed first at each of {_MAX_TRIES} attempts. Finished steps remain done: "
+        "run the command again"
     )
 
 
-def _find_unerased(lake: Lake, table: str, opened: DeltaTable, places: ErasedPlaces) -> Iterator[FileHits]:
+def _find_unerased_rows(lake: Lake, table: str, opened: DeltaTable, places: ErasedMessages) -> Iterator[FileHits]:
     folder = lake.folder(table)
-    for hits in find_hits(opened, folder, places, _PREFIXES.get(table, ("",))):
-        left = without_erased_rows(folder, hits) if table == "messages" else hits
+    for hits in find_files_with_messages(opened, folder, places, _PREFIXES.get(table, ("",))):
+        left = drop_erased_hits(folder, hits) if table == "messages" else hits
         if left.groups:
             yield left
 
 
-def _rewrite_data_file(lake: Lake, table: str, places: ErasedPlaces, file: TableFile) -> TableFile:
+def _rewrite_data_file(lake: Lake, table: str, places: ErasedMessages, file: TableFile) -> TableFile:
     return rewrite_file(lake, table, file, partial(CHANGES[table], places))
 
 
-def commit(
+def commit_rewritten_files(
     lake: Lake,
     table: str,
     removed: Sequence[TableFile],
@@ -237,7 +249,7 @@ def commit(
         ConcurrentMaintenanceError: if another writer has committed first.
     """
     form = [Transaction(FORM_ID, FORM)] if with_form else []
-    exchange_files(
+    replace_table_files(
         lake,
         table,
         removed,

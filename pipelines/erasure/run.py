@@ -10,8 +10,8 @@
     erased    the counts                                    ledger.py
     purge     after the retention                           purge.py
 
-A run that is killed at any point completes when it is run again. Before `begin`, nothing is stored, and the same
-messages are selected again. After it, the table `erasures` has everything that remains to be done.
+A run that is killed at any point completes when it is run again. Before `begin_erasure`, nothing is stored, and the
+same messages are selected again. After it, the table `erasures` has everything that remains to be done.
 """
 
 from __future__ import annotations
@@ -25,22 +25,41 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
-from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
+from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.erasure.bodies import PackWork, bodies_of, erase_bodies, erased_packs, measure_packs
-from commitlake.pipelines.erasure.counts import correct_profiles, forget_contents, recount_minutes
-from commitlake.pipelines.erasure.ledger import ErasureState, add_event, begin, read_rows, read_states
-from commitlake.pipelines.erasure.purge import Purged, purge
-from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, complete_rows, erase_from, find_work, is_done
+from commitlake.pipelines.erasure.bodies import (
+    PackWork,
+    bodies_by_pack,
+    erase_bodies,
+    measure_pack_work,
+    packs_of_erasures,
+)
+from commitlake.pipelines.erasure.counts import correct_profiles, delete_content_hashes, recount_minutes
+from commitlake.pipelines.erasure.ledger import (
+    ErasureState,
+    add_erasure_event,
+    begin_erasure,
+    read_erasure_rows,
+    read_erasure_states,
+)
+from commitlake.pipelines.erasure.purge import Purged, purge_old_versions
+from commitlake.pipelines.erasure.rewriting import (
+    CHANGES,
+    TableWork,
+    add_missing_erasure_rows,
+    erase_from_table,
+    find_table_work,
+    is_erasure_done,
+)
 from commitlake.pipelines.erasure.selection import FoundMessages, KeysToErase, select_messages
-from commitlake.pipelines.erasure.texts import TABLES, erase_texts, find_texts
+from commitlake.pipelines.erasure.texts import TABLES, erase_texts, measure_texts_work
 from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
 from commitlake.pipelines.masking.later_copies import read_later_copies
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.erasures import ErasureEvent
 
@@ -55,7 +74,7 @@ OnStep = Callable[[str], object]
 
 
 @dataclass(frozen=True)
-class Place:
+class ErasureTarget:
     """A lake, with what changes it.
 
     Attributes:
@@ -95,7 +114,7 @@ class ErasurePlan:
         return int(self.selection.rows.num_rows)
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty_plan(self) -> bool:
         """True if the lake has none of the requested data."""
         return not self.messages and not self.lifted and not any(work.rows for work in self.tables)
 
@@ -125,7 +144,7 @@ class ErasureResult:
         return {"messages": self.state.messages, "tables": tables, "packs": asdict(self.packs), "hbase": self.hbase}
 
 
-def plan_erasure(place: Place, wanted: KeysToErase, *, keeps_later_copies: bool = False) -> ErasurePlan:
+def plan_erasure(place: ErasureTarget, wanted: KeysToErase, *, keeps_later_copies: bool = False) -> ErasurePlan:
     """Find the work that an erasure would do.
 
     Args:
@@ -139,20 +158,20 @@ def plan_erasure(place: Place, wanted: KeysToErase, *, keeps_later_copies: bool 
     selection = select_messages(place.lake, wanted)
     if selection.rows.num_rows > MAX_MESSAGES:
         raise UsageError(
-            f"{count_text(selection.rows.num_rows, 'message is', 'messages are')} to be erased, expected at most "
+            f"{format_count(selection.rows.num_rows, 'message is', 'messages are')} to be erased, expected at most "
             f"{MAX_MESSAGES:,} at a time: use fewer keys at a time"
         )
-    works = [find_texts(place.lake, table, selection.texts) for table in TABLES]
-    works += [find_work(place.lake, table, selection.places) for table in CHANGES]
-    packs = measure_packs(bodies_of(selection.rows), place.lake.packs)
+    works = [measure_texts_work(place.lake, table, selection.texts) for table in TABLES]
+    works += [find_table_work(place.lake, table, selection.places) for table in CHANGES]
+    packs = measure_pack_work(bodies_by_pack(selection.rows), place.lake.packs)
     lifted = 0
     if keeps_later_copies:
-        lifted = len(list(read_later_copies(place.lake).details(selection.copies, is_kept=True)))
+        lifted = len(list(read_later_copies(place.lake).to_details(selection.copies, is_kept=True)))
     return ErasurePlan(selection, [work for work in works if work is not None], packs, keeps_later_copies, lifted)
 
 
 def run_erasure(
-    place: Place, plan: ErasurePlan, reason: str, retention: datetime.timedelta, on_step: OnStep
+    place: ErasureTarget, plan: ErasurePlan, reason: str, retention: datetime.timedelta, on_step: OnStep
 ) -> ErasureResult:
     """Erase the data that a plan has found.
 
@@ -173,7 +192,7 @@ def run_erasure(
         on_step(table)
         works.append(erase_texts(place.lake, table, plan.selection.texts))
     on_step("erasures")
-    state = begin(
+    state = begin_erasure(
         place.lake, plan.selection.rows, reason, retention, place.parser_version, plan.selection.copies,
         keeps_later_copies=plan.kept_copies,
     )  # fmt: skip
@@ -186,16 +205,16 @@ def run_erasure(
 
 def unfinished_erasures(lake: Lake) -> list[ErasureState]:
     """Return the incomplete erasures: only begun, done by an older version of CommitLake, or undone by a repair."""
-    states = read_states(lake)
+    states = read_erasure_states(lake)
     tables = (*CHANGES, "profiles", "topic_minutes")
     return [
         state
         for state in states
-        if state.is_unfinished or not all(is_done(lake, table, state.number) for table in tables)
+        if state.is_unfinished or not all(is_erasure_done(lake, table, state.number) for table in tables)
     ]
 
 
-def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = None) -> list[ErasureResult]:
+def finish_erasures(place: ErasureTarget, on_step: OnStep, only: ErasureState | None = None) -> list[ErasureResult]:
     """Complete erasures that were begun.
 
     Args:
@@ -211,8 +230,8 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     if not states:
         return []
     place.lake.check_links()
-    places = read_erased_places(place.lake)
-    complete_rows(place.lake, places, place.parser_version)
+    places = read_erased_messages(place.lake)
+    add_missing_erasure_rows(place.lake, places, place.parser_version)
     works = _erase_from_tables(place, places, on_step)
     on_step("profiles")
     corrected = correct_profiles(place.lake, places.number)
@@ -220,35 +239,35 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
     recounted = recount_minutes(place.lake, places.number)
     works += [work for work in (corrected, recounted) if work is not None]
     on_step("packs")
-    packs_of = _packs_of(place.lake, states)
+    packs_of = _packs_by_erasure(place.lake, states)
     packs, errors = erase_bodies(place.lake, set().union(*packs_of.values()), place.runner)
-    _delete_page(place.lake)
+    _delete_run_page(place.lake)
     hbase = None
     if place.hbase is not None:
         on_step("HBase")
-        hbase = follow_hbase(place)
+        hbase = update_hbase(place)
     outcomes = [
-        ErasureResult(state, works, packs, hbase, _first_error(packs_of[state.number], errors)) for state in states
+        ErasureResult(state, works, packs, hbase, _first_pack_error(packs_of[state.number], errors)) for state in states
     ]
     for outcome in outcomes:
         # Also for an erasure that a repair has undone: the retention begins again with the version of the new erasure.
         if outcome.error is None:
-            add_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
+            add_erasure_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
     return outcomes
 
 
-def _packs_of(lake: Lake, states: Sequence[ErasureState]) -> dict[int, set[str]]:
+def _packs_by_erasure(lake: Lake, states: Sequence[ErasureState]) -> dict[int, set[str]]:
     """Return the packs with bodies of each erasure, by its number."""
-    rows = read_rows(lake)
+    rows = read_erasure_rows(lake)
     numbers = rows.column("number").to_numpy()
-    return {state.number: erased_packs(rows.filter(pa.array(numbers == state.number))) for state in states}
+    return {state.number: packs_of_erasures(rows.filter(pa.array(numbers == state.number))) for state in states}
 
 
-def _first_error(packs: set[str], errors: Mapping[str, PackError]) -> PackError | None:
+def _first_pack_error(packs: set[str], errors: Mapping[str, PackError]) -> PackError | None:
     return next((errors[pack] for pack in sorted(packs & errors.keys())), None)
 
 
-def _delete_page(lake: Lake) -> None:
+def _delete_run_page(lake: Lake) -> None:
     """Delete the HTML page of the newest archive run, which may show erased values; the next run writes a new one."""
     if lake.page is None:
         return
@@ -258,30 +277,30 @@ def _delete_page(lake: Lake) -> None:
         raise UsageError(f"{lake.page} cannot be deleted, and may show erased values: {error.strerror}") from None
 
 
-def _erase_from_tables(place: Place, places: ErasedPlaces, on_step: OnStep) -> list[TableWork]:
+def _erase_from_tables(place: ErasureTarget, places: ErasedMessages, on_step: OnStep) -> list[TableWork]:
     works = []
     for table in CHANGES:
         on_step(table)
-        work = erase_from(place.lake, table, places, place.runner)
+        work = erase_from_table(place.lake, table, places, place.runner)
         if work is not None:
             works.append(work)
     return works
 
 
-def follow_hbase(place: Place) -> int:
+def update_hbase(place: ErasureTarget) -> int:
     """Update HBase to the newest version of `messages`, and delete older cells. Returns the number of messages."""
     from commitlake.connectors.hbase.client import Client  # noqa: PLC0415 (happybase, only where it is wanted)
     from commitlake.connectors.hbase.errors import ConcurrentFollowError  # noqa: PLC0415
-    from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415
+    from commitlake.connectors.hbase.follower import follow_messages  # noqa: PLC0415
 
     assert place.hbase is not None
     for attempt in range(MAX_TRIES):
         try:
-            done = follow(place.runner, place.lake, place.hbase)
+            done = follow_messages(place.runner, place.lake, place.hbase)
         except ConcurrentFollowError:
             if attempt == MAX_TRIES - 1:
                 raise
-            time.sleep(wait_seconds(attempt))
+            time.sleep(backoff_seconds(attempt))
         else:
             break
     with Client(place.hbase) as client:
@@ -297,11 +316,11 @@ def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_a
         now: current time.
         is_alone: True if no other process uses the lake; no retention has to pass then.
     """
-    return [state for state in states if state.due_at is not None and (is_alone or state.due_at <= now)]
+    return [state for state in states if state.purge_due_at is not None and (is_alone or state.purge_due_at <= now)]
 
 
 def purge_erasures(
-    place: Place, now: datetime.datetime, on_step: OnStep, *, is_alone: bool = False
+    place: ErasureTarget, now: datetime.datetime, on_step: OnStep, *, is_alone: bool = False
 ) -> tuple[list[ErasureState], Purged, PackError | None]:
     """Delete the data of all erasures that are due from packs and from older versions of tables.
 
@@ -316,20 +335,20 @@ def purge_erasures(
         UsageError: if an archive run is unfinished.
         PackError: if the location of the packs cannot be used.
     """
-    due = due_erasures(read_states(place.lake), now, is_alone=is_alone)
+    due = due_erasures(read_erasure_states(place.lake), now, is_alone=is_alone)
     if not due:
         return [], Purged(), None
     on_step("packs")
-    _, errors = erase_bodies(place.lake, erased_packs(read_rows(place.lake)), place.runner)
-    packs_of = _packs_of(place.lake, due)
-    error = next((found for packs in packs_of.values() if (found := _first_error(packs, errors))), None)
+    _, errors = erase_bodies(place.lake, packs_of_erasures(read_erasure_rows(place.lake)), place.runner)
+    packs_of = _packs_by_erasure(place.lake, due)
+    error = next((found for packs in packs_of.values() if (found := _first_pack_error(packs, errors))), None)
     due = [state for state in due if not packs_of[state.number] & errors.keys()]
     if not due:
         return [], Purged(), error
-    forget_contents(place.lake, max(state.number for state in due))
+    delete_content_hashes(place.lake, max(state.number for state in due))
     on_step("older versions")
     retention = datetime.timedelta() if is_alone else max(MIN_RETENTION, min(state.retention for state in due))
-    purged = purge(place.lake, retention, now, is_alone=is_alone)
+    purged = purge_old_versions(place.lake, retention, now, is_alone=is_alone)
     for state in due:
-        add_event(place.lake, state, ErasureEvent.PURGED, asdict(purged), place.parser_version)
+        add_erasure_event(place.lake, state, ErasureEvent.PURGED, asdict(purged), place.parser_version)
     return due, purged, error

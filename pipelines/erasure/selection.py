@@ -25,13 +25,13 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, file_actions, read_table_files
-from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
+from commitlake.connectors.lake.erasures import ErasedMessages, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts
-from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.pipelines.message_keys.lookup import find_places_by_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.errors import LayoutError
@@ -84,9 +84,9 @@ class FoundMessages:
     copies: CopyTexts = NO_TEXTS
 
     @property
-    def places(self) -> ErasedPlaces:
+    def places(self) -> ErasedMessages:
         """Places of the messages."""
-        return _to_places(self.rows.select(_PLACE.names))
+        return _to_erased_places(self.rows.select(_PLACE.names))
 
 
 def select_messages(lake: Lake, wanted: KeysToErase) -> FoundMessages:
@@ -96,20 +96,24 @@ def select_messages(lake: Lake, wanted: KeysToErase) -> FoundMessages:
         LakeError: if there is no lake, or a table of it is damaged.
         VersionsError: if `message_keys` cannot be updated.
     """
-    places = [_find_places(lake, wanted.keys, BUSINESS_KEY), _find_places(lake, wanted.unique_keys, UNIQUE_KEY)]
+    places = [_find_key_places(lake, wanted.keys, BUSINESS_KEY), _find_key_places(lake, wanted.unique_keys, UNIQUE_KEY)]
     for message_id in wanted.ids:
         found = _places_of_offset_id(lake, message_id)
-        places.append(found if found.num_rows else _find_places(lake, [message_id], UNIQUE_KEY))
-    rows = read_rows(lake, _to_places(_distinct_places(places)))
+        places.append(found if found.num_rows else _find_key_places(lake, [message_id], UNIQUE_KEY))
+    rows = read_message_rows(lake, _to_erased_places(_distinct_places(places)))
     known = set(wanted.unique_keys)
     while new := _unique_keys(rows) - known:
         known |= new
         more = _distinct_places(
-            [rows.select(_PLACE.names), _find_places(lake, new, UNIQUE_KEY), _find_places(lake, new, BUSINESS_KEY)]
+            [
+                rows.select(_PLACE.names),
+                _find_key_places(lake, new, UNIQUE_KEY),
+                _find_key_places(lake, new, BUSINESS_KEY),
+            ]
         )
         if more.num_rows == rows.num_rows:
             break
-        rows = read_rows(lake, _to_places(more))
+        rows = read_message_rows(lake, _to_erased_places(more))
     found = _keys_and_ids(rows)
     ids = {*known, *rows.column("msg_id").drop_null().to_pylist(), *wanted.ids}
     copies = CopyTexts(ids, set(wanted.keys))
@@ -127,15 +131,15 @@ def count_inner_batches(lake: Lake) -> int:
     return int(run_sql(lake.table("messages"), "messages", sql).read_all().column("batches")[0].as_py())
 
 
-def read_rows(lake: Lake, places: ErasedPlaces) -> pa.Table:
+def read_message_rows(lake: Lake, places: ErasedMessages) -> pa.Table:
     """Read the rows of messages that are not erased yet."""
     table, folder = lake.table("messages"), lake.folder("messages")
     found = [ROWS.empty_table()]
     if places:
-        for hits in find_hits(table, folder, places):
-            left = without_erased_rows(folder, hits)
+        for hits in find_files_with_messages(table, folder, places):
+            left = drop_erased_hits(folder, hits)
             if left.groups:
-                found.append(read_hits(folder, left, ROWS))
+                found.append(read_hit_rows(folder, left, ROWS))
     return pa.concat_tables(found).sort_by([("broker", "ascending"), ("physical_offset", "ascending")]).combine_chunks()
 
 
@@ -152,9 +156,9 @@ def _keys_and_ids(rows: pa.Table) -> set[str]:
     return {*keys, *ids, *(text.lower() for text in ids)}
 
 
-def _find_places(lake: Lake, keys: Iterable[str], kind: str) -> pa.Table:
+def _find_key_places(lake: Lake, keys: Iterable[str], kind: str) -> pa.Table:
     wanted = sorted(set(keys))
-    return find_keys(lake, wanted, kind).select(_PLACE.names) if wanted else _PLACE.empty_table()
+    return find_places_by_keys(lake, wanted, kind).select(_PLACE.names) if wanted else _PLACE.empty_table()
 
 
 def _places_of_offset_id(lake: Lake, message_id: str) -> pa.Table:
@@ -172,10 +176,10 @@ def _distinct_places(parts: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables([part.cast(_PLACE) for part in parts]).group_by(_PLACE.names).aggregate([])
 
 
-def _to_places(rows: pa.Table) -> ErasedPlaces:
+def _to_erased_places(rows: pa.Table) -> ErasedMessages:
     count = rows.num_rows
     named = rows.append_column("erasure_id", pa.array([""] * count, pa.string()))
-    return erased_places(named.append_column("number", pa.array([0] * count, pa.int64())), 0)
+    return parse_erased_messages(named.append_column("number", pa.array([0] * count, pa.int64())), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +200,8 @@ class FileHits:
         return sum(map(len, self.groups.values()))
 
 
-def find_hits(
-    table: DeltaTable, folder: pafs.FileSystem, places: ErasedPlaces, prefixes: Sequence[str] = ("",)
+def find_files_with_messages(
+    table: DeltaTable, folder: pafs.FileSystem, places: ErasedMessages, prefixes: Sequence[str] = ("",)
 ) -> Iterator[FileHits]:
     """Find the data files of a table that have rows of the given messages.
 
@@ -211,7 +215,7 @@ def find_hits(
     """
     actions = file_actions(table).to_pylist()
     for action, file in zip(actions, read_table_files(table), strict=True):
-        if not any(_may_hold(action, places, prefix) for prefix in prefixes):
+        if not any(_file_may_refer(action, places, prefix) for prefix in prefixes):
             continue
         if file.has_deletions:
             raise UsageError(
@@ -229,22 +233,22 @@ def find_hits(
             yield FileHits(file, groups)
 
 
-def refer_to_messages(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Array:
+def refer_to_messages(rows: pa.Table, places: ErasedMessages, prefixes: Sequence[str] = ("",)) -> Array:
     """Return a mask of the rows that refer to any of the given messages.
 
     Args:
         rows: rows with the columns of a broker and an offset for each prefix.
-        prefixes: as for `find_hits`.
+        prefixes: as for `find_files_with_messages`.
     """
     rows = rows.combine_chunks()
     found = np.zeros(rows.num_rows, bool)
     for prefix in prefixes if rows.num_rows else ():
         columns = (rows.column(f"{prefix}{name}").chunk(0) for name in _PLACE_COLUMNS)
-        found |= places.ids_of_rows(*columns) >= 0
+        found |= places.erasure_ids_of_rows(*columns) >= 0
     return found
 
 
-def without_erased_rows(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
+def drop_erased_hits(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
     """Return the rows of a data file of `messages`, in its folder, that are not erased yet."""
     groups = {}
     with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
@@ -256,7 +260,7 @@ def without_erased_rows(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
     return FileHits(hits.file, groups)
 
 
-def read_hits(folder: pafs.FileSystem, hits: FileHits, schema: pa.Schema) -> pa.Table:
+def read_hit_rows(folder: pafs.FileSystem, hits: FileHits, schema: pa.Schema) -> pa.Table:
     """Read the rows that `hits` names in a data file of a table's folder; columns that the file lacks are null."""
     with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         there = [name for name in schema.names if name in parquet.schema_arrow.names]
@@ -276,7 +280,7 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(source, page_checksum_verification=True)
 
 
-def _may_hold(action: Mapping[str, Any], places: ErasedPlaces, prefix: str) -> bool:
+def _file_may_refer(action: Mapping[str, Any], places: ErasedMessages, prefix: str) -> bool:
     least: dict[str, Any] = {name: (action.get("min") or {}).get(f"{prefix}{name}") for name in _PLACE_COLUMNS}
     greatest: dict[str, Any] = {name: (action.get("max") or {}).get(f"{prefix}{name}") for name in _PLACE_COLUMNS}
     first, last = least["physical_offset"], greatest["physical_offset"]
@@ -284,6 +288,6 @@ def _may_hold(action: Mapping[str, Any], places: ErasedPlaces, prefix: str) -> b
         is_known = least.get("broker") is not None and greatest.get("broker") is not None
         if is_known and not least["broker"] <= broker <= greatest["broker"]:
             continue
-        if first is None or last is None or places.of_range(broker, first, last + 1):
+        if first is None or last is None or places.has_any_in_range(broker, first, last + 1):
             return bool(len(found.offsets))
     return False

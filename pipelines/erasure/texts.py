@@ -27,7 +27,7 @@ from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.erasure.rewriting import TableWork
 from commitlake.pipelines.maintenance.compaction import rewrite_file
-from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, replace_table_files
 from commitlake.schemas.errors import ConcurrentRunError
 
 ERASED = "[erased]"
@@ -35,7 +35,7 @@ _MAX_TRIES = 50
 _WORD = r"[\w-]"
 
 
-def find_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
+def measure_texts_work(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
     """Return the work that `erase_texts` would do on a table; None if the lake does not have it."""
     opened = lake.find(table)
     if opened is None:
@@ -65,7 +65,7 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
         removed = [file for file, _ in hits]
         try:
             added = [rewrite_file(lake, table, file, partial(_erase_from_batches, table, texts)) for file in removed]
-            exchange_files(
+            replace_table_files(
                 lake, table, removed, added, changes_data=True, note={"texts": True}, key=ERASURE_KEY,
                 at_version=opened.version(),
             )  # fmt: skip
@@ -73,7 +73,9 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
             continue
         sizes = (sum(file.size for file in removed), sum(file.size for file in added))
         return TableWork(table, sum(rows for _, rows in hits), len(hits), *sizes)
-    raise ConcurrentRunError(f"{uri}: other writers committed first {_MAX_TRIES} times. Run it again")
+    raise ConcurrentRunError(
+        f"{uri}: another writer committed first at each of {_MAX_TRIES} attempts. Run the command again"
+    )
 
 
 def _files_with_texts(
@@ -115,7 +117,7 @@ def _contain_texts(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
                 may |= pc.match_substring(column, pattern).fill_null(False).to_numpy().astype(bool)
         numbers = np.flatnonzero(may)
         values = column.take(pa.array(numbers)).to_pylist()
-        found[numbers] = [_has_word(value, texts) for value in values]
+        found[numbers] = [_contains_any_text(value, texts) for value in values]
     return found
 
 
@@ -124,10 +126,10 @@ def _quoted_forms(text: str) -> set[str]:
     return {text, text.replace("'", "''")}
 
 
-def _has_word(value: str | bytes, texts: Collection[str]) -> bool:
+def _contains_any_text(value: str | bytes, texts: Collection[str]) -> bool:
     shown = value.decode("latin-1") if isinstance(value, bytes) else value
     wanted = [text.encode().decode("latin-1") for text in texts] if isinstance(value, bytes) else texts
-    if _without_words(shown, wanted) != shown:
+    if _replace_words(shown, wanted) != shown:
         return True
     return isinstance(value, str) and _replace_texts(value, texts) != value
 
@@ -137,7 +139,7 @@ def _to_null(_: str | None, __: Collection[str]) -> None:
 
 
 def _erase_if_found(value: str | None, texts: Collection[str]) -> str | None:
-    return ERASED if value is not None and _has_word(value, texts) else value
+    return ERASED if value is not None and _contains_any_text(value, texts) else value
 
 
 def _replace_texts(value: str | None, texts: Collection[str]) -> str | None:
@@ -147,14 +149,14 @@ def _replace_texts(value: str | None, texts: Collection[str]) -> str | None:
     try:
         document = json.loads(value)
     except (ValueError, RecursionError):
-        return _without_words(value, texts)
+        return _replace_words(value, texts)
     changed = _replace_in_value(document, texts)
     return value if changed == document else json.dumps(changed, ensure_ascii=False)
 
 
 def _replace_in_value(value: object, texts: Collection[str]) -> object:
     if isinstance(value, str):
-        return _without_words(value, texts)
+        return _replace_words(value, texts)
     if isinstance(value, list):
         return [_replace_in_value(each, texts) for each in value]
     if isinstance(value, dict):
@@ -162,7 +164,7 @@ def _replace_in_value(value: object, texts: Collection[str]) -> object:
     return value
 
 
-def _without_words(value: str, texts: Collection[str]) -> str:
+def _replace_words(value: str, texts: Collection[str]) -> str:
     for text in sorted(texts, key=len, reverse=True):
         for form in _quoted_forms(text):
             if form in value:

@@ -16,14 +16,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.connectors.plain_arrays import dict_rows, times_of
-from commitlake.pipelines.evidence.documents import Document, EvidenceError, StoredAs, parse_document, sign
+from commitlake.connectors.plain_arrays import rows_to_dicts, to_utc_times
+from commitlake.pipelines.evidence.documents import (
+    Document,
+    EvidenceColumns,
+    EvidenceError,
+    parse_document,
+    sign_document,
+)
 from commitlake.schemas.tables.archive_runs import EVIDENCE
-from commitlake.schemas.times import iso_text
+from commitlake.schemas.times import format_iso_time
 
 APPLICATION_ID = "commitlake.evidence"
 _MAX_TRIES = 50
@@ -61,25 +67,27 @@ _SUBJECTS = (
 _STATISTICS = ("number", "at", "kind", "key_id")
 
 
-def read_documents(lake: Lake) -> Iterator[tuple[StoredAs, str]]:
+def read_documents(lake: Lake) -> Iterator[tuple[EvidenceColumns, str]]:
     """Yield a lake's documents with their unsigned columns in `evidence`, in the order of their numbers."""
     table = lake.find("evidence")
     if table is not None:
         sql = f"SELECT number, at, kind, key_id, {_TEXT} FROM evidence ORDER BY number"
         for batch in run_sql(table, "evidence", sql, sorts_all=True):
-            times = [None if at is None else iso_text(at, "milliseconds") for at in times_of(batch.column("at"))]
+            times = [
+                None if at is None else format_iso_time(at, "milliseconds") for at in to_utc_times(batch.column("at"))
+            ]
             columns = (batch.column(name).to_pylist() for name in ("number", "kind", "key_id", "document"))
             for at, number, kind, key_id, text in zip(times, *columns, strict=True):
-                yield StoredAs(number, at, kind, key_id), text
+                yield EvidenceColumns(number, at, kind, key_id), text
 
 
-def written_number(lake: Lake) -> int:
+def highest_written_number(lake: Lake) -> int:
     """Return the highest number of a document ever added, from the log of the table; 0 if there is none."""
     table = lake.find("evidence")
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
-def undocumented(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str]:
+def find_undocumented_work(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str]:
     """Yield a sentence for each kind of work whose newest archive run, erasure or purge has no document.
 
     Archive runs, erasures and purges are signed in order, and a run with a key also signs older ones that lack a
@@ -97,7 +105,7 @@ def undocumented(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str
             continue
         sql = f"SELECT max({number_of}) AS number, max({at_of}) AS at FROM {uri} WHERE {where}"
         number, done_at = (column[0].as_py() for column in run_sql(table, uri, sql).read_all().columns)
-        is_newer = done_at is not None and bool(at) and iso_text(done_at, "milliseconds") > at
+        is_newer = done_at is not None and bool(at) and format_iso_time(done_at, "milliseconds") > at
         is_signed = is_newer or (kind == "purge" and "erasure" in newest)
         if number is not None and number > newest.get(kind, 0 if is_signed else number):
             yield (
@@ -106,7 +114,9 @@ def undocumented(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str
             )
 
 
-def work_of_other_lake(lake: Lake, newest: Mapping[str, int], newest_ids: Mapping[str, str | None]) -> Iterator[str]:
+def find_work_missing_in_lake(
+    lake: Lake, newest: Mapping[str, int], newest_ids: Mapping[str, str | None]
+) -> Iterator[str]:
     """Yield a sentence for each kind of work whose newest documented run, erasure or purge is not in the lake.
 
     So the documents are those of another lake, or this lake was replaced by an older copy.
@@ -121,7 +131,7 @@ def work_of_other_lake(lake: Lake, newest: Mapping[str, int], newest_ids: Mappin
             continue
         number = newest[kind]
         sql = f"SELECT {number_of} AS number, {id_of} AS id FROM {uri} WHERE {where} AND {number_of} >= {number}"
-        rows = dict_rows(run_sql(table, uri, sql).read_all())
+        rows = rows_to_dicts(run_sql(table, uri, sql).read_all())
         ids = {str(row["id"]) for row in rows if row["number"] == number}
         if wanted in ids or (rows and not ids):
             continue
@@ -132,16 +142,16 @@ def work_of_other_lake(lake: Lake, newest: Mapping[str, int], newest_ids: Mappin
         )
 
 
-def newest_document(lake: Lake, kind: str | None = None) -> Document | None:
+def read_newest_document(lake: Lake, kind: str | None = None) -> Document | None:
     """Return the newest document, of one kind or of any; None if there is none.
 
     Raises:
         EvidenceError: if it cannot be read.
     """
-    return _newest_in_table(lake.find("evidence"), kind)
+    return _read_newest_in_table(lake.find("evidence"), kind)
 
 
-def _newest_in_table(table: DeltaTable | None, kind: str | None = None) -> Document | None:
+def _read_newest_in_table(table: DeltaTable | None, kind: str | None = None) -> Document | None:
     if table is None:
         return None
     where = "" if kind is None else f" WHERE kind = '{kind}'"
@@ -163,7 +173,7 @@ def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[s
     """
     for _ in range(_MAX_TRIES):
         table = lake.find("evidence")
-        before = _newest_in_table(table)
+        before = _read_newest_in_table(table)
         number = None if table is None else table.transaction_version(APPLICATION_ID)
         if (before.number if before else 0) != (number or 0):
             raise EvidenceError(
@@ -173,13 +183,14 @@ def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[s
         at = datetime.datetime.now(datetime.UTC)
         # A repair that creates the table messages again gives it another id; the chain keeps its first one.
         lake_id = str(before.payload["lake"] if before else lake.table("messages").metadata().id)
-        document = sign(key, before, kind, facts, lake=lake_id, program=program, at=at)
+        document = sign_document(key, before, kind, facts, lake=lake_id, program=program, at=at)
         row = {"number": document.number, "at": at, "kind": kind, "key_id": document.key_id, "document": document.text}
         rows = pa.Table.from_pylist([row], schema=_SCHEMA)
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
         file = write_plain_file(rows, lake, "evidence", name, statistics=_STATISTICS)
-        if advance(lake, "evidence", [file], APPLICATION_ID, (number, document.number)):
+        if commit_with_transaction(lake, "evidence", [file], APPLICATION_ID, (number, document.number)):
             return document
     raise EvidenceError(
-        f"{lake.uri('evidence')}: other processes added documents first {_MAX_TRIES} times. Run it again"
+        f"{lake.uri('evidence')}: another process added a document first at each of {_MAX_TRIES} attempts. "
+        "Run the command again"
     )

@@ -26,8 +26,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
-from commitlake.schemas.times import iso_text
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_in_range
+from commitlake.schemas.times import format_iso_time
 
 FORMAT, VERSION = "commitlake-evidence", 1
 MAX_BYTES = 4 << 20
@@ -48,7 +48,7 @@ class SignatureError(EvidenceError):
     """A document whose content does not match its signature."""
 
 
-class StoredAs(NamedTuple):
+class EvidenceColumns(NamedTuple):
     """Unsigned columns of `evidence` that repeat parts of the document in the same row.
 
     Attributes:
@@ -90,7 +90,7 @@ class Document:
         """Number of the archive run, erasure or purge that it is about; None for an audit."""
         facts = self.payload["facts"]
         found = facts.get("sequence", facts.get("number")) if isinstance(facts, dict) else None
-        return int_within(found, 0, INT64_MAX)
+        return int_in_range(found, 0, INT64_MAX)
 
     @property
     def subject_id(self) -> str | None:
@@ -105,35 +105,35 @@ class Document:
         return None if self.payload["previous"] is None else str(self.payload["previous"])
 
     @property
-    def stored_as(self) -> StoredAs:
+    def evidence_columns(self) -> EvidenceColumns:
         """Columns of the table `evidence` for this document."""
-        return StoredAs(self.number, str(self.payload["at"]), str(self.payload["kind"]), self.key_id)
+        return EvidenceColumns(self.number, str(self.payload["at"]), str(self.payload["kind"]), self.key_id)
 
     @property
     def hash(self) -> str:
         """SHA-256 of the text; the next document refers to it."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def check(self, key: Ed25519PublicKey) -> None:
+    def check_signature(self, key: Ed25519PublicKey) -> None:
         """Raise an error if the document was not signed with the given key.
 
         Raises:
             SignatureError: if the signature is invalid.
         """
         try:
-            key.verify(self.signature, _PREFIX + _canonical(self.payload).encode())
+            key.verify(self.signature, _PREFIX + _canonical_json(self.payload).encode())
         except InvalidSignature:
             raise SignatureError(
-                f"document {self.number} was changed: its signature is not that of the key {self.key_id}"
+                f"document {self.number}: expected a signature by the key {self.key_id}, found another: it was changed"
             ) from None
 
 
-def key_id_of(key: Ed25519PublicKey) -> str:
+def compute_key_id(key: Ed25519PublicKey) -> str:
     """Return the id of a key."""
     return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:32]
 
 
-def sign(
+def sign_document(
     key: Ed25519PrivateKey,
     before: Document | None,
     kind: str,
@@ -159,14 +159,14 @@ def sign(
         "number": 1 if before is None else before.number + 1,
         "previous": None if before is None else before.hash,
         "kind": kind,
-        "at": iso_text(at, "milliseconds"),
+        "at": format_iso_time(at, "milliseconds"),
         "lake": lake,
         "program": program,
         "facts": facts,
     }
-    signature = key.sign(_PREFIX + _canonical(payload).encode())
-    key_id = key_id_of(key.public_key())
-    text = _canonical({"key": key_id, "payload": payload, "signature": base64.b64encode(signature).decode()})
+    signature = key.sign(_PREFIX + _canonical_json(payload).encode())
+    key_id = compute_key_id(key.public_key())
+    text = _canonical_json({"key": key_id, "payload": payload, "signature": base64.b64encode(signature).decode()})
     return Document(text, payload, key_id, signature)
 
 
@@ -184,28 +184,32 @@ def parse_document(text: str) -> Document:
         raise EvidenceError(f"expected a document of at most {MAX_BYTES:,} bytes, found more")
     try:
         value = json.loads(text)
-        is_canonical = _canonical(value) == text
+        is_canonical = _canonical_json(value) == text
     except (ValueError, RecursionError) as error:
         raise EvidenceError(
-            f"expected a JSON object on one line, found {_shortened(text)}: {_shortened(str(error))}"
+            f"expected a JSON object on one line, found {_shorten_text(text)}: {_shorten_text(str(error))}"
         ) from None
     if not isinstance(value, dict) or value.keys() != {"key", "payload", "signature"}:
-        raise EvidenceError(f"expected an object with key, payload and signature, found {_shortened(text)}")
+        raise EvidenceError(f"expected an object with key, payload and signature, found {_shorten_text(text)}")
     if not is_canonical:
         raise EvidenceError(
             "the document is not in canonical form: expected sorted keys without blanks, each of them once"
         )
     payload = value["payload"]
     if not isinstance(payload, dict) or payload.keys() != _FIELDS:
-        raise EvidenceError(f"expected a payload with {', '.join(sorted(_FIELDS))}, found {_shortened(repr(payload))}")
+        raise EvidenceError(
+            f"expected a payload with {', '.join(sorted(_FIELDS))}, found {_shorten_text(repr(payload))}"
+        )
     if (payload["format"], payload["version"]) != (FORMAT, VERSION):
-        found = _shortened(repr((payload["format"], payload["version"])))
+        found = _shorten_text(repr((payload["format"], payload["version"])))
         raise EvidenceError(f"expected {FORMAT} of version {VERSION}, found {found}: another program wrote it")
-    if int_within(payload["number"], 1, INT64_MAX) is None:
-        raise EvidenceError(f"number: expected a whole number from 1 on, found {_shortened(repr(payload['number']))}")
+    if int_in_range(payload["number"], 1, INT64_MAX) is None:
+        raise EvidenceError(
+            f"number: expected a whole number from 1 on, found {_shorten_text(repr(payload['number']))}"
+        )
     previous = payload["previous"]
     if previous is not None and not (isinstance(previous, str) and _HASH.fullmatch(previous)):
-        raise EvidenceError(f"previous: expected 64 hexadecimal digits or null, found {_shortened(repr(previous))}")
+        raise EvidenceError(f"previous: expected 64 hexadecimal digits or null, found {_shorten_text(repr(previous))}")
     return Document(text, payload, str(value["key"]), _parse_signature(value["signature"]))
 
 
@@ -215,13 +219,13 @@ def _parse_signature(value: object) -> bytes:
     except binascii.Error:
         signature = b""
     if len(signature) != 64:
-        raise EvidenceError(f"signature: expected 64 bytes in base64, found {_shortened(repr(value))}")
+        raise EvidenceError(f"signature: expected 64 bytes in base64, found {_shorten_text(repr(value))}")
     return signature
 
 
-def _canonical(value: object) -> str:
+def _canonical_json(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def _shortened(text: str) -> str:
+def _shorten_text(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

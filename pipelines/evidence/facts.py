@@ -15,17 +15,17 @@ from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 _CHECKSUMS = ("checksum", *OPTIONAL_CHECKSUMS)
 
 
-def archive_facts(lake: Lake, after: int) -> Iterator[dict[str, Any]]:
+def collect_archive_evidence(lake: Lake, after: int) -> Iterator[dict[str, Any]]:
     """Yield the data to be signed as evidence for each archive run after the given one, oldest first.
 
     Args:
         after: sequence of the newest run that has evidence already.
     """
     for commit in commits_after(lake, after):
-        yield _facts_of(lake, commit)
+        yield _run_evidence(lake, commit)
 
 
-def _facts_of(lake: Lake, commit: ArchiveCommit) -> dict[str, Any]:
+def _run_evidence(lake: Lake, commit: ArchiveCommit) -> dict[str, Any]:
     counts = commit.counts
     stores = {
         broker: {"start": part.start, "end": part.end, "last_record_digest": _last_record_digest(commit, broker)}
@@ -41,7 +41,7 @@ def _facts_of(lake: Lake, commit: ArchiveCommit) -> dict[str, Any]:
         "quarantined": counts.quarantined if counts else None,
         "gaps": counts.gaps if counts else None,
         "bytes": commit.bytes,
-        "checksums": _checksums(lake, commit.run_id),
+        "checksums": _profile_checksums(lake, commit.run_id),
     }
 
 
@@ -50,7 +50,7 @@ def _last_record_digest(commit: ArchiveCommit, broker: str) -> str | None:
     return None if last is None else last.digest
 
 
-def _checksums(lake: Lake, run_id: str) -> dict[str, str] | None:
+def _profile_checksums(lake: Lake, run_id: str) -> dict[str, str] | None:
     """Return the checksums of a run's profile, modulo 2^64, in hexadecimal digits; None if it has no profile."""
     table = lake.find("profiles")
     if table is None:

@@ -16,7 +16,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from commitlake.pipelines.evidence.documents import EvidenceError, key_id_of
+from commitlake.pipelines.evidence.documents import EvidenceError, compute_key_id
 from commitlake.schemas.store_files import UnsafeFileError, create_file, read_file
 
 SECRET_VARIABLE = "COMMITLAKE_EVIDENCE_SECRET"  # noqa: S105 (the name of a variable)
@@ -27,7 +27,7 @@ _EXISTS = "exists already: a key is never replaced. Name another file"
 _MAKE_ONE = "'commitlake evidence key --out FILE' creates one"
 
 
-def make_key(path: Path) -> str:
+def write_key_pair(path: Path) -> str:
     """Write a new private key, and its public key next to it as `PATH.pub`; return the key id.
 
     Raises:
@@ -48,7 +48,7 @@ def make_key(path: Path) -> str:
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     _write_key_file(path, private, 0o600)
     _write_key_file(public_path, public, 0o644)
-    return key_id_of(key.public_key())
+    return compute_key_id(key.public_key())
 
 
 def _write_key_file(path: Path, data: bytes, mode: int) -> None:
@@ -64,7 +64,7 @@ def _write_key_file(path: Path, data: bytes, mode: int) -> None:
         raise EvidenceError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def private_key(path: str | None, environment: Mapping[str, str]) -> Ed25519PrivateKey | None:
+def read_private_key(path: str | None, environment: Mapping[str, str]) -> Ed25519PrivateKey | None:
     """Read the private key that signs evidence; None if none is configured.
 
     Args:
@@ -84,7 +84,7 @@ def private_key(path: str | None, environment: Mapping[str, str]) -> Ed25519Priv
     return _parse_private_key(text.encode(), f"the variable {SECRET_VARIABLE}") if text else None
 
 
-def public_key(path: str) -> Ed25519PublicKey:
+def read_public_key(path: str) -> Ed25519PublicKey:
     """Read a public key to check signatures with.
 
     Raises:

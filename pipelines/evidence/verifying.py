@@ -22,7 +22,13 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from commitlake.pipelines.evidence.documents import Document, EvidenceError, SignatureError, StoredAs, parse_document
+from commitlake.pipelines.evidence.documents import (
+    Document,
+    EvidenceColumns,
+    EvidenceError,
+    SignatureError,
+    parse_document,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class Verification:
 
 
 def verify_chain(
-    texts: Iterable[tuple[StoredAs | None, str]],
+    texts: Iterable[tuple[EvidenceColumns | None, str]],
     keys: Mapping[str, Ed25519PublicKey],
     *,
     head: str | None = None,
@@ -111,7 +117,7 @@ def verify_chain(
         if before is None or document.number > before.number:
             before = document
     found.head = before.hash if before else None
-    found.at = before.stored_as.at or "" if before else ""
+    found.at = before.evidence_columns.at or "" if before else ""
     newest = before.number if before else 0
     if last > newest:
         found.add(
@@ -133,15 +139,15 @@ def _check_signature(found: Verification, document: Document, keys: Mapping[str,
         )
         return
     try:
-        document.check(key)
+        document.check_signature(key)
     except SignatureError as error:
         found.add("changed", str(error))
 
 
-def _check_columns(found: Verification, document: Document, kept_as: StoredAs) -> None:
+def _check_columns(found: Verification, document: Document, kept_as: EvidenceColumns) -> None:
     if kept_as.number != document.number:
         found.add("place", f"document {document.number} is stored as document {kept_as.number}")
-    for name, stored, signed in zip(StoredAs._fields, kept_as, document.stored_as, strict=True):
+    for name, stored, signed in zip(EvidenceColumns._fields, kept_as, document.evidence_columns, strict=True):
         if name != "number" and stored != signed:
             found.add("column", f"document {document.number}: expected {signed} in the column {name}, found {stored}")
 

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 
 TASK_BYTES = 128 << 20
 """Size of the bodies of one task, unless a single pack has more."""
@@ -82,11 +82,11 @@ def plan_search(table: DeltaTable, conditions: Sequence[str]) -> SearchPlan:
         "min(physical_offset) AS first, max(physical_offset) AS last, min(store_timestamp) AS oldest "
         f"FROM messages{where} GROUP BY 1, 2"
     )
-    rows = dict_rows(run_sql(table, "messages", sql).read_all())
+    rows = rows_to_dicts(run_sql(table, "messages", sql).read_all())
     with_body = [row for row in rows if row["pack"] is not None]
     with_body.sort(key=lambda row: (row["oldest"] is None, row["oldest"] or 0, str(row["broker"]), row["first"]))
     parts = [_to_pack_part(row) for row in with_body]
-    return SearchPlan(list(_tasks(parts)), sum(row["messages"] for row in rows if row["pack"] is None))
+    return SearchPlan(list(_group_into_tasks(parts)), sum(row["messages"] for row in rows if row["pack"] is None))
 
 
 def _to_pack_part(row: dict[str, Any]) -> PackPart:
@@ -94,7 +94,7 @@ def _to_pack_part(row: dict[str, Any]) -> PackPart:
     return PackPart(row["pack"], row["broker"], row["first"], row["last"], row["messages"], size)
 
 
-def _tasks(parts: Sequence[PackPart]) -> Iterator[Sequence[PackPart]]:
+def _group_into_tasks(parts: Sequence[PackPart]) -> Iterator[Sequence[PackPart]]:
     task: list[PackPart] = []
     size = 0
     for part in parts:
@@ -107,7 +107,7 @@ def _tasks(parts: Sequence[PackPart]) -> Iterator[Sequence[PackPart]]:
         yield task
 
 
-def rows_of(parts: Sequence[PackPart]) -> list[str]:
+def pack_conditions_sql(parts: Sequence[PackPart]) -> list[str]:
     """Return SQL conditions for the rows of `messages` whose bodies are in the packs of the given parts.
 
     The conditions include offsets, so that the engine skips most data files.

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, pack_runs
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, group_rows_by_pack
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.names import parse_pack_name
@@ -29,8 +29,8 @@ from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES, dec
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.grep.pattern import Pattern
-from commitlake.pipelines.grep.planning import PackPart, SearchPlan, rows_of
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.grep.planning import PackPart, SearchPlan, pack_conditions_sql
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 
 MATCH_COLUMNS = ("match_offset", "excerpt")
@@ -44,7 +44,7 @@ _WAITING_BYTES = 64 << 20  # decompressed size
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchParameters:
     """Parameters of a search that its tasks need; can be pickled.
 
     Attributes:
@@ -100,7 +100,7 @@ class _Counts:
     reasons: list[str] = field(default_factory=list)
     missing: dict[str, int] = field(default_factory=dict)
 
-    def refuse(self, rows: pa.RecordBatch, error: str) -> None:
+    def add_unreadable(self, rows: pa.RecordBatch, error: str) -> None:
         """Count bodies that cannot be read."""
         self.unreadable += rows.num_rows
         if len(self.reasons) < MAX_NAMED:
@@ -108,11 +108,11 @@ class _Counts:
             self.reasons.append(f"message {rows.column('msg_id')[0].as_py()}{more}: {error}")
 
 
-def search_packs(search: Search, parts: Sequence[PackPart]) -> GrepResult:
+def search_packs(search: SearchParameters, parts: Sequence[PackPart]) -> GrepResult:
     """Read the bodies of the given packs, and return the messages that match."""
     table = _open_messages(search.lake, search.version)
     names = [*search.columns, *(name for name in _NEEDED if name not in search.columns)]
-    where = " AND ".join([*search.conditions, *rows_of(parts)])
+    where = " AND ".join([*search.conditions, *pack_conditions_sql(parts)])
     selected = ", ".join(column_name(name) for name in names)
     sql = f"SELECT {selected} FROM messages WHERE {where} ORDER BY {_SQL_ORDER}"
     counts = _Counts()
@@ -139,7 +139,7 @@ def _open_messages(lake: Lake, version: int) -> DeltaTable:
     return lake.table_at("messages", version)
 
 
-def _with_excerpts(search: Search, batch: pa.RecordBatch) -> pa.Table:
+def _with_excerpts(search: SearchParameters, batch: pa.RecordBatch) -> pa.Table:
     kept = pa.Table.from_batches([batch]).drop_columns("body")
     if not search.with_excerpts:
         return kept
@@ -147,13 +147,15 @@ def _with_excerpts(search: Search, batch: pa.RecordBatch) -> pa.Table:
     return kept.append_column(MATCH_COLUMNS[0], starts).append_column(MATCH_COLUMNS[1], excerpts)
 
 
-def _read_bodies(search: Search, answer: Iterator[pa.RecordBatch], counts: _Counts) -> Iterator[pa.RecordBatch]:
+def _read_bodies(
+    search: SearchParameters, answer: Iterator[pa.RecordBatch], counts: _Counts
+) -> Iterator[pa.RecordBatch]:
     """Yield rows with their bodies as sent by the producers, in batches of limited size."""
     store, cache = open_store(search.bodies), FrameCache()
     for views in answer:
-        batch = views.cast(pa.schema([field.with_type(_without_views(field.type)) for field in views.schema]))
+        batch = views.cast(pa.schema([field.with_type(_plain_type(field.type)) for field in views.schema]))
         packs = batch.column("body_ref").field("pack")
-        for first, last in pack_runs(packs, 0, batch.num_rows):
+        for first, last in group_rows_by_pack(packs, 0, batch.num_rows):
             rows = batch.slice(first, last - first)
             pack = str(packs[first].as_py())
             if not _has_pack(store, pack, rows, counts):
@@ -162,16 +164,16 @@ def _read_bodies(search: Search, answer: Iterator[pa.RecordBatch], counts: _Coun
                 yield from _decompress_bodies(part, counts)
 
 
-def _without_views(kind: pa.DataType) -> pa.DataType:
+def _plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the type with the same values that all functions of Arrow support."""
     if pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_binary_view(kind):
         return pa.binary()
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_without_views(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
     return kind
 
 
@@ -207,7 +209,7 @@ def _readable_rows(
     except PackError as error:
         rest = rows.slice(done)
         if rest.num_rows == 1:
-            counts.refuse(rest, str(error))
+            counts.add_unreadable(rest, str(error))
             return
         frames = _frame_starts(rest)
         if len(frames) == 1:
@@ -243,7 +245,7 @@ def _readable_rows_of_frame(
         frame_is_read = cache.get(*key) is not None
         error = str(found)
     if same_frame and not frame_is_read:
-        counts.refuse(rows, error)
+        counts.add_unreadable(rows, error)
         return
     for number in range(rows.num_rows):
         yield from _readable_rows(rows.slice(number, 1), store, cache, counts)
@@ -266,28 +268,28 @@ def _decompress_bodies(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.Rec
     size = 0
     for number, (body, codec) in enumerate(zip(packed.column("body"), packed.column("body_codec"), strict=True)):
         try:
-            bodies.append(decompress_as(body.as_py(), _codec(codec.as_py())))
+            bodies.append(decompress_as(body.as_py(), _parse_codec(codec.as_py())))
         except BodyError as error:
-            counts.refuse(packed.slice(number, 1), str(error))
+            counts.add_unreadable(packed.slice(number, 1), str(error))
             continue
         kept.append(number)
         size += len(bodies[-1])
         if size >= _WAITING_BYTES:
-            yield _count_bodies(_with_bodies(packed, kept, bodies), counts)
+            yield _count_bodies(_set_bodies(packed, kept, bodies), counts)
             kept, bodies, size = [], [], 0
     if kept:
-        yield _count_bodies(_with_bodies(packed, kept, bodies), counts)
+        yield _count_bodies(_set_bodies(packed, kept, bodies), counts)
 
 
 def _are_uncompressed(codecs: pa.Array) -> Array:
     return np.asarray(pc.equal(codecs, str(BodyCodec.NONE)).fill_null(False).to_numpy(zero_copy_only=False), bool)
 
 
-def _codec(name: str | None) -> BodyCodec:
+def _parse_codec(name: str | None) -> BodyCodec:
     return BodyCodec(name) if name in set(BodyCodec) else BodyCodec.UNKNOWN
 
 
-def _with_bodies(rows: pa.RecordBatch, numbers: list[int], bodies: list[bytes]) -> pa.RecordBatch:
+def _set_bodies(rows: pa.RecordBatch, numbers: list[int], bodies: list[bytes]) -> pa.RecordBatch:
     taken = rows.take(pa.array(numbers, pa.int64()))
     return taken.set_column(rows.schema.get_field_index("body"), "body", pa.array(bodies, pa.binary()))
 
@@ -299,7 +301,7 @@ def _count_bodies(rows: pa.RecordBatch, counts: _Counts) -> pa.RecordBatch:
 
 
 @dataclass
-class Read:
+class SearchProgress:
     """Counts of what a search has read so far.
 
     Attributes:
@@ -322,7 +324,7 @@ class Read:
     reasons: list[str] = field(default_factory=list)
     is_cut: bool = False
 
-    def add(self, found: GrepResult, expired_before: datetime.date | None) -> None:
+    def add_result(self, found: GrepResult, expired_before: datetime.date | None) -> None:
         """Add the counts of a task."""
         self.messages += found.messages
         self.bytes += found.bytes
@@ -336,7 +338,7 @@ class Read:
                 continue
             self.unreadable += bodies
             self.reasons.append(
-                f"pack {pack}: expected the bodies of {count_text(bodies, 'message')}, found no such pack"
+                f"pack {pack}: expected the bodies of {format_count(bodies, 'message')}, found no such pack"
             )
         del self.reasons[MAX_NAMED:]
 
@@ -350,10 +352,10 @@ def _is_expired(pack: str, before: datetime.date | None) -> bool:
 
 
 def run_search(
-    search: Search,
+    search: SearchParameters,
     plan: SearchPlan,
     runner: Runner,
-    read: Read,
+    read: SearchProgress,
     *,
     limit: int = 0,
     expired_before: datetime.date | None = None,
@@ -380,7 +382,7 @@ def run_search(
         while following in waiting:
             done = waiting.pop(following)
             following += 1
-            read.add(done, expired_before)
+            read.add_result(done, expired_before)
             rows = done.rows
             if limit and given + rows.num_rows > limit:
                 read.is_cut = True

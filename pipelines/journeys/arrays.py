@@ -20,7 +20,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import Engine
-from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_single_array
 from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.pipelines.journeys.statements import STEP_COLUMNS, TOTALS, Sources, Statements, Sum
 from commitlake.schemas.tables.columns import Columns
@@ -107,7 +107,7 @@ def journeys_table(tables: Tables, sources: Sources, question: JourneysQuestion)
     }
     columns: dict[str, Column] = {
         **{name: _with_nulls(column) for name, column in totals.items()},
-        **{name: mask_of(column) for name, column in flags.items()},
+        **{name: to_boolean_array(column) for name, column in flags.items()},
         "key": steps.texts["key"].take(pa.array(steps["key"][steps.starts])),
         "path": _lists(shown.starts, shown.text("topic")),
         "steps": _lists(shown.starts, _structs(shown)),
@@ -122,14 +122,14 @@ def _in_order(rows: pa.Table) -> _Messages:
     for name in rows.column_names:
         column = rows.column(name)
         if pa.types.is_string(column.type) or pa.types.is_string_view(column.type):
-            encoded = combined(column.cast(pa.string())).dictionary_encode()
+            encoded = to_single_array(column.cast(pa.string())).dictionary_encode()
             order = pc.sort_indices(encoded.dictionary).to_numpy()
             rank = np.empty(len(order), np.int64)
             rank[order] = np.arange(len(order))
             texts[name] = encoded.dictionary.take(pa.array(order))
             numbers[name] = rank[encoded.indices.to_numpy()]
         else:
-            numbers[name] = numbers_of(column, null=_NONE)
+            numbers[name] = to_numpy_numbers(column, null=_NONE)
     by = [numbers[name] for name in ("physical_offset", "broker", "stored_us", "key")]
     order = np.lexsort(by)
     return _Messages({name: column[order] for name, column in numbers.items()}, texts)
@@ -239,7 +239,7 @@ def _structs(steps: _Messages) -> pa.StructArray:
     }
     texts = {"topic": steps.text("topic"), "broker": steps.text("broker"), "state": _state_texts(steps["state"])}
     table = _table({**columns, **texts}, STEP)
-    return pa.StructArray.from_arrays([combined(column) for column in table.columns], fields=list(table.schema))
+    return pa.StructArray.from_arrays([to_single_array(column) for column in table.columns], fields=list(table.schema))
 
 
 def _state_texts(codes: Array) -> pa.Array:
@@ -282,7 +282,9 @@ def hops_table(tables: Tables, sources: Sources, question: JourneysQuestion, win
     keys = [pc.rank(rows.column(name), tiebreaker="dense").to_numpy() for name in ("hour_us", "source", "target")]
     starts = np.unique(np.concatenate([_starts(key) for key in keys]))
     offsets = pa.array(np.append(starts, rows.num_rows).astype(np.int32))
-    delays = pa.MapArray.from_arrays(offsets, combined(rows.column("bound_ms")), combined(rows.column("hops")))
+    delays = pa.MapArray.from_arrays(
+        offsets, to_single_array(rows.column("bound_ms")), to_single_array(rows.column("hops"))
+    )
     firsts = rows.take(pa.array(starts))
     columns: dict[str, Column] = {
         name: firsts.column(name) for name in ("source", "target", "p50_ms", "p95_ms", "p99_ms")

@@ -38,8 +38,8 @@ def journeys_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestio
         question: the question.
 
     Returns:
-        One row for each key that has a record in the window: `JOURNEYS`. Only `due_at` and, in steps, `hop_ms` and
-        `visible_at` may be null.
+        One row for each key that has a record in the window: `JOURNEYS`. Only `due_at` and, in steps, `hop_ms`
+        and `visible_at` may be null.
     """
     sql = Statements(question, Engine.SPARK, _SOURCES).steps_sql()
     steps = messages.sparkSession.sql(sql, messages=messages, edges=edges)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from commitlake.connectors.lake.sql import Engine, is_one_of, microseconds_literal
+from commitlake.connectors.lake.sql import Engine, in_condition, microseconds_literal
 from commitlake.pipelines.journeys.question import KINDS, JourneysQuestion
 from commitlake.schemas.layouts.rocketmq.topics import SYSTEM_PREFIX
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
@@ -267,7 +267,7 @@ def _with(queries: Mapping[str, str]) -> str:
 
 
 def _is_any(column: str, values: tuple[str, ...]) -> str:
-    return is_one_of(column, (f"'{value}'" for value in values))
+    return in_condition(column, (f"'{value}'" for value in values))
 
 
 def _flag(name: str, condition: str) -> str:

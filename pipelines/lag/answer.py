@@ -8,19 +8,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
+from commitlake.connectors.formats.rocketmq.topic_configs import needs_topic_config
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
+from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_ranges, lost_ranges
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, StoreConfig, read_store_config
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.stores import Store
-from commitlake.pipelines.archive.store_config import settings_of, topics_of
+from commitlake.pipelines.archive.store_config import read_broker_settings, read_store_topics
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.halves import HalfLag
 from commitlake.pipelines.lag.lake_messages import LakeMessages
-from commitlake.pipelines.lag.measure import GroupLag, Lag, takes, takes_topic, what_is_missing
+from commitlake.pipelines.lag.measure import GroupLag, Lag, is_selected_owner, is_selected_topic, missing_messages_note
 from commitlake.pipelines.lag.offsets import WATCH, Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import Messages, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
@@ -31,18 +31,18 @@ from commitlake.pipelines.lag.waiting import (
     DelayLag,
     DelayLevels,
     TimerLag,
-    entries_of_lake,
-    entries_of_store,
-    rows_of_entries,
+    read_lake_retry_entries,
+    read_store_retry_entries,
+    retry_store_lag_rows,
 )
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, StoreSnapshot
-from commitlake.pipelines.verify.observed_delays import known_levels, with_observed
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
+from commitlake.pipelines.verify.observed_delays import complete_delay_levels, parse_archived_delays
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.layouts.numbers import INT32_MAX, int_in_range
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.topics import plain_group
+from commitlake.schemas.layouts.rocketmq.topics import strip_broadcast_suffix
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
 
 MAX_IMPOSSIBLE = 1_000
@@ -133,8 +133,8 @@ def lag_of_lake(
             missing.append(_no_snapshot_note(broker, at))
             continue
         when = moments[OffsetKind.GROUP].at
-        positions |= _all_groups(moments[OffsetKind.GROUP])
-        times[broker] = _to_times(moments[OffsetKind.GROUP])
+        positions |= _all_group_owners(moments[OffsetKind.GROUP])
+        times[broker] = _measuring_times(moments[OffsetKind.GROUP])
         subscriptions = (
             Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at).at_later_time(when)
         )
@@ -145,17 +145,19 @@ def lag_of_lake(
         levels = _delay_levels(given.delay_levels_ms.get(broker), config.of_kind(SETTING))
         store = LakeMessages(messages, broker, lake.packs)
         progress = archived.get(broker, StoreProgress(0))
-        subscriptions = subscriptions.with_given(given.filters)
+        subscriptions = subscriptions.with_overrides(given.filters)
         if progress.topics is not None and (not wanted.topics or not set(wanted.topics) <= set(progress.topics)):
-            missing.append(_some_topics_note(broker, progress.topics))
+            missing.append(_partly_archived_note(broker, progress.topics))
         archived_only = _archived_topics(wanted, progress)
         if archived_only is None:
             continue
         measured = _measure_store(moments, store, subscriptions, archived_only, levels, progress.end)
         rows += _with_config(measured, config)
         if at is None:
-            rows += rows_of_entries(moments[OffsetKind.GROUP], entries_of_lake(lake, broker), archived_only)
-    missing += lost_sentences(list(_lost_while_waiting(lake, rows)))
+            rows += retry_store_lag_rows(
+                moments[OffsetKind.GROUP], read_lake_retry_entries(lake, broker), archived_only
+            )
+    missing += describe_lost_ranges(list(_find_lost_unconsumed_ranges(lake, rows)))
     return LagAnswer(rows, missing, positions, broadcasting, times)
 
 
@@ -175,7 +177,7 @@ def lag_of_groups(
     wanted = _archived_topics(ALL_MESSAGES, progress)
     if wanted is None:
         return []
-    groups = GroupLag(moment, subscriptions, wanted, what_is_missing(moment, progress.end))
+    groups = GroupLag(moment, subscriptions, wanted, missing_messages_note(moment, progress.end))
     return _with_config(_measure_parts(moment, messages, groups, [groups]), config)
 
 
@@ -183,18 +185,18 @@ def _archived_topics(wanted: Selection, progress: StoreProgress) -> Selection | 
     """Return a selection without the topics of a store that are not archived; None if none is left."""
     if progress.topics is None:
         return wanted
-    topics = [topic for topic in progress.topics if takes_topic(wanted, topic)]
+    topics = [topic for topic in progress.topics if is_selected_topic(wanted, topic)]
     return replace(wanted, topics=topics) if topics else None
 
 
 def _with_config(rows: Sequence[Lag], config: StoreConfig) -> list[Lag]:
     """Judge rows by the store's configuration: deleted topics, and topics whose records may be batches."""
     deleted = {name for kind, name in config.removed if kind == TOPIC}
-    marked = _mark_batches(rows, config.of_kind(TOPIC))
-    return [_judge_deleted(row) if row.topic in deleted else row for row in marked]
+    marked = _mark_batch_topics(rows, config.of_kind(TOPIC))
+    return [_mark_deleted_topic(row) if row.topic in deleted else row for row in marked]
 
 
-def _lost_while_waiting(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
+def _find_lost_unconsumed_ranges(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
     """Yield the log ranges that the lake has lost and that may have messages which a group has not consumed yet."""
     for lost in lost_ranges(lake) if rows else ():
         of_broker = (row for row in rows if lost.is_of([row.broker]))
@@ -202,7 +204,7 @@ def _lost_while_waiting(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
             yield lost
 
 
-def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
+def read_other_queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
     """Return the end offsets of queues whose topics have no row in a lag answer, at the times of the answer.
 
     Args:
@@ -212,15 +214,15 @@ def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
     found: dict[Queue, QueueSpan] = {}
     for broker, times in answer.times.items():
         known = {row.topic for row in answer.rows if row.broker == broker}
-        found |= LakeMessages(table, broker, lake.packs).ends(times, known)
+        found |= LakeMessages(table, broker, lake.packs).read_queue_ends(times, known)
     return found
 
 
-def _to_times(moment: Moment) -> Times:
+def _measuring_times(moment: Moment) -> Times:
     return Times(moment.at, moment.compared_at, moment.log_start)
 
 
-def _some_topics_note(broker: str, topics: Sequence[str]) -> str:
+def _partly_archived_note(broker: str, topics: Sequence[str]) -> str:
     return (
         f"{broker}: only the topics {', '.join(topics)} of this broker are archived, so the lag of others is not "
         "known, nor what the broker holds back"
@@ -231,9 +233,9 @@ def _broadcasting_groups(
     broker: str, subscriptions: Subscriptions, moment: Moment, wanted: Selection
 ) -> Iterator[Broadcasting]:
     """Yield each broadcasting group whose offsets the broker does not have."""
-    known = {GroupTopic(plain_group(position.group), position.topic) for position in moment.offsets}
+    known = {GroupTopic(strip_broadcast_suffix(position.group), position.topic) for position in moment.offsets}
     for key, subscribed in sorted(subscriptions.found.items()):
-        is_wanted = takes(wanted, OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
+        is_wanted = is_selected_owner(wanted, OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
         if subscribed.message_model == BROADCASTING and is_wanted and key not in known:
             yield Broadcasting(broker, *key)
 
@@ -267,7 +269,7 @@ def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple
     return replace(moment, offsets=left), [sentence]
 
 
-def _judge_deleted(row: Lag) -> Lag:
+def _mark_deleted_topic(row: Lag) -> Lag:
     """Return a row of a deleted topic with the verdict UNKNOWN; rows that are not of groups stay as they are."""
     if row.kind != "group":
         return row
@@ -276,7 +278,7 @@ def _judge_deleted(row: Lag) -> Lag:
     return row._replace(judged=judged, notes=(DELETED_TOPIC, *notes))
 
 
-def _mark_batches(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
+def _mark_batch_topics(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
     """Mark figures of groups as unknown in topics whose records may be batches of several messages.
 
     Args:
@@ -286,10 +288,10 @@ def _mark_batches(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
         name for name, settings in topics.items()
         if isinstance(settings, dict) and has_batch_queues(settings.get("attributes"))
     }  # fmt: skip
-    return [_mark_unknown_by_batches(row) if row.topic in batched and row.kind == "group" else row for row in rows]
+    return [_mark_batch_figures_unknown(row) if row.topic in batched and row.kind == "group" else row for row in rows]
 
 
-def _mark_unknown_by_batches(row: Lag) -> Lag:
+def _mark_batch_figures_unknown(row: Lag) -> Lag:
     judged, notes = row.judged, row.notes
     if judged.verdict is LagVerdict.AHEAD:
         notes = tuple(note for note in notes if note != judged.reason)
@@ -301,7 +303,7 @@ def _mark_unknown_by_batches(row: Lag) -> Lag:
 def _queue_count(settings: Any) -> int:
     """Return a topic's number of queues; more than any queue id if its settings do not have it."""
     names = ("readQueueNums", "writeQueueNums")
-    counts = [int_within(settings.get(name), 0, INT32_MAX) for name in names] if isinstance(settings, dict) else []
+    counts = [int_in_range(settings.get(name), 0, INT32_MAX) for name in names] if isinstance(settings, dict) else []
     return max((count for count in counts if count is not None), default=INT32_MAX + 1)
 
 
@@ -309,8 +311,8 @@ def _delay_levels(stated_ms: Sequence[int] | None, settings: Mapping[str, object
     """Return a broker's delay levels: those that the user gives, else those of its store."""
     if stated_ms:
         return DelayLevels(stated_ms, range(1, len(stated_ms) + 1))
-    known = known_levels(settings)
-    return DelayLevels(with_observed(known), known)
+    known = parse_archived_delays(settings)
+    return DelayLevels(complete_delay_levels(known), known)
 
 
 def _measure_store(
@@ -332,14 +334,14 @@ def _measure_store(
         archived_until: Physical offset up to which `messages` has the log; None if it has all of it.
     """
     moment = moments[OffsetKind.GROUP]
-    missing = what_is_missing(moment, archived_until)
+    missing = missing_messages_note(moment, archived_until)
     groups = GroupLag(moment, subscriptions, wanted, missing)
     parts: list[_Part] = [groups]
     if not wanted.groups and not wanted.topics:
         if delays := moments.get(OffsetKind.DELAY):
-            parts.append(DelayLag(delays, levels, what_is_missing(delays, archived_until)))
+            parts.append(DelayLag(delays, levels, missing_messages_note(delays, archived_until)))
         timers = moments.get(OffsetKind.TIMER_TIME)
-        timers_missing = what_is_missing(timers or moment, archived_until)
+        timers_missing = missing_messages_note(timers or moment, archived_until)
         parts.append(TimerLag(moment.broker, timers, moments.get(OffsetKind.TIMER), moment.at, timers_missing))
         parts.append(HalfLag(moment, missing))
     return _measure_parts(moment, messages, groups, parts)
@@ -353,17 +355,19 @@ def _measure_parts(moment: Moment, messages: Messages, groups: GroupLag, parts: 
         groups: Lag of the groups, one of the parts.
         parts: What is measured.
     """
-    spans = messages.measure(_to_times(moment), groups.topics, [count for part in parts for count in part.counts])
-    if messages.has_deleted and (lost := groups.lost_counter(spans)) is not None:
-        messages.measure(Times(moment.at), (), [lost])
+    spans = messages.measure_queues(
+        _measuring_times(moment), groups.topics, [count for part in parts for count in part.counts]
+    )
+    if messages.has_deleted and (lost := groups.deleted_message_counter(spans)) is not None:
+        messages.measure_queues(Times(moment.at), (), [lost])
     return [row for part in parts for row in part.rows(spans)]
 
 
-def _all_groups(moment: Moment) -> set[OffsetOwner]:
+def _all_group_owners(moment: Moment) -> set[OffsetOwner]:
     return {
-        position._replace(group=plain_group(position.group))
+        position._replace(group=strip_broadcast_suffix(position.group))
         for position in moment.offsets
-        if takes(ALL_MESSAGES, position)
+        if is_selected_owner(ALL_MESSAGES, position)
     }
 
 
@@ -394,11 +398,11 @@ def lag_of_store(
             else "; ".join(progress.unreadable) or progress.note
         )
         return LagAnswer([], [f"{store.broker}: {why}"])
-    moments = moments_of(progress)
-    topics = topics_of(store)
+    moments = offsets_by_kind(progress)
+    topics = read_store_topics(store)
     moments[OffsetKind.GROUP], left_out = _drop_impossible_offsets(moments[OffsetKind.GROUP], topics)
-    subscriptions = subscriptions_of(progress).with_given(given.filters)
-    levels = _delay_levels(given.delay_levels_ms.get(store.broker), settings_of(store))
+    subscriptions = subscriptions_of_snapshot(progress).with_overrides(given.filters)
+    levels = _delay_levels(given.delay_levels_ms.get(store.broker), read_broker_settings(store))
     messages = StoreMessages(store)
     try:
         rows = _measure_store(moments, messages, subscriptions, wanted, levels)
@@ -406,15 +410,18 @@ def lag_of_store(
         _LOGGER.warning("%s; reading the log instead of the indexes", error)
         messages = StoreMessages(store, use_indexes=False)
         rows = _measure_store(moments, messages, subscriptions, wanted, levels)
-    rows = _mark_batches(rows, topics)
-    rows = [_judge_deleted(row) if topics and row.topic not in topics and is_listed(row.topic) else row for row in rows]
+    rows = _mark_batch_topics(rows, topics)
+    rows = [
+        _mark_deleted_topic(row) if topics and row.topic not in topics and needs_topic_config(row.topic) else row
+        for row in rows
+    ]
     missing = [*left_out, *([_damage_note(store.broker, messages.damaged)] if messages.damaged else [])]
-    entries, problems = entries_of_store(store)
-    rows += rows_of_entries(moments[OffsetKind.GROUP], entries, wanted)
-    return LagAnswer(rows, [*missing, *problems], _all_groups(moments[OffsetKind.GROUP]))
+    entries, problems = read_store_retry_entries(store)
+    rows += retry_store_lag_rows(moments[OffsetKind.GROUP], entries, wanted)
+    return LagAnswer(rows, [*missing, *problems], _all_group_owners(moments[OffsetKind.GROUP]))
 
 
-def moments_of(progress: StoreSnapshot) -> dict[OffsetKind, Moment]:
+def offsets_by_kind(progress: StoreSnapshot) -> dict[OffsetKind, Moment]:
     """Return the offsets of a snapshot, by kind."""
     return {
         kind: Moment(
@@ -432,7 +439,7 @@ def moments_of(progress: StoreSnapshot) -> dict[OffsetKind, Moment]:
     }
 
 
-def subscriptions_of(progress: StoreSnapshot) -> Subscriptions:
+def subscriptions_of_snapshot(progress: StoreSnapshot) -> Subscriptions:
     """Return the subscriptions in a snapshot. A store's own files do not have the clients."""
     return Subscriptions(
         {
@@ -448,5 +455,5 @@ def subscriptions_of(progress: StoreSnapshot) -> Subscriptions:
 
 
 def _damage_note(broker: str, count: int) -> str:
-    ranges = count_text(count, "range of the log is", "ranges of the log are")
+    ranges = format_count(count, "range of the log is", "ranges of the log are")
     return f"{broker}: {ranges} damaged; messages there are not counted; 'commitlake verify' shows where"

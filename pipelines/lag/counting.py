@@ -51,7 +51,7 @@ class Cursor(NamedTuple):
     until_ms: int | None = None
 
 
-class Behind(NamedTuple):
+class Backlog(NamedTuple):
     """Number and size of the messages at or after a cursor, with the times of those next to it.
 
     Attributes:
@@ -70,7 +70,7 @@ class Behind(NamedTuple):
     last_time_ms: int | None = None
 
 
-class _Cursors:
+class _CursorCounts:
     """Cursors of one queue with the same filter, and the counts of messages at or after each of them."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
@@ -105,7 +105,7 @@ class _Cursors:
         self.next_physical[is_next] = physical[row][is_next]
         self.next_time[is_next] = _NONE if times is None else times[row][is_next]
 
-    def behind(self, last_times: Array | None) -> Iterable[tuple[Cursor, Behind]]:
+    def iter_backlogs(self, last_times: Array | None) -> Iterable[tuple[Cursor, Backlog]]:
         """Yield each cursor with its counts.
 
         Args:
@@ -116,7 +116,7 @@ class _Cursors:
             last_time = _NONE if last_times is None else int(last_times[place])
             yield (
                 cursor,
-                Behind(
+                Backlog(
                     int(self.messages[place]),
                     int(self.bytes[place]),
                     None if offset == _NONE else offset,
@@ -126,7 +126,7 @@ class _Cursors:
             )
 
 
-class _LastMessages:
+class _PrecedingMessages:
     """Finds the store times of the messages just before the cursors of one queue, whatever the groups' filters."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
@@ -142,7 +142,7 @@ class _LastMessages:
         self.physical[places[found]] = physical[found]
         self.times[places[found]] = _NONE if times is None else times[found]
 
-    def times_before(self, offsets: Array) -> Array:
+    def store_times_before(self, offsets: Array) -> Array:
         """Return the store time of the message before each cursor, given the offsets of cursors."""
         return self.times[np.searchsorted(self.offsets, offsets - 1)]
 
@@ -187,10 +187,11 @@ class BacklogCounter:
         for cursor in cursors:
             chosen[cursor.queue][cursor.wanted, cursor.until_ms].append(cursor)
         self._places = {
-            queue: {choice: _Cursors(some) for choice, some in choices.items()} for queue, choices in chosen.items()
+            queue: {choice: _CursorCounts(some) for choice, some in choices.items()}
+            for queue, choices in chosen.items()
         }
         self._last = (
-            {queue: _LastMessages(_all_cursors(choices)) for queue, choices in self._places.items()}
+            {queue: _PrecedingMessages(_all_cursors(choices)) for queue, choices in self._places.items()}
             if finds_last
             else {}
         )
@@ -200,15 +201,15 @@ class BacklogCounter:
         }
         wanted = {cursor.wanted for cursor in cursors}.union(*self.topics.values())
         self._needs_messages = {
-            cursor.queue.topic for cursor in cursors if not cursor.wanted.takes_all or cursor.until_ms is not None
-        } | {topic for topic, choices in self.topics.items() if not all(choice.takes_all for choice in choices)}
+            cursor.queue.topic for cursor in cursors if not cursor.wanted.selects_all or cursor.until_ms is not None
+        } | {topic for topic, choices in self.topics.items() if not all(choice.selects_all for choice in choices)}
         self.columns: Collection[str] = (
             *COLUMNS,
             *(["tags"] if any(choice.tags is not None for choice in wanted) else []),
             *(["properties"] if any(choice.needs_properties for choice in wanted) else []),
         )
 
-    def takes_entries(self, topic: str) -> bool:
+    def can_count_index_entries(self, topic: str) -> bool:
         """Return whether index entries are enough for a topic, because all of its cursors take every message."""
         return topic not in self._needs_messages
 
@@ -217,7 +218,7 @@ class BacklogCounter:
         if queue in self._places or queue.topic not in self.topics:
             return
         self._places[queue] = {
-            (wanted, None): _Cursors([Cursor(queue, 0, wanted)]) for wanted in self.topics[queue.topic]
+            (wanted, None): _CursorCounts([Cursor(queue, 0, wanted)]) for wanted in self.topics[queue.topic]
         }
         self.starts[queue] = 0
 
@@ -230,18 +231,18 @@ class BacklogCounter:
         self._floors = floors
         for choices in self._places.values():
             for choice, places in choices.items():
-                choices[choice] = _Cursors(places.cursors)
+                choices[choice] = _CursorCounts(places.cursors)
         for queue in self._last:
-            self._last[queue] = _LastMessages(_all_cursors(self._places[queue]))
+            self._last[queue] = _PrecedingMessages(_all_cursors(self._places[queue]))
 
     def add(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages."""
-        times = milliseconds(batch)
+        times = milliseconds_column(batch)
         is_counted = np.ones(batch.num_rows, bool) if self.until_ms is None else times <= self.until_ms
-        physical = numbers(batch, "physical_offset")
+        physical = integer_column(batch, "physical_offset")
         if self.log_start is not None:
             is_counted &= physical >= self.log_start
-        offsets, sizes = numbers(batch, "queue_offset"), numbers(batch, "size")
+        offsets, sizes = integer_column(batch, "queue_offset"), integer_column(batch, "size")
         selected: dict[SubscriptionFilter, Array] = {}
         for queue, every_row in rows_by_queue(broker, batch):
             rows = every_row
@@ -252,14 +253,14 @@ class BacklogCounter:
                 self._last[queue].add(offsets[here], physical[here], times[here])
             for (wanted, until_ms), places in self._places.get(queue, {}).items():
                 if wanted not in selected:
-                    selected[wanted] = is_counted & wanted.select(batch)
+                    selected[wanted] = is_counted & wanted.select_rows(batch)
                 here = rows[selected[wanted][rows]]
                 if until_ms is not None:
                     here = here[times[here] <= until_ms]
                 if len(here):
                     places.add(offsets[here], sizes[here], physical[here], times[here])
 
-    def add_entries(self, queue: Queue, offsets: Array, sizes: Array, physical: Array) -> None:
+    def count_index_entries(self, queue: Queue, offsets: Array, sizes: Array, physical: Array) -> None:
         """Count messages of a queue from entries of an index."""
         kept = physical >= max(self.log_start or 0, self._floors.get(queue, 0))
         if kept.any():
@@ -268,7 +269,7 @@ class BacklogCounter:
             if queue in self._last:
                 self._last[queue].add(offsets[kept], physical[kept], None)
 
-    def set_next_times(self, time_of: Callable[[Queue, int, int], int]) -> None:
+    def set_next_message_times(self, time_of: Callable[[Queue, int, int], int]) -> None:
         """Set the store time of each cursor's next message where only an index was read.
 
         Args:
@@ -284,11 +285,11 @@ class BacklogCounter:
                         known[physical] = time_of(queue, int(places.next_offset[place]), physical)
                     places.next_time[place] = known[physical]
 
-    def set_last_times(self, time_of: Callable[[Queue, int, int], int | None]) -> None:
+    def set_preceding_message_times(self, time_of: Callable[[Queue, int, int], int | None]) -> None:
         """Set the store time of the message before each cursor where only an index was read.
 
         Args:
-            time_of: As of `set_next_times`, but returns None for a message that cannot be read.
+            time_of: As of `set_next_message_times`, but returns None for a message that cannot be read.
         """
         for queue, last in self._last.items():
             for place in np.flatnonzero((last.physical >= 0) & (last.times == _NONE)).tolist():
@@ -296,28 +297,28 @@ class BacklogCounter:
                 last.times[place] = _NONE if time is None else time
 
     @property
-    def behind(self) -> dict[Cursor, Behind]:
+    def backlog_by_cursor(self) -> dict[Cursor, Backlog]:
         """Counts of each cursor."""
-        found: dict[Cursor, Behind] = {}
+        found: dict[Cursor, Backlog] = {}
         for queue, choices in self._places.items():
             last = self._last.get(queue)
             for places in choices.values():
-                found.update(places.behind(None if last is None else last.times_before(places.offsets)))
+                found.update(places.iter_backlogs(None if last is None else last.store_times_before(places.offsets)))
         return found
 
 
-def _all_cursors(choices: Mapping[tuple[SubscriptionFilter, int | None], _Cursors]) -> list[Cursor]:
+def _all_cursors(choices: Mapping[tuple[SubscriptionFilter, int | None], _CursorCounts]) -> list[Cursor]:
     return [cursor for places in choices.values() for cursor in places.cursors]
 
 
-def milliseconds(batch: pa.RecordBatch, name: str = "store_timestamp") -> Array:
+def milliseconds_column(batch: pa.RecordBatch, name: str = "store_timestamp") -> Array:
     """Return a column of times as ms since 1970."""
     column = batch.column(name)
     times = pc.cast(column, pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     return np.asarray(times.to_numpy(zero_copy_only=False))
 
 
-def numbers(batch: pa.RecordBatch, name: str) -> Array:
+def integer_column(batch: pa.RecordBatch, name: str) -> Array:
     """Return a column of integers as an array."""
     return np.asarray(batch.column(name).to_numpy(zero_copy_only=False))
 
@@ -339,7 +340,7 @@ def rows_by_queue(broker: str, batch: pa.RecordBatch) -> Iterable[tuple[Queue, A
         yield Queue(broker, names[code >> 32], queue_id - (1 << 32) if queue_id >> 31 else queue_id), rows
 
 
-class ThresholdCounter:
+class OffsetRangeCounter:
     """Counts the wanted messages of queues between given queue offsets; implements `Count`.
 
     Args:
@@ -380,18 +381,18 @@ class ThresholdCounter:
 
     def add(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages."""
-        offsets, physical = numbers(batch, "queue_offset"), numbers(batch, "physical_offset")
+        offsets, physical = integer_column(batch, "queue_offset"), integer_column(batch, "physical_offset")
         chosen: dict[SubscriptionFilter, Array] = {}
         for queue, rows in rows_by_queue(broker, batch):
             for wanted in self._of_queue.get(queue, ()):
                 if wanted not in chosen:
-                    chosen[wanted] = wanted.select(batch)
+                    chosen[wanted] = wanted.select_rows(batch)
                 here = rows[chosen[wanted][rows] & (physical[rows] >= self._floors.get(queue, 0))]
                 counts = self._counts[queue, wanted]
                 places = np.searchsorted(self._offsets[queue, wanted], offsets[here], side="right")
                 counts += np.bincount(places, minlength=len(counts))
 
-    def between(self, queue: Queue, wanted: SubscriptionFilter, start: int, end: int) -> int:
+    def count_between(self, queue: Queue, wanted: SubscriptionFilter, start: int, end: int) -> int:
         """Return the number of wanted messages from `start` to before `end`; both must be among the given offsets."""
         offsets, counts = self._offsets[queue, wanted], self._counts[queue, wanted]
         first, last = np.searchsorted(offsets, [start, end])

@@ -33,14 +33,14 @@ class GroupSummary:
     rows: Sequence[Lag]
 
     @property
-    def worst(self) -> Lag:
+    def worst_row(self) -> Lag:
         """The row with the worst verdict; among equals, the one whose next message has waited longest."""
         return self.rows[0]
 
     @property
     def verdict(self) -> LagVerdict:
         """The worst verdict of all queues."""
-        return self.worst.judged.verdict
+        return self.worst_row.judged.verdict
 
     @property
     def messages(self) -> FigureBounds:
@@ -48,7 +48,7 @@ class GroupSummary:
         return sum_bounds(row.messages for row in self.rows)
 
     @property
-    def lost(self) -> FigureBounds:
+    def lost_messages(self) -> FigureBounds:
         """Messages that brokers deleted before the group consumed them."""
         return sum_bounds(row.lost for row in self.rows)
 
@@ -58,7 +58,7 @@ class GroupSummary:
         return sum_bounds(row.bytes for row in self.rows)
 
     @property
-    def seconds(self) -> FigureBounds:
+    def longest_wait_seconds(self) -> FigureBounds:
         """Longest time that a message has been waiting for the group."""
         highs = [row.seconds.high for row in self.rows]
         known = [high for high in highs if high is not None]
@@ -83,7 +83,7 @@ def sum_bounds(figures: Iterable[FigureBounds]) -> FigureBounds:
     return FigureBounds(low, high if is_bounded else None)
 
 
-def times_of(rows: Sequence[Lag]) -> list[datetime.datetime]:
+def group_row_times(rows: Sequence[Lag]) -> list[datetime.datetime]:
     """Return the distinct times of the rows of groups, oldest first; of all rows if none is of a group.
 
     What a broker holds back has other times: the broker writes them elsewhere.
@@ -91,20 +91,20 @@ def times_of(rows: Sequence[Lag]) -> list[datetime.datetime]:
     return sorted({row.as_of for row in rows if row.kind in GROUP_KINDS} or {row.as_of for row in rows})
 
 
-def worst_first(rows: Iterable[Lag]) -> list[Lag]:
+def sort_worst_first(rows: Iterable[Lag]) -> list[Lag]:
     """Sort rows by verdict, the worst first, then by waiting time."""
-    return sorted(rows, key=lambda row: (-row.judged.verdict.gravity, -row.seconds.largest, row.topic))
+    return sorted(rows, key=lambda row: (-row.judged.verdict.severity_rank, -row.seconds.largest, row.topic))
 
 
-def by_group(rows: Iterable[Lag]) -> list[GroupSummary]:
+def summarize_by_group(rows: Iterable[Lag]) -> list[GroupSummary]:
     """Group rows by consumer group, the worst group first."""
     found: dict[str, list[Lag]] = defaultdict(list)
-    for row in worst_first(row for row in rows if row.kind in GROUP_KINDS):
+    for row in sort_worst_first(row for row in rows if row.kind in GROUP_KINDS):
         found[row.group].append(row)
     return [GroupSummary(group, group_rows) for group, group_rows in found.items()]
 
 
-def not_moved_since(lake: Lake, row: Lag) -> datetime.datetime | None:
+def find_stalled_since(lake: Lake, row: Lag) -> datetime.datetime | None:
     """Return the time since which a group has not moved; None if no message waits for it.
 
     This is the time of the first snapshot that has the group's offset, or the store time of the first waiting message

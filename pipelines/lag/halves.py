@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.lag.counting import COLUMNS, Behind, Queue, milliseconds, numbers
+from commitlake.pipelines.lag.counting import COLUMNS, Backlog, Queue, integer_column, milliseconds_column
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import BODY, Count, QueueSpan
-from commitlake.pipelines.lag.waiting import waiting_row
+from commitlake.pipelines.lag.waiting import held_back_lag_row
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.topics import (
     CHECK_TIMES,
@@ -27,7 +27,7 @@ from commitlake.schemas.layouts.rocketmq.topics import (
     OP_TOPIC,
     PREPARED_QUEUE_OFFSET,
     TRANSACTION_GROUP,
-    finished_offsets,
+    parse_op_offsets,
 )
 from commitlake.schemas.times import epoch_ms
 
@@ -49,7 +49,7 @@ class HalfLag:
         self._moment, self._missing = moment, missing
         until_ms = epoch_ms(moment.at)
         own = {position: offset for position, offset in moment.offsets.items() if position.group == TRANSACTION_GROUP}
-        self._queues: dict[OffsetOwner, tuple[OffsetAt, _Halves, _Ops]] = {}
+        self._queues: dict[OffsetOwner, tuple[OffsetAt, _HalfMessages, _OpRecords]] = {}
         for position, offset in sorted(own.items()):
             if position.topic == HALF_TOPIC:
                 ops = own.get(OffsetOwner(OffsetKind.GROUP, TRANSACTION_GROUP, OP_TOPIC, position.queue_id))
@@ -57,41 +57,41 @@ class HalfLag:
                 half_queue = Queue(moment.broker, HALF_TOPIC, position.queue_id)
                 self._queues[position] = (
                     offset,
-                    _Halves(half_queue, offset.low, until_ms),
-                    _Ops(op_queue, 0 if ops is None else ops.low, until_ms),
+                    _HalfMessages(half_queue, offset.low, until_ms),
+                    _OpRecords(op_queue, 0 if ops is None else ops.low, until_ms),
                 )
-        self._given_up = _GivenUp(Queue(moment.broker, GIVEN_UP_TOPIC, 0), until_ms)
+        self._given_up = _GivenUpKeys(Queue(moment.broker, GIVEN_UP_TOPIC, 0), until_ms)
         parts = [part for _, halves, ops in self._queues.values() for part in (halves, ops)]
         self.counts: Sequence[Count] = [*parts, self._given_up] if parts else ()
 
     def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row for each half queue that has, or may have, a half message in flight."""
         for position, (offset, halves, ops) in self._queues.items():
-            most, absent = halves.in_flight(ops.finished, self._given_up.keys)
+            most, absent = halves.count_in_flight(ops.finished, self._given_up.unique_keys)
             reasons = [self._missing]
             least = most
             if ops.unreadable:
                 reasons.append(
                     f"{ops.unreadable} op records have no body here, so it is not known which half messages they finish"
                 )
-                least = Behind()
+                least = Backlog()
             if absent:
                 reasons.append(
                     f"{absent} half messages after the broker's offset are missing here and may be in flight"
                 )
-                most = Behind(most.messages + absent, most.bytes, most.next_offset, most.next_time_ms)
+                most = Backlog(most.messages + absent, most.bytes, most.next_offset, most.next_time_ms)
             if not (most.messages or self._missing):
                 continue
             notes = (f"half messages {_NOTE}", *reasons)
             due_ms = (least.next_time_ms, most.next_time_ms)
             is_complete = not (self._missing or absent)
-            row = waiting_row(
+            row = held_back_lag_row(
                 self._moment, "half", position, offset, (least, most), due_ms, notes, is_complete=is_complete
             )
             yield row
 
 
-class _Halves:
+class _HalfMessages:
     """Collects the half messages of a queue at or after an offset."""
 
     columns: Collection[str] = (*COLUMNS, "born_timestamp", "unique_key", "properties")
@@ -106,13 +106,13 @@ class _Halves:
 
     def add(self, _: str, batch: pa.RecordBatch) -> None:
         """Collect the half messages of a batch."""
-        if (kept := _rows_of_queue(batch, self._queue, self._start, self.until_ms)).num_rows:
+        if (kept := _filter_queue_rows(batch, self._queue, self._start, self.until_ms)).num_rows:
             properties = kept.column("properties")
             first = pc.map_lookup(properties, pa.scalar(PREPARED_QUEUE_OFFSET, properties.type.key_type), "last")
             checks = pc.map_lookup(properties, pa.scalar(CHECK_TIMES, properties.type.key_type), "last")
             is_again = pc.or_(pc.is_valid(first), pc.is_valid(checks))
             # For a half that was stored again, only its producer's clock shows since when it has been in flight.
-            stored, born = pa.array(milliseconds(kept)), pa.array(milliseconds(kept, "born_timestamp"))
+            stored, born = pa.array(milliseconds_column(kept)), pa.array(milliseconds_column(kept, "born_timestamp"))
             places = pc.cast(kept.column("queue_offset"), pa.string())
             self._batches.append(
                 pa.record_batch(
@@ -126,7 +126,7 @@ class _Halves:
                 )
             )
 
-    def in_flight(self, finished: Collection[int], given_up: pa.Array) -> tuple[Behind, int]:
+    def count_in_flight(self, finished: Collection[int], given_up: pa.Array) -> tuple[Backlog, int]:
         """Return count and size of the half messages in flight, and how many half messages the source lacks.
 
         Args:
@@ -134,7 +134,7 @@ class _Halves:
             given_up: UNIQ_KEYs of half messages that the broker gave up.
         """
         if not self._batches:
-            return Behind(), 0
+            return Backlog(), 0
         halves = pa.Table.from_batches(self._batches).sort_by("queue_offset").combine_chunks()
         offsets = np.asarray(halves["queue_offset"])
         absent = int(offsets[-1]) + 1 - self._start - len(np.unique(offsets))
@@ -147,12 +147,12 @@ class _Halves:
         done = pa.concat_arrays([*halves["name"].filter(is_done).chunks, given_up])
         open_halves = halves.filter(pc.invert(pc.is_in(halves["name"], value_set=done)))
         if not len(open_halves):
-            return Behind(), absent
+            return Backlog(), absent
         # The codes of Arrow, because numpy's strings lose NULs at their end.
         names = np.asarray(open_halves["name"].combine_chunks().dictionary_encode().indices)
         _, last = np.unique(names[::-1], return_index=True)  # the newest record of a half that was stored again
         sizes: Array = np.asarray(open_halves["size"])[::-1][last]
-        behind = Behind(
+        behind = Backlog(
             messages=len(last),
             bytes=int(sizes.sum()),
             next_offset=int(np.asarray(open_halves["queue_offset"])[0]),
@@ -161,7 +161,7 @@ class _Halves:
         return behind, absent
 
 
-class _Ops:
+class _OpRecords:
     """Collects the half messages that op records mark as finished.
 
     Attributes:
@@ -182,14 +182,14 @@ class _Ops:
 
     def add(self, _: str, batch: pa.RecordBatch) -> None:
         """Collect the finished half messages from the op records of a batch."""
-        for body in _rows_of_queue(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
+        for body in _filter_queue_rows(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
             if body is None:
                 self.unreadable += 1
             else:
-                self.finished.update(finished_offsets(body))
+                self.finished.update(parse_op_offsets(body))
 
 
-class _GivenUp:
+class _GivenUpKeys:
     """Collects the UNIQ_KEYs of half messages that the broker gave up."""
 
     columns: Collection[str] = (*COLUMNS, "unique_key")
@@ -204,19 +204,21 @@ class _GivenUp:
 
     def add(self, _: str, batch: pa.RecordBatch) -> None:
         """Collect the keys of a batch."""
-        here = _rows_of_queue(batch, self._queue, 0, self.until_ms)
+        here = _filter_queue_rows(batch, self._queue, 0, self.until_ms)
         self._keys.append(here.column("unique_key").cast(pa.string()).drop_null())
 
     @property
-    def keys(self) -> pa.Array:
+    def unique_keys(self) -> pa.Array:
         """UNIQ_KEYs collected so far."""
         return pa.concat_arrays([pa.array([], pa.string()), *self._keys])
 
 
-def _rows_of_queue(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
+def _filter_queue_rows(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
     """Return the rows of a batch that are messages of one queue at or after an offset, stored by `until_ms`."""
     kept = np.asarray(pc.equal(batch.column("topic").cast(pa.string()), queue.topic).to_numpy(zero_copy_only=False))
-    kept = kept & (numbers(batch, "queue_id") == queue.queue_id) & (numbers(batch, "queue_offset") >= start)
+    kept = (
+        kept & (integer_column(batch, "queue_id") == queue.queue_id) & (integer_column(batch, "queue_offset") >= start)
+    )
     if until_ms is not None:
-        kept &= milliseconds(batch) <= until_ms
+        kept &= milliseconds_column(batch) <= until_ms
     return batch.filter(pa.array(kept))

@@ -9,8 +9,9 @@ window whose snapshot refers to a part of the log that is not archived yet.
 Messages that the broker deletes during this time, before a group has consumed them, still count as behind: a group that
 loses messages does not catch up.
 
-A group consumes all queues of its topics; in a queue in which it had no offset, all messages count, as in `measure`.
-Messages count if the group wanted them at the time of the figure, as far as its subscription at that time is known.
+A group consumes all queues of its topics; in a queue in which it had no offset, all messages count, as in
+`measure_queues`. Messages count if the group wanted them at the time of the figure, as far as its subscription at that
+time is known.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.lag.counting import Queue, ThresholdCounter
+from commitlake.connectors.plain_arrays import rows_to_dicts
+from commitlake.pipelines.lag.counting import OffsetRangeCounter, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import Times
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
-from commitlake.pipelines.lag.subscriptions import PastSubscriptions, subscribed_over_time
+from commitlake.pipelines.lag.subscriptions import PastSubscriptions, read_subscriptions_over_time
 from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic
-from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX, RETRY_PREFIX, plain_group
+from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX, RETRY_PREFIX, strip_broadcast_suffix
 from commitlake.schemas.times import TimeWindows
 
 MAX_WINDOWS = 72
@@ -109,10 +110,10 @@ def lag_history(
         store = _StoreHistory(lake, offsets, broker, until)
         progress = archived.get(broker, StoreProgress(0))
         is_known = progress.topics is None or (topics and set(topics) <= set(progress.topics))
-        places = list(store.places(windows, progress.end)) if is_known else []
-        store.set_subscribed(subscribed, places, given or {})
+        places = list(store.find_known_windows(windows, progress.end)) if is_known else []
+        store.set_subscriptions(subscribed, places, given or {})
         untold = set(range(windows.count)) - {window.number for window in places}
-        for group, figures in store.messages(windows, places, groups, topics).items():
+        for group, figures in store.count_messages_behind(windows, places, groups, topics).items():
             missing |= {(group, number) for number in untold}
             for number, messages in figures.items():
                 if messages is None:
@@ -132,7 +133,7 @@ def _find_windows(table: DeltaTable, brokers: Sequence[str], until: datetime.dat
         for number, length in enumerate(_LENGTHS)
     )
     where = f"kind = 'group' AND topic IS NULL AND as_of <= {timestamp_literal(until)} AND {_broker_filter(brokers)}"
-    (row,) = dict_rows(run_sql(table, OFFSETS, f"SELECT {counts} FROM {OFFSETS} WHERE {where}").read_all())
+    (row,) = rows_to_dicts(run_sql(table, OFFSETS, f"SELECT {counts} FROM {OFFSETS} WHERE {where}").read_all())
     last = len(_LENGTHS) - 1
     if not row[f"count_{last}"]:
         return None
@@ -143,7 +144,7 @@ def _find_windows(table: DeltaTable, brokers: Sequence[str], until: datetime.dat
         "arrow_cast(lag(as_of) OVER (PARTITION BY broker ORDER BY as_of), 'Int64') AS distance "
         f"FROM {OFFSETS} WHERE {where} AND as_of >= {timestamp_literal(first)})"
     )
-    (middle,) = dict_rows(run_sql(table, OFFSETS, sql).read_all())
+    (middle,) = rows_to_dicts(run_sql(table, OFFSETS, sql).read_all())
     distance = datetime.timedelta(microseconds=int(middle["distance"] or 0))
     # One window for each snapshot if snapshots are regular. The factor allows for small variations.
     return TimeWindows.covering(first, until + datetime.timedelta(seconds=1), MAX_WINDOWS, min_length=distance * 0.95)
@@ -170,7 +171,7 @@ class _StoreHistory:
         self._subscribed_in: dict[int, PastSubscriptions] = {}
         self._broadcast: Collection[tuple[str, str]] = ()
 
-    def set_subscribed(
+    def set_subscriptions(
         self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, SubscriptionFilter]
     ) -> None:
         """Set the subscriptions of the groups at the time of each window.
@@ -182,23 +183,24 @@ class _StoreHistory:
         """
         known = [PastSubscriptions()] * len(places)
         if subscribed is not None:
-            known = subscribed_over_time(subscribed, self._broker, [window.at for window in places])
+            known = read_subscriptions_over_time(subscribed, self._broker, [window.at for window in places])
         self._subscribed_in = {
             window.number: then._replace(wanted={**then.wanted, **given})
             for window, then in zip(places, known, strict=True)
         }
 
-    def places(self, windows: TimeWindows, archived: int) -> Iterator[_Window]:
+    def find_known_windows(self, windows: TimeWindows, archived: int) -> Iterator[_Window]:
         """Yield the windows whose lag is known, because a snapshot of offsets applies to them.
 
         Args:
             windows: All windows.
             archived: Physical offset up to which the log is archived.
         """
-        rows = self._query_offsets(
-            f"SELECT {_window_number(windows)} AS number, min(as_of) AS first, max(as_of) AS last, "
+        rows = self._query_offset_rows(
+            f"SELECT {_window_number_sql(windows)} AS number, min(as_of) AS first, max(as_of) AS last, "
             "last_value(log_end ORDER BY as_of) AS log_end, last_value(log_start ORDER BY as_of) AS log_start "
-            f"FROM {OFFSETS} WHERE {self._where()} AND topic IS NULL AND as_of >= {timestamp_literal(windows.start)} "
+            f"FROM {OFFSETS} WHERE {self._snapshot_conditions()} AND topic IS NULL AND as_of >= "
+            f"{timestamp_literal(windows.start)} "
             f"AND as_of <= {timestamp_literal(self._until)} GROUP BY 1 ORDER BY 1"
         )
         following = [(row["first"], row["number"]) for row in rows[1:]] + [(self._until, windows.count)]
@@ -212,20 +214,20 @@ class _StoreHistory:
                     end = windows.start + (number + 1) * windows.length
                     yield _Window(number, min(end, self._until), start)
 
-    def messages(
+    def count_messages_behind(
         self, windows: TimeWindows, places: Sequence[_Window], groups: Collection[str], topics: Collection[str]
     ) -> dict[str, dict[int, int | None]]:
         """Return how many messages each group is behind in each window, for groups that consume from this store.
 
         A figure is None if the queue's topic was created again after that time.
         """
-        offsets = self._group_offsets(windows, groups, topics)
+        offsets = self._group_offsets_by_window(windows, groups, topics)
         clustering = {key: figures for key, figures in offsets.items() if (key[0], key[1].topic) not in self._broadcast}
-        consumers = self._consumed_by_window(clustering, windows.count, groups, topics)
+        consumers = self._consumed_topics_by_window(clustering, windows.count, groups, topics)
         names = {queue.topic for _, queue in offsets}.union(consumers)
-        known = self._store.measure(Times(until=self._until), names, [])
+        known = self._store.measure_queues(Times(until=self._until), names, [])
         floors = {queue: span.floor for queue, span in known.items() if span.floor is not None}
-        ends = self._queue_ends(places, names, floors)
+        ends = self._queue_ends_by_window(places, names, floors)
         # Queues without a message since their topic was created again: other queues of the topic show when that was.
         deleted = {queue for queue in floors if not known[queue].end}
         spans: dict[tuple[str, Queue], dict[int, tuple[int, int] | None]] = defaultdict(dict)
@@ -234,7 +236,7 @@ class _StoreHistory:
             if queue in deleted:
                 continue
             of_queue = ends.get(queue, [(0, 0)] * len(places))
-            first = _first_offset(of_queue)
+            first = _smallest_first_offset(of_queue)
             for place, window in enumerate(places):
                 offset = found[window.number]
                 end = of_queue[place][1]
@@ -250,15 +252,15 @@ class _StoreHistory:
                 of_group = offsets.get((group, queue))
                 if of_group is not None and None not in of_group:
                     continue
-                first = _first_offset(of_queue)
+                first = _smallest_first_offset(of_queue)
                 for window, (_, end) in zip(places, of_queue, strict=True):
                     number = window.number
                     if is_consumed[number] and (of_group is None or of_group[number] is None):
                         is_known = end or queue not in floors
                         spans[group, queue][number] = (first, max(first, end)) if is_known else None
-        return self._count_spans(spans, floors)
+        return self._count_in_offset_ranges(spans, floors)
 
-    def _consumed_by_window(
+    def _consumed_topics_by_window(
         self,
         offsets: Mapping[tuple[str, Queue], Sequence[int | None]],
         count: int,
@@ -268,7 +270,7 @@ class _StoreHistory:
         """Return, by topic and group, whether the group consumes the topic in each window.
 
         Args:
-            offsets: From `_group_offsets`.
+            offsets: From `_group_offsets_by_window`.
             count: Number of windows.
             topics: Topics to count; all if empty.
         """
@@ -276,15 +278,15 @@ class _StoreHistory:
         for (group, queue), figures in offsets.items():
             known = found[queue.topic].get(group)
             if known is None or not all(known):
-                found[queue.topic][group] = _either_true(known, [figure is not None for figure in figures])
+                found[queue.topic][group] = _combine_with_or(known, [figure is not None for figure in figures])
         of_groups: dict[str, list[bool]] = {}
         for by_group in found.values():
             for group, is_consumed in by_group.items():
-                of_groups[group] = _either_true(of_groups.get(group), is_consumed)
+                of_groups[group] = _combine_with_or(of_groups.get(group), is_consumed)
         for group, is_known in of_groups.items():
             retry = RETRY_PREFIX + group
             if not topics or retry in topics:
-                found[retry][group] = _either_true(found[retry].get(group), is_known)
+                found[retry][group] = _combine_with_or(found[retry].get(group), is_known)
         for number, then in self._subscribed_in.items():
             for key in then.consumed:
                 if key.group in groups and (not topics or key.topic in topics):
@@ -294,7 +296,7 @@ class _StoreHistory:
                     found[key.topic][key.group][number] = False
         return found
 
-    def _count_spans(
+    def _count_in_offset_ranges(
         self, spans: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]], floors: Mapping[Queue, int]
     ) -> dict[str, dict[int, int | None]]:
         """Count the wanted messages in the groups' offset ranges, by group and window number; None if not known."""
@@ -302,11 +304,11 @@ class _StoreHistory:
         for (group, queue), of_windows in spans.items():
             for number, span in of_windows.items():
                 wanted = self._group_filter(group, queue.topic, number)
-                if span is not None and not wanted.takes_all:
+                if span is not None and not wanted.selects_all:
                     places[queue, wanted] += span
-        counter = ThresholdCounter(places, floors)
+        counter = OffsetRangeCounter(places, floors)
         if places:
-            self._store.measure(Times(until=self._until), (), [counter])
+            self._store.measure_queues(Times(until=self._until), (), [counter])
         figures: dict[str, dict[int, int | None]] = {group: {} for group, _ in spans}
         for (group, queue), of_windows in spans.items():
             mine = figures[group]
@@ -317,7 +319,7 @@ class _StoreHistory:
                     mine[number] = None
                 else:
                     start, end = span
-                    behind = end - start if wanted.takes_all else counter.between(queue, wanted, start, end)
+                    behind = end - start if wanted.selects_all else counter.count_between(queue, wanted, start, end)
                     mine[number] = before + behind
         return figures
 
@@ -325,7 +327,7 @@ class _StoreHistory:
         wanted = self._subscribed_in[window].wanted
         return ALL if topic.startswith(RETRY_PREFIX) else wanted.get(GroupTopic(group, topic), ALL)
 
-    def _group_offsets(
+    def _group_offsets_by_window(
         self, windows: TimeWindows, groups: Collection[str], topics: Collection[str]
     ) -> dict[tuple[str, Queue], list[int | None]]:
         """Return the offset at the end of each window by group and queue; None if there is none."""
@@ -333,17 +335,19 @@ class _StoreHistory:
         chosen = f' AND "group" IN ({", ".join(map(text_literal, names))})'
         if topics:
             chosen += f" AND topic IN ({', '.join(map(text_literal, sorted(topics)))})"
-        rows = self._query_offsets(
-            f'SELECT "group", topic, queue_id, {_window_number(windows)} AS number, '
+        rows = self._query_offset_rows(
+            f'SELECT "group", topic, queue_id, {_window_number_sql(windows)} AS number, '
             'last_value("offset" ORDER BY as_of) AS "offset" '
-            f"FROM {OFFSETS} WHERE {self._where()} AND topic IS NOT NULL{chosen} "
+            f"FROM {OFFSETS} WHERE {self._snapshot_conditions()} AND topic IS NOT NULL{chosen} "
             f"AND as_of <= {timestamp_literal(self._until)} GROUP BY 1, 2, 3, 4 ORDER BY 4"
         )
         found: dict[tuple[str, Queue], list[int | None]] = {}
-        self._broadcast = {(plain_group(row["group"]), row["topic"]) for row in rows if _broadcasts(row)}
+        self._broadcast = {
+            (strip_broadcast_suffix(row["group"]), row["topic"]) for row in rows if _is_broadcast_row(row)
+        }
         for row in rows:
-            group = plain_group(row["group"])
-            if (group, row["topic"]) in self._broadcast and not _broadcasts(row):
+            group = strip_broadcast_suffix(row["group"])
+            if (group, row["topic"]) in self._broadcast and not _is_broadcast_row(row):
                 continue  # these offsets are older than the first one as a broadcasting group
             key = group, Queue(self._broker, row["topic"], row["queue_id"])
             number = max(0, row["number"])
@@ -352,7 +356,7 @@ class _StoreHistory:
                 figures[number:] = [row["offset"]] * (windows.count - number)
         return found
 
-    def _queue_ends(
+    def _queue_ends_by_window(
         self, places: Sequence[_Window], topics: Collection[str], floors: Mapping[Queue, int]
     ) -> dict[Queue, list[tuple[int, int]]]:
         """Return each queue's first offset and end offset at the time of each window that has figures."""
@@ -378,26 +382,26 @@ class _StoreHistory:
             "GROUP BY 1, 2, 3, 4"
         )
         rows: dict[Queue, list[Row]] = defaultdict(list)
-        for row in dict_rows(run_sql(self._messages, "messages", sql).read_all()):
+        for row in rows_to_dicts(run_sql(self._messages, "messages", sql).read_all()):
             rows[Queue(self._broker, row["topic"], row["queue_id"])].append(row)
-        return {queue: _ends_by_window(found, places) for queue, found in rows.items()}
+        return {queue: _queue_bounds_by_window(found, places) for queue, found in rows.items()}
 
-    def _where(self) -> str:
+    def _snapshot_conditions(self) -> str:
         return f"broker = {text_literal(self._broker)} AND kind = 'group'"
 
-    def _query_offsets(self, sql: str) -> list[Row]:
-        return list(dict_rows(run_sql(self._offsets, OFFSETS, sql).read_all()))
+    def _query_offset_rows(self, sql: str) -> list[Row]:
+        return list(rows_to_dicts(run_sql(self._offsets, OFFSETS, sql).read_all()))
 
 
-def _broadcasts(row: Row) -> bool:
-    return bool(plain_group(row["group"]) != row["group"])
+def _is_broadcast_row(row: Row) -> bool:
+    return bool(strip_broadcast_suffix(row["group"]) != row["group"])
 
 
-def _either_true(some: Sequence[bool] | None, others: Sequence[bool]) -> list[bool]:
+def _combine_with_or(some: Sequence[bool] | None, others: Sequence[bool]) -> list[bool]:
     return list(others) if some is None else [one or other for one, other in zip(some, others, strict=True)]
 
 
-def _window_number(windows: TimeWindows) -> str:
+def _window_number_sql(windows: TimeWindows) -> str:
     """Return SQL for the number of the window of `as_of`; negative before the first window."""
     micros = windows.length // datetime.timedelta(microseconds=1)
     start = timestamp_literal(windows.start)
@@ -406,12 +410,12 @@ def _window_number(windows: TimeWindows) -> str:
     )
 
 
-def _first_offset(of_queue: Sequence[tuple[int, int]]) -> int:
+def _smallest_first_offset(of_queue: Sequence[tuple[int, int]]) -> int:
     """Return the smallest first offset of a queue over all windows in which it has messages; 0 if there is none."""
     return min((first for first, end in of_queue if end), default=0)
 
 
-def _ends_by_window(rows: Sequence[Row], places: Sequence[_Window]) -> list[tuple[int, int]]:
+def _queue_bounds_by_window(rows: Sequence[Row], places: Sequence[_Window]) -> list[tuple[int, int]]:
     """Return the first offset and the end offset of one queue at each window."""
     found = []
     for place, window in enumerate(places):

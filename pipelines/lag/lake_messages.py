@@ -26,10 +26,16 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import date_literal, is_one_of, text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.lag.counting import BacklogCounter, Queue, ThresholdCounter, milliseconds, numbers
-from commitlake.pipelines.lag.queues import BODY, Count, QueueRun, QueueSpan, SpanFinder, Times, floors_of
+from commitlake.connectors.lake.sql import date_literal, in_condition, text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import rows_to_dicts
+from commitlake.pipelines.lag.counting import (
+    BacklogCounter,
+    OffsetRangeCounter,
+    Queue,
+    integer_column,
+    milliseconds_column,
+)
+from commitlake.pipelines.lag.queues import BODY, Count, QueueRun, QueueSpan, SpanFinder, Times, find_topic_restarts
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.times import EPOCH, epoch_ms, from_ms
@@ -59,7 +65,7 @@ class LakeMessages:
     def __init__(self, table: DeltaTable, broker: str, packs: PackLocation) -> None:
         self._table, self._broker, self._packs = table, broker, packs
 
-    def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
+    def measure_queues(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
         """Feed each counter the messages that it needs, and return the first and end offset of each queue."""
         starts: dict[Queue, int] = {}
         for count in counts:
@@ -81,7 +87,7 @@ class LakeMessages:
                 count.add(self._broker, batch)
         return spans
 
-    def ends(self, times: Times, without: Collection[str] = ()) -> dict[Queue, QueueSpan]:
+    def read_queue_ends(self, times: Times, without: Collection[str] = ()) -> dict[Queue, QueueSpan]:
         """Return the first and end offset of each queue of ordinary topics, from messages that the broker still has.
 
         Args:
@@ -101,7 +107,7 @@ class LakeMessages:
             Queue(self._broker, row["topic"], row["queue_id"]): QueueSpan(
                 row["first"], row["last"] + 1, None if row["compared"] is None else row["compared"] + 1
             )
-            for row in self._ask(sql)
+            for row in self._query_rows(sql)
         }
 
     def _time_conditions(self, times: Times) -> list[str]:
@@ -128,7 +134,7 @@ class LakeMessages:
             if topic in known or not topic.startswith(RETRY_PREFIX):
                 alike[tuple(sorted(known[topic]))].append(topic)
         asked = [
-            f"{is_one_of('topic', map(text_literal, topics))} AND {_other_queues_sql(queue_ids)}"
+            f"{in_condition('topic', map(text_literal, topics))} AND {_other_queues_sql(queue_ids)}"
             for queue_ids, topics in alike.items()
         ]
         if any(topic not in known for topic in count.topics):
@@ -141,7 +147,7 @@ class LakeMessages:
                 f"SELECT DISTINCT topic, queue_id FROM messages WHERE {where} AND {condition}"
                 for condition in asked[first : first + _MAX_QUESTIONS]
             )
-            for row in self._ask(sql):
+            for row in self._query_rows(sql):
                 if row["topic"] in count.topics:
                     yield Queue(self._broker, row["topic"], row["queue_id"])
 
@@ -161,20 +167,22 @@ class LakeMessages:
             where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
             where.append(f"store_date <= {date_literal(times.until)}")
         if times.log_start is None or not starts:
-            return self._end_deleted_queues(self._spans_of_messages(times, [*where, _topics_sql(topics)]), where)
+            return self._reset_deleted_queue_ends(
+                self._spans_from_all_messages(times, [*where, _topics_sql(topics)]), where
+            )
         live = [*where, f"physical_offset >= {times.log_start}"]
-        young = self._young_queues([*live, _topics_sql(topics)])
+        young = self._queues_with_first_messages([*live, _topics_sql(topics)])
         old = {queue: start for queue, start in starts.items() if queue not in young}
-        spans = self._spans_of_old(times, live, old)
+        spans = self._spans_of_truncated_queues(times, live, old)
         if young:
-            spans |= self._spans_of_messages(times, [*live, _topics_sql({queue.topic for queue in young})], young)
+            spans |= self._spans_from_all_messages(times, [*live, _topics_sql({queue.topic for queue in young})], young)
         silent = sorted(starts.keys() - spans.keys())
         for first in range(0, len(silent), _MAX_QUEUES):
             some = silent[first : first + _MAX_QUEUES]
-            spans |= self._spans_of_messages(times, [*where, f"({' OR '.join(map(_queue_sql, some))})"])
-        return self._end_deleted_queues(spans, live)
+            spans |= self._spans_from_all_messages(times, [*where, f"({' OR '.join(map(_queue_sql, some))})"])
+        return self._reset_deleted_queue_ends(spans, live)
 
-    def _end_deleted_queues(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
+    def _reset_deleted_queue_ends(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
         """Set the end to 0 for queues without a message since their topic was created again.
 
         Args:
@@ -200,20 +208,24 @@ class LakeMessages:
             Queue(self._broker, row["topic"], row["queue_id"]): QueueRun(
                 row["first"], row["begin"] if row["floor"] is None else row["floor"], row["last"], row["before"]
             )
-            for row in self._ask(sql)
+            for row in self._query_rows(sql)
         }
         deleted = {
-            queue: floor for queue, floor in floors_of(runs).items() if queue in spans and runs[queue].last < floor
+            queue: floor
+            for queue, floor in find_topic_restarts(runs).items()
+            if queue in spans and runs[queue].last < floor
         }
         return spans | {queue: QueueSpan(0, 0, floor=floor) for queue, floor in deleted.items()}
 
-    def _young_queues(self, where: Sequence[str]) -> set[Queue]:
+    def _queues_with_first_messages(self, where: Sequence[str]) -> set[Queue]:
         """Return the queues that have a message with a queue offset below `_FIRST_OFFSETS`."""
         conditions = " AND ".join([*where, f"queue_offset < {_FIRST_OFFSETS}"])
         sql = f"SELECT DISTINCT topic, queue_id FROM messages WHERE {conditions}"
-        return {Queue(self._broker, row["topic"], row["queue_id"]) for row in self._ask(sql)}
+        return {Queue(self._broker, row["topic"], row["queue_id"]) for row in self._query_rows(sql)}
 
-    def _spans_of_old(self, times: Times, live: Sequence[str], starts: Mapping[Queue, int]) -> dict[Queue, QueueSpan]:
+    def _spans_of_truncated_queues(
+        self, times: Times, live: Sequence[str], starts: Mapping[Queue, int]
+    ) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of queues whose first messages the broker has deleted.
 
         In each queue, the messages from one before its start on are read, and those stored since the earlier time; the
@@ -226,11 +238,11 @@ class LakeMessages:
             topics = _topics_sql({queue.topic for queue in starts})
             since = f"store_timestamp > {timestamp_literal(times.compared_at)}"
             day = f"store_date >= {date_literal(times.compared_at)}"
-            recent = self._offset_extremes([*live, topics, since, day])
+            recent = self._offset_ranges_by_queue([*live, topics, since, day])
         found = dict(recent)
         lowest = {queue: max(0, start - 1) for queue, start in starts.items()}
-        for places in _places(lowest):
-            for queue, (first, last) in self._offset_extremes([*live, f"({places})"]).items():
+        for places in _start_offset_conditions(lowest):
+            for queue, (first, last) in self._offset_ranges_by_queue([*live, f"({places})"]).items():
                 found[queue] = first, max(last, recent.get(queue, (0, 0))[1])
         spans = {}
         for queue, (first, last) in found.items():
@@ -238,21 +250,22 @@ class LakeMessages:
             spans[queue] = QueueSpan(first, last + 1, compared_end)
         return spans
 
-    def _offset_extremes(self, where: Sequence[str]) -> dict[Queue, tuple[int, int]]:
+    def _offset_ranges_by_queue(self, where: Sequence[str]) -> dict[Queue, tuple[int, int]]:
         """Return, by queue, the least and the largest offset of the given messages."""
         sql = (
             "SELECT topic, queue_id, min(queue_offset) AS first, max(queue_offset) AS last FROM messages "
             f"WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
         )
         return {
-            Queue(self._broker, row["topic"], row["queue_id"]): (row["first"], row["last"]) for row in self._ask(sql)
+            Queue(self._broker, row["topic"], row["queue_id"]): (row["first"], row["last"])
+            for row in self._query_rows(sql)
         }
 
-    def _ask(self, sql: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = dict_rows(run_sql(self._table, "messages", sql).read_all())
+    def _query_rows(self, sql: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = rows_to_dicts(run_sql(self._table, "messages", sql).read_all())
         return rows
 
-    def _spans_of_messages(
+    def _spans_from_all_messages(
         self, times: Times, where: Sequence[str], chosen: Collection[Queue] | None = None
     ) -> dict[Queue, QueueSpan]:
         """Return where queues begin and end, from all their messages that meet the given conditions.
@@ -272,7 +285,7 @@ class LakeMessages:
             f"FROM messages WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
         )
         spans = {}
-        for row in self._ask(sql):
+        for row in self._query_rows(sql):
             queue = Queue(self._broker, row["topic"], row["queue_id"])
             if chosen is not None and queue not in chosen:
                 continue
@@ -281,25 +294,25 @@ class LakeMessages:
             compared_end = None if row["compared"] is None else row["compared"] + 1
             spans[queue] = QueueSpan(first, end, compared_end)
             if row["messages"] > row["offsets"] or row["newest"] < row["last"]:
-                spans[queue] = self._span_of_last_topic(queue, times, where)
+                spans[queue] = self._span_since_recreation(queue, times, where)
         return spans
 
-    def _span_of_last_topic(self, queue: Queue, times: Times, where: Sequence[str]) -> QueueSpan:
+    def _span_since_recreation(self, queue: Queue, times: Times, where: Sequence[str]) -> QueueSpan:
         """Return the offsets of a queue whose topic was created again."""
         sql = (
             "SELECT queue_offset, physical_offset, store_timestamp "
             f"FROM messages WHERE {' AND '.join(where)} AND {_queue_sql(queue)} ORDER BY physical_offset"
         )
         rows = run_sql(self._table, "messages", sql).read_all().combine_chunks().to_batches()[0]
-        offsets, physical = numbers(rows, "queue_offset"), numbers(rows, "physical_offset")
+        offsets, physical = integer_column(rows, "queue_offset"), integer_column(rows, "physical_offset")
         finder = SpanFinder()
         finder.add(queue, offsets, physical)
-        span = finder.found[queue]
+        span = finder.queue_spans[queue]
         is_known = physical >= max(span.floor or 0, times.log_start or 0)
         first = None if times.log_start is None else min(offsets[is_known].tolist(), default=span.end)
         compared_end = None
         if times.compared_at is not None:
-            is_old = (physical >= (span.floor or 0)) & (milliseconds(rows) <= epoch_ms(times.compared_at))
+            is_old = (physical >= (span.floor or 0)) & (milliseconds_column(rows) <= epoch_ms(times.compared_at))
             compared_end = max((offsets[is_old] + 1).tolist(), default=None)
         return replace(span, first=first, compared_end=compared_end)
 
@@ -312,15 +325,15 @@ class LakeMessages:
         if BODY in count.columns:
             names += _BODY_COLUMNS
         schema = arrow_schema(MESSAGES.only(names))
-        conditions = list(self._conditions(count))
-        for places in _places(starts):
+        conditions = list(self._counter_conditions(count))
+        for places in _start_offset_conditions(starts):
             sql = f"SELECT {', '.join(names)} FROM messages WHERE {' AND '.join(conditions)} AND ({places})"
             for batch in run_sql(self._table, "messages", sql):
                 # The engine returns strings in a form that not all functions of Arrow accept.
                 plain = batch.cast(schema)
                 yield from self._add_bodies(plain) if BODY in count.columns else (plain,)
 
-    def _conditions(self, count: Count) -> Iterator[str]:
+    def _counter_conditions(self, count: Count) -> Iterator[str]:
         yield f"broker = {text_literal(self._broker)}"
         if count.until_ms is not None:
             until = from_ms(count.until_ms)
@@ -332,7 +345,7 @@ class LakeMessages:
             yield f"store_date >= {date_literal(since)}"
         if count.log_start is not None:
             yield f"physical_offset >= {count.log_start}"
-        if isinstance(count, ThresholdCounter) and count.log_end is not None:
+        if isinstance(count, OffsetRangeCounter) and count.log_end is not None:
             yield f"physical_offset < {count.log_end}"
 
     def _add_bodies(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -360,7 +373,7 @@ def _other_queues_sql(queue_ids: Sequence[int]) -> str:
     return f"queue_id >= 0 AND queue_id NOT IN ({', '.join(map(str, queue_ids))})"
 
 
-def _places(starts: Mapping[Queue, int]) -> Iterator[str]:
+def _start_offset_conditions(starts: Mapping[Queue, int]) -> Iterator[str]:
     """Yield SQL conditions that together select all messages of each queue from its start on, and perhaps a few more.
 
     A topic with many queues is named once, with its smallest offset, if that selects few other messages.

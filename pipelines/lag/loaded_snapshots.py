@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.snapshot_tables import known_offsets, offsets_between, snapshot_marks
+from commitlake.connectors.lake.snapshot_tables import offsets_at_two_times, offsets_between, read_snapshot_headers
 from commitlake.pipelines.lag.offsets import WATCH
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.times import epoch_us
@@ -36,7 +36,7 @@ class LoadedSnapshots:
 
     def __init__(self, table: DeltaTable, broker: str, first: datetime.datetime, last: datetime.datetime) -> None:
         self.broker, kind = broker, OffsetKind.GROUP
-        marks = snapshot_marks(table, broker)
+        marks = read_snapshot_headers(table, broker)
         marks = marks.filter(pc.equal(marks["kind"], str(kind)))
         times: Sequence[datetime.datetime] = marks["as_of"].to_pylist()
         begin, end = _needed_snapshots(times, first, last)
@@ -44,7 +44,7 @@ class LoadedSnapshots:
         if begin == end:
             return
         start = times[begin]
-        known = known_offsets(table, broker, str(kind), start, start)
+        known = offsets_at_two_times(table, broker, str(kind), start, start)
         before = known.select([*_PLACE, "offset"]).append_column("as_of", pa.nulls(len(known), self._time_type))
         later = offsets_between(table, broker, str(kind), start, times[end - 1])
         rows = pa.concat_tables([before, later.select(before.column_names)])

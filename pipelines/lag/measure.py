@@ -18,15 +18,26 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue, ThresholdCounter
+from commitlake.pipelines.lag.counting import Backlog, BacklogCounter, Cursor, OffsetRangeCounter, Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import Count, QueueSpan
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
-from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, consumers, subscription_of
-from commitlake.pipelines.lag.verdicts import NOTHING, FigureBounds, Judged, Movement, lag_verdict
+from commitlake.pipelines.lag.subscriptions import (
+    BROADCASTING,
+    SubscribedAt,
+    Subscriptions,
+    find_consumers_by_topic,
+    find_owner_subscription,
+)
+from commitlake.pipelines.lag.verdicts import NOTHING, FigureBounds, LagJudgement, Movement, lag_verdict
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX, RETRY_PREFIX, is_system_group, plain_group
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.layouts.rocketmq.topics import (
+    BROADCAST_SUFFIX,
+    RETRY_PREFIX,
+    is_system_group,
+    strip_broadcast_suffix,
+)
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import epoch_ms, from_ms
 
@@ -80,7 +91,7 @@ class Lag(NamedTuple):
     bytes: FigureBounds
     seconds: FigureBounds
     next_time: datetime.datetime | None
-    judged: Judged
+    judged: LagJudgement
     last_consumed_time: datetime.datetime | None = None
     filter: str | None = None
     filter_as_of: datetime.datetime | None = None
@@ -92,21 +103,23 @@ class Lag(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def takes(wanted: Selection, position: OffsetOwner) -> bool:
+def is_selected_owner(wanted: Selection, position: OffsetOwner) -> bool:
     """Return whether the group and topic of an offset are selected; never for the broker's own groups."""
     return (
         not is_system_group(position.group)
-        and (not wanted.groups or not {position.group, plain_group(position.group)}.isdisjoint(wanted.groups))
-        and takes_topic(wanted, position.topic)
+        and (
+            not wanted.groups or not {position.group, strip_broadcast_suffix(position.group)}.isdisjoint(wanted.groups)
+        )
+        and is_selected_topic(wanted, position.topic)
     )
 
 
-def takes_group(wanted: Selection, key: GroupTopic) -> bool:
+def is_selected_group(wanted: Selection, key: GroupTopic) -> bool:
     """Return whether a group and its topic are selected."""
-    return takes(wanted, OffsetOwner(OffsetKind.GROUP, *key, 0))
+    return is_selected_owner(wanted, OffsetOwner(OffsetKind.GROUP, *key, 0))
 
 
-def takes_topic(wanted: Selection, topic: str) -> bool:
+def is_selected_topic(wanted: Selection, topic: str) -> bool:
     """Return whether a topic is selected."""
     return not wanted.topics or topic in wanted.topics
 
@@ -134,14 +147,16 @@ class GroupLag:
         for position, offset in offsets:
             key = GroupTopic(position.group, position.topic)
             if key not in subscribed:
-                is_taken = takes(selection, position) and not _is_outdated(key, known, subscriptions)
-                subscribed[key] = subscription_of(key, subscriptions) if is_taken else None
+                is_taken = is_selected_owner(selection, position) and not _has_outdated_message_model(
+                    key, known, subscriptions
+                )
+                subscribed[key] = find_owner_subscription(key, subscriptions) if is_taken else None
                 committed[key] = set()
             if (found := subscribed[key]) is not None:
-                self._plans.append(_LagPlan(position, offset, queue_of(moment, position), found))
+                self._plans.append(_LagPlan(position, offset, queue_of_owner(moment, position), found))
                 committed[key].add(position.queue_id)
         self._committed: Mapping[GroupTopic, set[int]] = committed
-        self._consumers = consumers(committed, subscriptions, partial(takes_group, selection))
+        self._consumers = find_consumers_by_topic(committed, subscriptions, partial(is_selected_group, selection))
         self._known: dict[str, set[int]] = defaultdict(set)
         for key, queue_ids in committed.items():
             self._known[key.topic] |= queue_ids
@@ -150,7 +165,7 @@ class GroupLag:
         wanted = {topic: frozenset(one.wanted for one in groups.values()) for topic, groups in self._consumers.items()}
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start, wanted, finds_last=True)
         self.counts: Sequence[Count] = (self._counter,)
-        self._lost: ThresholdCounter | None = None
+        self._lost: OffsetRangeCounter | None = None
 
     @property
     def topics(self) -> frozenset[str]:
@@ -181,7 +196,7 @@ class GroupLag:
         subscribed = self._consumers[queue.topic][group]
         return _LagPlan(position, offset, queue, subscribed, is_committed=False, is_new=is_new)
 
-    def lost_counter(self, spans: Mapping[Queue, QueueSpan]) -> ThresholdCounter | None:
+    def deleted_message_counter(self, spans: Mapping[Queue, QueueSpan]) -> OffsetRangeCounter | None:
         """Return a counter of deleted messages, to be fed before `rows`; None if no group with a filter lost any.
 
         Args:
@@ -189,14 +204,14 @@ class GroupLag:
         """
         places: dict[tuple[Queue, SubscriptionFilter], list[int]] = defaultdict(list)
         for plan in self._plans:
-            start, end = plan.deleted(spans.get(plan.queue))
-            if start < end and plan.subscribed.wanted.is_known and not plan.subscribed.wanted.takes_all:
+            start, end = plan.deleted_offset_range(spans.get(plan.queue))
+            if start < end and plan.subscribed.wanted.is_known and not plan.subscribed.wanted.selects_all:
                 for wanted in (plan.subscribed.wanted, ALL):
                     places[plan.queue, wanted] += [start, end]
         if not places:
             return None
         floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
-        self._lost = ThresholdCounter(places, floors, self._moment.log_start)
+        self._lost = OffsetRangeCounter(places, floors, self._moment.log_start)
         return self._lost
 
     def rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
@@ -205,7 +220,7 @@ class GroupLag:
         Args:
             spans: Where the queues of `topics` begin and end.
         """
-        behind = self._counter.behind
+        behind = self._counter.backlog_by_cursor
         others = (
             self._plan_without_offset(group, queue)
             for queue in sorted(spans)
@@ -215,29 +230,31 @@ class GroupLag:
         for plan in chain(self._plans, others):
             span = spans.get(plan.queue)
             if plan.is_committed or (span is not None and (span.first or 0) < span.end):
-                yield plan.lag(self._moment, span, behind, plan.lost(span, self._lost), self._missing)
+                yield plan.lag_row(
+                    self._moment, span, behind, plan.count_lost_messages(span, self._lost), self._missing
+                )
 
 
-def _is_outdated(key: GroupTopic, known: Collection[GroupTopic], subscriptions: Subscriptions) -> bool:
+def _has_outdated_message_model(key: GroupTopic, known: Collection[GroupTopic], subscriptions: Subscriptions) -> bool:
     """Return whether offsets are from a message model (clustering or broadcasting) that the group no longer uses.
 
     Args:
         key: The topic, and the group as in the key of its offsets.
         known: All groups and topics with offsets, likewise.
     """
-    group = plain_group(key.group)
+    group = strip_broadcast_suffix(key.group)
     broadcasts = group != key.group
-    model = subscriptions.of(key._replace(group=group)).message_model
+    model = subscriptions.find_subscription(key._replace(group=group)).message_model
     other = key._replace(group=group if broadcasts else group + BROADCAST_SUFFIX)
     return model is not None and (model == BROADCASTING) != broadcasts and other in known
 
 
-def queue_of(moment: Moment, position: OffsetOwner) -> Queue:
+def queue_of_owner(moment: Moment, position: OffsetOwner) -> Queue:
     """Return the queue of an offset."""
     return Queue(moment.broker, position.topic, position.queue_id)
 
 
-def what_is_missing(moment: Moment, archived_until: int | None) -> str:
+def missing_messages_note(moment: Moment, archived_until: int | None) -> str:
     """Return a sentence if the archive may lack messages that were stored by the measured time; else an empty string.
 
     Args:
@@ -253,7 +270,7 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
         return "it is not known whether the archive has every message of this time"
     if log_end > archived_until:
         return (
-            f"the archive ends {count_text(log_end - archived_until, 'byte')} of log before the snapshot: run "
+            f"the archive ends {format_count(log_end - archived_until, 'byte')} of log before the snapshot: run "
             "'commitlake archive' to count what is in them"
         )
     return ""
@@ -288,37 +305,37 @@ class _LagPlan(NamedTuple):
             yield self._cursor_at(self.offset.high)
 
     @property
-    def reached(self) -> int:
-        """An offset that the group had in a snapshot: `offset.reached` if it is set, else `offset.low`."""
+    def reached_offset(self) -> int:
+        """An offset that the group had in a snapshot: `offset.reached_offset` if it is set, else `offset.low`."""
         return self.offset.low if self.offset.reached is None else self.offset.reached
 
-    def deleted(self, span: QueueSpan | None) -> tuple[int, int]:
+    def deleted_offset_range(self, span: QueueSpan | None) -> tuple[int, int]:
         """Return the range of offsets, first and end, that the broker deleted before the group consumed them."""
-        first = max(0, self.reached)  # -1: nothing is consumed
-        is_lost = self.is_committed and span is not None and span.first is not None and self.reached <= span.end
+        first = max(0, self.reached_offset)  # -1: nothing is consumed
+        is_lost = self.is_committed and span is not None and span.first is not None and self.reached_offset <= span.end
         return (first, max(first, span.first)) if is_lost and span is not None and span.first else (first, first)
 
-    def lost(self, span: QueueSpan | None, counter: ThresholdCounter | None) -> FigureBounds:
+    def count_lost_messages(self, span: QueueSpan | None, counter: OffsetRangeCounter | None) -> FigureBounds:
         """Return how many messages the group has lost.
 
         Args:
             span: Where the queue begins and ends.
             counter: Has the deleted messages if they can be read, and a group has a filter.
         """
-        start, end = self.deleted(span)
+        start, end = self.deleted_offset_range(span)
         wanted = self.subscribed.wanted
-        if wanted.takes_all or start == end:
+        if wanted.selects_all or start == end:
             return FigureBounds(end - start if wanted.is_known else 0, end - start)
         if counter is None:
             return FigureBounds(0, end - start)
-        counted = counter.between(self.queue, wanted, start, end)
-        return FigureBounds(counted, counted + end - start - counter.between(self.queue, ALL, start, end))
+        counted = counter.count_between(self.queue, wanted, start, end)
+        return FigureBounds(counted, counted + end - start - counter.count_between(self.queue, ALL, start, end))
 
-    def lag(
+    def lag_row(
         self,
         moment: Moment,
         span: QueueSpan | None,
-        counted: Mapping[Cursor, Behind],
+        counted: Mapping[Cursor, Backlog],
         lost: FigureBounds,
         missing: str,
     ) -> Lag:
@@ -326,9 +343,9 @@ class _LagPlan(NamedTuple):
         most = counted[self._cursor_at(self.offset.low)]
         least = most
         if not self.subscribed.wanted.is_known:
-            least = Behind()
+            least = Backlog()
         elif not self.offset.is_exact:
-            least = Behind() if self.offset.high is None else counted[self._cursor_at(self.offset.high)]
+            least = Backlog() if self.offset.high is None else counted[self._cursor_at(self.offset.high)]
         next_time = _to_datetime(most.next_time_ms)
         subscribed, offset = self.subscribed, self.offset
         compared = moment.compared.get(self.position) if moment.compared_at else None
@@ -338,7 +355,7 @@ class _LagPlan(NamedTuple):
             # A group that got its first offset since then was not stalled at the first message.
             compared = first if moment.compared_at and compared is None and not self.is_new else None
         movement = Movement(
-            offset=self.reached if self.is_committed else offset.low,
+            offset=self.reached_offset if self.is_committed else offset.low,
             compared=compared,
             moves=moment.moves.get(self.position, ()),
             seconds=0.0 if moment.compared_at is None else (moment.taken - moment.compared_at).total_seconds(),
@@ -356,7 +373,7 @@ class _LagPlan(NamedTuple):
                 "count: the topic was deleted and created again"
             )
         broadcasts = subscribed.message_model == BROADCASTING
-        group = plain_group(self.position.group)
+        group = strip_broadcast_suffix(self.position.group)
         if broadcasts:
             of_slowest = "; the broker has the one at which the slowest last pulled"
             notes.append(f"{BROADCASTS}{'' if group == self.position.group else of_slowest}")
@@ -393,7 +410,7 @@ def _to_datetime(ms: int | None) -> datetime.datetime | None:
     return None if ms is None else from_ms(ms)
 
 
-def _waited_seconds(behind: Behind, moment: Moment) -> float:
+def _waited_seconds(behind: Backlog, moment: Moment) -> float:
     if behind.next_time_ms is None:
         return 0.0
     return max(0.0, (epoch_ms(moment.at) - behind.next_time_ms) / 1000)
@@ -402,4 +419,4 @@ def _waited_seconds(behind: Behind, moment: Moment) -> float:
 def _filter_text(wanted: SubscriptionFilter) -> str | None:
     if not wanted.is_known:
         return None
-    return wanted.expression if wanted.tags is not None or wanted.takes_all else f"sql: {wanted.expression}"
+    return wanted.expression if wanted.tags is not None or wanted.selects_all else f"sql: {wanted.expression}"

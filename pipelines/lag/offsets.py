@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.snapshot_tables import known_offsets, offsets_between, snapshot_marks
+from commitlake.connectors.lake.snapshot_tables import offsets_at_two_times, offsets_between, read_snapshot_headers
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 
 WATCH = datetime.timedelta(minutes=5)
@@ -95,7 +95,7 @@ class Snapshots(Protocol):
         """Return the rows of whole snapshots of a kind, oldest first: `as_of`, `log_end` and `log_start`."""
 
     def known(self, kind: OffsetKind, until: datetime.datetime, earlier: datetime.datetime) -> pa.Table:
-        """Return the offsets as known at two times, see `snapshot_tables.known_offsets`."""
+        """Return the offsets as known at two times, see `snapshot_tables.offsets_at_two_times`."""
 
     def between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
         """Return the offsets that changed in a time range, see `snapshot_tables.offsets_between`."""
@@ -116,12 +116,12 @@ class StoredSnapshots:
     def marks(self, kind: OffsetKind) -> pa.Table:
         """See `Snapshots.marks`."""
         if self._marks is None:
-            self._marks = snapshot_marks(self._table, self.broker)
+            self._marks = read_snapshot_headers(self._table, self.broker)
         return self._marks.filter(pc.equal(self._marks["kind"], str(kind)))
 
     def known(self, kind: OffsetKind, until: datetime.datetime, earlier: datetime.datetime) -> pa.Table:
         """See `Snapshots.known`."""
-        return known_offsets(self._table, self.broker, str(kind), until, earlier)
+        return offsets_at_two_times(self._table, self.broker, str(kind), until, earlier)
 
     def between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
         """See `Snapshots.between`."""
@@ -155,8 +155,8 @@ def moment_at(
         at: The time; None for the last snapshot.
         watch: Time over which the movement of groups is watched.
     """
-    around = _SnapshotsAround.of(snapshots.marks(kind), at, watch)
-    return None if around is None else _read_moment(snapshots, kind, around, at)
+    around = _SnapshotsAround.find(snapshots.marks(kind), at, watch)
+    return None if around is None else _read_offsets_at(snapshots, kind, around, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class _SnapshotsAround:
     compared_at: datetime.datetime
 
     @classmethod
-    def of(cls, marks: pa.Table, at: datetime.datetime | None, watch: datetime.timedelta) -> _SnapshotsAround | None:
+    def find(cls, marks: pa.Table, at: datetime.datetime | None, watch: datetime.timedelta) -> _SnapshotsAround | None:
         """Find the snapshots before and after a time in `marks`, oldest first; None if there is none before it."""
         times: Sequence[datetime.datetime] = marks["as_of"].to_pylist()
         count = len(times) if at is None else bisect_right(times, at)
@@ -192,7 +192,7 @@ def _offset_owners(kind: OffsetKind, rows: pa.Table) -> list[OffsetOwner]:
     return [OffsetOwner(kind, *place) for place in zip(groups, topics, rows["queue_id"].to_pylist(), strict=True)]
 
 
-def _read_moment(
+def _read_offsets_at(
     snapshots: Snapshots, kind: OffsetKind, marks: _SnapshotsAround, at: datetime.datetime | None
 ) -> Moment:
     taken: datetime.datetime = marks.last["as_of"]
@@ -208,7 +208,7 @@ def _read_moment(
         known: dict[OffsetOwner, int | None] = dict(zip(positions, now, strict=True))
         moved = snapshots.between(kind, moment, taken_next)
         following = known | dict(zip(_offset_owners(kind, moved), moved["offset"].to_pylist(), strict=True))
-        bounds = {place: _bounds_between(known.get(place), offset) for place, offset in following.items()}
+        bounds = {place: _offset_bounds_between(known.get(place), offset) for place, offset in following.items()}
         offsets = {place: one for place, one in bounds.items() if one is not None}
     earlier = zip(positions, rows["earlier"].to_pylist(), strict=True)
     return Moment(
@@ -253,7 +253,7 @@ def _offset_moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[
     return found
 
 
-def _bounds_between(first: int | None, second: int | None) -> OffsetAt | None:
+def _offset_bounds_between(first: int | None, second: int | None) -> OffsetAt | None:
     """Return the bounds of an offset between two snapshots, from its values in both; None if it is in neither."""
     if first is None or second is None:  # created or dropped between the two, at an unknown time
         return None if first == second else OffsetAt(0, None)

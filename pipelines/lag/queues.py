@@ -33,7 +33,7 @@ class Times:
     log_start: int | None = None
 
     @property
-    def seconds(self) -> float:
+    def seconds_between(self) -> float:
         """Seconds between the two times; 0 if one of them is not known."""
         if self.until is None or self.compared_at is None:
             return 0.0
@@ -57,7 +57,7 @@ class QueueSpan:
     floor: int | None = None
 
     def produce_tps(self, seconds: float) -> float | None:
-        """Return the messages per second since the earlier time, which was `seconds` ago; None if not known.
+        """Return the messages per second since the earlier time, which was `seconds_between` ago; None if not known.
 
         If the end at the earlier time is not known, the queue had no message before `first`.
         """
@@ -81,7 +81,9 @@ class QueueRun:
     before: int | None = None
 
 
-def floors_of(runs: Mapping[Queue, QueueRun], is_gone: Callable[[Queue], bool] = lambda _: False) -> dict[Queue, int]:
+def find_topic_restarts(
+    runs: Mapping[Queue, QueueRun], is_gone: Callable[[Queue], bool] = lambda _: False
+) -> dict[Queue, int]:
     """Return, for queues whose topic was created again, the physical offset before which records do not count.
 
     A topic is deleted as a whole. If the offsets of one of its queues restart, the messages of another queue also
@@ -119,8 +121,8 @@ class SpanFinder:
     """Finds the first and end offsets of queues from messages in the order of the log.
 
     Within a queue, offsets rise. Where they restart, the topic was deleted and created again: the log still has the
-    older messages, but the broker no longer knows them, and no group can consume them. See `floors_of` for queues that
-    have no message since then.
+    older messages, but the broker no longer knows them, and no group can consume them. See `find_topic_restarts` for
+    queues that have no message since then.
 
     Args:
         is_gone: Function that returns whether the broker is known not to have a queue.
@@ -157,9 +159,9 @@ class SpanFinder:
         self._ends[queue] = int(offsets[-1]) + 1
 
     @property
-    def found(self) -> dict[Queue, QueueSpan]:
+    def queue_spans(self) -> dict[Queue, QueueSpan]:
         """First and end offset of each queue with messages; 0 if it has none since its topic was created again."""
-        floors = self.floors
+        floors = self.restart_offsets
         return {
             queue: QueueSpan(run.first, self._ends[queue], floor=floors.get(queue))
             if run.last >= floors.get(queue, 0)
@@ -168,10 +170,10 @@ class SpanFinder:
         }
 
     @property
-    def floors(self) -> Mapping[Queue, int]:
+    def restart_offsets(self) -> Mapping[Queue, int]:
         """Queues whose topic was created again, each with the physical offset of its first record since."""
         if self._floors is None:
-            self._floors = floors_of(self._runs, self._is_gone)
+            self._floors = find_topic_restarts(self._runs, self._is_gone)
         return self._floors
 
 
@@ -210,7 +212,7 @@ class Messages(Protocol):
 
     has_deleted: bool
 
-    def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
+    def measure_queues(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
         """Feed each counter the messages that it needs, and return the first and end offset of each queue.
 
         Args:

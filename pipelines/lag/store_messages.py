@@ -23,12 +23,19 @@ from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.options import Mode, ReadOptions
-from commitlake.connectors.reading.planning import in_log_order, plan_entries
+from commitlake.connectors.reading.planning import merge_in_log_order, plan_entries
 from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import Store
-from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
+from commitlake.pipelines.lag.counting import (
+    COLUMNS,
+    BacklogCounter,
+    Queue,
+    integer_column,
+    milliseconds_column,
+    rows_by_queue,
+)
 from commitlake.pipelines.lag.queues import BODY, Count, QueueSpan, SpanFinder, Times
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.store_files import UnsafeFileError, folders_in
@@ -56,28 +63,28 @@ class StoreMessages:
         self._records = LogRecords(store.segments, store.format)
         self.damaged = 0
 
-    def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
-        """Feed each counter the messages that it needs; see `Messages.measure`.
+    def measure_queues(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
+        """Feed each counter the messages that it needs; see `Messages.measure_queues`.
 
         Raises:
             IndexMismatchError: An entry of a queue does not match the log.
         """
         until_ms = None if times.until is None else epoch_ms(times.until)
         spans = self._read_log(until_ms, topics, counts)
-        if spans.floors:
+        if spans.restart_offsets:
             backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
             for backlog in backlogs:
-                backlog.reset_counts(spans.floors)
+                backlog.reset_counts(spans.restart_offsets)
             self._read_log(until_ms, topics, backlogs)
         for count in counts:
             if isinstance(count, BacklogCounter):
-                count.set_next_times(self._store_time_of)
-                count.set_last_times(self._store_time_if_readable)
-        return {queue: span for queue, span in spans.found.items() if queue.topic in topics}
+                count.set_next_message_times(self._store_time_of)
+                count.set_preceding_message_times(self._store_time_if_readable)
+        return {queue: span for queue, span in spans.queue_spans.items() if queue.topic in topics}
 
     def _read_log(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
         """Read the log once, in its order, and feed all counters."""
-        spans = SpanFinder(self._is_deleted)
+        spans = SpanFinder(self._is_queue_deleted)
         damaged = 0
         by_count = {queue.topic for count in counts for queue in count.starts}
         backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
@@ -86,33 +93,33 @@ class StoreMessages:
             return spans
         options = ReadOptions(path=self._store.root, mode=Mode.PERMISSIVE, use_indexes=self._use_indexes)
         filters = Filters(topics=frozenset(wanted))
-        by_entry = {topic for topic in wanted if all(_takes_entries(count, topic) for count in counts)}
+        by_entry = {topic for topic in wanted if all(_can_count_index_entries(count, topic) for count in counts)}
         # Entries have no time, so messages after one of these times must not be counted by their entries.
         limits = [limit for limit in (until_ms, *(count.until_ms for count in counts)) if limit is not None]
         names = dict.fromkeys([*COLUMNS, *(name for count in counts for name in count.columns if name != BODY)])
         schema = arrow_schema(SOURCE.only([*names, CORRUPT_RECORD]))
         request = replace(Request.of(options, filters, schema), keeps_bad_ranges=True)
         for plan in plan_entries(self._store, self._range, options, filters, by_entry, min(limits, default=None)):
-            for part in in_log_order(plan):
+            for part in merge_in_log_order(plan):
                 if isinstance(part, IndexAnswer):
-                    for queue, offsets, sizes, physical in self._group_by_queue(part):
+                    for queue, offsets, sizes, physical in self._entries_by_queue(part):
                         spans.add(queue, offsets, physical)
                         for backlog in backlogs:
                             backlog.add_queue(queue)
-                            backlog.add_entries(queue, offsets, sizes, physical)
+                            backlog.count_index_entries(queue, offsets, sizes, physical)
                     continue
                 for read in read_split(part, request):
-                    batch, bad = _split_intact(read)
+                    batch, bad = _split_off_damage(read)
                     damaged += bad
                     for queue in self._add_spans(spans, batch, until_ms):
                         for backlog in backlogs:
                             backlog.add_queue(queue)
                     for count in counts:
-                        count.add(self._store.broker, self._with_bodies(batch, count))
+                        count.add(self._store.broker, self._add_bodies_if_needed(batch, count))
         self.damaged = max(self.damaged, damaged)  # the same ranges may be read again
         return spans
 
-    def _is_deleted(self, queue: Queue) -> bool:
+    def _is_queue_deleted(self, queue: Queue) -> bool:
         """Return whether a queue has no folder any more, although other queues of its topic have one."""
         folder = Path(self._store.root).parent / self._store.format.queues.layout.folder
         try:
@@ -123,8 +130,8 @@ class StoreMessages:
 
     def _add_spans(self, spans: SpanFinder, batch: pa.RecordBatch, until_ms: int | None) -> list[Queue]:
         """Add the messages of a batch to the spans, and return its queues."""
-        offsets, physical = numbers(batch, "queue_offset"), numbers(batch, "physical_offset")
-        is_early = np.ones(batch.num_rows, bool) if until_ms is None else milliseconds(batch) <= until_ms
+        offsets, physical = integer_column(batch, "queue_offset"), integer_column(batch, "physical_offset")
+        is_early = np.ones(batch.num_rows, bool) if until_ms is None else milliseconds_column(batch) <= until_ms
         found = []
         for queue, rows in rows_by_queue(self._store.broker, batch):
             here = rows[is_early[rows]]
@@ -132,7 +139,7 @@ class StoreMessages:
             found.append(queue)
         return found
 
-    def _group_by_queue(self, entries: IndexAnswer) -> Iterator[tuple[Queue, Array, Array, Array]]:
+    def _entries_by_queue(self, entries: IndexAnswer) -> Iterator[tuple[Queue, Array, Array, Array]]:
         """Yield each queue with the queue offsets, sizes and physical offsets of its entries."""
         order = np.argsort(entries.queue_numbers, kind="stable")
         edges = np.searchsorted(entries.queue_numbers[order], np.arange(len(entries.queues) + 1))
@@ -162,18 +169,18 @@ class StoreMessages:
         except IndexMismatchError:
             return None
 
-    def _with_bodies(self, batch: pa.RecordBatch, count: Count) -> pa.RecordBatch:
+    def _add_bodies_if_needed(self, batch: pa.RecordBatch, count: Count) -> pa.RecordBatch:
         """Return a batch as a count needs it. If the count needs bodies, only messages of its own topics are kept."""
         if BODY not in count.columns:
             return batch
         topics = pa.array(sorted({queue.topic for queue in count.starts}), pa.string())
         batch = batch.filter(pc.is_in(batch.column("topic").cast(pa.string()), value_set=topics))
-        found = [self._records.at(offset) for offset in numbers(batch, "physical_offset").tolist()]
+        found = [self._records.at(offset) for offset in integer_column(batch, "physical_offset").tolist()]
         bodies = pa.array([None if record is None else bytes(record.body) for record in found], pa.binary())
         return batch.append_column(BODY, bodies)
 
 
-def _split_intact(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+def _split_off_damage(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     """Return the intact messages of a batch, and its number of damaged ranges; missing segments are not counted."""
     corrupt = batch.column(CORRUPT_RECORD)
     if corrupt.null_count < len(corrupt):
@@ -183,7 +190,7 @@ def _split_intact(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     return batch.drop_columns([CORRUPT_RECORD]), 0
 
 
-def _takes_entries(count: Count, topic: str) -> bool:
+def _can_count_index_entries(count: Count, topic: str) -> bool:
     if isinstance(count, BacklogCounter):
-        return count.takes_entries(topic)
+        return count.can_count_index_entries(topic)
     return all(queue.topic != topic for queue in count.starts)

@@ -56,7 +56,7 @@ class SubscriptionFilter:
         return self.expression_type is not None
 
     @property
-    def takes_all(self) -> bool:
+    def selects_all(self) -> bool:
         """True if every message is wanted."""
         return self.expression_type != SQL92_EXPRESSION and self.tags is None
 
@@ -65,13 +65,13 @@ class SubscriptionFilter:
         """True if the column `properties` is needed."""
         return self.expression_type == SQL92_EXPRESSION
 
-    def select(self, batch: pa.RecordBatch) -> Array:
+    def select_rows(self, batch: pa.RecordBatch) -> Array:
         """Return a mask of the rows of a batch that the subscription wants.
 
         Args:
             batch: Has the column `tags`, and `properties` if needed.
         """
-        if self.takes_all:
+        if self.selects_all:
             return np.ones(batch.num_rows, bool)
         if (tags := self.tags) is not None:
             found = pc.is_in(batch.column("tags").cast(pa.string()), value_set=pa.array(sorted(tags), pa.string()))
@@ -85,7 +85,7 @@ ALL = SubscriptionFilter(TAG_EXPRESSION)
 
 def _select_by_sql92(expression: str, properties: pa.MapArray) -> Array:
     condition, names = compile_sql92(expression), sorted(property_names(expression))
-    columns = [_encode_property(properties, name) for name in names]
+    columns = [_dictionary_encode_property(properties, name) for name in names]
     codes = np.zeros(len(properties), np.int64)
     for values, indices in columns:
         # The codes are renumbered after each property, so that their product cannot overflow.
@@ -98,7 +98,7 @@ def _select_by_sql92(expression: str, properties: pa.MapArray) -> Array:
     return accepted[inverse.reshape(-1)]
 
 
-def _encode_property(properties: pa.MapArray, name: str) -> tuple[list[str | None], Array]:
+def _dictionary_encode_property(properties: pa.MapArray, name: str) -> tuple[list[str | None], Array]:
     """Return the distinct values of a property, with None last, and for each row the index of its value."""
     column = pc.map_lookup(properties, pa.scalar(name, properties.type.key_type), "last")
     encoded = column.cast(pa.string()).dictionary_encode()

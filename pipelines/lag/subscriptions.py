@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, next_rows, rows_between
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, first_rows_after, rows_between
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic, SnapshotSource
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, plain_group
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, strip_broadcast_suffix
 from commitlake.schemas.times import EPOCH
 
 BROADCASTING = "BROADCASTING"
@@ -66,13 +66,16 @@ class Subscriptions:
     found: Mapping[GroupTopic, SubscribedAt] = field(default_factory=dict)
     asked_at: datetime.datetime | None = None
 
-    def of(self, key: GroupTopic) -> SubscribedAt:
+    def find_subscription(self, key: GroupTopic) -> SubscribedAt:
         """Return a group's subscription to a topic; one to every message if it is not known."""
         return self.found.get(key) or SubscribedAt(SubscriptionFilter(), None if self.asked_at is None else 0)
 
-    def with_given(self, given: Mapping[GroupTopic, SubscriptionFilter]) -> Subscriptions:
+    def with_overrides(self, given: Mapping[GroupTopic, SubscriptionFilter]) -> Subscriptions:
         """Return a copy in which the user's choices replace the known ones."""
-        stated = {key: replace(self.of(key), wanted=wanted, note="", as_of=None) for key, wanted in given.items()}
+        stated = {
+            key: replace(self.find_subscription(key), wanted=wanted, note="", as_of=None)
+            for key, wanted in given.items()
+        }
         return Subscriptions({**self.found, **stated}, self.asked_at)
 
     def at_later_time(self, when: datetime.datetime) -> Subscriptions:
@@ -86,16 +89,18 @@ class Subscriptions:
             key: replace(
                 one,
                 members=one.members if is_recent else None,
-                note=one.note or _age_note(one, when) if one.as_of is not None and one.as_of < oldest else one.note,
+                note=one.note or _filter_age_note(one, when)
+                if one.as_of is not None and one.as_of < oldest
+                else one.note,
             )
             for key, one in self.found.items()
         }
         return Subscriptions(found, self.asked_at if is_recent else None)
 
 
-def _age_note(subscribed: SubscribedAt, when: datetime.datetime) -> str:
+def _filter_age_note(subscribed: SubscribedAt, when: datetime.datetime) -> str:
     assert subscribed.as_of is not None
-    if subscribed.wanted.takes_all:
+    if subscribed.wanted.selects_all:
         return ""
     hours = (when - subscribed.as_of) / datetime.timedelta(hours=1)
     age = f"{hours / 24:,.0f} days" if hours >= 48 else f"{hours:.0f} hours" if hours >= 2 else f"{hours * 60:.0f} min"
@@ -128,11 +133,11 @@ class SubscriptionTimeline:
     """
 
     def __init__(self, table: DeltaTable, broker: str, until: datetime.datetime | None) -> None:
-        self._rows: Sequence[Row] = list(dict_rows(rows_between(table, SUBSCRIBED, broker, EPOCH, until)))
+        self._rows: Sequence[Row] = list(rows_to_dicts(rows_between(table, SUBSCRIBED, broker, EPOCH, until)))
         self._next: Sequence[Row] = (
-            [] if until is None else list(dict_rows(next_rows(table, SUBSCRIBED, broker, until)))
+            [] if until is None else list(rows_to_dicts(first_rows_after(table, SUBSCRIBED, broker, until)))
         )
-        self._known, self._place = _Known(), 0
+        self._known, self._place = _SubscriptionHistory(), 0
         self._last: Subscriptions | None = None
 
     def at(self, time: datetime.datetime | None) -> Subscriptions:
@@ -147,7 +152,7 @@ class SubscriptionTimeline:
 
     def _subscribed(self) -> dict[GroupTopic, SubscribedAt]:
         """Return the known subscriptions, and of the others the first later one, with a note."""
-        found = self._known.subscribed()
+        found = self._known.current_subscriptions()
         seen: set[tuple[str, GroupTopic]] = set()
         for row in (*self._rows[self._place :], *self._next):
             key = GroupTopic(row["group"], row["topic"])
@@ -176,7 +181,9 @@ class PastSubscriptions(NamedTuple):
     broadcast: Collection[GroupTopic] = ()
 
 
-def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetime.datetime]) -> list[PastSubscriptions]:
+def read_subscriptions_over_time(
+    table: DeltaTable, broker: str, times: Sequence[datetime.datetime]
+) -> list[PastSubscriptions]:
     """Return the subscriptions of a store's groups at each of several times, as `subscriptions_at` does for one.
 
     Args:
@@ -188,13 +195,13 @@ def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetim
     """
     if not times:
         return []
-    rows = dict_rows(rows_between(table, SUBSCRIBED, broker, EPOCH, times[-1]))
+    rows = rows_to_dicts(rows_between(table, SUBSCRIBED, broker, EPOCH, times[-1]))
     later: dict[GroupTopic, SubscriptionFilter] = {}
-    for row in [*rows, *dict_rows(next_rows(table, SUBSCRIBED, broker, times[-1]))]:
+    for row in [*rows, *rows_to_dicts(first_rows_after(table, SUBSCRIBED, broker, times[-1]))]:
         if row["topic"] is not None and row["expression"] is not None:
             choice = SubscriptionFilter.of(row["expression_type"], row["expression"])
             later.setdefault(GroupTopic(row["group"], row["topic"]), choice)
-    known = _Known()
+    known = _SubscriptionHistory()
     found: list[PastSubscriptions] = []
     place = 0
     for time in times:
@@ -205,11 +212,11 @@ def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetim
         if found and place == before:
             found.append(found[-1])
         else:
-            found.append(PastSubscriptions({**later, **known.wanted}, *known.consumed_and_broadcast()))
+            found.append(PastSubscriptions({**later, **known.wanted}, *known.consumed_and_broadcast_topics()))
     return found
 
 
-class _Known:
+class _SubscriptionHistory:
     """Subscriptions by the rows of `subscriptions` that were added so far, in the order of time.
 
     Attributes:
@@ -254,24 +261,26 @@ class _Known:
             return self._gone[key]
         return max(self._taken[self._sources[key]], default=None)
 
-    def consumed_and_broadcast(self) -> tuple[frozenset[GroupTopic], frozenset[GroupTopic]]:
+    def consumed_and_broadcast_topics(self) -> tuple[frozenset[GroupTopic], frozenset[GroupTopic]]:
         """Return the (group, topic) pairs that are consumed, and those that are broadcast, by the rows added so far."""
         broadcast = frozenset(key for key, row in self._newest.items() if row["message_model"] == BROADCASTING)
         consumed = frozenset(key for key, row in self._newest.items() if row["members"] and key not in broadcast)
         return consumed, broadcast
 
-    def subscribed(self) -> dict[GroupTopic, SubscribedAt]:
+    def current_subscriptions(self) -> dict[GroupTopic, SubscribedAt]:
         """Return the subscriptions after the rows added so far."""
         return {
             key: replace(
-                _to_subscribed(choice, self._newest.get(key), self._changes[key], is_asked=self.asked_at is not None),
+                _make_subscription(
+                    choice, self._newest.get(key), self._changes[key], is_asked=self.asked_at is not None
+                ),
                 as_of=self._last_seen(key),
             )
             for key, choice in self.wanted.items()
         }
 
 
-def _to_subscribed(wanted: SubscriptionFilter, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
+def _make_subscription(wanted: SubscriptionFilter, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
     """Return a group's subscription to a topic, from its last filter, its clients and its number of changes.
 
     Args:
@@ -282,14 +291,14 @@ def _to_subscribed(wanted: SubscriptionFilter, newest: Row | None, changes: int,
     """
     note = wanted.problem
     if changes >= MANY_CHANGES:
-        note = f"its clients subscribe differently: the filter has changed {count_text(changes, 'time')}"
+        note = f"its clients subscribe differently: the filter has changed {format_count(changes, 'time')}"
     if newest is None:
         return SubscribedAt(wanted, 0 if is_asked else None, note=note)
     members = newest["members"]
     return SubscribedAt(wanted, len(members or ()), newest["message_model"], note)
 
 
-def consumers(
+def find_consumers_by_topic(
     committed: Collection[GroupTopic], subscriptions: Subscriptions, is_chosen: Callable[[GroupTopic], bool]
 ) -> dict[str, dict[str, SubscribedAt]]:
     """Return, by topic, the groups of a store that consume all queues of the topic.
@@ -305,20 +314,20 @@ def consumers(
     keys |= {key for key, one in subscriptions.found.items() if one.members}
     found: dict[str, dict[str, SubscribedAt]] = defaultdict(dict)
     for key in sorted(keys):
-        subscribed = subscription_of(key, subscriptions)
+        subscribed = find_owner_subscription(key, subscriptions)
         if is_chosen(key) and subscribed.message_model != BROADCASTING:
             found[key.topic][key.group] = subscribed
     return found
 
 
-def subscription_of(key: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
+def find_owner_subscription(key: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
     """Return a group's subscription. A retry topic holds only messages of its group, so all of them are wanted.
 
     Args:
         key: The topic, and the group as in the key of its offsets, which also shows whether it broadcasts.
     """
-    group = plain_group(key.group)
-    found = subscriptions.of(key._replace(group=group))
+    group = strip_broadcast_suffix(key.group)
+    found = subscriptions.find_subscription(key._replace(group=group))
     if group != key.group:
         found = replace(found, message_model=BROADCASTING)
     if key.topic.startswith(RETRY_PREFIX):

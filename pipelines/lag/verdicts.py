@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 WAITING_PARTS = 5
 """A group is slow only if the next message has waited longer than the watched time divided by this number.
@@ -45,7 +45,7 @@ class LagVerdict(StrEnum):
     LOST = "lost"
 
     @property
-    def gravity(self) -> int:
+    def severity_rank(self) -> int:
         """Rank of the verdict; a larger number is worse."""
         return _GRAVITIES[self]
 
@@ -118,7 +118,7 @@ class Movement(NamedTuple):
         return (self.offset - self.compared) / self.seconds
 
 
-class Judged(NamedTuple):
+class LagJudgement(NamedTuple):
     """A verdict, with the rates that it is based on.
 
     Attributes:
@@ -151,7 +151,7 @@ def lag_verdict(
     lost: FigureBounds = NOTHING,
     *,
     is_complete: bool = True,
-) -> Judged:
+) -> LagJudgement:
     """Return the verdict on a group in a queue.
 
     Args:
@@ -180,7 +180,7 @@ def lag_verdict(
         is_growing = produce_tps > consume_tps
         if is_growing and _waited_seconds(next_time, at) * WAITING_PARTS > movement.seconds:
             verdict, reason = LagVerdict.SLOW, "messages come in faster than the group consumes them"
-    return Judged(verdict, reason, consume_tps, produce_tps)
+    return LagJudgement(verdict, reason, consume_tps, produce_tps)
 
 
 def _judge_offset(
@@ -191,7 +191,7 @@ def _judge_offset(
     at: datetime.datetime,
     lost: FigureBounds,
 ) -> tuple[LagVerdict, str]:
-    if (misplaced := _judge_misplaced(span, movement, lost)) is not None:
+    if (misplaced := _judge_misplaced_offset(span, movement, lost)) is not None:
         return misplaced
     if not messages:
         return LagVerdict.OK, ""
@@ -214,7 +214,9 @@ def _waited_seconds(next_time: datetime.datetime | None, at: datetime.datetime) 
     return 0.0 if next_time is None else (at - next_time).total_seconds()
 
 
-def _judge_misplaced(span: QueueSpan | None, movement: Movement, lost: FigureBounds) -> tuple[LagVerdict, str] | None:
+def _judge_misplaced_offset(
+    span: QueueSpan | None, movement: Movement, lost: FigureBounds
+) -> tuple[LagVerdict, str] | None:
     """Return the verdict on an offset that is outside of its queue or was set back; None for any other offset."""
     if span is None:
         gone = "no message of this queue is known: the topic was deleted, or all of its messages were"
@@ -226,7 +228,7 @@ def _judge_misplaced(span: QueueSpan | None, movement: Movement, lost: FigureBou
         most = "" if lost.is_exact else "up to "
         return (
             LagVerdict.LOST,
-            f"{most}{count_text(int(lost.largest), 'message')} before {span.first} deleted unconsumed",
+            f"{most}{format_count(int(lost.largest), 'message')} before {span.first} deleted unconsumed",
         )
     if movement.is_rewound:
         return LagVerdict.REWOUND, "the group's offset was set back"

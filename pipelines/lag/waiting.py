@@ -20,19 +20,27 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.stores import Store
-from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue, milliseconds, numbers
-from commitlake.pipelines.lag.measure import Lag, queue_of, takes
+from commitlake.pipelines.lag.counting import (
+    COLUMNS,
+    Backlog,
+    BacklogCounter,
+    Cursor,
+    Queue,
+    integer_column,
+    milliseconds_column,
+)
+from commitlake.pipelines.lag.measure import Lag, is_selected_owner, queue_of_owner
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import Count, QueueSpan
-from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
+from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
-from commitlake.schemas.times import epoch_ms, from_ms, plain_text
+from commitlake.schemas.times import epoch_ms, format_time, from_ms
 
 _TIMER_DELETED = "TIMER_DEL_UNIQKEY"
 _OVERDUE = "the broker delivers later than it should"
@@ -62,7 +70,7 @@ class DelayLevels:
         """Return the delay of a level. A level beyond the last has the delay of the last one."""
         return self.delays_ms[min(level, len(self.delays_ms)) - 1]
 
-    def assumption(self, level: int) -> str:
+    def assumed_delay_note(self, level: int) -> str:
         """Return a remark if the delay of a level is assumed; empty if it is known."""
         if level > len(self.delays_ms):
             return f" (assumed, as of level {len(self.delays_ms)}, the last one that is known)"
@@ -98,25 +106,25 @@ class DelayLag:
         self.counts: Sequence[Count] = (self._counter,)
 
     def _waiting_cursor(self, position: OffsetOwner, offset: int) -> Cursor:
-        return Cursor(queue_of(self._moment, position), offset)
+        return Cursor(queue_of_owner(self._moment, position), offset)
 
     def _overdue_cursor(self, position: OffsetOwner, offset: int) -> Cursor:
         until_ms = epoch_ms(self._moment.at) - self._levels.delay_ms(position.queue_id + 1)
-        return Cursor(queue_of(self._moment, position), offset, until_ms=until_ms)
+        return Cursor(queue_of_owner(self._moment, position), offset, until_ms=until_ms)
 
     def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row for each level that has a waiting message."""
-        counted = self._counter.behind
+        counted = self._counter.backlog_by_cursor
         for position, offset in self._offsets.items():
             waiting = counted[self._waiting_cursor(position, offset.low)].messages
             if not waiting:
                 continue
             late = counted[self._overdue_cursor(position, offset.low)]
-            least = Behind() if offset.high is None else counted[self._overdue_cursor(position, offset.high)]
+            least = Backlog() if offset.high is None else counted[self._overdue_cursor(position, offset.high)]
             level = position.queue_id + 1
-            delay_ms, assumption = self._levels.delay_ms(level), self._levels.assumption(level)
+            delay_ms, assumption = self._levels.delay_ms(level), self._levels.assumed_delay_note(level)
             note = f"level {level}, {delay_ms // 1000} s{assumption}; {waiting - late.messages} more wait"
-            yield waiting_row(
+            yield held_back_lag_row(
                 self._moment,
                 "delay",
                 position,
@@ -153,12 +161,14 @@ class TimerLag:
         self._low_ms = now_ms if self._delivered is None else self._delivered.low
         on_wheel = min((offset.low for offset in entered.offsets.values()), default=None) if entered else None
         since_ms = min(self._low_ms, now_ms) - TIMER_WHEEL_MS
-        self._timers = _Timers(queue_of(self._moment, self._position), self._low_ms, now_ms, since_ms, on_wheel)
+        self._timers = _PendingTimers(
+            queue_of_owner(self._moment, self._position), self._low_ms, now_ms, since_ms, on_wheel
+        )
         self.counts: Sequence[Count] = (self._timers,)
 
     def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row if a timer waits."""
-        due = self._timers.due_ms()
+        due = self._timers.pending_due_times_ms()
         if not len(due):
             return
         now_ms = epoch_ms(self._moment.at)
@@ -173,19 +183,19 @@ class TimerLag:
         else:
             why, offset = "", self._delivered
             least = late if offset.is_exact else late[:0] if offset.high is None else late[late >= offset.high]
-        yield waiting_row(
+        yield held_back_lag_row(
             self._moment,
             "timer",
             self._position,
             offset,
-            (Behind(len(least)), Behind(len(late))),
+            (Backlog(len(least)), Backlog(len(late))),
             (min(least.tolist(), default=None), min(late.tolist(), default=None)),
             (note, why, self._missing),
             is_complete=not self._missing and self._delivered is not None,
         )
 
 
-class _Timers:
+class _PendingTimers:
     """Collects the timers that are not delivered yet."""
 
     columns: Collection[str] = (*COLUMNS, "unique_key", "properties")
@@ -204,7 +214,7 @@ class _Timers:
     def add(self, _: str, batch: pa.RecordBatch) -> None:
         """Collect the timers of a batch."""
         is_here = pc.equal(batch.column("topic").cast(pa.string()), self._topic)
-        timers = batch.filter(pc.and_(is_here, pa.array(milliseconds(batch) <= self._now_ms)))
+        timers = batch.filter(pc.and_(is_here, pa.array(milliseconds_column(batch) <= self._now_ms)))
         if not timers.num_rows:
             return
         deleted = _property_column(timers, _TIMER_DELETED)
@@ -214,7 +224,7 @@ class _Timers:
         times = np.asarray(due_ms.to_numpy(zero_copy_only=False))
         is_pending = times >= self._delivered_ms
         if self._on_wheel is not None:  # a timer that came late is due at once, but is not on the wheel yet
-            is_pending |= numbers(timers, "queue_offset") >= self._on_wheel
+            is_pending |= integer_column(timers, "queue_offset") >= self._on_wheel
         is_pending &= np.asarray(deleted.is_null().to_numpy(zero_copy_only=False))
         kept = timers.filter(pa.array(is_pending))
         keys = kept.column("unique_key").cast(pa.string())
@@ -224,7 +234,7 @@ class _Timers:
         self._names.append(pc.binary_join_element_wise(topics, pc.coalesce(keys, places), "_"))
         self._dues.append(times[is_pending])
 
-    def due_ms(self) -> Array:
+    def pending_due_times_ms(self) -> Array:
         """Return the due times of timers that are neither delivered nor deleted."""
         if not self._names:
             return np.empty(0, np.int64)
@@ -246,12 +256,12 @@ def _property_column(batch: pa.RecordBatch, name: str) -> pa.Array:
     return pc.map_lookup(properties, pa.scalar(name, properties.type.key_type), "last").cast(pa.string())
 
 
-def waiting_row(
+def held_back_lag_row(
     moment: Moment,
     kind: str,
     position: OffsetOwner,
     offset: OffsetAt,
-    behind: tuple[Behind, Behind],
+    behind: tuple[Backlog, Backlog],
     due_ms: Sequence[int | None],
     notes: Sequence[str],
     *,
@@ -286,7 +296,7 @@ def waiting_row(
         bytes=FigureBounds(least.bytes, most.bytes if is_complete else None),
         seconds=FigureBounds(late[0], late[1] if is_complete else None),
         next_time=None if oldest is None else from_ms(oldest),
-        judged=Judged(LagVerdict.SLOW if is_slow else LagVerdict.OK, _OVERDUE if is_slow else ""),
+        judged=LagJudgement(LagVerdict.SLOW if is_slow else LagVerdict.OK, _OVERDUE if is_slow else ""),
         notes=tuple(note for note in (_OVERDUE if is_slow else "", *notes) if note),
     )
 
@@ -310,7 +320,7 @@ class Entry(NamedTuple):
 
 
 @dataclass
-class _Counts:
+class _RetryStoreCounts:
     late: int = 0
     waiting: int = 0
     dead: int = 0
@@ -328,13 +338,13 @@ class _Counts:
             if entry.due is not None:
                 self.following = entry.due if self.following is None else min(self.following, entry.due)
 
-    def note(self) -> str:
-        following = "" if self.following is None else f", the next is due {plain_text(self.following)}"
-        dead = f"; {count_text(self.dead, 'dead letter')}" if self.dead else ""
+    def summary_note(self) -> str:
+        following = "" if self.following is None else f", the next is due {format_time(self.following)}"
+        dead = f"; {format_count(self.dead, 'dead letter')}" if self.dead else ""
         return f"in the retry store; {self.waiting} more wait{following}{dead}"
 
 
-def entries_of_store(store: Store) -> tuple[list[Entry], list[str]]:
+def read_store_retry_entries(store: Store) -> tuple[list[Entry], list[str]]:
     """Return the content of a store's retry store, and sentences on problems.
 
     Raises:
@@ -348,7 +358,7 @@ def entries_of_store(store: Store) -> tuple[list[Entry], list[str]]:
     return [Entry(*row.values()) for row in found.rows.select(names).to_pylist()], list(found.problems)
 
 
-def entries_of_lake(lake: Lake, broker: str) -> list[Entry]:
+def read_lake_retry_entries(lake: Lake, broker: str) -> list[Entry]:
     """Return the content of a store's retry store as of the last archive run."""
     if not lake.has_log("consumptions"):  # only JMQ's stores have retry stores
         return []
@@ -365,22 +375,22 @@ def entries_of_lake(lake: Lake, broker: str) -> list[Entry]:
             for group, topic, queue_id, kind, due in (row.values() for row in rows)]  # fmt: skip
 
 
-def rows_of_entries(moment: Moment, entries: Iterable[Entry], wanted: Selection) -> Iterator[Lag]:
+def retry_store_lag_rows(moment: Moment, entries: Iterable[Entry], wanted: Selection) -> Iterator[Lag]:
     """Yield a row for each group and queue with messages in a retry store.
 
     Args:
         moment: Offsets of the store's groups.
         entries: Content of the retry store.
     """
-    counts: dict[OffsetOwner, _Counts] = {}
+    counts: dict[OffsetOwner, _RetryStoreCounts] = {}
     for entry in entries:
         position = OffsetOwner(OffsetKind.GROUP, entry.group, entry.topic, entry.queue_id)
-        if takes(wanted, position):
-            counts.setdefault(position, _Counts()).add(entry, moment.at)
+        if is_selected_owner(wanted, position):
+            counts.setdefault(position, _RetryStoreCounts()).add(entry, moment.at)
     for position, found in sorted(counts.items()):
-        late = Behind(found.late)
+        late = Backlog(found.late)
         due = None if found.first is None else epoch_ms(found.first)
         offset = moment.offsets.get(position) or OffsetAt(0, 0)
-        yield waiting_row(
-            moment, KIND, position, offset, (late, late), (due, due), (found.note(),), is_complete=True
+        yield held_back_lag_row(
+            moment, KIND, position, offset, (late, late), (due, due), (found.summary_note(),), is_complete=True
         )  # fmt: skip

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -128,7 +128,7 @@ def _commit(
     if (known or 0) == numbers[APPLICATION_ID]:
         beside = {name: (numbers[name], number) for name, number in new.items() if name != APPLICATION_ID}
         step = (known, new[APPLICATION_ID])
-        if advance(lake, TABLE, files, APPLICATION_ID, step, beside=beside, removed=removed):
+        if commit_with_transaction(lake, TABLE, files, APPLICATION_ID, step, beside=beside, removed=removed):
             return after
     raise ConcurrentRunError(
         f"{lake.uri(TABLE)}: another run was first; what this one has not committed yet was not kept. Run it again"

@@ -32,9 +32,9 @@ from commitlake.connectors.lake.delta_log.versions import AddedFile, VersionsErr
 from commitlake.connectors.lake.lake import PinnedLake
 from commitlake.connectors.lake.new_files import readable_files
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, snapshot_marks
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, read_snapshot_headers
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag_minutes.minutes import first_minute_at, last_minute_at
 from commitlake.pipelines.lag_minutes.progress import FOLLOWED, NOTHING, MinutesProgress, topics_number
 from commitlake.pipelines.snapshot.progress import OffsetKind
@@ -147,7 +147,7 @@ def _late_starts(lake: PinnedLake, broker: str, marks: Sequence[Mark], new: Mapp
 
 
 def _read_marks(lake: PinnedLake, broker: str) -> list[Mark]:
-    rows = dict_rows(snapshot_marks(lake.table(OFFSETS), broker))
+    rows = rows_to_dicts(read_snapshot_headers(lake.table(OFFSETS), broker))
     return [Mark(row["as_of"], row["log_end"]) for row in rows if row["kind"] == OffsetKind.GROUP]
 
 
@@ -211,7 +211,7 @@ def _first_subscribed(lake: PinnedLake, broker: str, new: _NewRows) -> Iterator[
         )
         known = f"{where} AND expression IS NOT NULL"
         sql = f"SELECT topic, min(as_of) AS first FROM {SUBSCRIBED} WHERE {known} GROUP BY topic"
-        for row in dict_rows(run_sql(lake.table(SUBSCRIBED), SUBSCRIBED, sql).read_all()):
+        for row in rows_to_dicts(run_sql(lake.table(SUBSCRIBED), SUBSCRIBED, sql).read_all()):
             if row["first"] < mine[group, row["topic"]]:
                 continue
             of_topic = (

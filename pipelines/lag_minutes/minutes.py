@@ -21,7 +21,7 @@ from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.groups import GROUP_KINDS
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.over_time import StoreLag
@@ -186,7 +186,7 @@ def _changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
             continue
         where = f"{of_broker} AND {_is_between(column, after - MINUTE - max(effects), until)}"
         sql = f"SELECT DISTINCT {column} AS time FROM {table} WHERE {where}"
-        for row in dict_rows(run_sql(opened, table, sql).read_all()):
+        for row in rows_to_dicts(run_sql(opened, table, sql).read_all()):
             # At the time itself, and right after it, which differs if it is a whole minute.
             found.update(first_minute_at(row["time"] + effect) for effect in effects)
             found.update(last_minute_at(row["time"] + effect) + 1 for effect in effects)

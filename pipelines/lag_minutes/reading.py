@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import column_name, is_one_of, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import column_name, in_condition, text_literal, timestamp_literal
 from commitlake.pipelines.lag_minutes.minutes import SCHEMA, minute_time
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.lag_minutes import KEY, MINUTE_SECONDS, REPEATED_MINUTES
@@ -52,12 +52,12 @@ def _literal(minute: int) -> str:
 
 def _one_of_minutes(minutes: Sequence[int]) -> str:
     between = f"minute >= {_literal(min(minutes))} AND minute <= {_literal(max(minutes))}"
-    return f"{between} AND {is_one_of('minute', map(_literal, minutes))}"
+    return f"{between} AND {in_condition('minute', map(_literal, minutes))}"
 
 
 def _read(table: DeltaTable, condition: str, wanted: Selection) -> pa.Table:
     chosen = [
-        is_one_of(column_name(name), map(text_literal, values))
+        in_condition(column_name(name), map(text_literal, values))
         for name, values in (("broker", wanted.brokers), ("group", wanted.groups), ("topic", wanted.topics))
         if values
     ]

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
+from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_ranges, lost_ranges
 from commitlake.pipelines.edges.progress import APPLICATION_ID
 from commitlake.pipelines.edges.spans import LinkedExtents
-from commitlake.pipelines.lineage.building import build, ordered, record_of, step_id
-from commitlake.pipelines.lineage.gathering import Gathered, gather
+from commitlake.pipelines.lineage.building import build_graph, order_graph, step_id, to_story_record
+from commitlake.pipelines.lineage.gathering import GatheredRows, gather_rows
 from commitlake.pipelines.lineage.group_offsets import Offsets, read_offsets
 from commitlake.pipelines.lineage.lookups import LineageTables, Row
 from commitlake.pipelines.lineage.outcomes import Outcomes
 from commitlake.pipelines.lineage.story import Edge, Outcome, Question, Record, Step, Story
-from commitlake.pipelines.lineage.value_texts import when_text
+from commitlake.pipelines.lineage.value_texts import relative_time_text
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.masking.archiving import changes_bodies
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.message_id import offset_in
+from commitlake.pipelines.masking.archiving import masks_change_bodies
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.layouts.rocketmq.message_id import parse_id_offset
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.times import EPOCH
 
@@ -40,46 +40,46 @@ _MASKED_TRACES = "the masks of this lake leave out the bodies of traces"
 _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
-def story_of(lake: Lake, question: Question) -> Story:
+def read_story(lake: Lake, question: Question) -> Story:
     """Return the history of the messages that match a question; without steps if none match.
 
     Raises:
         LogDamagedError: The log of `messages` is damaged.
     """
-    story, _ = story_and_rows(lake, question)
+    story, _ = read_story_and_rows(lake, question)
     return story
 
 
-def rows_of(lake: Lake, question: Question) -> Sequence[Row]:
+def read_matching_rows(lake: Lake, question: Question) -> Sequence[Row]:
     """Return only the rows of `messages` that match a question."""
-    return LineageTables(lake).matches(question).rows
+    return LineageTables(lake).find_matches(question).rows
 
 
-def records_of(lake: Lake, question: Question) -> list[Record]:
+def read_matching_records(lake: Lake, question: Question) -> list[Record]:
     """Return the records that match a question, in time order."""
-    found = Gathered()
-    rows = {(row["broker"], row["physical_offset"]): row for row in rows_of(lake, question)}
+    found = GatheredRows()
+    rows = {(row["broker"], row["physical_offset"]): row for row in read_matching_rows(lake, question)}
     found.matched = set(rows)
     ordered_rows = sorted(rows.values(), key=lambda row: (row["store_timestamp"] or EPOCH, row["physical_offset"]))
-    return [record_of(row, found) for row in ordered_rows]
+    return [to_story_record(row, found) for row in ordered_rows]
 
 
-def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]]:
+def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]]:
     """Return the history of the messages that match a question, and their rows of `messages`, for their bodies."""
     lake = lake.pinned()  # all of a story is of one version of each table
     tables = LineageTables(lake)
-    found = gather(tables, question)
-    now = tables.newest({row["broker"] for row in found.records.values()}) if found.records else {}
+    found = gather_rows(tables, question)
+    now = tables.newest_store_times({row["broker"] for row in found.records.values()}) if found.records else {}
     as_of = max(now.values(), default=None)
-    graph = build(found, as_of)
+    graph = build_graph(found, as_of)
     consumed = [row for row in found.records.values() if row["kind"] in _CONSUMED_KINDS]
     offsets = read_offsets(lake, consumed)
-    outcomes = Outcomes(found, graph, offsets, now).all()
-    steps, edges = ordered(graph)
+    outcomes = Outcomes(found, graph, offsets, now).all_outcomes()
+    steps, edges = order_graph(graph)
     order = {step.id: number for number, step in enumerate(steps)}
     outcomes.sort(key=lambda outcome: order[outcome.step])
     newest = newest_commit(lake, tables.messages)
-    masked = newest is not None and changes_bodies(newest[1].masks)
+    masked = newest is not None and masks_change_bodies(newest[1].masks)
     unknown = _collect_cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
     cautions = [*found.cautions, *_late_edges_caution(tables, newest), *unknown]
     if not steps:
@@ -87,18 +87,20 @@ def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]
     shown = NearSteps(steps, edges, outcomes)
     if question.depth is not None:
         named = {step_id(place) for place in {*found.matched, *found.related}}
-        shown = near_steps(steps, edges, outcomes, named, question.depth)
+        shown = select_near_steps(steps, edges, outcomes, named, question.depth)
     cautions += shown.cautions
-    missing = lost_sentences(_lost_ranges(lake, question))
+    missing = describe_lost_ranges(_read_lost_ranges(lake, question))
     cautions += missing
-    story = Story(question.words, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown, missing)
+    story = Story(
+        question.as_words, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown, missing
+    )
     ids = {step.id for step in shown.steps}
     return story, [row for place, row in found.records.items() if step_id(place) in ids]
 
 
-def _lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
+def _read_lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
     """Return the ranges of logs that the lake has lost and that may hold records which match a question."""
-    broker, offset = question.place or (None, offset_in(question.message_id))
+    broker, offset = question.place or (None, parse_id_offset(question.message_id))
     lost = lost_ranges(lake, [] if broker is None else [broker], question.start, question.end)
     return lost if offset < 0 else [part for part in lost if part.may_have(offset)]
 
@@ -114,7 +116,7 @@ def _late_edges_caution(tables: LineageTables, newest: tuple[int, ArchiveCommit]
 
 
 def _collect_cautions(
-    found: Gathered,
+    found: GatheredRows,
     consumed: Sequence[Row],
     offsets: Offsets,
     as_of: datetime.datetime | None,
@@ -133,7 +135,8 @@ def _collect_cautions(
         taken = offsets.taken.get(broker)
         if taken is not None and as_of is not None and taken + _OLD_SNAPSHOT < as_of:
             told.append(
-                f"the groups' offsets of {broker} are from {when_text(taken, as_of)}; the lake has no newer ones"
+                f"the groups' offsets of {broker} are from {relative_time_text(taken, as_of)}; the lake has no newer "
+                "ones"
             )
     if consumed and found.has_edges and not any(edge["evidence_broker"] is not None for edge in found.edges):
         reason = _MASKED_TRACES if has_masked_bodies else "no client has traced these messages"
@@ -155,10 +158,10 @@ def expiry_cautions(lake: Lake, question: Question) -> list[str]:
     if before is None:
         return []
     dropped = f"the lake has dropped messages from before {before.isoformat()}"
-    broker, offset = question.place or (None, offset_in(question.message_id))
+    broker, offset = question.place or (None, parse_id_offset(question.message_id))
     if offset < 0:
         return [f"{dropped}, and an older one would not be found"]
-    spans = LinkedExtents(lake, messages, ()).after(()).brokers
+    spans = LinkedExtents(lake, messages, ()).spans_after(()).brokers
     firsts = [span.first_offset for name, span in spans.items() if broker in {None, name}]
     if not firsts or offset < min(firsts):
         return [f"it has expired: {dropped}"]
@@ -182,7 +185,7 @@ class NearSteps:
     cautions: Sequence[str] = ()
 
 
-def near_steps(
+def select_near_steps(
     steps: Sequence[Step], edges: Sequence[Edge], outcomes: Sequence[Outcome], named: Collection[str], depth: int
 ) -> NearSteps:
     """Return the part of a story that is at most a number of edges away from the given steps.
@@ -210,7 +213,7 @@ def near_steps(
     if not left_out:
         return NearSteps(steps, edges, outcomes)
     caution = (
-        f"{count_text(left_out, 'step')} more than {count_text(depth, 'edge')} away "
+        f"{format_count(left_out, 'step')} more than {format_count(depth, 'edge')} away "
         f"{'is' if left_out == 1 else 'are'} left out"
     )
     return NearSteps(

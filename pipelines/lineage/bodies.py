@@ -17,7 +17,7 @@ MAX_BYTES = 64 << 20
 _NONE = "the lake does not have its body"
 
 
-def with_bodies(story: Story, rows: Iterable[Row], packs: PackStore) -> Story:
+def add_bodies_to_story(story: Story, rows: Iterable[Row], packs: PackStore) -> Story:
     """Add bodies to the records of a story. A record whose body cannot be read gets the reason instead.
 
     Args:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from commitlake.pipelines.lineage.gathering import WITHOUT_FROM, WITHOUT_TO, Gathered, place_of
+from commitlake.pipelines.lineage.gathering import WITHOUT_FROM, WITHOUT_TO, GatheredRows, place_of_end
 from commitlake.pipelines.lineage.lookups import Place, Row
 from commitlake.pipelines.lineage.phrases import (
     GONE,
@@ -15,10 +15,10 @@ from commitlake.pipelines.lineage.phrases import (
     consumption_title,
     edge_text,
     is_in_retry_store,
-    joined_by,
-    missing_name,
-    missing_text,
-    missing_title,
+    joining_value,
+    missing_record_name,
+    missing_record_text,
+    missing_record_title,
     outcome_words,
     record_text,
     record_title,
@@ -61,7 +61,7 @@ def consumption_id(edge: Row) -> str:
     return "consumption:" + ":".join("" if part is None else str(part) for part in told)
 
 
-def build(found: Gathered, now: datetime.datetime | None) -> Graph:
+def build_graph(found: GatheredRows, now: datetime.datetime | None) -> Graph:
     """Build the graph of a message history from the gathered rows.
 
     Args:
@@ -71,16 +71,16 @@ def build(found: Gathered, now: datetime.datetime | None) -> Graph:
     graph = Graph()
     for row in found.edges:
         for end, rows in (("from", graph.rows_from), ("to", graph.rows_to)):
-            if (place := place_of(row, end)) is not None:
+            if (place := place_of_end(row, end)) is not None:
                 rows[place].append(row)
     for place, row in found.records.items():
-        graph.steps[step_id(place)] = _record_step(place, row, found, graph, now)
+        graph.steps[step_id(place)] = _make_record_step(place, row, found, graph, now)
     for row in found.edges:
         _add_edge(graph, row, now)
     return graph
 
 
-def ordered(graph: Graph) -> tuple[list[Step], list[Edge]]:
+def order_graph(graph: Graph) -> tuple[list[Step], list[Edge]]:
     """Return the steps in time order, those without a time next to a neighbour, and the edges ordered by target."""
     sources = {edge.target: edge.source for edge in graph.edges}
     targets = {edge.source: edge.target for edge in graph.edges}
@@ -102,11 +102,11 @@ def ordered(graph: Graph) -> tuple[list[Step], list[Edge]]:
 _LAST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
-def _record_step(place: Place, row: Row, found: Gathered, graph: Graph, now: datetime.datetime | None) -> Step:
+def _make_record_step(place: Place, row: Row, found: GatheredRows, graph: Graph, now: datetime.datetime | None) -> Step:
     incoming, outgoing = graph.rows_to.get(place, NONE), graph.rows_from.get(place, NONE)
     title = record_title(row, incoming)
     text = record_text(row, incoming, outgoing, now)
-    record = record_of(row, found)
+    record = to_story_record(row, found)
     produced = next((edge for edge in incoming if edge["kind"] == EdgeKind.PRODUCED), None)
     if record.producer_group is None and produced is not None:
         record = replace(record, producer_group=produced["producer_group"])
@@ -116,7 +116,7 @@ def _record_step(place: Place, row: Row, found: Gathered, graph: Graph, now: dat
     )
 
 
-def record_of(row: Row, found: Gathered) -> Record:
+def to_story_record(row: Row, found: GatheredRows) -> Record:
     """Return a row of `messages` as a record of a story."""
     place = row["broker"], row["physical_offset"]
     related = place in found.related and place not in found.matched
@@ -150,26 +150,28 @@ def _add_edge(graph: Graph, row: Row, now: datetime.datetime | None) -> None:
         return  # a producer's decision is part of the text of the half message
     if row["kind"] in WITHOUT_FROM:
         if row["absent_end"] is not None:
-            _missing_step(graph, row, "to", now)
+            _add_missing_step(graph, row, "to", now)
         return
-    source = _step_at_end(graph, row, "from", now)
-    target = _consumption_step(graph, row) if row["kind"] == EdgeKind.CONSUMED else _step_at_end(graph, row, "to", now)
+    source = _find_step_at_end(graph, row, "from", now)
+    target = (
+        _consumption_step(graph, row) if row["kind"] == EdgeKind.CONSUMED else _find_step_at_end(graph, row, "to", now)
+    )
     gap = None if source.at is None or target.at is None else target.at - source.at
-    graph.edges.append(Edge(row["kind"], source.id, target.id, gap, edge_text(row), joined_by(row)))
+    graph.edges.append(Edge(row["kind"], source.id, target.id, gap, edge_text(row), joining_value(row)))
 
 
-def _step_at_end(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
-    place = place_of(row, end)
+def _find_step_at_end(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
+    place = place_of_end(row, end)
     if place is not None and (step := graph.steps.get(step_id(place))) is not None:
         return step
-    return _missing_step(graph, row, end, now)
+    return _add_missing_step(graph, row, end, now)
 
 
-def _missing_step(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
+def _add_missing_step(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
     """Return the step for the end of an edge that is not in the lake; add the step to the graph if it is new."""
     told = row if row["absent_end"] == end else {**row, "absent_reason": GONE, "due_timestamp": None}
-    place = place_of(row, end)
-    other = place_of(row, "to" if end == "from" else "from")
+    place = place_of_end(row, end)
+    other = place_of_end(row, "to" if end == "from" else "from")
     beside = step_id(other) if other is not None else consumption_id(row)
     is_stored = is_in_retry_store(row) and end == "to"
     beside = f"{row['consumer_group']}:{beside}" if is_stored else beside  # groups have their own entries
@@ -177,12 +179,12 @@ def _missing_step(graph: Graph, row: Row, end: str, now: datetime.datetime | Non
     if (known := graph.steps.get(name)) is not None:
         return known
     reason = str(told["absent_reason"])
-    missing = Missing(reason, missing_text(told, end, now), missing_name(row, end))
+    missing = Missing(reason, missing_record_text(told, end, now), missing_record_name(row, end))
     lane = RETRY_STORE if is_stored else row[f"{end}_topic"] or ""
     is_past = row["absent_end"] != end or end == "from"
     at = row[f"{end}_timestamp"] if is_past else row["event_timestamp"] if is_stored else None
     kind = StepKind.MISSING if not is_stored else StepKind.DLQ if row["kind"] == EdgeKind.DEAD else StepKind.RETRY
-    step = Step(name, kind, at, lane, missing_title(told, end), missing.text, missing=missing)
+    step = Step(name, kind, at, lane, missing_record_title(told, end), missing.text, missing=missing)
     graph.steps[name] = step
     return step
 

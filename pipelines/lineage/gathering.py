@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from commitlake.pipelines.lineage.lookups import LineageTables, Place, Row
 from commitlake.pipelines.lineage.story import MAX_STEPS, Question
-from commitlake.pipelines.lineage.value_texts import when_text
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.lineage.value_texts import relative_time_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.edges import EdgeKind
@@ -33,7 +33,7 @@ _HUBS = frozenset({Kind.OP})
 
 
 @dataclass
-class Gathered:
+class GatheredRows:
     """Rows of `messages` and `edges` from which a message history is built.
 
     Attributes:
@@ -57,14 +57,14 @@ class Gathered:
     cautions: list[str] = field(default_factory=list)
 
 
-def gather(tables: LineageTables, question: Question) -> Gathered:
+def gather_rows(tables: LineageTables, question: Question) -> GatheredRows:
     """Read the rows of `messages` and `edges` from which the history for a question is built.
 
     Raises:
         VersionsError: `message_keys` cannot be read.
     """
-    found = Gathered(has_edges=tables.edges is not None, related_by=question.related_by)
-    matches = tables.matches(question)
+    found = GatheredRows(has_edges=tables.edges is not None, related_by=question.related_by)
+    matches = tables.find_matches(question)
     found.not_shown = matches.left_out
     found.matched = _add_records(found, matches.rows)
     if matches.rows and question.related_by is not None:
@@ -73,7 +73,7 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
         if found.records:
             found.cautions.append(NO_EDGES)
         if matches.traces:
-            told = count_text(matches.traces, "trace record")
+            told = format_count(matches.traces, "trace record")
             found.cautions.append(f"{told} of clients name it; they are only used in the table edges")
         return found
     _follow_edges(found, tables)
@@ -81,14 +81,14 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
     return found
 
 
-def _add_copies_of_dead_letters(found: Gathered, tables: LineageTables, question: Question) -> None:
+def _add_copies_of_dead_letters(found: GatheredRows, tables: LineageTables, question: Question) -> None:
     """Add all records with the unique key of a dead letter, as no edge leads to copies that an application sent."""
     keys = {row["unique_key"] for row in found.records.values() if row["kind"] == Kind.DLQ and row["unique_key"]}
     for key in sorted(keys)[:_MAX_DEAD]:
-        _add_records(found, tables.copies_of(key, question))
+        _add_records(found, tables.find_copies(key, question))
 
 
-def _add_records(found: Gathered, rows: Iterable[Row]) -> set[Place]:
+def _add_records(found: GatheredRows, rows: Iterable[Row]) -> set[Place]:
     places = set()
     for row in rows:
         place = row["broker"], row["physical_offset"]
@@ -97,18 +97,18 @@ def _add_records(found: Gathered, rows: Iterable[Row]) -> set[Place]:
     return places
 
 
-def node_of(row: Row) -> str:
+def node_id_of(row: Row) -> str:
     """Return the id of a record's node in the table `edges`: its unique key, or else its place."""
     return row["unique_key"] or f"{row['broker']}@{row['physical_offset']}"
 
 
-def _follow_edges(found: Gathered, tables: LineageTables) -> None:
+def _follow_edges(found: GatheredRows, tables: LineageTables) -> None:
     seen: set[str] = set()
     steps: set[tuple[object, ...]] = set()
-    wanted = {node_of(row) for row in found.records.values()}
+    wanted = {node_id_of(row) for row in found.records.values()}
     for _ in range(MAX_ROUNDS):
         room = MAX_STEPS - len(found.edges)
-        rows = tables.edges_of(wanted, 2 * room)
+        rows = tables.read_edges_of(wanted, 2 * room)
         seen |= wanted
         for row in rows:
             if (identity := _step_identity(row)) not in steps:
@@ -117,10 +117,10 @@ def _follow_edges(found: Gathered, tables: LineageTables) -> None:
         if len(rows) > 2 * room or len(found.edges) > MAX_STEPS:
             found.edges = found.edges[:MAX_STEPS]
             found.cautions.append(f"the story has more than {MAX_STEPS:,} steps; the others are left out")
-            _add_records(found, tables.rows_at(_unread_ends(found)))
+            _add_records(found, tables.rows_at(_unread_end_places(found)))
             return
-        new = _add_records(found, tables.rows_at(_unread_ends(found)))
-        wanted = {node_of(found.records[place]) for place in new if found.records[place]["kind"] not in _HUBS} - seen
+        new = _add_records(found, tables.rows_at(_unread_end_places(found)))
+        wanted = {node_id_of(found.records[place]) for place in new if found.records[place]["kind"] not in _HUBS} - seen
         if not wanted:
             return
     found.cautions.append(f"the search stopped after {MAX_ROUNDS} rounds of linked messages")
@@ -136,24 +136,24 @@ def _step_identity(row: Row) -> tuple[object, ...]:
     return tuple(row[name] for name in names)
 
 
-def _unread_ends(found: Gathered) -> dict[Place, datetime.datetime | None]:
+def _unread_end_places(found: GatheredRows) -> dict[Place, datetime.datetime | None]:
     """Return locations and times of records at ends of edges, as far as they are still to be read from the lake."""
     places: dict[Place, datetime.datetime | None] = {}
     for row in found.edges:
         for end in ("from", "to"):
-            place = place_of(row, end)
+            place = place_of_end(row, end)
             if place is not None and place not in found.records and row["absent_end"] != end:
                 places[place] = row[f"{end}_timestamp"]
     return places
 
 
-def place_of(row: Row, end: str) -> Place | None:
+def place_of_end(row: Row, end: str) -> Place | None:
     """Return the location of the record at the given end of an edge; None if it is not known."""
     broker, offset = row[f"{end}_broker"], row[f"{end}_physical_offset"]
     return None if broker is None or offset is None else (broker, offset)
 
 
-def _add_related(found: Gathered, tables: LineageTables, question: Question) -> None:
+def _add_related(found: GatheredRows, tables: LineageTables, question: Question) -> None:
     name = question.related_by or ""
     rows = [found.records[place] for place in found.matched]
     if name == props.KEYS:
@@ -161,9 +161,9 @@ def _add_related(found: Gathered, tables: LineageTables, question: Question) -> 
         others: Sequence[Row] = [
             row
             for value in sorted(values)
-            for row in tables.matches(replace(question, key=value, message_id=None, place=None)).rows
+            for row in tables.find_matches(replace(question, key=value, message_id=None, place=None)).rows
         ]
-        _add_limited(found, others, question)
+        _add_related_rows(found, others, question)
         return
     values = {value for row in rows if (value := row["properties"].get(name)) is not None}
     if not values:
@@ -176,12 +176,13 @@ def _add_related(found: Gathered, tables: LineageTables, question: Question) -> 
     end = question.end or max(times) + _RELATED_DAYS
     others = tables.rows_with_property(name, values, start, end, question.limit)
     found.cautions.append(
-        f"records of the same {name} were searched from {when_text(start, None)} to {when_text(end, None)}"
+        f"records of the same {name} were searched from {relative_time_text(start, None)} to "
+        f"{relative_time_text(end, None)}"
     )
-    _add_limited(found, others, question)
+    _add_related_rows(found, others, question)
 
 
-def _add_limited(found: Gathered, rows: Sequence[Row], question: Question) -> None:
+def _add_related_rows(found: GatheredRows, rows: Sequence[Row], question: Question) -> None:
     new = [row for row in rows if (row["broker"], row["physical_offset"]) not in found.matched]
     if len(new) > question.limit:
         found.cautions.append(

@@ -15,10 +15,10 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import is_one_of, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import in_condition, text_literal, timestamp_literal
 from commitlake.pipelines.lineage.lookups import Place, Row
-from commitlake.pipelines.tps.answers import rows_of
-from commitlake.schemas.layouts.rocketmq.topics import is_system_group, plain_group
+from commitlake.pipelines.tps.answers import to_row_dicts
+from commitlake.schemas.layouts.rocketmq.topics import is_system_group, strip_broadcast_suffix
 
 OFFSETS = "consumer_offsets"
 Queue = tuple[str, str, int]
@@ -57,11 +57,11 @@ class Offsets:
     passed: Mapping[tuple[Place, str], datetime.datetime] = field(default_factory=dict)
     taken: Mapping[str, datetime.datetime] = field(default_factory=dict)
 
-    def of(self, row: Row) -> Mapping[str, NewestOffset]:
+    def offsets_of_groups(self, row: Row) -> Mapping[str, NewestOffset]:
         """Return the offsets of groups in the queue of a record."""
         return self.groups.get((row["broker"], row["topic"], row["queue_id"]), {})
 
-    def by_topic(self) -> dict[tuple[str, str], set[str]]:
+    def groups_by_topic(self) -> dict[tuple[str, str], set[str]]:
         """Return the groups with an offset in any queue, by broker and topic: they consume all queues of the topic."""
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for (broker, topic, _), groups in self.groups.items():
@@ -81,14 +81,14 @@ def read_offsets(lake: Lake, rows: Collection[Row]) -> Offsets:
         table = lake.table(OFFSETS)
     except NoTableError:
         return Offsets()
-    brokers = is_one_of("broker", map(text_literal, sorted({row["broker"] for row in rows})))
-    topics = is_one_of("topic", map(text_literal, sorted({row["topic"] for row in rows})))
+    brokers = in_condition("broker", map(text_literal, sorted({row["broker"] for row in rows})))
+    topics = in_condition("topic", map(text_literal, sorted({row["topic"] for row in rows})))
     sql = (
         f'SELECT broker, "group", topic, queue_id, last_value("offset" ORDER BY as_of) AS "offset", '
         f"max(as_of) AS as_of FROM {OFFSETS} WHERE kind = 'group' AND {brokers} AND (topic IS NULL OR {topics}) "
         'GROUP BY broker, "group", topic, queue_id'
     )
-    found = list(rows_of(run_sql(table, OFFSETS, sql)))
+    found = list(to_row_dicts(run_sql(table, OFFSETS, sql)))
     taken = {row["broker"]: row["as_of"] for row in found if row["topic"] is None}
     groups: dict[Queue, dict[str, NewestOffset]] = {}
     for row in found:
@@ -97,7 +97,7 @@ def read_offsets(lake: Lake, rows: Collection[Row]) -> Offsets:
             continue
         until = max(taken.get(broker, row["as_of"]), row["as_of"])
         known = groups.setdefault((broker, row["topic"], row["queue_id"]), {})
-        name = plain_group(group)
+        name = strip_broadcast_suffix(group)
         if name not in known or known[name].since < row["as_of"]:  # a group may have changed its message model
             known[name] = NewestOffset(row["offset"], row["as_of"], until)
     return Offsets(groups, _first_passed_times(table, rows), taken)
@@ -108,22 +108,22 @@ def _first_passed_times(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[
     chosen = [row for row in rows if row["queue_offset"] is not None and row["store_timestamp"] is not None]
     if not chosen or len(chosen) > _MAX_PASSED:
         return {}
-    values = ", ".join(_values_row(number, row) for number, row in enumerate(chosen))
+    values = ", ".join(_values_row_sql(number, row) for number, row in enumerate(chosen))
     sql = (
         'SELECT p.n AS n, o."group" AS "group", min(o.as_of) AS passed '
         f"FROM (VALUES {values}) AS p(n, broker, topic, queue_id, queue_offset, stored) JOIN {OFFSETS} AS o "
         "ON o.broker = p.broker AND o.topic = p.topic AND o.queue_id = p.queue_id "
         'WHERE o.kind = \'group\' AND o."offset" > p.queue_offset AND o.as_of >= p.stored GROUP BY p.n, o."group"'
     )
-    found = list(rows_of(run_sql(table, OFFSETS, sql)))
+    found = list(to_row_dicts(run_sql(table, OFFSETS, sql)))
     places = [(row["broker"], row["physical_offset"]) for row in chosen]
     passed: dict[tuple[Place, str], datetime.datetime] = {}
     for row in sorted(found, key=lambda row: row["passed"], reverse=True):
-        passed[places[row["n"]], plain_group(row["group"])] = row["passed"]
+        passed[places[row["n"]], strip_broadcast_suffix(row["group"])] = row["passed"]
     return passed
 
 
-def _values_row(number: int, row: Row) -> str:
+def _values_row_sql(number: int, row: Row) -> str:
     cells: Sequence[str] = (
         str(number), text_literal(row["broker"]), text_literal(row["topic"]), str(row["queue_id"]),
         str(row["queue_offset"]), timestamp_literal(row["store_timestamp"]),

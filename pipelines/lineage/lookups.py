@@ -22,12 +22,12 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import conditions, date_literal, id_conditions, is_one_of, text_literal
-from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
+from commitlake.connectors.lake.sql import conditions, date_literal, id_conditions, in_condition, text_literal
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_string_array
 from commitlake.pipelines.lineage.story import Question
-from commitlake.pipelines.message_keys.lookup import find_followed_keys
-from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, open_messages
-from commitlake.pipelines.tps.answers import rows_of
+from commitlake.pipelines.message_keys.lookup import find_indexed_places
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, open_newest_messages
+from commitlake.pipelines.tps.answers import to_row_dicts
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import epoch_us
@@ -73,7 +73,7 @@ class LineageTables:
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
-        self.messages = open_messages(lake)
+        self.messages = open_newest_messages(lake)
         try:
             self.edges: DeltaTable | None = lake.table("edges")
         except NoTableError:
@@ -83,7 +83,7 @@ class LineageTables:
             name if name in known or name not in _LATER else f"NULL AS {name}" for name in COLUMNS
         )
 
-    def matches(self, question: Question) -> Matches:
+    def find_matches(self, question: Question) -> Matches:
         """Return the records that match a question."""
         if question.place is not None:
             broker, offset = question.place
@@ -93,7 +93,7 @@ class LineageTables:
             return self._match_id(question.message_id, question)
         return self._match_keys(question.key or "", BUSINESS_KEY, question)
 
-    def copies_of(self, unique_key: str, question: Question) -> Sequence[Row]:
+    def find_copies(self, unique_key: str, question: Question) -> Sequence[Row]:
         """Return all records with a unique key, within the time range of a question."""
         return self._match_keys(unique_key, UNIQUE_KEY, question).rows
 
@@ -106,21 +106,21 @@ class LineageTables:
         return self._match_keys(message_id, UNIQUE_KEY, question)
 
     def _match_keys(self, key: str, kind: str, question: Question) -> Matches:
-        places = self._key_places(key, kind)
+        places = self._find_key_places(key, kind)
         if places is None:
             return self._scan_messages(key, kind, question)
-        places = _places_in_time(places, question)
+        places = _filter_places_by_time(places, question)
         is_trace = _is_trace(places.column("topic"))
         traces = pc.sum(is_trace).as_py() or 0
         wanted = places.filter(pc.invert(is_trace)) if traces < places.num_rows else places
-        rows = self.rows_at(newest_first(wanted, question.limit))
+        rows = self.rows_at(newest_places(wanted, question.limit))
         has_key = [row for row in rows if key in (row["keys"] or ())] if kind == BUSINESS_KEY else rows
         return Matches(has_key, max(0, wanted.num_rows - question.limit), traces)
 
-    def _key_places(self, key: str, kind: str) -> pa.Table | None:
+    def _find_key_places(self, key: str, kind: str) -> pa.Table | None:
         """Return the places of a key's messages, each once; None if `message_keys` cannot be used."""
         try:
-            return find_followed_keys(self.lake, [key], kind)
+            return find_indexed_places(self.lake, [key], kind)
         except VersionsError:
             return None
 
@@ -143,10 +143,10 @@ class LineageTables:
         listed = sorted(places, key=lambda place: (places[place] is None, places[place] or _FIRST, place))
         for start in range(0, len(listed), _PER_QUESTION):
             part = listed[start : start + _PER_QUESTION]
-            where = [is_one_of("physical_offset", (str(offset) for offset in sorted({place[1] for place in part})))]
+            where = [in_condition("physical_offset", (str(offset) for offset in sorted({place[1] for place in part})))]
             days = {None if (at := places[place]) is None else at.astimezone(datetime.UTC).date() for place in part}
             if None not in days:
-                where.append(is_one_of("store_date", (date_literal(day) for day in sorted(filter(None, days)))))
+                where.append(in_condition("store_date", (date_literal(day) for day in sorted(filter(None, days)))))
             found += [row for row in self._select_rows(where) if (row["broker"], row["physical_offset"]) in places]
         return found
 
@@ -164,12 +164,12 @@ class LineageTables:
 
     def _select_rows(self, where: Sequence[str], more: str = "") -> list[Row]:
         sql = f"SELECT {self._columns} FROM messages WHERE {' AND '.join(where)}{more}"
-        rows: list[dict[str, Any]] = list(rows_of(run_sql(self.messages, "messages", sql)))
+        rows: list[dict[str, Any]] = list(to_row_dicts(run_sql(self.messages, "messages", sql)))
         for row in rows:
             row["properties"] = dict(row["properties"] or ())
         return list(rows)
 
-    def edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
+    def read_edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
         """Return the rows of `edges` of the given nodes, at most one more than the limit; a step may appear twice."""
         if self.edges is None or not nodes:
             return []
@@ -177,14 +177,14 @@ class LineageTables:
         listed = sorted({zlib.crc32(node.encode("utf-8", "surrogatepass")) for node in wanted})
         found: list[Row] = []
         for start in range(0, len(listed), _PER_QUESTION):
-            where = is_one_of("node_hash", map(str, listed[start : start + _PER_QUESTION]))
-            rows = rows_of(run_sql(self.edges, "edges", f"SELECT * FROM edges WHERE {where}"))
+            where = in_condition("node_hash", map(str, listed[start : start + _PER_QUESTION]))
+            rows = to_row_dicts(run_sql(self.edges, "edges", f"SELECT * FROM edges WHERE {where}"))
             found += islice((row for row in rows if row["node"] in wanted), limit + 1 - len(found))
             if len(found) > limit:
                 break
         return found
 
-    def newest(self, brokers: Iterable[str]) -> dict[str, datetime.datetime]:
+    def newest_store_times(self, brokers: Iterable[str]) -> dict[str, datetime.datetime]:
         """Return the store time of the newest archived record of each broker, if known."""
         last = read_last_commit(self.lake)
         stores = {} if last is None else last.stores
@@ -193,32 +193,34 @@ class LineageTables:
             progress = stores.get(broker)
             if progress is not None and progress.last_record is not None:
                 places[broker, progress.last_record.physical_offset] = None
-        found = {row["broker"]: row["store_timestamp"] for row in self._read_times(places)}
+        found = {row["broker"]: row["store_timestamp"] for row in self._read_store_times(places)}
         missing = sorted(set(brokers) - set(found))
         if missing:
-            names = is_one_of("broker", map(text_literal, missing))
+            names = in_condition("broker", map(text_literal, missing))
             sql = f"SELECT broker, max(store_timestamp) AS newest FROM messages WHERE {names} GROUP BY broker"
-            found |= {row["broker"]: row["newest"] for row in list(rows_of(run_sql(self.messages, "messages", sql)))}
+            found |= {
+                row["broker"]: row["newest"] for row in list(to_row_dicts(run_sql(self.messages, "messages", sql)))
+            }
         return {broker: at for broker, at in found.items() if at is not None}
 
-    def _read_times(self, places: Collection[Place]) -> list[Row]:
+    def _read_store_times(self, places: Collection[Place]) -> list[Row]:
         if not places:
             return []
-        offsets = is_one_of("physical_offset", (str(offset) for _, offset in places))
+        offsets = in_condition("physical_offset", (str(offset) for _, offset in places))
         sql = f"SELECT broker, physical_offset, store_timestamp FROM messages WHERE {offsets}"
-        rows = list(rows_of(run_sql(self.messages, "messages", sql)))
+        rows = list(to_row_dicts(run_sql(self.messages, "messages", sql)))
         return [row for row in rows if (row["broker"], row["physical_offset"]) in places]
 
 
 _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
-def newest_first(places: pa.Table, limit: int) -> dict[Place, datetime.datetime | None]:
+def newest_places(places: pa.Table, limit: int) -> dict[Place, datetime.datetime | None]:
     """Return the newest of the given places, with their times."""
     order = pc.sort_indices(places, [("store_timestamp", "descending"), ("physical_offset", "descending")])
     chosen = places.take(order[:limit])
     names = ("broker", "physical_offset", "store_timestamp")
-    rows = rows_of(chosen.select(names).to_batches())
+    rows = to_row_dicts(chosen.select(names).to_batches())
     return {(row["broker"], row["physical_offset"]): row["store_timestamp"] for row in rows}
 
 
@@ -226,19 +228,19 @@ def _time_conditions(question: Question) -> list[str]:
     return conditions(Selection(start=question.start, end=question.end))
 
 
-def _places_in_time(places: pa.Table, question: Question) -> pa.Table:
+def _filter_places_by_time(places: pa.Table, question: Question) -> pa.Table:
     if question.start is None and question.end is None:
         return places
     column = places.column("store_timestamp")
-    times, is_known = numbers_of(column), numbers_of(pc.is_valid(column))
+    times, is_known = to_numpy_numbers(column), to_numpy_numbers(pc.is_valid(column))
     chosen = is_known != 0
     if question.start is not None:
         chosen &= times >= epoch_us(question.start)
     if question.end is not None:
         chosen &= times < epoch_us(question.end)
-    return places.filter(mask_of(chosen))
+    return places.filter(to_boolean_array(chosen))
 
 
 def _is_trace(topics: pa.ChunkedArray) -> pa.ChunkedArray:
     traces = [topic for topic in pc.unique(topics).to_pylist() if topic is not None and kind_of(topic) is Kind.TRACE]
-    return pc.is_in(topics, texts_of(traces))
+    return pc.is_in(topics, to_string_array(traces))

@@ -19,20 +19,20 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from commitlake.pipelines.lineage.building import NONE, Graph, consumption_id, step_id
-from commitlake.pipelines.lineage.gathering import Gathered, place_of
+from commitlake.pipelines.lineage.gathering import GatheredRows, place_of_end
 from commitlake.pipelines.lineage.group_offsets import NewestOffset, Offsets
 from commitlake.pipelines.lineage.lookups import Place, Row
 from commitlake.pipelines.lineage.phrases import (
     is_for_dead_letters,
     is_in_retry_store,
-    missing_text,
+    missing_record_text,
     outcome_words,
-    stored_text,
+    retry_entry_text,
 )
 from commitlake.pipelines.lineage.story import Outcome as Result
 from commitlake.pipelines.lineage.story import OutcomeState, Proof
-from commitlake.pipelines.lineage.value_texts import group_of, length_text, ordinal, when_text
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.lineage.value_texts import consumer_group_of, length_text, ordinal_text, relative_time_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, is_system_group
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 
@@ -70,20 +70,22 @@ class Outcomes:
         now: Store time of the newest archived record, by broker.
     """
 
-    def __init__(self, found: Gathered, graph: Graph, offsets: Offsets, now: Mapping[str, datetime.datetime]) -> None:
+    def __init__(
+        self, found: GatheredRows, graph: Graph, offsets: Offsets, now: Mapping[str, datetime.datetime]
+    ) -> None:
         self._records, self._from, self._to = found.records, graph.rows_from, graph.rows_to
         self._has_edges, self._offsets, self._now = found.has_edges, offsets, now
-        self._groups = offsets.by_topic()
+        self._groups = offsets.groups_by_topic()
         self._by_group: dict[Place, dict[str | None, list[tuple[int, Row]]]] = {}
 
-    def all(self) -> list[Result]:
+    def all_outcomes(self) -> list[Result]:
         """Return the outcomes of all messages, in the order in which the messages were stored."""
         found: list[Result] = []
         told: set[Place] = set()
         for place, row in sorted(self._records.items(), key=lambda item: _order_by_time(item[1])):
             if place in told:
                 continue
-            group = group_of(row["topic"] or "", row["properties"])
+            group = consumer_group_of(row["topic"] or "", row["properties"])
             if not self._has_edges and row["kind"] in (Kind.DELAY, Kind.TIMER, Kind.HALF):
                 continue  # it is not known whether it still waits
             if row["kind"] == Kind.NORMAL:
@@ -130,7 +132,7 @@ class Outcomes:
                 if edge["kind"] == EdgeKind.CONSUMED:
                     consumptions.append(edge)
                 elif (edge["kind"] in _COPIES and edge["consumer_group"] == group) or place != head:
-                    to = place_of(edge, "to")
+                    to = place_of_end(edge, "to")
                     if to is not None and to in self._records and to not in seen:
                         seen.add(to)
                         records.append(to)
@@ -153,19 +155,19 @@ class Outcomes:
         last = chain.records[-1]
         row = self._records[last]
         if row["kind"] == Kind.DLQ:
-            return self._outcome_of_dead(last, chain)
+            return self._outcome_of_dead_letter(last, chain)
         succeeded = [edge for edge in chain.consumptions if edge["outcome"] == StepOutcome.SUCCESS]
         stored = self._retry_store_edge(chain)
-        if succeeded and (stored is None or _time_of(stored) <= _time_of(succeeded[-1])):
-            return self._outcome_of_consumed(succeeded[-1], chain)
+        if succeeded and (stored is None or _event_time(stored) <= _event_time(succeeded[-1])):
+            return self._outcome_of_success(succeeded[-1], chain)
         if stored is not None:
-            return self._outcome_in_store(stored, chain)
+            return self._outcome_in_retry_store(stored, chain)
         if row["kind"] in (Kind.DELAY, Kind.TIMER):
             waiting = list(self._outcomes_of_waiting(last, row, chain.group))
             if waiting:
                 return waiting[0]
         if chain.consumptions and not _is_before(chain.consumptions[-1], row):
-            return self._outcome_of_try(chain.consumptions[-1], chain)
+            return self._outcome_of_attempt(chain.consumptions[-1], chain)
         return self._outcome_by_offset(last, chain)
 
     def _retry_store_edge(self, chain: _Chain) -> Row | None:
@@ -173,18 +175,18 @@ class Outcomes:
         edges = self._edges_of(chain.head, chain.group)
         return next((edge for edge in edges if is_in_retry_store(edge) and edge["absent_end"] == "to"), None)
 
-    def _outcome_in_store(self, edge: Row, chain: _Chain) -> Result:
+    def _outcome_in_retry_store(self, edge: Row, chain: _Chain) -> Result:
         now, at, due = self._now.get(chain.head[0]), edge["event_timestamp"], edge["due_timestamp"]
         if edge["kind"] == EdgeKind.DEAD:
-            tries = "" if edge["attempt"] is None else f", after {count_text(edge['attempt'], 'try', 'tries')}"
+            tries = "" if edge["attempt"] is None else f", after {format_count(edge['attempt'], 'try', 'tries')}"
             text = f"dead letter of {chain.group} since {self._time_text(at, chain.head)}{tries}, in the retry store"
             return Result(step_id(chain.head), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, at)
         is_late = due is not None and now is not None and due + _LATE < now
-        text = f"{'overdue ' if is_late else ''}{stored_text(edge, now)}"
+        text = f"{'overdue ' if is_late else ''}{retry_entry_text(edge, now)}"
         state = OutcomeState.OVERDUE if is_late else OutcomeState.WAITING
         return Result(step_id(chain.head), state, text, Proof.RECORDS, chain.group, due)
 
-    def _outcome_of_dead(self, place: Place, chain: _Chain) -> Result:
+    def _outcome_of_dead_letter(self, place: Place, chain: _Chain) -> Result:
         row = self._records[place]
         since = self._time_text(row["store_timestamp"], place)
         again = [edge for edge in self._from.get(place, NONE) if edge["kind"] in _SENT_AGAIN]
@@ -197,7 +199,7 @@ class Outcomes:
             return Result(
                 step_id(place), OutcomeState.REDRIVEN, text, Proof.RECORDS, chain.group, row["store_timestamp"]
             )
-        if (later := self._sent_by_application(row)) is not None:
+        if (later := self._find_application_copy(row)) is not None:
             after = length_text(later["store_timestamp"] - row["store_timestamp"])
             where = f"{later['topic']} ({later['broker']}:{later['physical_offset']})"
             text = f"dead letter of {chain.group} since {since}, sent again by an application {after} later, to {where}"
@@ -208,7 +210,7 @@ class Outcomes:
         text = f"dead letter of {chain.group} since {since}, {sent}"
         return Result(step_id(place), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, row["store_timestamp"])
 
-    def _sent_by_application(self, dead: Row) -> Row | None:
+    def _find_application_copy(self, dead: Row) -> Row | None:
         """Return the first record with a dead letter's unique key that an application sent later; None if none."""
         if dead["unique_key"] is None or dead["store_timestamp"] is None:
             return None
@@ -222,23 +224,25 @@ class Outcomes:
         ]
         return min(later, key=_order_by_time, default=None)
 
-    def _outcome_of_consumed(self, edge: Row, chain: _Chain) -> Result:
-        at, sent = edge["event_timestamp"], self._first_stored_at(chain.head)
-        attempt = f" at the {ordinal(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
+    def _outcome_of_success(self, edge: Row, chain: _Chain) -> Result:
+        at, sent = edge["event_timestamp"], self._first_store_time(chain.head)
+        attempt = f" at the {ordinal_text(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
         after = ""
         if at is not None and sent is not None:
             after = f", {length_text(at - sent)} after it was sent"
         text = f"consumed by {chain.group}{attempt}{after}"
         return Result(consumption_id(edge), OutcomeState.CONSUMED, text, Proof.TRACE, chain.group, at)
 
-    def _first_stored_at(self, place: Place) -> datetime.datetime | None:
+    def _first_store_time(self, place: Place) -> datetime.datetime | None:
         """Return the store time of a message's first record, such as the one before a delay or a commit."""
         seen = {place}
         while True:
             before = [
                 came
                 for edge in self._to.get(place, NONE)
-                if edge["kind"] in _BEFORE and (came := place_of(edge, "from")) in self._records and came not in seen
+                if edge["kind"] in _BEFORE
+                and (came := place_of_end(edge, "from")) in self._records
+                and came not in seen
             ]
             if not before:
                 at: datetime.datetime | None = self._records[place]["store_timestamp"]
@@ -246,13 +250,13 @@ class Outcomes:
             place = before[0]
             seen.add(place)
 
-    def _outcome_of_try(self, edge: Row, chain: _Chain) -> Result:
-        attempt = f" at the {ordinal(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
+    def _outcome_of_attempt(self, edge: Row, chain: _Chain) -> Result:
+        attempt = f" at the {ordinal_text(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
         said = outcome_words(edge["outcome"])
         step = consumption_id(edge)
         if edge["outcome"] == StepOutcome.DEAD:
             since = self._time_text(edge["event_timestamp"], chain.head)
-            tries = "" if edge["attempt"] is None else f", after {count_text(edge['attempt'] + 1, 'try', 'tries')}"
+            tries = "" if edge["attempt"] is None else f", after {format_count(edge['attempt'] + 1, 'try', 'tries')}"
             text = f"dead letter of {chain.group} since {since}{tries}"
             return Result(step, OutcomeState.DEAD, text, Proof.TRACE, chain.group, edge["event_timestamp"])
         if said is None:
@@ -263,7 +267,7 @@ class Outcomes:
 
     def _outcome_by_offset(self, place: Place, chain: _Chain) -> Result:
         row, group = self._records[place], chain.group
-        known = self._offsets.of(row).get(group)
+        known = self._offsets.offsets_of_groups(row).get(group)
         stored, number = row["store_timestamp"], row["queue_offset"]
         what = "it" if place == chain.head else "its newest copy"
 
@@ -287,10 +291,10 @@ class Outcomes:
             at = self._time_text(known.taken, place)
             text = f"not yet consumed by {group}: offset {number:,}, group at {known.offset:,} as of {at}"
             return result(OutcomeState.NOT_CONSUMED, text, Proof.OFFSETS, known.taken)
-        return result(OutcomeState.PASSED, self._passed_text(place, chain, known), Proof.OFFSETS,
+        return result(OutcomeState.PASSED, self._offset_passed_text(place, chain, known), Proof.OFFSETS,
                       self._offsets.passed.get((place, group)))  # fmt: skip
 
-    def _passed_text(self, place: Place, chain: _Chain, known: NewestOffset) -> str:
+    def _offset_passed_text(self, place: Place, chain: _Chain, known: NewestOffset) -> str:
         by = self._offsets.passed.get((place, chain.group))
         when = f" before {self._time_text(by, place)}" if by is not None else ""
         copy = "its newest copy was " if place != chain.head else ""
@@ -306,7 +310,7 @@ class Outcomes:
         where = (
             f"level {row['queue_id'] + 1}" if row["kind"] == Kind.DELAY and row["queue_id"] is not None else "the timer"
         )
-        what = "" if group is None else f" for the {ordinal(row['reconsume_times'] or 0)} retry of {group}"
+        what = "" if group is None else f" for the {ordinal_text(row['reconsume_times'] or 0)} retry of {group}"
         if is_for_dead_letters(row):
             what = f" to become a dead letter of {group}"
 
@@ -332,7 +336,7 @@ class Outcomes:
             told = f", due {self._time_text(due, place)}" if due is not None else ""
             yield result(OutcomeState.WAITING, f"waiting in {where}{what}{told}", Proof.RECORDS, due)
         else:
-            text = f"its delivery from {where}{what} is not in the lake: {missing_text(edge, 'to', now)}"
+            text = f"its delivery from {where}{what} is not in the lake: {missing_record_text(edge, 'to', now)}"
             yield result(OutcomeState.UNKNOWN, text, Proof.NONE, None)
 
     def _outcomes_of_half(self, place: Place) -> Iterator[Result]:
@@ -346,12 +350,12 @@ class Outcomes:
             at = next((edge["to_timestamp"] for edge in finished), None)
             yield Result(step_id(place), OutcomeState.ROLLED_BACK, text, Proof.RECORDS, at=at)
         elif not any(edge["outcome"] == StepOutcome.COMMITTED for edge in finished):
-            sent = self._first_stored_at(place)  # each check stores a new half message
+            sent = self._first_store_time(place)  # each check stores a new half message
             text = f"prepared since {self._time_text(sent, place)}, neither committed nor rolled back so far"
             yield Result(step_id(place), OutcomeState.PREPARED, text, Proof.RECORDS, at=sent)
 
     def _time_text(self, moment: datetime.datetime | None, place: Place) -> str:
-        return "a time that is not known" if moment is None else when_text(moment, self._now.get(place[0]))
+        return "a time that is not known" if moment is None else relative_time_text(moment, self._now.get(place[0]))
 
 
 _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
@@ -363,7 +367,7 @@ def _is_before(consumption: Row, copy: Row) -> bool:
     return attempt is not None and attempt < (copy["reconsume_times"] or 0)
 
 
-def _time_of(edge: Row) -> datetime.datetime:
+def _event_time(edge: Row) -> datetime.datetime:
     at: datetime.datetime | None = edge["event_timestamp"]
     return at or _FIRST
 

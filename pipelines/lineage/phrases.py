@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.pipelines.lineage.lookups import Row
-from commitlake.pipelines.lineage.value_texts import group_of, length_text, ordinal, when_text
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.lineage.value_texts import consumer_group_of, length_text, ordinal_text, relative_time_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, Kind
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
@@ -55,7 +55,7 @@ _JOINED_BY: Mapping[str, str] = {
 _PLACE_IN_STORE = "the message's place, in the broker's retry store"
 
 
-def joined_by(edge: Row) -> str | None:
+def joining_value(edge: Row) -> str | None:
     """Return the value that the two ends of an edge have in common."""
     return _PLACE_IN_STORE if is_in_retry_store(edge) else _JOINED_BY.get(edge["kind"])
 
@@ -89,7 +89,7 @@ def is_erased(row: Row) -> bool:
 
 def _title_by_kind(row: Row, incoming: Sequence[Row]) -> str:
     topic, kind = row["topic"] or "", row["kind"]
-    group = group_of(topic, row["properties"])
+    group = consumer_group_of(topic, row["properties"])
     goal = row["origin_topic"] or row["properties"].get(REAL_TOPIC) or topic
     if kind in (Kind.RETRY, Kind.DLQ):
         return _failed_title(row, group)
@@ -141,7 +141,7 @@ def is_for_dead_letters(row: Row) -> bool:
 
 
 def _retry_text(group: str | None, times: int) -> str:
-    return f"the {ordinal(times)} retry of {group}" if times else f"a retry of {group}"
+    return f"the {ordinal_text(times)} retry of {group}" if times else f"a retry of {group}"
 
 
 def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now: datetime.datetime | None) -> str:
@@ -154,13 +154,13 @@ def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now:
     parts += [text for edge in outgoing if (text := _decision_text(edge))]
     due = next((edge["due_timestamp"] for edge in outgoing if edge["due_timestamp"] is not None), None)
     if due is not None:
-        parts.append(f"due {when_text(due, now)}")
+        parts.append(f"due {relative_time_text(due, now)}")
     if is_erased(row):
         parts.append(f"its key, properties and body were erased (erasure {row['properties'][MARKER]})")
     if row["tags"]:
         parts.append(f"tag {row['tags']}")
     if row["body_size"] is not None:
-        parts.append(count_text(row["body_size"], "byte"))
+        parts.append(format_count(row["body_size"], "byte"))
     return ", ".join(part for part in parts if part)
 
 
@@ -183,7 +183,7 @@ def consumption_title(edge: Row) -> str:
 def consumption_text(edge: Row) -> str:
     """Return a sentence on a consumption."""
     attempt, outcome = edge["attempt"], edge["outcome"]
-    parts = [f"the {ordinal(attempt + 1)} try" if attempt is not None else ""]
+    parts = [f"the {ordinal_text(attempt + 1)} try" if attempt is not None else ""]
     parts.append(f"on {edge['client_host']}" if edge["client_host"] else "")
     parts.append(f"took {length_text(edge['cost_ms'] * MILLISECOND)}" if edge["cost_ms"] is not None else "")
     parts.append(outcome_words(outcome) or "the result is not known")
@@ -211,12 +211,12 @@ def _timer_text(edge: Row) -> str:
 
 def _retried_text(edge: Row) -> str:
     attempt, group = edge["attempt"], edge["consumer_group"] or "a group"
-    if _is_of_pop(edge):
-        return f"{group} did not acknowledge it in time" + (f", the {ordinal(attempt)} time" if attempt else "")
-    return f"{group} failed" + (f" at the {ordinal(attempt)} try" if attempt else "")
+    if _is_pop_retry(edge):
+        return f"{group} did not acknowledge it in time" + (f", the {ordinal_text(attempt)} time" if attempt else "")
+    return f"{group} failed" + (f" at the {ordinal_text(attempt)} try" if attempt else "")
 
 
-def _is_of_pop(edge: Row) -> bool:
+def _is_pop_retry(edge: Row) -> bool:
     """Return whether an edge leads to a retry for a POP consumer, by the name of the retry topic.
 
     The broker makes such a retry if it gets no acknowledgement. It does not know whether the consumer failed.
@@ -227,7 +227,7 @@ def _is_of_pop(edge: Row) -> bool:
 
 def _gave_up_text(edge: Row) -> str:
     attempt = edge["attempt"]
-    tries = f" after {count_text(attempt, 'try', 'tries')}" if attempt else ""
+    tries = f" after {format_count(attempt, 'try', 'tries')}" if attempt else ""
     return f"{edge['consumer_group'] or 'a group'} gave up{tries}"
 
 
@@ -242,7 +242,7 @@ def _sent_again_text(edge: Row) -> str:
 
 def _consumed_text(edge: Row) -> str:
     verb = "consumed" if edge["outcome"] == StepOutcome.SUCCESS else "tried"
-    attempt = "" if edge["attempt"] is None else f", the {ordinal(edge['attempt'] + 1)} try"
+    attempt = "" if edge["attempt"] is None else f", the {ordinal_text(edge['attempt'] + 1)} try"
     return f"{verb} by {edge['consumer_group'] or 'a group'}{attempt}"
 
 
@@ -259,7 +259,7 @@ _EDGES: Mapping[str, Callable[[Row], str]] = {
 }
 
 
-def missing_title(edge: Row, end: str) -> str:
+def missing_record_title(edge: Row, end: str) -> str:
     """Return a short title for an edge's end whose record is not in the lake."""
     kind, is_open = edge["kind"], edge["absent_reason"] == AbsentReason.NOT_YET
     if end == "to" and is_in_retry_store(edge):
@@ -278,10 +278,10 @@ def missing_title(edge: Row, end: str) -> str:
     return f"record of {topic}: missing" if topic else "missing record"
 
 
-def missing_text(edge: Row, end: str, now: datetime.datetime | None) -> str:
+def missing_record_text(edge: Row, end: str, now: datetime.datetime | None) -> str:
     """Return a sentence on why the record at an end of an edge is not in the lake."""
     if end == "to" and is_in_retry_store(edge):
-        return stored_text(edge, now)
+        return retry_entry_text(edge, now)
     return _waiting_text(edge, end, now) or _reason_text(edge["absent_reason"], edge["due_timestamp"], now)
 
 
@@ -290,7 +290,7 @@ def _waiting_text(edge: Row, end: str, now: datetime.datetime | None) -> str | N
     kind, reason, due = edge["kind"], edge["absent_reason"], edge["due_timestamp"]
     if end == "to" and reason == AbsentReason.NOT_YET:
         if kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
-            return "not delivered so far" + (f": due {when_text(due, now)}" if due is not None else "")
+            return "not delivered so far" + (f": due {relative_time_text(due, now)}" if due is not None else "")
         if kind == EdgeKind.FINISHED:
             return (
                 "neither committed nor rolled back so far"
@@ -304,24 +304,25 @@ def _waiting_text(edge: Row, end: str, now: datetime.datetime | None) -> str | N
 
 def _reason_text(reason: str | None, due: datetime.datetime | None, now: datetime.datetime | None) -> str:
     if reason == AbsentReason.OVERDUE and due is not None:
-        return f"it was due {when_text(due, now)} but was never stored"
+        return f"it was due {relative_time_text(due, now)} but was never stored"
     if reason == GONE:
         return "the table messages no longer has it, or has it under another key"
     return "the reason is not known" if reason is None else _REASONS.get(reason, str(reason))
 
 
-def stored_text(edge: Row, now: datetime.datetime | None) -> str:
+def retry_entry_text(edge: Row, now: datetime.datetime | None) -> str:
     """Return a sentence on an entry of a broker's retry store."""
     at, due, attempt = edge["event_timestamp"], edge["due_timestamp"], edge["attempt"]
     if edge["kind"] == EdgeKind.DEAD:
-        since = "" if at is None else f" since {when_text(at, now)}"
+        since = "" if at is None else f" since {relative_time_text(at, now)}"
         return f"in the retry store{since}, and not delivered again"
-    what = "the next try" if attempt is None else f"the {ordinal(attempt + 1)} try"
+    what = "the next try" if attempt is None else f"the {ordinal_text(attempt + 1)} try"
     what += f" of {edge['consumer_group']}" if edge["consumer_group"] else ""
-    return f"in the retry store, {what} due {'at a time that is not known' if due is None else when_text(due, now)}"
+    when = "at a time that is not known" if due is None else relative_time_text(due, now)
+    return f"in the retry store, {what} due {when}"
 
 
-def missing_name(edge: Row, end: str) -> str | None:
+def missing_record_name(edge: Row, end: str) -> str | None:
     """Return the location, or else topic and unique key, of a record that is not in the lake; None if not known."""
     broker, offset = edge[f"{end}_broker"], edge[f"{end}_physical_offset"]
     if broker is not None and offset is not None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from commitlake.schemas.errors import UsageError
-from commitlake.schemas.times import iso_text
+from commitlake.schemas.times import format_iso_time
 
 MAX_RECORDS = 1_000
 """Default limit of matching records in a story; if there are more, the newest are taken."""
@@ -75,7 +75,7 @@ class Question:
             raise UsageError("offset: expected 0 to 2^63 - 1, found a number below or above")
 
     @property
-    def words(self) -> str:
+    def as_words(self) -> str:
         """The question as text, such as `key order-4711`."""
         if self.place is not None:
             text = f"offset {self.place[0]}:{self.place[1]}"
@@ -84,9 +84,9 @@ class Question:
         else:
             text = f"key {(self.key or '')[:_MAX_SHOWN]}"
         if self.start is not None:
-            text += f", from {iso_text(self.start)}"
+            text += f", from {format_iso_time(self.start)}"
         if self.end is not None:
-            text += f", before {iso_text(self.end)}"
+            text += f", before {format_iso_time(self.end)}"
         if self.related_by is not None:
             text += f" and those with the same {self.related_by[:_MAX_SHOWN]}"
         return text
@@ -387,10 +387,10 @@ class Story:
         Args:
             depth: Number of edges to follow from the top; None for all.
         """
-        yield from _Walk(self).branches(depth)
+        yield from _StoryWalk(self).branches(depth)
 
 
-class _Walk:
+class _StoryWalk:
     """Depth-first walk over a story, without recursion, because a chain may be longer than Python's stack."""
 
     def __init__(self, story: Story) -> None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import conditions, is_usual_time
-from commitlake.pipelines.message_keys.progress import open_messages
+from commitlake.connectors.lake.sql import conditions, plausible_time_condition
+from commitlake.pipelines.message_keys.progress import open_newest_messages
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
@@ -84,7 +84,7 @@ class TopicGraph:
     not_shown: int = 0
 
 
-def topic_graph(
+def build_topic_graph(
     lake: Lake,
     start: datetime.datetime,
     end: datetime.datetime,
@@ -105,7 +105,7 @@ def topic_graph(
     """
     if start >= end:
         raise UsageError(f"expected a start before the end, found {start} to {end}")
-    table = open_messages(lake)
+    table = open_newest_messages(lake)
     chosen = conditions(Selection(kinds=[Kind.NORMAL], start=start, end=end))
     where = " AND ".join([*chosen, "keys IS NOT NULL"])
     keyed = (
@@ -152,7 +152,7 @@ def topic_graph(
     )  # fmt: skip
 
 
-def last_day(
+def complete_time_range(
     lake: Lake, start: datetime.datetime | None, end: datetime.datetime | None
 ) -> tuple[datetime.datetime, datetime.datetime]:
     """Return the requested time range; a missing start or end is chosen so that it covers the last day with messages.
@@ -162,7 +162,7 @@ def last_day(
         end: End of the range, if it is given.
     """
     if end is None:
-        sql = f"SELECT max(store_timestamp) AS newest FROM messages WHERE {is_usual_time('store_timestamp')}"
+        sql = f"SELECT max(store_timestamp) AS newest FROM messages WHERE {plausible_time_condition('store_timestamp')}"
         newest = run_sql(lake.table("messages"), "messages", sql).read_all().column("newest")[0].as_py()
         end = EPOCH + _DAY if newest is None else newest + MILLISECOND
     return start if start is not None else end - _DAY, end

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_GROUP, REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX
-from commitlake.schemas.times import MILLISECOND, in_shown_zone
+from commitlake.schemas.times import MILLISECOND, to_display_zone
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
@@ -16,10 +16,10 @@ _UNITS = (("d", 86400), ("h", 3600), ("min", 60))
 _NEAR = datetime.timedelta(days=6)
 
 
-def ordinal(number: int) -> str:
+def ordinal_text(number: int) -> str:
     """Return a number as an ordinal.
 
-    >>> [ordinal(number) for number in (1, 3, 11, 12, 22, 113)]
+    >>> [ordinal_text(number) for number in (1, 3, 11, 12, 22, 113)]
     ['first', 'third', '11th', '12th', '22nd', '113th']
     """
     if 0 <= number < len(_ORDINALS):
@@ -53,23 +53,23 @@ def clock_text(moment: datetime.datetime) -> str:
     return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
 
 
-def when_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
+def relative_time_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
     """Return a time in the zone of texts for people, relative to another time: with its date if that is different.
 
     >>> now = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
-    >>> [when_text(now - datetime.timedelta(days=days), now) for days in (0, 1, 30)]
+    >>> [relative_time_text(now - datetime.timedelta(days=days), now) for days in (0, 1, 30)]
     ['15:00:00', 'Mon 2026-11-23 15:00:00', '2026-10-25 15:00:00']
     """
-    shown = in_shown_zone(moment)
+    shown = to_display_zone(moment)
     clock = f"{shown:%H:%M:%S}"
-    if now is not None and shown.date() == in_shown_zone(now).date():
+    if now is not None and shown.date() == to_display_zone(now).date():
         return clock
     day = shown.date().isoformat()
     is_near = now is not None and abs(now - moment) <= _NEAR
     return f"{shown:%a} {day} {clock}" if is_near else f"{day} {clock}"
 
 
-def group_of(topic: str, properties: Mapping[str, str]) -> str | None:
+def consumer_group_of(topic: str, properties: Mapping[str, str]) -> str | None:
     """Return the consumer group of a copy of a failed message; None for other records.
 
     Args:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
-from commitlake.connectors.lake.delta_log.sum_changes import sum_in_footer
+from commitlake.connectors.lake.delta_log.sum_changes import read_footer_sum
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.rows.data_files import NO_DATE, open_table_file
@@ -33,7 +33,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_file
 from commitlake.pipelines.maintenance.merging import Merge, UnsortedFileError, open_merge
-from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, replace_table_files
 
 _MAX_ROWS = 4 << 20  # their sort keys are held in memory
 _MAX_FILES = 512  # files that are open at the same time
@@ -73,11 +73,11 @@ def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[Bin]:
     groups: dict[tuple[str, ...], list[TableFile]] = defaultdict(list)
     for file in files:
         if file.size < target_bytes // 2 and not file.has_deletions and file.rows is not None:
-            groups[_merge_group(file)].append(file)
+            groups[_merge_group_key(file)].append(file)
     return [found for name in sorted(groups) for found in _fill_bins(groups[name], target_bytes)]
 
 
-def _merge_group(file: TableFile) -> tuple[str, ...]:
+def _merge_group_key(file: TableFile) -> tuple[str, ...]:
     """Return the group of files that a file may be merged with: those of its partition, or else of its month.
 
     Files of different months stay apart, so that old rows can be dropped as whole files.
@@ -119,12 +119,12 @@ class Compaction:
 
 
 def plan_compaction(lake: Lake, table: str, target_bytes: int) -> list[Bin]:
-    """Return the bins that `compact` would merge. Files that the next run replaces are not merged."""
+    """Return the bins that `compact_table` would merge. Files that the next run replaces are not merged."""
     files = read_table_files(lake.table(table))
     return plan_bins([file for file in files if not is_open_file(file.path)], target_bytes)
 
 
-def compact(
+def compact_table(
     lake: Lake,
     table: str,
     bins: Sequence[Bin],
@@ -154,7 +154,7 @@ def compact(
     for number, (files, new, unsorted) in runner.run(merge, bins):
         part = Compaction(unsorted=unsorted)
         if new is not None:
-            exchange_files(lake, table, files, [new], changes_data=join is not None, note={"action": "compact"})
+            replace_table_files(lake, table, files, [new], changes_data=join is not None, note={"action": "compact"})
             part = Compaction(len(files), 1, sum(file.size for file in files), new.size, unsorted)
         done = Compaction(
             done.merged + part.merged,
@@ -177,7 +177,7 @@ def rewrite_file(lake: Lake, table: str, file: TableFile, change: Join) -> Table
     Raises:
         ConcurrentMaintenanceError: if another process has deleted the file.
     """
-    return _merge(lake, table, [file], (), change)
+    return _merge_files(lake, table, [file], (), change)
 
 
 def _merge_bin(
@@ -192,14 +192,14 @@ def _merge_bin(
     unsorted = 0
     while len(files) > 1:
         try:
-            return files, _merge(lake, table, files, sort_columns, join), unsorted
+            return files, _merge_files(lake, table, files, sort_columns, join), unsorted
         except UnsortedFileError as error:
             files.pop(error.number)
             unsorted += 1
     return files, None, unsorted
 
 
-def _merge(
+def _merge_files(
     lake: Lake, table: str, files: Sequence[TableFile], sort_columns: Sequence[str], join: Join | None
 ) -> TableFile:
     """Write one file with the rows of all files; no version refers to it yet."""
@@ -211,7 +211,7 @@ def _merge(
         merge = open_merge(lake.folder(table), [file.path for file in files], sort_columns)
         with merge, open_table_file(lake, table, path) as output:
             batches = merge.batches()
-            metadata = _write(merge, output, batches if join is None else join(batches))
+            metadata = _write_merged_rows(merge, output, batches if join is None else join(batches))
     except FileNotFoundError as error:
         raise ConcurrentMaintenanceError(
             f"{lake.uri(table)}: a data file was deleted while it was merged: {error}"
@@ -221,16 +221,16 @@ def _merge(
     return TableFile(path, partition, size, metadata.num_rows, arrived, statistics=file_statistics(metadata))
 
 
-def _write(merge: Merge, output: pa.NativeFile, batches: Iterator[pa.Table]) -> pq.FileMetaData:
+def _write_merged_rows(merge: Merge, output: pa.NativeFile, batches: Iterator[pa.Table]) -> pq.FileMetaData:
     collected: list[pq.FileMetaData] = []
-    is_summed = all(sum_in_footer(source.metadata) is not None for source in merge.sources)
+    is_summed = all(read_footer_sum(source.metadata) is not None for source in merge.sources)
     with (SummedWriter if is_summed else pq.ParquetWriter)(
         output,
         merge.schema.remove_metadata(),
         compression="zstd",
         compression_level=1,
-        use_dictionary=merge.dictionaries(),
-        column_encoding=merge.encodings(),
+        use_dictionary=merge.dictionary_columns(),
+        column_encoding=merge.column_encodings(),
         data_page_size=_PAGE_BYTES,
         write_statistics=[field.name for field in merge.schema if _has_statistics(field.type)],
         write_page_index=True,

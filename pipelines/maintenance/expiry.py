@@ -22,7 +22,7 @@ from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_ta
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.pipelines.maintenance.table_files import NO_HOOKS, ConcurrentMaintenanceError, exchange_files
+from commitlake.pipelines.maintenance.table_files import NO_HOOKS, ConcurrentMaintenanceError, replace_table_files
 
 _PROPERTY = "commitlake.expiredBefore."
 _MAX_TRIES = 100
@@ -56,10 +56,10 @@ def expire_files(lake: Lake, table: str, files: list[TableFile], before: datetim
     """
     if files:
         note = {"action": "expire", "before": before.isoformat()}
-        exchange_files(lake, table, files, [], changes_data=True, note=note)
+        replace_table_files(lake, table, files, [], changes_data=True, note=note)
 
 
-def announce_expiry(lake: Lake, what: str, before: datetime.date) -> None:
+def record_expiry(lake: Lake, what: str, before: datetime.date) -> None:
     """Record in `messages` the first date that a table or the bodies keep, before older data is dropped.
 
     Args:
@@ -120,7 +120,7 @@ def delete_packs(store: PackStore, packs: Iterable[PackFile]) -> None:
     store.delete([pack.name for pack in packs])
 
 
-def measure(things: Iterable[TableFile | PackFile]) -> Expired:
+def measure_files(things: Iterable[TableFile | PackFile]) -> Expired:
     """Return the number, size and rows of the files."""
     count = size = rows = 0
     for thing in things:

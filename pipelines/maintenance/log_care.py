@@ -49,7 +49,9 @@ def find_garbage(lake: Lake, table: str, retention: datetime.timedelta) -> Garba
         UnsafeFileError: if the table's folder is a link or contains one.
     """
     check_table_links(lake.uri(table))  # deltalake would delete what a link leads to
-    names = lake.table(table).vacuum(_whole_hours(retention), dry_run=True, enforce_retention_duration=False, full=True)
+    names = lake.table(table).vacuum(
+        _to_whole_hours(retention), dry_run=True, enforce_retention_duration=False, full=True
+    )
     files = lake.folder(table)
     # Files that left the table may have been deleted already.
     sizes = [info.size for info in files.get_file_info(names) if info.is_file] if names else []
@@ -71,7 +73,7 @@ def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_alone: b
         raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
     check_table_links(lake.uri(table))  # deltalake would delete what a link leads to
     lake.table(table).vacuum(
-        _whole_hours(retention),
+        _to_whole_hours(retention),
         dry_run=False,
         enforce_retention_duration=False,
         full=True,
@@ -80,7 +82,7 @@ def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_alone: b
     lake.seal(table)
 
 
-def _whole_hours(length: datetime.timedelta) -> int:
+def _to_whole_hours(length: datetime.timedelta) -> int:
     return int(length.total_seconds() // 3600)
 
 
@@ -105,7 +107,7 @@ def _last_checkpoint(lake: Lake, table: str) -> int:
     return (parse_int64(str(found[1], "ascii")) or 0) if found else 0
 
 
-def clean_log(lake: Lake, table: str, now: datetime.datetime) -> str:
+def delete_old_log_entries(lake: Lake, table: str, now: datetime.datetime) -> str:
     """Delete log entries that a checkpoint covers and that are older than the log's retention.
 
     Args:

@@ -70,24 +70,24 @@ class Merge:
         """Number of rows of the result."""
         return len(self.order)
 
-    def dictionaries(self) -> list[str]:
+    def dictionary_columns(self) -> list[str]:
         """Return the paths of the columns that the files store with a dictionary."""
         return [path for path, encoding in _column_encodings(self.sources).items() if encoding is None]
 
-    def encodings(self) -> dict[str, str]:
+    def column_encodings(self) -> dict[str, str]:
         """Return the encodings of the other columns, by path."""
         return {path: encoding for path, encoding in _column_encodings(self.sources).items() if encoding is not None}
 
     def batches(self) -> Iterator[pa.Table]:
         """Yield the rows of the result in order, in small tables."""
-        size = _batch_rows(self.sources)
-        cursors = [_Cursor(source, self.schema, size) for source in self.sources]
+        size = _choose_batch_rows(self.sources)
+        cursors = [_RowCursor(source, self.schema, size) for source in self.sources]
         chunk = max(_SMALLEST_BATCH, min(_CHUNK_ROWS, size * len(cursors)))
         for start in range(0, self.rows, chunk):
             part = self.order[start : start + chunk]
             counts = np.bincount(part, minlength=len(cursors))
             pieces = pa.concat_tables(
-                [cursor.take(int(count)) for cursor, count in zip(cursors, counts, strict=True) if count]
+                [cursor.take_rows(int(count)) for cursor, count in zip(cursors, counts, strict=True) if count]
             )
             # The pieces are concatenated by file; find the position in them of each row of the result.
             positions = np.empty(len(part), np.int64)
@@ -149,7 +149,7 @@ def _value_ranks(column: pa.ChunkedArray) -> Array:
     return ranks
 
 
-def _batch_rows(sources: Sequence[pq.ParquetFile]) -> int:
+def _choose_batch_rows(sources: Sequence[pq.ParquetFile]) -> int:
     rows = sum(source.metadata.num_rows for source in sources)
     held = sum(
         source.metadata.row_group(number).total_byte_size
@@ -172,7 +172,7 @@ def _column_encodings(sources: Sequence[pq.ParquetFile]) -> dict[str, str | None
     return found
 
 
-class _Cursor:
+class _RowCursor:
     """Reads the rows of one file in order, any number at a time."""
 
     def __init__(self, source: pq.ParquetFile, schema: pa.Schema, batch_rows: int) -> None:
@@ -180,7 +180,7 @@ class _Cursor:
         self._schema = schema
         self._left = schema.empty_table()
 
-    def take(self, count: int) -> pa.Table:
+    def take_rows(self, count: int) -> pa.Table:
         """Return the next `count` rows."""
         found = [self._left.slice(0, count)]
         missing = count - len(found[0])

@@ -30,7 +30,7 @@ from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
-from commitlake.connectors.lake.packs.merged import MAX_MEMBERS, covers, read_members, write_merged
+from commitlake.connectors.lake.packs.merged import MAX_MEMBERS, contains_range, read_merged_index, write_merged
 from commitlake.connectors.lake.packs.names import PackFile, PackPlace, new_token, pack_name, parse_pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.runtime.local_runner import HERE
@@ -87,7 +87,7 @@ def plan_pack_merges(
     """Return the packs to merge, and which merged packs could not be read.
 
     Args:
-        packs: all packs of `candidates`.
+        packs: all packs of `find_merge_candidates`.
         named: the packs that rows name.
         progress: archived end of each store.
     """
@@ -104,7 +104,7 @@ def plan_pack_merges(
                     found.append((file, {file.name: PackPlace(file.name, 0, file.size)}))
                 continue
             try:
-                found.append((file, read_members(store, file)))
+                found.append((file, read_merged_index(store, file)))
             except PackStoreError:
                 raise
             except PackError as error:
@@ -113,7 +113,7 @@ def plan_pack_merges(
     return bins, PackMerges(left=left)
 
 
-def candidates(packs: Collection[PackFile], progress: Mapping[str, StoreProgress]) -> list[PackFile]:
+def find_merge_candidates(packs: Collection[PackFile], progress: Mapping[str, StoreProgress]) -> list[PackFile]:
     """Return the packs to examine: all of a date and broker that has several small packs, or leftovers of a merge."""
     return [
         file
@@ -133,7 +133,7 @@ def _group_by_folder(packs: Collection[PackFile]) -> dict[str, list[PackFile]]:
 
 
 def _is_small(file: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
-    return file.size < SMALL_BYTES and is_archived(file, progress)
+    return file.size < SMALL_BYTES and is_pack_archived(file, progress)
 
 
 def _covered_packs(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[PackFile]]]:
@@ -141,7 +141,7 @@ def _covered_packs(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[P
     parsed = [(file, parse_pack_name(file.name)) for file in files]
     for merged, name in parsed:
         if name.is_merged:
-            inside = [file for file, other in parsed if file is not merged and covers(name, other)]
+            inside = [file for file, other in parsed if file is not merged and contains_range(name, other)]
             if inside:
                 yield merged, inside
 
@@ -167,7 +167,7 @@ def merge_packs(
     runner: Runner = HERE,
     advance: Callable[[int], None] = lambda _: None,
 ) -> PackMerges:
-    """Write merged packs; `delete_merged` then deletes the small ones.
+    """Write merged packs; `delete_merged_packs` then deletes the small ones.
 
     Args:
         store: the store of the packs; it must be picklable.
@@ -207,13 +207,13 @@ def _merge_bin(store: PackStore, one: PackBin) -> str:
     return ""
 
 
-def delete_merged(
+def delete_merged_packs(
     store: PackStore, packs: Collection[PackFile], wipe: Callable[[set[str]], Mapping[str, PackError]]
 ) -> list[str]:
     """Delete pack files whose content is in a merged pack, after wiping erased bodies in all copies of it.
 
     Args:
-        packs: all files of `candidates`, as they are now.
+        packs: all files of `find_merge_candidates`, as they are now.
         wipe: wipes the bodies of erased messages in all copies of packs, and returns the packs where that failed.
 
     Returns:
@@ -229,7 +229,7 @@ def delete_merged(
                     try:
                         is_merged = parse_pack_name(file.name).is_merged
                         members[file.name] = (
-                            read_members(store, file) if is_merged else {file.name: PackPlace(file.name)}
+                            read_merged_index(store, file) if is_merged else {file.name: PackPlace(file.name)}
                         )
                     except PackStoreError:
                         raise
@@ -249,7 +249,7 @@ def delete_merged(
     return left
 
 
-def find_orphans(
+def find_orphan_packs(
     store: PackStore,
     lake: Lake,
     packs: Iterable[PackFile],
@@ -271,31 +271,31 @@ def find_orphans(
     asked = [
         pack
         for pack in packs
-        if datetime.timedelta() <= now - pack.modified - age <= look_back and is_archived(pack, progress)
+        if datetime.timedelta() <= now - pack.modified - age <= look_back and is_pack_archived(pack, progress)
     ]
-    named = named_packs(lake, {pack.store_date for pack in asked})
-    return [pack for pack in asked if not _has_named_pack(store, pack, named)]
+    named = read_referenced_packs(lake, {pack.store_date for pack in asked})
+    return [pack for pack in asked if not _is_referenced(store, pack, named)]
 
 
-def _has_named_pack(store: PackStore, pack: PackFile, named: Collection[str]) -> bool:
+def _is_referenced(store: PackStore, pack: PackFile, named: Collection[str]) -> bool:
     if not parse_pack_name(pack.name).is_merged:
         return pack.name in named
     try:
-        return any(name in named for name in read_members(store, pack))
+        return any(name in named for name in read_merged_index(store, pack))
     except PackStoreError:
         raise
     except PackError:  # an audit reports it
         return True
 
 
-def is_archived(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
+def is_pack_archived(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
     """Return whether a pack is of the archived part of a log, so that no running archive is writing it."""
     parsed = parse_pack_name(pack.name)
     store = progress.get(parsed.broker)
     return store is not None and parsed.end <= store.end
 
 
-def named_packs(lake: Lake, dates: set[datetime.date | None]) -> set[str]:
+def read_referenced_packs(lake: Lake, dates: set[datetime.date | None]) -> set[str]:
     """Return the names of the packs that rows of `messages` of the given dates refer to.
 
     A pack with a date is referred to only by rows of that date. A pack without one holds bodies of several dates, so

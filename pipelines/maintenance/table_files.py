@@ -21,11 +21,17 @@ from deltalake.transaction import AddAction, RemoveAction
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.delta_log.history import read_history
-from commitlake.connectors.lake.delta_log.seals import newest_seal
-from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, UNKNOWN, SumChange, change_of
+from commitlake.connectors.lake.delta_log.seals import read_newest_seal
+from commitlake.connectors.lake.delta_log.sum_changes import (
+    COMMIT_KEY,
+    NOTHING_CHANGED,
+    UNKNOWN,
+    SumChange,
+    compute_sum_change,
+)
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 METADATA_KEY = "commitlake.maintain"
@@ -47,7 +53,7 @@ def new_table_file(file: DataFile, modified_ms: int | None = None) -> TableFile:
     return TableFile(file.path, {}, file.size, file.rows, added, statistics=file.statistics)
 
 
-def exchange_files(
+def replace_table_files(
     lake: Lake,
     table: str,
     removed: Sequence[TableFile],
@@ -81,7 +87,7 @@ def exchange_files(
     # The id distinguishes this commit from any other; see _committed_version.
     metadata = json.dumps({key: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
     if sum_change is None:
-        sum_change = _sum_change(lake, table, removed, added) if changes_data else NOTHING_CHANGED
+        sum_change = _row_sum_change(lake, table, removed, added) if changes_data else NOTHING_CHANGED
     properties = CommitProperties(
         custom_metadata={"userMetadata": metadata, COMMIT_KEY: str(sum_change)},
         max_commit_retries=0,
@@ -103,15 +109,15 @@ def exchange_files(
         if at_version is not None and opened.version() != at_version:
             raise ConcurrentMaintenanceError(
                 f"{lake.uri(table)}: expected version {at_version} as the newest, found {opened.version()}: another "
-                "process has changed the table meanwhile; nothing of this step was kept. Run it again"
+                "process has changed the table meanwhile; nothing of this step was kept. Run the command again"
             )
         there = {file.path for file in read_table_files(opened)}
         gone = [file.path for file in removed if file.path not in there]
         if gone:
             raise ConcurrentMaintenanceError(
                 f"{lake.uri(table)}: another 'commitlake maintain' or an OPTIMIZE has replaced "
-                f"{count_text(len(gone), 'file')} meanwhile, such as {gone[0]}; nothing of this step was kept. Run it "
-                "again when that has finished"
+                f"{format_count(len(gone), 'file')} meanwhile, such as {gone[0]}; nothing of this step was kept. Run "
+                "it again when that has finished"
             )
         partitions = list(opened.metadata().partition_columns)
         try:
@@ -134,15 +140,15 @@ def exchange_files(
     )
 
 
-def _sum_change(lake: Lake, table: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
+def _row_sum_change(lake: Lake, table: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
     from commitlake.connectors.lake.rows.row_sums import sums_of_files  # noqa: PLC0415 (loads compiled code)
 
     log = lake.log(table)
-    seal, _ = newest_seal(log, log.read_listing())
+    seal, _ = read_newest_seal(log, log.read_listing())
     if seal is None or seal.row_sum is None:
         return UNKNOWN  # the files need not be read
     before = sums_of_files(lake.folder(table), (file.path for file in removed))
-    return change_of([file.statistics for file in added], before)
+    return compute_sum_change([file.statistics for file in added], before)
 
 
 def _committed_version(log: LogFolder, newest: int, metadata: str) -> int | None:

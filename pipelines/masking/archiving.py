@@ -14,7 +14,7 @@ another. A body that cannot be masked (not JSON, not text, damaged) is left out:
 the property COMMITLAKE_MASKED. A lake has one set of rules and one key from its first message on. Each commit contains
 the rules and a number derived from the key, from which the key cannot be computed.
 
-Columns are masked as a whole, with the results of `Mask.value` for each distinct value.
+Columns are masked as a whole, with the results of `Mask.mask_value` for each distinct value.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
     return ArchiveMasks(masks, key if needs_key else b"")
 
 
-def rules_text(remembered: str) -> str:
+def describe_rules(remembered: str) -> str:
     """Return a lake's masking rules in words, for use in a sentence.
 
     Raises:
@@ -299,7 +299,7 @@ def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: b
     )
 
 
-def masks_of_lake(remembered: str | None, environment: Mapping[str, str]) -> ArchiveMasks | None:
+def parse_lake_masks(remembered: str | None, environment: Mapping[str, str]) -> ArchiveMasks | None:
     """Return a lake's masking rules, to apply them to data that is compared with it; None if it has none.
 
     Raises:
@@ -313,10 +313,10 @@ def masks_of_lake(remembered: str | None, environment: Mapping[str, str]) -> Arc
     return masks
 
 
-def changes_bodies(remembered: str | None) -> bool:
+def masks_change_bodies(remembered: str | None) -> bool:
     """Return whether a lake's masking rules change bodies; if so, bodies that cannot be masked are left out.
 
-    >>> changes_bodies('{"rules": ["body.email=hash"], "key": 1}'), changes_bodies('{"rules": ["tags=null"]}')
+    >>> masks_change_bodies('{"rules": ["body.email=hash"], "key": 1}'), masks_change_bodies('{"rules": ["tags=null"]}')
     (True, False)
     """
     return any(rule.partition("=")[0].partition(".")[0] in {BODY, KEYS} for rule in _parse_rules(remembered))
@@ -341,7 +341,7 @@ def mask_texts(values: pa.Array, mask: Mask, key: bytes) -> pa.Array:
         return pa.nulls(len(values), values.type)
     if mask.rule == "hash":
         distinct = values.dictionary_encode()
-        digests = [mask.value(text, key) for text in distinct.dictionary.to_pylist()]
+        digests = [mask.mask_value(text, key) for text in distinct.dictionary.to_pylist()]
         return pa.array(digests, values.type).take(distinct.indices)
     return _shorten_texts(values, mask)
 
@@ -366,7 +366,7 @@ def mask_lists(lists: pa.Array, mask: Mask, key: bytes) -> pa.Array:
     values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
     masked = mask_texts(values, mask, key)
     kept = _are_not_empty(masked)
-    lengths = np.bincount(_list_numbers(offsets)[kept], minlength=len(lists))
+    lengths = np.bincount(_list_indexes(offsets)[kept], minlength=len(lists))
     is_valid = _to_booleans(pc.is_valid(lists)) & (lengths > 0)
     new = np.zeros(len(lists) + 1, _INT32)
     np.cumsum(lengths, out=new[1:])
@@ -390,7 +390,7 @@ def set_entries(maps: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
     """Replace the values of a name by one text per row; entries are removed if the text is null or empty."""
     names, items, offsets = _map_entries(maps)
     chosen = _to_booleans(pc.equal(names, name).fill_null(False))
-    texts = values.cast(pa.string()).take(pa.array(_list_numbers(offsets)[chosen]))
+    texts = values.cast(pa.string()).take(pa.array(_list_indexes(offsets)[chosen]))
     is_empty = pc.equal(texts, "").fill_null(True)
     texts = pc.if_else(is_empty, pa.scalar(None, pa.string()), texts)
     return _replace_items(maps, offsets, names, items, chosen, texts)
@@ -420,7 +420,7 @@ def _replace_items(
     changed = pc.replace_with_mask(items, pa.array(chosen), texts.cast(items.type))
     kept = ~chosen
     kept[chosen] = _to_booleans(pc.is_valid(texts))
-    lengths = np.bincount(_list_numbers(offsets)[kept], minlength=len(maps))
+    lengths = np.bincount(_list_indexes(offsets)[kept], minlength=len(maps))
     new = np.zeros(len(maps) + 1, _INT32)
     np.cumsum(lengths, out=new[1:])
     mask = pa.array(kept)
@@ -430,7 +430,7 @@ def _replace_items(
     return pa.Array.from_buffers(maps.type, len(maps), buffers, children=[entries])
 
 
-def _list_numbers(offsets: Array) -> Array:
+def _list_indexes(offsets: Array) -> Array:
     """Return, for each element of the lists, the number of its list."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 

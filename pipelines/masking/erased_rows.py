@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
+from commitlake.connectors.lake.erasures import MARKER, ErasedMessages
 
 CHANGED_COLUMNS = ("unique_key", "keys", "properties", "body_ref", "tags", "born_host", "body_size", "body_crc")
 _ALWAYS_CHANGED = ("unique_key", "keys", "body_ref")
@@ -40,7 +40,7 @@ KEPT_PROPERTIES = frozenset({
 _ONCE_KEPT = frozenset({"TAGS", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"})
 
 
-def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
+def erase_rows(rows: pa.Table, places: ErasedMessages) -> tuple[pa.Table, Array]:
     """Remove the data of erased messages from their rows.
 
     Args:
@@ -51,7 +51,7 @@ def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
         The rows in the same order, and the numbers of the changed ones; rows that were erased before do not change.
     """
     rows = rows.combine_chunks()
-    ids = places.ids_of_rows(_single_chunk(rows, "broker"), _single_chunk(rows, "physical_offset"))
+    ids = places.erasure_ids_of_rows(_single_chunk(rows, "broker"), _single_chunk(rows, "physical_offset"))
     hits = np.flatnonzero(ids >= 0)
     if not len(hits):
         return rows, hits

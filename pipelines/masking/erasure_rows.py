@@ -45,7 +45,7 @@ class ErasureWriter:
     parser_version: str
 
 
-def erasure_rows(
+def make_erasure_rows(
     before: pa.Table,
     after: pa.Table,
     erasure_ids: list[str],
@@ -74,16 +74,16 @@ def erasure_rows(
                 hashed = after if is_counted else rows
                 columns[f"{CHECKSUMS[checksum.name]}_{when}"] = pa.array(column_hashes(hashed, checksum.columns))
     if not is_counted:
-        columns["detail"] = pa.array(_changes(before, after), pa.string())
+        columns["detail"] = pa.array(_sum_changes_json(before, after), pa.string())
     columns["number"], columns["erasure_id"] = pa.array(numbers, pa.int64()), pa.array(erasure_ids, pa.string())
     columns["event"] = pa.array([str(event)] * count)
     columns["at"] = pa.array([writer.at] * count, pa.int64())
     columns["owner"] = pa.array([writer.owner] * count)
     columns["parser_version"] = pa.array([writer.parser_version] * count)
-    return conform(pa.table(columns))
+    return to_erasures_schema(pa.table(columns))
 
 
-def _changes(before: pa.Table, after: pa.Table) -> list[str]:
+def _sum_changes_json(before: pa.Table, after: pa.Table) -> list[str]:
     """Return, as JSON text, by how much each message's erasure changes the sums `checksum` and `body_bytes`."""
     hashes = (message_hashes(after).view(np.uint64) - message_hashes(before).view(np.uint64)).view(np.int64)
     sizes = [pc.fill_null(rows.column("body_size"), 0).to_numpy().astype(np.int64) for rows in (before, after)]
@@ -91,7 +91,7 @@ def _changes(before: pa.Table, after: pa.Table) -> list[str]:
     return [json.dumps({"checksum": checksum, "body_bytes": size}) for checksum, size in changed]
 
 
-def changes_of(rows: pa.Table) -> dict[str, Array]:
+def figure_changes(rows: pa.Table) -> dict[str, Array]:
     """Return by how much each row's erasure changes `CHANGED_FIGURES`, and a mask `unknown` of rows without hashes."""
     names = ("checksum", "body_bytes")
     try:
@@ -110,7 +110,7 @@ def changes_of(rows: pa.Table) -> dict[str, Array]:
     return {**found, "unknown": unknown}
 
 
-def newest_of_messages(rows: pa.Table) -> pa.Table:
+def newest_row_by_message(rows: pa.Table) -> pa.Table:
     """Return the newest row of `erasures` for each message."""
     rows = rows.sort_by([("at", "descending")]).combine_chunks()
     numbered = rows.select(["broker", "physical_offset"]).append_column(
@@ -120,7 +120,7 @@ def newest_of_messages(rows: pa.Table) -> pa.Table:
     return rows.take(first.column("row_min")).combine_chunks()
 
 
-def conform(rows: pa.Table) -> pa.Table:
+def to_erasures_schema(rows: pa.Table) -> pa.Table:
     """Return rows with all columns and types of `erasures`; missing columns are null."""
     columns = []
     for field in ERASURES_SCHEMA:

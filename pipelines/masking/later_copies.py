@@ -32,7 +32,7 @@ from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.erasures import open_erasures
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.hashing import hash_texts
-from commitlake.connectors.plain_arrays import text_spans
+from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
 from commitlake.schemas.tables.erasures import ErasureEvent
 
@@ -66,7 +66,7 @@ class CopyTexts:
     ids: Collection[str] = ()
     keys: Collection[str] = ()
 
-    def all(self) -> Iterator[tuple[TextKind, bytes]]:
+    def hashable_texts(self) -> Iterator[tuple[TextKind, bytes]]:
         """Yield the texts with their kinds, each as it is hashed."""
         yield from ((TextKind.ID, _bytes_to_hash(TextKind.ID, text)) for text in sorted(self.ids))
         yield from ((TextKind.KEY, _bytes_to_hash(TextKind.KEY, text)) for text in sorted(self.keys))
@@ -94,14 +94,14 @@ class LaterCopies:
     def __bool__(self) -> bool:
         return any(self.known.values())
 
-    def details(self, texts: CopyTexts, *, is_kept: bool) -> Iterator[str]:
+    def to_details(self, texts: CopyTexts, *, is_kept: bool) -> Iterator[str]:
         """Yield the column `detail` for rows with the event `later`: for each text, its kind and hash as JSON.
 
         Args:
             texts: texts of an erasure.
             is_kept: True if later copies with these texts are not erased any more; only known texts have rows then.
         """
-        for kind, text in texts.all():
+        for kind, text in texts.hashable_texts():
             digest = self._hash_text(text)
             if is_kept and digest not in self.known.get(kind, {}):
                 continue
@@ -109,7 +109,7 @@ class LaterCopies:
             values = {"kind": str(kind), "hash": digest.hex(), "bucket": bucket, "kept": is_kept}
             yield json.dumps(values, sort_keys=True)
 
-    def find(self, count: int, column: Callable[[str], pa.Array]) -> Array:
+    def find_copies_in(self, count: int, column: Callable[[str], pa.Array]) -> Array:
         """Return, for each row, the number of the erasure whose messages it is a copy of; 0 if it is no copy.
 
         Args:
@@ -188,7 +188,7 @@ def _read_copies(lake: Lake, table_id: str, version: int) -> LaterCopies:
     return LaterCopies(key, known, of_kinds, ids)
 
 
-def with_key(copies: LaterCopies) -> LaterCopies:
+def ensure_hash_key(copies: LaterCopies) -> LaterCopies:
     """Return the same hashes, with a new key if the lake has none."""
     return (
         copies if copies.key else LaterCopies(secrets.token_bytes(_KEY_BYTES), copies.known, copies.buckets, copies.ids)
@@ -202,7 +202,7 @@ def _bytes_to_hash(kind: TextKind, text: str) -> bytes:
 
 def _hash_buckets(texts: pa.Array) -> Array:
     hashes = np.empty(len(texts), np.int64)
-    data, offsets = text_spans(texts)
+    data, offsets = string_bytes_and_offsets(texts)
     hash_texts(data, offsets, hashes)
     return (hashes.view(np.uint64) >> np.uint64(_BUCKET_SHIFT)).astype(np.int64)
 

@@ -80,7 +80,7 @@ class Mask:
     rule: str
     argument: str = ""
 
-    def value(self, value: str, key: bytes) -> str | None:
+    def mask_value(self, value: str, key: bytes) -> str | None:
         """Return the replacement of a value; None removes it."""
         if self.rule == "hash":
             return hmac.digest(key, value.encode("utf-8", "surrogatepass"), "sha256").hex()
@@ -148,14 +148,14 @@ def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:
 def _apply_mask(message: Message, mask: Mask, key: bytes) -> Message:
     body, keys, tags, properties = message.body, message.keys, message.tags, message.properties
     if mask.field == KEYS:
-        keys = [changed for value in keys if (changed := mask.value(value, key))]
+        keys = [changed for value in keys if (changed := mask.mask_value(value, key))]
         if any(" " in value for value in keys):
             raise MaskError("keys: a masked key has a blank, which separates keys: use a mask without one")
     elif mask.field == TAGS:
-        tags = None if tags is None else mask.value(tags, key)
+        tags = None if tags is None else mask.mask_value(tags, key)
     elif mask.field == PROPERTY:
         (name,) = mask.path
-        values = ((own, mask.value(value, key) if own == name else value) for own, value in properties.items())
+        values = ((own, mask.mask_value(value, key) if own == name else value) for own, value in properties.items())
         properties = {own: value for own, value in values if value is not None}
     else:
         body = _mask_body(body, mask, key)
@@ -165,8 +165,8 @@ def _apply_mask(message: Message, mask: Mask, key: bytes) -> Message:
 def _mask_body(body: bytes, mask: Mask, key: bytes) -> bytes:
     try:
         if mask.path:
-            return replace_values(body, mask.path, lambda value: mask.value(value, key))
-        return (mask.argument if mask.rule == "text" else str(mask.value(body.decode(), key))).encode()
+            return replace_values(body, mask.path, lambda value: mask.mask_value(value, key))
+        return (mask.argument if mask.rule == "text" else str(mask.mask_value(body.decode(), key))).encode()
     except UnicodeDecodeError:
         raise MaskError("body: expected UTF-8, found other bytes, which cannot be masked") from None
     except JsonError as error:
@@ -208,7 +208,7 @@ def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
     edits: list[tuple[int, int, str]] = []
     try:
         text = body.decode()
-        _check_end(text, _skip_blanks(text, _read_value(text, _skip_blanks(text, 0), path, replace, edits)))
+        _check_no_extra_data(text, _skip_blanks(text, _read_value(text, _skip_blanks(text, 0), path, replace, edits)))
     except RecursionError:
         raise JsonError("expected JSON of at most some hundred nested levels, found more") from None
     except ValueError as error:
@@ -222,9 +222,9 @@ def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
     return "".join([*pieces, text[done:]]).encode("utf-8", "surrogatepass")
 
 
-def _check_end(text: str, at: int) -> None:
+def _check_no_extra_data(text: str, at: int) -> None:
     if at != len(text):
-        raise ValueError(f"extra data at character {at:,}")
+        raise ValueError(f"expected the end of the JSON document at character {at:,}, found more data")
 
 
 def _skip_blanks(text: str, at: int) -> int:
@@ -255,7 +255,7 @@ def _end_of_value(text: str, at: int) -> int:
     try:
         return int(_scan(text, at)[1])
     except StopIteration:
-        raise ValueError(f"no value at character {at:,}") from None
+        raise ValueError(f"expected a JSON value at character {at:,}, found none") from None
 
 
 def _read_list(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:

@@ -24,7 +24,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, group_small_tasks
-from commitlake.pipelines.message_keys.files import COLUMNS, REPEATING, SCHEMA, to_keys
+from commitlake.pipelines.message_keys.files import COLUMNS, REPEATING, SCHEMA, extract_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import MESSAGES
@@ -81,18 +81,18 @@ class KeyFiles:
             if self.since is not None:
                 first = datetime.datetime(self.since.year, self.since.month, self.since.day, tzinfo=datetime.UTC)
                 rows = rows.filter(pc.greater_equal(rows.column("store_timestamp"), pa.scalar(first)))  # noqa: PLW2901
-            keys = to_keys(rows) if self.is_messages else rows
+            keys = extract_keys(rows) if self.is_messages else rows
             if keys.num_rows:
                 yield keys.select(SCHEMA.names).unify_dictionaries().combine_chunks()
 
 
-def keys_of_messages(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
+def open_keys_of_messages(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
     """Return the files of a version of `messages`, by default the newest, whose rows contain keys."""
     schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
     return _find_key_files(lake, "messages", schema, version, since)
 
 
-def keys_of_table(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
+def open_keys_of_table(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
     """Return the files of a version of `message_keys`, by default the newest."""
     return _find_key_files(lake, "message_keys", SCHEMA, version, since)
 
@@ -120,8 +120,8 @@ def check_keys(lake: Lake, since: datetime.date | None = None, runner: Runner = 
     if followed > messages.version():
         note = f"message_keys follows messages to version {followed}, but messages ends with {messages.version()}"
         return KeysCheck(same=False, note=note)
-    expected = sum_keys(keys_of_messages(lake, since=since), runner)
-    found = sum_keys(keys_of_table(lake, since=since), runner)
+    expected = sum_keys(open_keys_of_messages(lake, since=since), runner)
+    found = sum_keys(open_keys_of_table(lake, since=since), runner)
     return KeysCheck(int(expected[0].sum()), int(found[0].sum()), bool((expected == found).all()))
 
 

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
+from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.connectors.plain_arrays import text_spans
+from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.connectors.reading.kernel.crc import crc32
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
@@ -54,7 +54,7 @@ COLUMNS = ["broker", "physical_offset", "topic", "unique_key", "keys", "store_ti
 _PLACE = ["broker", "physical_offset", "topic", "store_timestamp"]
 
 
-def to_keys(messages: pa.Table) -> pa.Table:
+def extract_keys(messages: pa.Table) -> pa.Table:
     """Return the keys of messages, sorted by their hashes.
 
     Args:
@@ -72,7 +72,7 @@ def to_keys(messages: pa.Table) -> pa.Table:
     rows = np.concatenate([parents, np.flatnonzero(has_unique.to_numpy())])
     kinds = np.repeat(np.array([0, 1], np.int8), [len(keys), len(unique_keys)])
     hashes = key_hashes(texts)
-    order = _sort_order(hashes)
+    order = _hash_sort_order(hashes)
     columns = dict(zip(_PLACE, places.take(pa.array(rows[order])).columns, strict=True))
     columns["key_hash"] = pa.array(hashes[order])
     columns["key"] = texts.take(pa.array(order))
@@ -87,12 +87,12 @@ def key_hashes(texts: pa.Array) -> Array:
         texts: strings without nulls.
     """
     hashes = np.empty(len(texts), np.int64)
-    data, offsets = text_spans(texts)
+    data, offsets = string_bytes_and_offsets(texts)
     hash_texts(data, offsets.astype(np.int64), hashes)
     return hashes
 
 
-def _sort_order(hashes: Array) -> Array:
+def _hash_sort_order(hashes: Array) -> Array:
     """Return the indexes that sort 32-bit hashes; equal hashes keep their order.
 
     Hash and index are sorted as one number, in half the time of `argsort`.
@@ -136,7 +136,7 @@ class KeyWriter:
         erased: messages whose keys are left out.
     """
 
-    def __init__(self, lake: Lake, name: str, erased: ErasedPlaces = NOTHING_ERASED) -> None:
+    def __init__(self, lake: Lake, name: str, erased: ErasedMessages = NOTHING_ERASED) -> None:
         self._lake = lake
         self._name = name
         self._erased = erased
@@ -172,15 +172,15 @@ class KeyWriter:
             self._written.append(file)
 
 
-def write_keys(parts: Sequence[pa.Table], erased: ErasedPlaces, lake: Lake, name: str) -> DataFile | None:
+def write_keys(parts: Sequence[pa.Table], erased: ErasedMessages, lake: Lake, name: str) -> DataFile | None:
     """Write the keys of messages to a file, if there are any; it is in no table until it is committed.
 
     Args:
-        parts: rows of `messages` with the columns that `to_keys` needs.
+        parts: rows of `messages` with the columns that `extract_keys` needs.
         erased: messages whose keys are left out.
         name: name of the file.
     """
-    rows = to_keys(erased.without(pa.concat_tables(parts)))
+    rows = extract_keys(erased.without(pa.concat_tables(parts)))
     if not rows.num_rows:
         return None
     return write_plain_file(rows, lake, "message_keys", name, _ENCODINGS, _GROUP_ROWS, is_summed=False)

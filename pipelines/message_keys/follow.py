@@ -18,14 +18,14 @@ from itertools import chain, repeat
 
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.backoff import follow_to
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.backoff import repeat_until_version
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
-from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable_files
+from commitlake.connectors.lake.new_files import NewFiles, group_files, readable_files
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.table_rows import data_file_errors
 from commitlake.connectors.runtime.local_runner import HERE
@@ -54,12 +54,12 @@ class KeysUpdate:
 
 
 @dataclass(frozen=True)
-class _Chunks:
+class _KeysFilesWriter:
     """Writes the keys of new rows part by part, each to a file, without the keys of erased messages."""
 
     lake: Lake
     run_id: str
-    erased: ErasedPlaces
+    erased: ErasedMessages
 
     def write(self, part: tuple[int, Sequence[AddedFile]]) -> ManifestRow | None:
         """Write the keys of a part, given by its number and its files, to a file, if there are any."""
@@ -98,7 +98,7 @@ def catch_up_keys(
     if (version := followed_version(reading)) >= wanted:
         return KeysUpdate(version, 0, time.monotonic() - started)
     views = chain([reading], repeat(None))  # what other runs have committed is read before each further attempt
-    tries = list(follow_to(wanted, lambda: follow_keys(lake, runner, prepared, next(views)), wait))
+    tries = list(repeat_until_version(wanted, lambda: follow_keys(lake, runner, prepared, next(views)), wait))
     version, rows = tries[-1].version, sum(one.rows for one in tries)
     return KeysUpdate(version, rows, time.monotonic() - started, is_unfinished=version < wanted)
 
@@ -119,7 +119,7 @@ def follow_keys(
     started = time.monotonic()
     reading = reading or lake.pinned()
     progress, done = followed_version(reading), followed_erasure(reading)
-    erased = read_erased_places(reading)
+    erased = read_erased_messages(reading)
     new = readable_files(reading, progress)
     version = new.version
     if prepared is not None and _has_all_keys(prepared, new, erased):
@@ -131,7 +131,7 @@ def follow_keys(
         # An erasure that reaches this table meanwhile must not miss rows that are added here.
         after = erased.number if new.from_scratch or progress < 0 else done
         erasure = {ERASURE: (done, after)}
-        if not advance(
+        if not commit_with_transaction(
             lake,
             "message_keys",
             written,
@@ -144,25 +144,25 @@ def follow_keys(
     return KeysUpdate(version, sum(file.rows for file in written), time.monotonic() - started)
 
 
-def _has_all_keys(prepared: PreparedKeys, new: NewFiles, erased: ErasedPlaces) -> bool:
+def _has_all_keys(prepared: PreparedKeys, new: NewFiles, erased: ErasedMessages) -> bool:
     """Return whether prepared files have the keys of exactly the new rows, with no erasure since."""
     is_whole = not new.from_scratch and {file.name for file in new.files} == prepared.messages
     return is_whole and prepared.erasure == erased.number
 
 
 def _write_keys_of_files(
-    lake: Lake, files: Sequence[AddedFile], erased: ErasedPlaces, runner: Runner
+    lake: Lake, files: Sequence[AddedFile], erased: ErasedMessages, runner: Runner
 ) -> list[DataFile]:
     """Read data files of `messages`, and write their keys."""
     if sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
         runner = HERE
     rows = sum(MAX_ROWS if file.rows is None else file.rows for file in files)
     max_rows = min(MAX_ROWS, max(_DRIVER_ROWS, -(-rows // runner.cores)))  # smaller parts, so that all cores have work
-    parts = enumerate(file_groups(files, max_rows, unknown_rows=MAX_ROWS))
-    largest_first = sorted(parts, key=_part_rows, reverse=True)  # so that all cores have work until the end
-    chunks = _Chunks(lake, secrets.token_hex(8), erased)
+    parts = enumerate(group_files(files, max_rows, unknown_rows=MAX_ROWS))
+    largest_first = sorted(parts, key=_count_part_rows, reverse=True)  # so that all cores have work until the end
+    chunks = _KeysFilesWriter(lake, secrets.token_hex(8), erased)
     return [row.data_file for _, row in runner.run(chunks.write, largest_first) if row is not None]
 
 
-def _part_rows(part: tuple[int, Sequence[AddedFile]]) -> int:
+def _count_part_rows(part: tuple[int, Sequence[AddedFile]]) -> int:
     return sum(file.rows or 0 for file in part[1])

@@ -20,11 +20,11 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError
-from commitlake.connectors.lake.erasures import read_erased_places
+from commitlake.connectors.lake.erasures import read_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
-from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of, texts_of
-from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, version_in
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_single_array, to_string_array
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, followed_version_in
 
 PLACES = pa.schema([
     ("broker", pa.string()), ("physical_offset", pa.int64()), ("topic", pa.string()),
@@ -34,7 +34,7 @@ _NOWHERE = pa.Table.from_batches([], PLACES)
 _COLUMNS = {BUSINESS_KEY: "keys"}  # columns of messages; the other kind has a column of its name
 
 
-def find_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table:
+def find_places_by_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table:
     """Find the locations of the messages with any of the given keys.
 
     Args:
@@ -50,13 +50,13 @@ def find_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.T
     return _find_places(lake, lake.find("message_keys"), keys, kind)
 
 
-def find_followed_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table | None:
-    """Find locations as `find_keys` does; None if `message_keys` has never been filled.
+def find_indexed_places(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table | None:
+    """Find locations as `find_places_by_keys` does; None if `message_keys` has never been filled.
 
-    A query of `messages` is then faster, because `find_keys` reads all its keys.
+    A query of `messages` is then faster, because `find_places_by_keys` reads all its keys.
     """
     table = lake.find("message_keys")
-    return None if version_in(table) < 0 else _find_places(lake, table, keys, kind)
+    return None if followed_version_in(table) < 0 else _find_places(lake, table, keys, kind)
 
 
 def key_hash(key: str) -> int:
@@ -65,14 +65,17 @@ def key_hash(key: str) -> int:
 
 
 def _find_places(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> pa.Table:
-    found = [*_places_in_table(lake, table, keys, kind), *_places_in_new_files(lake, version_in(table), keys, kind)]
+    found = [
+        *_places_in_table(lake, table, keys, kind),
+        *_places_in_new_files(lake, followed_version_in(table), keys, kind),
+    ]
     return pa.concat_tables([_NOWHERE, *(rows.select(PLACES.names).cast(PLACES) for rows in found)])
 
 
 def _places_in_table(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
     if table is None:
         return
-    wanted = _Wanted(keys, kind)
+    wanted = _KeyCriteria(keys, kind)
     folder = lake.folder("message_keys")
     actions = file_actions(table)
     bounds = zip(*(column.to_pylist() for column in file_bounds(actions, "key_hash", pa.int64())), strict=True)
@@ -81,12 +84,12 @@ def _places_in_table(lake: Lake, table: DeltaTable | None, keys: Sequence[str], 
             yield from wanted.read(folder, unquote(path))
 
 
-class _Wanted:
+class _KeyCriteria:
     """Criteria for rows of `message_keys`."""
 
     def __init__(self, keys: Sequence[str], kind: str) -> None:
         self._hashes = sorted({key_hash(key) for key in keys})
-        self._keys, self._kinds = texts_of(list(keys)), texts_of([kind])
+        self._keys, self._kinds = to_string_array(list(keys)), to_string_array([kind])
 
     def read(self, folder: pafs.FileSystem, name: str) -> Iterator[pa.Table]:
         """Read the matching places of one file, with a check of page checksums, which the SQL engine does not do.
@@ -101,10 +104,10 @@ class _Wanted:
                 if not self.may_be_between(statistics.min if known else None, statistics.max if known else None):
                     continue
                 hashes = source.read_row_group(group, ["key_hash"], use_threads=False).column("key_hash")
-                has_hash = np.isin(numbers_of(hashes, null=-1), self._hashes)
+                has_hash = np.isin(to_numpy_numbers(hashes, null=-1), self._hashes)
                 if has_hash.any():
                     rows = source.read_row_group(group, [*PLACES.names, "key", "kind"], use_threads=False)
-                    yield self._matching_rows(rows.filter(mask_of(has_hash)))
+                    yield self._matching_rows(rows.filter(to_boolean_array(has_hash)))
 
     def _matching_rows(self, rows: pa.Table) -> pa.Table:
         is_wanted = pc.and_(pc.is_in(rows.column("key"), self._keys), pc.is_in(rows.column("kind"), self._kinds))
@@ -123,7 +126,7 @@ def _places_in_new_files(lake: Lake, followed: int, keys: Sequence[str], kind: s
         return
     folder = lake.folder("messages")
     column = _COLUMNS.get(kind, kind)
-    erased = read_erased_places(lake)
+    erased = read_erased_messages(lake)
     for added in files:
         try:
             with folder.open_input_file(added.name) as file:
@@ -135,9 +138,9 @@ def _places_in_new_files(lake: Lake, followed: int, keys: Sequence[str], kind: s
                 "not have yet. Update message_keys by 'commitlake archive' without --no-keys"
             ) from None
         rows = erased.without(rows).combine_chunks()
-        values = combined(rows.column(column))
+        values = to_single_array(rows.column(column))
         if kind == BUSINESS_KEY:
-            wanted = pc.is_in(pc.list_flatten(values), texts_of(list(keys)))
+            wanted = pc.is_in(pc.list_flatten(values), to_string_array(list(keys)))
             yield rows.take(pc.list_parent_indices(values).filter(wanted).unique())
         else:
-            yield rows.filter(pc.is_in(values, texts_of(list(keys))))
+            yield rows.filter(pc.is_in(values, to_string_array(list(keys))))

@@ -13,7 +13,7 @@ from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.time_search import first_offset_at
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.times import epoch_ms, epoch_ms_rounded_up
 
@@ -37,7 +37,7 @@ class LiveQueues:
         self._admin, self._puller, self._group = client.admin, client.puller, group
         self._counts: dict[str, dict[str, int]] = {}
 
-    def checked(
+    def limit_to_queues(
         self, offsets: Iterable[GroupOffset], since: datetime.datetime | None
     ) -> Iterator[tuple[GroupOffset, LiveQueue | None]]:
         """Limit each offset to the range that its broker's queue has, and yield it with the state of the queue.
@@ -52,10 +52,10 @@ class LiveQueues:
             if problem:
                 yield replace(offset, problem=problem), None
                 continue
-            live = self._ask_queue(offset.message_queue)
+            live = self._fetch_queue_state(offset.message_queue)
             yield self._limit_to_queue(offset, live, since), live
 
-    def unknown_to_source(
+    def offsets_missing_in_source(
         self, brokers: Collection[str], topics: Iterable[str], known: Collection[Queue], since: datetime.datetime
     ) -> Iterator[tuple[GroupOffset, LiveQueue]]:
         """Yield the offsets that a group needs in queues that the broker has and the source does not.
@@ -70,14 +70,14 @@ class LiveQueues:
                 for queue_id in range(count if broker in brokers else 0):
                     queue = Queue(broker, topic, queue_id)
                     if queue not in known:
-                        live = self._ask_queue(MessageQueue(topic, broker, queue_id))
+                        live = self._fetch_queue_state(MessageQueue(topic, broker, queue_id))
                         yield self._limit_to_queue(GroupOffset(queue, 0, None), live, since), live
 
-    def brokers_of(self, topics: Iterable[str]) -> set[str]:
+    def brokers_with_topics(self, topics: Iterable[str]) -> set[str]:
         """Return the brokers that have queues of topics."""
         return {broker for topic in topics for broker in self._queue_counts(topic)}
 
-    def other_offsets(self, topic: str, known: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
+    def offsets_in_other_queues(self, topic: str, known: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
         """Return the group's offsets in the other queues of a topic, on all brokers; None if it has none."""
         queues = [
             MessageQueue(topic, broker, queue_id)
@@ -86,16 +86,16 @@ class LiveQueues:
         ]
         return {queue: self._admin.offsets.committed(queue, self._group) for queue in queues if queue not in known}
 
-    def check_messages(self, planned: Sequence[PlannedOffset]) -> list[PlannedOffset]:
+    def compare_next_messages(self, planned: Sequence[PlannedOffset]) -> list[PlannedOffset]:
         """Return the offsets, with a problem set where the broker and the source have different messages."""
         return [replace(one, asked=replace(one.asked, problem=self._difference_text(one))) for one in planned]
 
     def _difference_text(self, one: PlannedOffset) -> str:
         if one.asked.problem or one.live is None or one.lag is None:
             return one.asked.problem
-        return self._other_message(one.asked.message_queue, one.live, one.lag)
+        return self._next_message_difference(one.asked.message_queue, one.live, one.lag)
 
-    def _other_message(self, queue: MessageQueue, live: LiveQueue, lag: ResultingLag) -> str:
+    def _next_message_difference(self, queue: MessageQueue, live: LiveQueue, lag: ResultingLag) -> str:
         """Return a sentence if the next message at the broker differs from that of the source; else an empty string."""
         offset, expected = lag.next_offset, lag.next_time
         if offset is None or expected is None or not live.first <= offset < live.end:
@@ -128,10 +128,10 @@ class LiveQueues:
         if queue.broker not in counts:
             return f"the broker {queue.broker} has no topic {queue.topic}: {', '.join(sorted(counts))} have it"
         if queue.queue_id >= counts[queue.broker]:
-            return f"the topic now has only {count_text(counts[queue.broker], 'queue')} on the broker"
+            return f"the topic now has only {format_count(counts[queue.broker], 'queue')} on the broker"
         return ""
 
-    def _ask_queue(self, queue: MessageQueue) -> LiveQueue:
+    def _fetch_queue_state(self, queue: MessageQueue) -> LiveQueue:
         offsets = self._admin.offsets
         return LiveQueue(offsets.first(queue), offsets.next(queue), offsets.committed(queue, self._group))
 

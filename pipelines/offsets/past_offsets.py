@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan
@@ -73,11 +73,12 @@ def read_past_offsets(
 def _no_snapshot_text(table: DeltaTable, broker: str, at: datetime.datetime) -> str:
     where = f"broker = {text_literal(broker)} AND kind = '{OffsetKind.GROUP}' AND topic IS NULL"
     sql = f"SELECT min(as_of) AS first FROM {OFFSETS} WHERE {where}"
-    (row,) = dict_rows(run_sql(table, OFFSETS, sql).read_all())
+    (row,) = rows_to_dicts(run_sql(table, OFFSETS, sql).read_all())
     if row["first"] is None:
-        return f"{broker}: the lake has no snapshot of its groups, so their offsets at {_text(at)} are not known"
+        return f"{broker}: the lake has no snapshot of its groups, so their offsets at {_time_text(at)} are not known"
     return (
-        f"{broker}: the first snapshot of its groups is from {_text(row['first'])}, so their offsets at {_text(at)} "
+        f"{broker}: the first snapshot of its groups is from {_time_text(row['first'])}, so their offsets at "
+        f"{_time_text(at)} "
         "are not known"
     )
 
@@ -92,7 +93,7 @@ def _offsets_of_store(
     }
     names = {position.topic for position in chosen}
     spans, spans_now = source.queues.spans(names, moment.at), source.queues.spans(names)
-    is_archived = source.queues.reaches(moment.at)
+    is_archived = source.queues.covers_time(moment.at)
     for position, offset in chosen.items():
         queue = Queue(source.broker, position.topic, position.queue_id)
         span, now = spans.get(queue), spans_now.get(queue)
@@ -124,9 +125,9 @@ def _to_group_offset(
     """
     low, high = offset.low, offset.high
     if moment.taken_next is None:
-        note = f"after the last snapshot, of {_text(moment.taken)}, which has {low}"
+        note = f"after the last snapshot, of {_time_text(moment.taken)}, which has {low}"
     else:
-        note = f"between the snapshots of {_text(moment.taken)} and {_text(moment.taken_next)}"
+        note = f"between the snapshots of {_time_text(moment.taken)} and {_time_text(moment.taken_next)}"
     if moment.taken_next is not None and high is None:
         what = "was set back" if offset.reached is not None else "got its first offset, or lost its last one,"
         return GroupOffset(queue, low, high, (), problem or f"the group {what} {note}: its offset is not known")
@@ -136,5 +137,5 @@ def _to_group_offset(
     return GroupOffset(queue, low, high, () if is_exact and moment.at == moment.taken else (note,), problem)
 
 
-def _text(moment: datetime.datetime) -> str:
+def _time_text(moment: datetime.datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

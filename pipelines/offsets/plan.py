@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
+from commitlake.pipelines.lag.counting import Backlog, BacklogCounter, Cursor, Queue
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
@@ -20,7 +20,7 @@ from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.times import from_ms
 
 
-def plan_had(
+def plan_past_offsets(
     sources: Sequence[OffsetSource], group: str, offsets: Iterable[GroupOffset], live: LiveQueues | None
 ) -> list[PlannedOffset]:
     """Return the offsets that a group had, limited to what the queues have now, with the resulting lag.
@@ -31,10 +31,10 @@ def plan_had(
         offsets: From `read_past_offsets`.
         live: The brokers; None if they are not queried.
     """
-    return _plan_offsets(sources, group, _check_live(offsets, live, None), live)
+    return _plan_offsets(sources, group, _limit_to_live_queues(offsets, live, None), live)
 
 
-def plan_needed(
+def plan_offsets_since(
     sources: Sequence[OffsetSource],
     group: str,
     topics: Collection[str],
@@ -49,20 +49,22 @@ def plan_needed(
         since: The time.
         live: The brokers, which are queried for data that the sources lack; None if they are not queried.
     """
-    asked = [offset for source in sources for offset in offsets_needed(source, topics, since)]
-    checked = _check_live(asked, live, since)
+    asked = [offset for source in sources for offset in find_offsets_since(source, topics, since)]
+    checked = _limit_to_live_queues(asked, live, since)
     if live is not None:
         known = {offset.queue for offset in asked}
         brokers = [source.broker for source in sources]
-        checked += list(live.unknown_to_source(brokers, topics, known, since))
+        checked += list(live.offsets_missing_in_source(brokers, topics, known, since))
     return _plan_offsets(sources, group, checked, live)
 
 
 _Checked = list[tuple[GroupOffset, LiveQueue | None]]
 
 
-def _check_live(offsets: Iterable[GroupOffset], live: LiveQueues | None, since: datetime.datetime | None) -> _Checked:
-    return [(offset, None) for offset in offsets] if live is None else list(live.checked(offsets, since))
+def _limit_to_live_queues(
+    offsets: Iterable[GroupOffset], live: LiveQueues | None, since: datetime.datetime | None
+) -> _Checked:
+    return [(offset, None) for offset in offsets] if live is None else list(live.limit_to_queues(offsets, since))
 
 
 def _plan_offsets(
@@ -73,7 +75,7 @@ def _plan_offsets(
     for source in sources:
         here = [(offset, at_broker) for offset, at_broker in checked if offset.queue.broker == source.broker]
         known = {offset.queue: at_broker for offset, at_broker in here if at_broker is not None}
-        lags |= resulting_lags(source, group, [offset for offset, _ in here if not offset.problem], known)
+        lags |= compute_resulting_lags(source, group, [offset for offset, _ in here if not offset.problem], known)
         for offset, _ in here:
             position = OffsetOwner(OffsetKind.GROUP, group, offset.queue.topic, offset.queue.queue_id)
             if position in source.newest:
@@ -87,10 +89,10 @@ def _plan_offsets(
         )
         for offset, at_broker in sorted(checked, key=lambda pair: pair[0].queue)
     ]
-    return planned if live is None else live.check_messages(planned)
+    return planned if live is None else live.compare_next_messages(planned)
 
 
-def resulting_lags(
+def compute_resulting_lags(
     source: OffsetSource, group: str, offsets: Sequence[GroupOffset], live: Mapping[Queue, LiveQueue]
 ) -> dict[Queue, ResultingLag]:
     """Return, by queue, the messages that the group has still to consume from the lower bound of each offset.
@@ -104,31 +106,34 @@ def resulting_lags(
         live: Queues at a broker that was queried.
     """
     cursors = {
-        offset.queue: Cursor(offset.queue, offset.low, source.wanted(group, offset.queue.topic)) for offset in offsets
+        offset.queue: Cursor(offset.queue, offset.low, source.filter_of_subscription(group, offset.queue.topic))
+        for offset in offsets
     }
     counter = BacklogCounter(cursors.values())
-    spans = source.queues.count({queue.topic for queue in cursors}, [counter])
-    counted = counter.behind
+    spans = source.queues.feed_counters({queue.topic for queue in cursors}, [counter])
+    counted = counter.backlog_by_cursor
     return {
         queue: _to_resulting_lag(cursor, counted[cursor], spans.get(queue), live.get(queue))
         for queue, cursor in cursors.items()
     }
 
 
-def _to_resulting_lag(cursor: Cursor, behind: Behind, span: QueueSpan | None, live: LiveQueue | None) -> ResultingLag:
+def _to_resulting_lag(cursor: Cursor, behind: Backlog, span: QueueSpan | None, live: LiveQueue | None) -> ResultingLag:
     known_end = 0 if span is None else span.end
     low, high = behind.messages, float(behind.messages)
     if live is not None:
         newer = max(0, live.end - max(known_end, cursor.offset))
         high += newer
-        low += newer if cursor.wanted.takes_all else 0
+        low += newer if cursor.wanted.selects_all else 0
     if not cursor.wanted.is_known:
         low = 0
     next_time = None if behind.next_time_ms is None else from_ms(behind.next_time_ms)
     return ResultingLag(FigureBounds(low, high), behind.bytes, behind.next_offset, next_time)
 
 
-def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetime.datetime) -> Iterator[GroupOffset]:
+def find_offsets_since(
+    source: OffsetSource, topics: Collection[str], since: datetime.datetime
+) -> Iterator[GroupOffset]:
     """Yield the needed offset of each queue of the given topics.
 
     Args:
@@ -137,11 +142,11 @@ def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetim
     """
     spans = source.queues.spans(topics)
     floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
-    found = source.queues.first_since(topics, since, floors)
-    is_complete = source.queues.reaches(since)
+    found = source.queues.first_messages_since(topics, since, floors)
+    is_complete = source.queues.covers_time(since)
     for queue, span in sorted(spans.items()):
         if queue in found:
-            yield _offset_of_first(queue, found[queue], span)
+            yield _offset_of_first_message(queue, found[queue], span)
         elif is_complete:
             yield GroupOffset(queue, span.end, span.end, ("no message was stored since then",))
         else:
@@ -149,7 +154,7 @@ def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetim
             yield GroupOffset(queue, span.end, None, (note,))
 
 
-def _offset_of_first(queue: Queue, first: FirstMessage, span: QueueSpan) -> GroupOffset:
+def _offset_of_first_message(queue: Queue, first: FirstMessage, span: QueueSpan) -> GroupOffset:
     """Return the offset of the first message since a time, with a lower bound if messages before it are missing."""
     low, notes = first.offset, []
     if first.before is None:

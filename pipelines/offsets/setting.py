@@ -45,7 +45,7 @@ def connected_clients(admin: Admin, group: str, brokers: Collection[str]) -> lis
     return sorted({client for broker in brokers for client in admin.consumers(group, broker)})
 
 
-def resets_by_itself(admin: Admin, broker: str) -> bool:
+def broker_resets_clients(admin: Admin, broker: str) -> bool:
     """Return whether a broker itself resets connected clients' offsets. Raises the errors of `Admin.broker_config`."""
     try:
         return admin.broker_config(broker).get(_SERVER_SIDE, "false") == "true"
@@ -76,7 +76,8 @@ def set_offsets(
         The result for each offset. If a different offset is read back, it has an error.
     """
     own_reset = {
-        broker: is_online and resets_by_itself(admin, broker) for broker in {queue.broker_name for queue in offsets}
+        broker: is_online and broker_resets_clients(admin, broker)
+        for broker in {queue.broker_name for queue in offsets}
     }
     done = []
     for queue, wanted in sorted(offsets.items()):
@@ -124,7 +125,7 @@ def _commit_offset(admin: Admin, group: str, queue: MessageQueue, wanted: int) -
     try:
         is_stored = admin.offsets.commit(queue, group, wanted)
     except RefusedError as error:
-        if error.code != ResponseCode.SYSTEM_ERROR or not resets_by_itself(admin, queue.broker_name):
+        if error.code != ResponseCode.SYSTEM_ERROR or not broker_resets_clients(admin, queue.broker_name):
             raise
         is_stored = False
     if not is_stored:

@@ -19,8 +19,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
-from commitlake.connectors.lake.sql import conditions, is_usual_time, text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.lake.sql import conditions, plausible_time_condition, text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.options import Mode, ReadOptions
@@ -28,7 +28,14 @@ from commitlake.connectors.reading.planning import plan_snapshot
 from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store
-from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
+from commitlake.pipelines.lag.counting import (
+    COLUMNS,
+    BacklogCounter,
+    Queue,
+    integer_column,
+    milliseconds_column,
+    rows_by_queue,
+)
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.lag.queues import Count, QueueSpan, Times
@@ -75,9 +82,9 @@ class LakeQueues:
             topics: Their names.
             until: Messages that were stored later do not count; None for no limit.
         """
-        return self._messages.measure(Times(until=until), topics, [])
+        return self._messages.measure_queues(Times(until=until), topics, [])
 
-    def first_since(
+    def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
         """Return the first message since a time for each queue that has one.
@@ -102,19 +109,19 @@ class LakeQueues:
         )
         return {
             Queue(self._broker, row["topic"], row["queue_id"]): FirstMessage(row["first"], row["before"])
-            for row in dict_rows(run_sql(self._table, "messages", sql).read_all())
+            for row in rows_to_dicts(run_sql(self._table, "messages", sql).read_all())
             if row["first"] is not None
         }
 
-    def reaches(self, at: datetime.datetime) -> bool:
+    def covers_time(self, at: datetime.datetime) -> bool:
         """Return whether the log is archived up to a time, because a message of that time or later is archived."""
-        where = [*conditions(Selection(brokers=[self._broker], start=at)), is_usual_time("store_timestamp")]
+        where = [*conditions(Selection(brokers=[self._broker], start=at)), plausible_time_condition("store_timestamp")]
         sql = f"SELECT queue_id FROM messages WHERE {' AND '.join(where)} LIMIT 1"
         return any(batch.num_rows for batch in run_sql(self._table, "messages", sql))
 
-    def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+    def feed_counters(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of the queues of topics."""
-        return self._messages.measure(Times(), topics, counts)
+        return self._messages.measure_queues(Times(), topics, counts)
 
 
 class QueueSpans(Protocol):
@@ -127,15 +134,15 @@ class QueueSpans(Protocol):
 class QueueMessages(QueueSpans, Protocol):
     """Queues of one store, and their messages: `LakeQueues` or `StoreQueues`."""
 
-    def first_since(
+    def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
         """Return the first message since a time for each queue that has one."""
 
-    def reaches(self, at: datetime.datetime) -> bool:
+    def covers_time(self, at: datetime.datetime) -> bool:
         """Return whether the log up to a time is available."""
 
-    def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+    def feed_counters(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of queues."""
 
 
@@ -168,12 +175,16 @@ class OffsetSource:
         known |= {key.topic for key in self.subscriptions.found if key.group == group}
         return {topic for topic in known if not topic.startswith(RETRY_PREFIX)}
 
-    def wanted(self, group: str, topic: str) -> SubscriptionFilter:
+    def filter_of_subscription(self, group: str, topic: str) -> SubscriptionFilter:
         """Return the filter of a group's subscription to a topic; one for all messages if it is not known."""
-        return ALL if topic.startswith(RETRY_PREFIX) else self.subscriptions.of(GroupTopic(group, topic)).wanted
+        return (
+            ALL
+            if topic.startswith(RETRY_PREFIX)
+            else self.subscriptions.find_subscription(GroupTopic(group, topic)).wanted
+        )
 
 
-def lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource]:
+def open_lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource]:
     """Return the stores of a lake.
 
     Args:
@@ -195,7 +206,7 @@ def lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource
     return found
 
 
-def store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
+def open_store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
     """Return stores in folders of this machine, with the offsets and filters from their own files."""
     found = []
     now = datetime.datetime.now(datetime.UTC)
@@ -228,7 +239,7 @@ class StoreQueues:
         """Return the first and end offsets of the queues of topics."""
         return self._measure_queues(Times(until=until), topics, lambda: ())
 
-    def first_since(
+    def first_messages_since(
         self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
         """Return the first message since a time for each queue that has one.
@@ -246,19 +257,19 @@ class StoreQueues:
         found: dict[Queue, int] = {}
         for split in plan.splits:
             for batch in read_split(split, request):
-                offsets, physical = numbers(batch, "queue_offset"), numbers(batch, "physical_offset")
-                is_since = milliseconds(batch) >= since_ms
+                offsets, physical = integer_column(batch, "queue_offset"), integer_column(batch, "physical_offset")
+                is_since = milliseconds_column(batch) >= since_ms
                 for queue, rows in rows_by_queue(self._store.broker, batch):
                     here = rows[is_since[rows] & (physical[rows] >= floors.get(queue, 0))]
                     if len(here):
                         found[queue] = min(int(np.min(offsets[here])), found.get(queue, int(offsets[here[0]])))
         return {queue: FirstMessage(offset, offset - 1) for queue, offset in found.items() if queue.topic in topics}
 
-    def reaches(self, at: datetime.datetime) -> bool:
+    def covers_time(self, at: datetime.datetime) -> bool:
         """Return whether the log up to a time is available: it is for any time up to now."""
         return at <= datetime.datetime.now(datetime.UTC)
 
-    def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+    def feed_counters(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of the queues of topics."""
         return self._measure_queues(Times(), topics, lambda: counts)
 
@@ -267,9 +278,9 @@ class StoreQueues:
     ) -> dict[Queue, QueueSpan]:
         """Measure by the entries of queues; if an entry does not match the log, by the log itself."""
         try:
-            return StoreMessages(self._store).measure(times, topics, counts())
+            return StoreMessages(self._store).measure_queues(times, topics, counts())
         except IndexMismatchError:
             for count in counts():
                 if isinstance(count, BacklogCounter):
                     count.reset_counts({})
-            return StoreMessages(self._store, use_indexes=False).measure(times, topics, counts())
+            return StoreMessages(self._store, use_indexes=False).measure_queues(times, topics, counts())

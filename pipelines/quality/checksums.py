@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array, read_only
-from commitlake.connectors.lake.rows.hashing import SEED, chain, hash_lists, text_hashes
-from commitlake.connectors.plain_arrays import text_spans
+from commitlake.connectors.lake.rows.hashing import SEED, hash_lists, hash_strings, update_row_hashes
+from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.schemas.tables.messages import STORE_DATE
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER
 
@@ -32,8 +32,8 @@ def message_hashes(table: pa.Table) -> Array:
     for name in CHECKSUM_COLUMNS:
         column = _single_chunk(table, name)
         before = hashes.copy() if column.null_count else None
-        (numbers,) = _hashes_of_column(column)
-        chain(numbers // 1000 if pa.types.is_timestamp(column.type) else numbers, hashes)
+        (numbers,) = _hash_column(column)
+        update_row_hashes(numbers // 1000 if pa.types.is_timestamp(column.type) else numbers, hashes)
         if before is not None:
             absent = pc.is_null(column).to_numpy(zero_copy_only=False)
             hashes[absent] = before[absent]
@@ -56,17 +56,17 @@ def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
     """
     hashes = np.full(table.num_rows, SEED, np.int64)
     for name in names:
-        for numbers in _hashes_by_name(table, name):
-            chain(numbers, hashes)
+        for numbers in _hash_named_column(table, name):
+            update_row_hashes(numbers, hashes)
     return hashes
 
 
-def _hashes_by_name(table: pa.Table, name: str) -> list[Array]:
+def _hash_named_column(table: pa.Table, name: str) -> list[Array]:
     if name == STORE_DATE.name and name not in table.column_names:
         return [_store_dates(_single_chunk(table, "store_timestamp"))]
     name, *fields = name.split(".")
     column = _single_chunk(table, name)
-    return _hashes_of_column(pc.struct_field(column, fields) if fields else column)
+    return _hash_column(pc.struct_field(column, fields) if fields else column)
 
 
 def _single_chunk(table: pa.Table, name: str) -> pa.Array:
@@ -74,33 +74,33 @@ def _single_chunk(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
-def _hashes_of_column(column: pa.Array) -> list[Array]:
+def _hash_column(column: pa.Array) -> list[Array]:
     """Return the hashes of a column: one for each row; two for a map."""
     if pa.types.is_map(column.type):
         return [_hash_lists(column, column.keys), _hash_lists(column, column.items)]
     if pa.types.is_list(column.type):
         return [_hash_lists(column, column.values)]
     if pa.types.is_dictionary(column.type):
-        hashes = np.append(text_hashes(column.dictionary), NULL_NUMBER)
+        hashes = np.append(hash_strings(column.dictionary), NULL_NUMBER)
         indices = column.indices.fill_null(len(hashes) - 1) if column.null_count else column.indices
         return [hashes[indices.to_numpy()]]
     if pa.types.is_string(column.type):
-        return [_mark_nulls(text_hashes(column), column)]
+        return [_mark_nulls(hash_strings(column), column)]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
     elif pa.types.is_date(column.type):
         column = column.cast(pa.int32())
-    return [_integers(column)]
+    return [_to_integers(column)]
 
 
-def _integers(column: pa.Array) -> Array:
+def _to_integers(column: pa.Array) -> Array:
     numbers = column.cast(pa.int64())
     values: Array = np.array((numbers.fill_null(NULL_NUMBER) if numbers.null_count else numbers).to_numpy())
     return values
 
 
 def _store_dates(times: pa.Array) -> Array:
-    days = _integers(times.cast(pa.timestamp("us", times.type.tz)))
+    days = _to_integers(times.cast(pa.timestamp("us", times.type.tz)))
     if times.null_count == 0:
         dates: Array = days // _DAY_US
     else:
@@ -116,7 +116,7 @@ def _hash_lists(lists: pa.Array, elements: pa.Array) -> Array:
         texts, indices = elements.dictionary, elements.indices.cast(pa.int32()).to_numpy()
     else:
         texts, indices = elements, read_only(np.empty(0, np.int32))
-    data, offsets = text_spans(texts)
+    data, offsets = string_bytes_and_offsets(texts)
     hash_lists(lists.offsets.to_numpy(), data, offsets, indices, hashes)
     return _mark_nulls(hashes, lists)
 

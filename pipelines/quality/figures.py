@@ -60,7 +60,7 @@ class PageFigures:
         self._windows: pa.Table | None = None
         self._by_topic: dict[Topic, pa.Table] = {}
 
-    def add(self, stretch: pa.Table) -> None:
+    def add_windows(self, stretch: pa.Table) -> None:
         """Add windows of a profile; the table has all windows of each of its topics."""
         grouped = stretch.group_by(_TOPIC).aggregate(
             [*((name, "sum") for name in _SUMS), ("queue_id", "count_distinct")]
@@ -73,7 +73,7 @@ class PageFigures:
         self._add_times(stretch)
         counts = _sum_by_window(stretch)
         self._windows = counts if self._windows is None else _add_counts([self._windows, counts])
-        self._keep_largest(grouped, stretch)
+        self._keep_largest_topics(grouped, stretch)
 
     def _add_times(self, stretch: pa.Table) -> None:
         first, last = pc.min(stretch.column("min_store_timestamp")), pc.max(stretch.column("max_store_timestamp"))
@@ -81,7 +81,7 @@ class PageFigures:
             self.first_time = min(self.first_time or first.as_py(), first.as_py())
             self.last_time = max(self.last_time or last.as_py(), last.as_py())
 
-    def _keep_largest(self, grouped: pa.Table, stretch: pa.Table) -> None:
+    def _keep_largest_topics(self, grouped: pa.Table, stretch: pa.Table) -> None:
         """Update the largest topics with those of a part, and add the sums of all others to `others`."""
         topics = grouped if self._shown is None else pa.concat_tables([self._shown, grouped])
         ordered = topics.sort_by([("messages_sum", "descending"), ("topic", "ascending"), ("broker", "ascending")])
@@ -90,7 +90,7 @@ class PageFigures:
         for name in _SUMS:
             self.others[name] += _sum(ordered.slice(self._most), f"{name}_sum")
         shown = {(row["broker"], row["topic"]) for row in self._shown.to_pylist()}
-        new = _by_topic(stretch, shown - self._by_topic.keys())
+        new = _counts_by_topic(stretch, shown - self._by_topic.keys())
         self._by_topic = {topic: counts for topic, counts in {**self._by_topic, **new}.items() if topic in shown}
 
     @property
@@ -108,22 +108,22 @@ class PageFigures:
         return ChartSpan(times["min"], min(times["max"], latest) + _SECONDS)
 
     @property
-    def by_window(self) -> Counts:
+    def counts_by_window(self) -> Counts:
         """Number of messages by window; messages without a time are left out."""
         return _to_counts(self._windows)
 
     @property
-    def shown(self) -> Sequence[Mapping[str, Any]]:
+    def topic_rows(self) -> Sequence[Mapping[str, Any]]:
         """Rows of the largest topics: topic, sums such as `messages_sum`, and number of queues."""
         rows: list[Mapping[str, Any]] = [] if self._shown is None else self._shown.to_pylist()
         return rows
 
-    def of_topic(self, topic: Topic) -> Counts:
+    def counts_of_topic(self, topic: Topic) -> Counts:
         """Return the number of messages by window, for one of the largest topics."""
         return _to_counts(self._by_topic.get(topic))
 
 
-def _by_topic(stretch: pa.Table, wanted: set[Topic]) -> dict[Topic, pa.Table]:
+def _counts_by_topic(stretch: pa.Table, wanted: set[Topic]) -> dict[Topic, pa.Table]:
     narrow = stretch.select([*_TOPIC, "window_start", "messages"])
     return {
         key: _sum_by_window(narrow.filter(pc.and_(*map(_equal_or_null, _topic_columns(narrow), key)))) for key in wanted

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from commitlake.pipelines.quality.loading import load
+from commitlake.pipelines.quality.loading import load_great_expectations
 from commitlake.pipelines.quality.profile_columns import QualityError
 from commitlake.pipelines.quality.report import MAX_DAMAGED_QUEUES, MAX_EXAMPLES, Judgement
 from commitlake.schemas.quality.expectation import Expectation, Severity, Suite
@@ -83,7 +83,7 @@ def _check_evaluated(name: str, success: bool, found: Mapping[str, Any], told: M
         if each.get("raised_exception"):
             raise QualityError(f"{name} could not be judged: {each.get('exception_message')}")
     if not found and not success:
-        raise QualityError(f"{name} could not be judged: great_expectations gave no result")
+        raise QualityError(f"{name} could not be judged: expected a result of great_expectations, found none")
 
 
 def _rows_outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
@@ -110,7 +110,7 @@ def _to_json_scalar(value: Any) -> object:
 
 def _define_batches() -> Any:
     """Return great_expectations' definition of batches that are whole frames, in memory."""
-    gx = load()
+    gx = load_great_expectations()
     try:
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = gx.data_context.types.base.ProgressBarsConfig(globally=False)
@@ -122,7 +122,7 @@ def _define_batches() -> Any:
 
 def _validate(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """Validate a frame, and return great_expectations' results by name of the expectation."""
-    gx = load()
+    gx = load_great_expectations()
     try:
         batch = batches.get_batch({"dataframe": frame})
         expectations = [_to_gx_expectation(gx, each) for each in suite.expectations]

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import combined
+from commitlake.connectors.plain_arrays import to_single_array
 from commitlake.pipelines.quality import kernel
 from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.profile_columns import WindowParts
@@ -35,7 +35,7 @@ _OFFSETS_OF_THEIR_OWN = frozenset({Kind.HALF, Kind.OP})  # brokers rewrite these
 _CLIENTS = frozenset({Kind.NORMAL})
 
 
-def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
+def build_window_frame(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
     """Return one row for each window of a profile: its columns, and figures that compare it with neighbouring windows.
 
     Args:
@@ -45,15 +45,15 @@ def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
     Raises:
         ProfileError: if the table is not a profile.
     """
-    parts = WindowParts.of_table(profile)
+    parts = WindowParts.from_table(profile)
     windows = profile.drop_columns([RUNS.name]).to_pandas(types_mapper=_DTYPES.get)
     brokers, topics = profile.column("broker"), profile.column("topic")
-    windows["kind"] = _map_names(topics, kind_of)
-    windows["unnamed"] = _map_names(topics, lambda topic: not 0 < len(topic) <= _MAX_NAME).astype(bool)
+    windows["kind"] = _map_to_values(topics, kind_of)
+    windows["unnamed"] = _map_to_values(topics, lambda topic: not 0 < len(topic) <= _MAX_NAME).astype(bool)
     ordered = ~windows["kind"].isin(_OFFSETS_OF_THEIR_OWN).to_numpy()
     queues = windows.groupby(list(QUEUE_KEYS), sort=False, dropna=False).ngroup().to_numpy()
     lost, restarts = _gaps_between_runs(queues, parts)
-    damaged = _map_names(brokers, lambda name: facts.brokers.get(name, BrokerFacts()).is_damaged).astype(bool)
+    damaged = _map_to_values(brokers, lambda name: facts.brokers.get(name, BrokerFacts()).is_damaged).astype(bool)
     windows["lost_offsets"] = np.where(ordered, lost, 0)
     windows["unexplained_offsets"] = np.where(ordered & ~damaged, lost, 0)
     windows["queue_restarts"] = np.where(ordered, restarts, 0)
@@ -64,9 +64,9 @@ def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
     return _add_times(windows[is_new].reset_index(drop=True), queues[is_new], facts.now)
 
 
-def _map_names(names: pa.ChunkedArray, value_of: Callable[[str], object]) -> Array:
+def _map_to_values(names: pa.ChunkedArray, value_of: Callable[[str], object]) -> Array:
     """Return a value for each name as an array of objects; False or None for a null."""
-    encoded = combined(names).dictionary_encode()
+    encoded = to_single_array(names).dictionary_encode()
     values = [value_of(name) for name in encoded.dictionary.to_pylist()]
     of_code = np.empty(len(values) + 1, object)
     of_code[:-1] = values
@@ -118,7 +118,7 @@ def _gaps_between_runs(queues: Array, parts: WindowParts) -> tuple[Array, Array]
     return lost, np.where(blind, own[1], restarts)
 
 
-def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
+def build_topic_frame(windows: pd.DataFrame) -> pd.DataFrame:
     """Return the sums of each topic over all windows, and the largest queue's share of it if the topic is large."""
     by_queue = windows.groupby(list(QUEUE_KEYS), dropna=False)["messages"].sum()
     queues = by_queue.groupby(level=["broker", "topic"], dropna=False).agg(["max", "count"])
@@ -143,18 +143,18 @@ def topics_of(windows: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
-def broker_sums(topics: pd.DataFrame) -> pd.DataFrame:
+def sum_by_broker(topics: pd.DataFrame) -> pd.DataFrame:
     """Return the sums of topics by broker."""
     return topics.groupby("broker", dropna=False)[_SUMMED].sum().reset_index()
 
 
-def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
+def build_broker_frame(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
     """Return a row for each broker: sums and data on the run; messages missing in the profile count for the first.
 
     Args:
-        topics: a row for each topic; or several concatenated tables of `broker_sums`.
+        topics: a row for each topic; or several concatenated tables of `sum_by_broker`.
     """
-    sums = broker_sums(topics)
+    sums = sum_by_broker(topics)
     without = [name for name in facts.brokers if name not in set(sums["broker"])]
     absent = pd.DataFrame({"broker": pd.Series(without, dtype=_NAME), **dict.fromkeys(_SUMMED, 0)})
     sums = pd.concat([sums, absent], ignore_index=True)

@@ -10,7 +10,13 @@ import pandas as pd
 import pyarrow as pa
 
 from commitlake.pipelines.quality.frame_judge import FrameJudge
-from commitlake.pipelines.quality.frames import KEYS, broker_sums, brokers_of, topics_of, windows_of
+from commitlake.pipelines.quality.frames import (
+    KEYS,
+    build_broker_frame,
+    build_topic_frame,
+    build_window_frame,
+    sum_by_broker,
+)
 from commitlake.pipelines.quality.judge_input import MAX_PART_ROWS, RunFacts, join_judgements, split_by_topics
 from commitlake.pipelines.quality.report import Judgement, QualityReport
 from commitlake.schemas.quality.expectation import Grain, Suite
@@ -20,7 +26,7 @@ NOT_OF_MASKED = frozenset({"bodies_fit_into_their_records", "records_are_larger_
 """Expectations that do not hold where bodies are masked: a mask may make them larger."""
 
 
-def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> QualityReport:
+def judge_profile(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> QualityReport:
     """Check a run's profile by expectation suites, and return the results.
 
     Args:
@@ -34,13 +40,13 @@ def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts |
         QualityError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
         ProfileError: if the table is not a profile.
     """
-    judging = Judging(suites, facts)
+    judging = ProfileJudging(suites, facts)
     for stretch in split_by_topics(profile):
         judging.add(stretch)
     return judging.report()
 
 
-class Judging:
+class ProfileJudging:
     """Judges a profile part by part, with one part in memory at a time.
 
     For each part it keeps the results, sums for each broker, and sums of topics until there are as many as rows in a
@@ -69,15 +75,15 @@ class Judging:
         Raises:
             ProfileError: if the table is not a profile.
         """
-        self._drop_copies()
-        windows = windows_of(stretch, self._facts)
+        self._free_frame_copies()
+        windows = build_window_frame(stretch, self._facts)
         self._judge_frame(Grain.WINDOW, windows)
-        self._topics.append(topics_of(windows))
+        self._topics.append(build_topic_frame(windows))
         del windows
         if sum(map(len, self._topics)) >= MAX_PART_ROWS:
             self._judge_topics()
 
-    def _drop_copies(self) -> None:
+    def _free_frame_copies(self) -> None:
         """Free great_expectations' copies of the previous part, which reference cycles keep alive."""
         if self._topics or self._brokers:
             self._frames = FrameJudge()  # the last one also judges the sums
@@ -87,7 +93,7 @@ class Judging:
         """Return the results of all parts. At least one part, which may be empty, must have been added."""
         if self._topics:
             self._judge_topics()
-        self._judge_frame(Grain.BROKER, brokers_of(pd.concat(self._brokers, ignore_index=True), self._facts))
+        self._judge_frame(Grain.BROKER, build_broker_frame(pd.concat(self._brokers, ignore_index=True), self._facts))
         judgements = [
             join_judgements(parts) for suite in self._suites for parts in zip(*self._found[suite.name], strict=True)
         ]
@@ -97,7 +103,7 @@ class Judging:
         topics = pd.concat(self._topics, ignore_index=True) if len(self._topics) > 1 else self._topics[0]
         self._topics = []
         self._judge_frame(Grain.TOPIC, topics)
-        self._brokers.append(broker_sums(topics))
+        self._brokers.append(sum_by_broker(topics))
 
     def _judge_frame(self, grain: Grain, frame: pd.DataFrame) -> None:
         suites = [suite for suite in self._suites if suite.grain is grain]

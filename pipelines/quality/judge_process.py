@@ -13,7 +13,7 @@ from commitlake.connectors.runtime.side_process import SideProcess
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from commitlake.pipelines.quality.judge import Judging
+    from commitlake.pipelines.quality.judge import ProfileJudging
     from commitlake.pipelines.quality.judge_input import ProfileJudge, RunFacts
     from commitlake.pipelines.quality.report import QualityReport
 
@@ -39,7 +39,7 @@ class JudgeProcess:
     def start(self) -> SideProcess:
         """Start the process, unless it is running, and return it."""
         if self._process is None:
-            self._process = SideProcess(_load)
+            self._process = SideProcess(_load_judge)
         return self._process
 
     def begin(self, facts: RunFacts) -> ProfileJudge:
@@ -70,24 +70,24 @@ class _RemoteJudging:
         return self._process.call(_report_results)
 
 
-_judging: Judging | None = None
+_judging: ProfileJudging | None = None
 """State of the judging process."""
 
 
-def _load() -> None:
-    from commitlake.pipelines.quality.loading import load_quietly, skip_unused_packages  # noqa: PLC0415 (not in the parent)
+def _load_judge() -> None:
+    from commitlake.pipelines.quality.loading import load_ignoring_errors, skip_unused_packages  # noqa: PLC0415 (not in the parent)
 
     with skip_unused_packages():
-        load_quietly()
+        load_ignoring_errors()
     import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
     import commitlake.pipelines.quality.profile_columns  # noqa: F401, PLC0415 (likewise)
 
 
 def _begin_judging(facts: RunFacts) -> None:
-    from commitlake.pipelines.quality.judge import Judging  # noqa: PLC0415 (likewise)
+    from commitlake.pipelines.quality.judge import ProfileJudging  # noqa: PLC0415 (likewise)
 
     global _judging  # noqa: PLW0603 (one profile is judged at a time)
-    _judging = Judging(facts=facts)
+    _judging = ProfileJudging(facts=facts)
 
 
 def _add_part(stretch: bytes) -> None:
@@ -100,6 +100,6 @@ def _report_results() -> QualityReport:
     return _current_judging().report()
 
 
-def _current_judging() -> Judging:
+def _current_judging() -> ProfileJudging:
     assert _judging is not None  # `JudgeProcess.begin` comes first
     return _judging

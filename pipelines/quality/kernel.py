@@ -61,16 +61,16 @@ _SEED = np.uint64(42)
 
 
 @compiled
-def _rotated(value: Any, left: Any, right: Any) -> Any:
+def _rotate_bits(value: Any, left: Any, right: Any) -> Any:
     return (value << left) | (value >> right)
 
 
 @compiled
 def _hash_long(value: Any, seed: Any) -> Any:
     word = np.uint64(value) * _PRIME_2
-    word = _rotated(word, np.uint64(31), np.uint64(33)) * _PRIME_1
+    word = _rotate_bits(word, np.uint64(31), np.uint64(33)) * _PRIME_1
     hashed = (seed + _PRIME_5_AND_8) ^ word
-    hashed = _rotated(hashed, np.uint64(27), np.uint64(37)) * _PRIME_1 + _PRIME_4
+    hashed = _rotate_bits(hashed, np.uint64(27), np.uint64(37)) * _PRIME_1 + _PRIME_4
     hashed = (hashed ^ (hashed >> np.uint64(33))) * _PRIME_2
     hashed = (hashed ^ (hashed >> np.uint64(29))) * _PRIME_3
     return hashed ^ (hashed >> np.uint64(32))
@@ -93,7 +93,7 @@ def _row_hash(physical: Any, queue_offset: Any, size: Any, crc: Any, store_us: A
 
 
 @compiled
-def part_starts(
+def find_part_starts(
     brokers: Ints, topics: Ints, queues: Longs, stores_us: Longs, nulls: Bytes, window_us: int, starts: Longs
 ) -> int:
     """Find the rows at which another broker, topic, queue or window starts. Returns their number.
@@ -148,7 +148,7 @@ def profile_parts(
         sizes: sizes of the records.
         body_sizes: sizes of the bodies.
         crcs: CRCs of the bodies.
-        queues: as for `part_starts`.
+        queues: as for `find_part_starts`.
         min_size: smallest size of a record.
         max_size: largest size of a record.
         tolerance_us: tolerance for birth times after store times.
@@ -237,7 +237,7 @@ def join_runs(groups: Longs, runs: Longs, counts: Longs) -> int:
 
 
 @compiled
-def run_figures(counts: Longs, runs: Longs, lengths: Longs, missing: Longs, restarts: Longs) -> None:
+def sum_run_figures(counts: Longs, runs: Longs, lengths: Longs, missing: Longs, restarts: Longs) -> None:
     """Sum up the runs of each group: queue offsets in them, gaps between them, and steps back.
 
     Args:

@@ -34,17 +34,17 @@ _RARELY_NEEDED = ("scipy.stats", "altair")
 _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}
 
 
-def prepare() -> threading.Thread:
-    """Start to load great_expectations in a thread; `load` waits for it and reports its errors."""
-    thread = threading.Thread(target=load_quietly, name="load great_expectations")
+def start_loading() -> threading.Thread:
+    """Start to load great_expectations in a thread; `load_great_expectations` waits for it and reports its errors."""
+    thread = threading.Thread(target=load_ignoring_errors, name="load great_expectations")
     thread.start()
     return thread
 
 
-def load_quietly() -> None:
-    """Load great_expectations, ignoring errors; a later `load` reports them."""
+def load_ignoring_errors() -> None:
+    """Load great_expectations, ignoring errors; a later `load_great_expectations` reports them."""
     with suppress(Exception):
-        load()
+        load_great_expectations()
 
 
 @contextmanager
@@ -55,12 +55,12 @@ def skip_unused_packages() -> Iterator[None]:
     that does nothing else.
     """
     for name in _RARELY_NEEDED:
-        _load_when_used(name)
+        _install_lazy_module(name)
     with blocked_imports(*_NOT_NEEDED):
         yield
 
 
-class _ModuleWhenUsed(ModuleType):
+class _LazyModule(ModuleType):
     """Placeholder for a module that is loaded when an attribute is first used.
 
     `importlib.util.LazyLoader` would load a module at the second `import` that names it.
@@ -74,23 +74,23 @@ class _ModuleWhenUsed(ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
-def _load_when_used(name: str) -> None:
+def _install_lazy_module(name: str) -> None:
     if name in sys.modules or importlib.util.find_spec(name) is None:
         return  # loaded already, or the importing code raises the error
-    sys.modules[name] = module = _ModuleWhenUsed(name)
+    sys.modules[name] = module = _LazyModule(name)
     package, _, own_name = name.rpartition(".")
     if package:  # otherwise `from package import name` would load it
         setattr(sys.modules[package], own_name, module)
 
 
-def load() -> Any:
+def load_great_expectations() -> Any:
     """Load great_expectations once, without output, and return the package."""
     # It is read at import, and whenever a context is created.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     # great_expectations imports parts of `re` by old names; the warnings would be errors in some programs.
     for old, new in _OLD_NAMES.items():
         sys.modules.setdefault(old, importlib.import_module(new))
-    with _LOADING, _look_like_file():
+    with _LOADING, _pretend_main_file():
         import great_expectations as gx  # noqa: PLC0415 (three seconds, and only where somebody judges)
         from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: F401, PLC0415 (likewise)
 
@@ -100,7 +100,7 @@ def load() -> Any:
 
 
 @contextmanager
-def _look_like_file() -> Iterator[None]:
+def _pretend_main_file() -> Iterator[None]:
     """Set `__main__.__file__` temporarily, because pyspark.sql.connect takes `python -c` for doctests and exits."""
     main = sys.modules["__main__"]
     if main.__spec__ is not None or hasattr(main, "__file__") or hasattr(sys, "ps1"):

@@ -32,10 +32,10 @@ def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
     tables = [part if isinstance(part, pa.Table) else pa.Table.from_batches([part]) for part in profiles]
     if not tables:
         return SCHEMA.empty_table()
-    return combine(WindowParts.of_table(pa.concat_tables(tables))).to_table()
+    return combine_window_parts(WindowParts.from_table(pa.concat_tables(tables))).to_table()
 
 
-def combine(parts: WindowParts) -> WindowParts:
+def combine_window_parts(parts: WindowParts) -> WindowParts:
     """Combine the parts of each window into one, and return the windows in the order of the key."""
     order, groups = _group_keys(parts.keys)
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
@@ -95,7 +95,7 @@ def _join_runs(parts: WindowParts, group_of: Array, groups: int) -> tuple[Array,
 def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str, Array]:
     """Return, for each group, how many queue offsets are unknown, repeated or missing, and how often they restart."""
     lengths, missing, restarts, repeated = (np.zeros(len(counts), np.int64) for _ in range(4))
-    kernel.run_figures(counts, runs, lengths, missing, restarts)
+    kernel.sum_run_figures(counts, runs, lengths, missing, restarts)
     # If offsets never step back, none is repeated.
     ends = np.cumsum(counts)
     for group in np.flatnonzero(restarts):

@@ -4,8 +4,8 @@ A file has Arrow's IPC file format: for each partition, in order, record batches
 topic are in one partition, in the files of all tasks, and a partition is a contiguous range of bytes. A
 `PartitionIndex`, which is sent to the driver, has these ranges, so that a part of a file takes one read.
 
-The driver reads `Group`s: several partitions together, or a share of the topics of one partition that is too large.
-Memory for a group is bounded by `GROUP_ROWS`, except that the windows of one topic are never separated.
+The driver reads `PartitionGroup`s: several partitions together, or a share of the topics of one partition that is too
+large. Memory for a group is bounded by `GROUP_ROWS`, except that the windows of one topic are never separated.
 
 A `groupBy` cannot replace this, because neither Arrow's nor Spark's joins the runs of queue offsets. For 800,000
 windows of 8 tasks, these partitions and their merge took 4.1 s of one core and 380 MiB, on a busy machine 11 s. Arrow's
@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.profile_columns import SCHEMA, ProfileError
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 PARTITIONS = 64
 GROUP_ROWS = 250_000
@@ -55,7 +55,7 @@ class PartitionIndex:
         found: Array = self.parts["rows"].astype(np.int64)
         return found
 
-    def stretch(self, group: Group) -> tuple[int, int]:
+    def byte_range(self, group: PartitionGroup) -> tuple[int, int]:
         """Return the offset and length, in bytes, of a group's partitions in the file."""
         sizes = self.parts["size"].astype(np.int64)
         return self.begin + int(sizes[: group.first].sum()), int(sizes[group.first : group.end].sum())
@@ -78,7 +78,7 @@ class PartitionIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class PartitionGroup:
     """Partitions from `first` to before `end`, or a share (`share` of `shares`) of the topics of one partition."""
 
     first: int = 0
@@ -87,7 +87,7 @@ class Group:
     shares: int = 1
 
 
-def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[Group]:
+def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[PartitionGroup]:
     """Divide all partitions, in order, into groups of limited size; returns at least one group.
 
     A larger partition is divided by hashes of topics into shares of about that size.
@@ -96,7 +96,7 @@ def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[Gro
         rows: number of rows of each partition, in all files.
         most: largest number of rows of a group.
     """
-    groups: list[Group] = []
+    groups: list[PartitionGroup] = []
     first = held = 0
     for partition, count in enumerate(map(int, rows)):
         if partition > first and held + count > most:
@@ -106,13 +106,13 @@ def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[Gro
     return groups + _divide_partition(first, len(rows), held, most)
 
 
-def _divide_partition(first: int, end: int, rows: int, most: int) -> list[Group]:
+def _divide_partition(first: int, end: int, rows: int, most: int) -> list[PartitionGroup]:
     # Empty partitions after a large one are in its group.
     shares = max(1, -(-rows // most))
-    return [Group(first, end, share, shares) for share in range(shares)]
+    return [PartitionGroup(first, end, share, shares) for share in range(shares)]
 
 
-def rows_of(profile: pa.Table, group: Group) -> pa.Table:
+def select_group_rows(profile: pa.Table, group: PartitionGroup) -> pa.Table:
     """Return the rows of a profile that belong to a group."""
     hashes = _topic_hashes(profile)
     partitions = hashes % PARTITIONS
@@ -178,7 +178,7 @@ def _schema_end(data: pa.Buffer) -> int:
     return _MAGIC_BYTES + int(reader.tell())
 
 
-def parse_partitions(data: bytes, index: PartitionIndex, group: Group) -> pa.Table:
+def parse_partitions(data: bytes, index: PartitionIndex, group: PartitionGroup) -> pa.Table:
     """Return the rows of a group.
 
     Args:
@@ -188,7 +188,7 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: Group) -> pa.Tab
     Raises:
         ProfileError: if the bytes are not those that were written.
     """
-    offset, length = index.stretch(group)
+    offset, length = index.byte_range(group)
     if len(data) != length:
         raise ProfileError(
             f"expected {length} bytes of a profile at {offset}, found {len(data)}: its file is truncated"
@@ -210,5 +210,5 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: Group) -> pa.Tab
         raise ProfileError(f"expected record batches of a profile, found {length} other bytes: {error}") from error
     table = pa.Table.from_batches(batches, SCHEMA)
     if table.num_rows != (expected := int(index.rows[group.first : group.end].sum())):
-        raise ProfileError(f"expected {count_text(expected, 'row')} of a profile, found {table.num_rows}")
-    return rows_of(table, group) if group.shares > 1 else table
+        raise ProfileError(f"expected {format_count(expected, 'row')} of a profile, found {table.num_rows}")
+    return select_group_rows(table, group) if group.shares > 1 else table

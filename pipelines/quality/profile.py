@@ -26,7 +26,7 @@ from commitlake.pipelines.quality.kernel import (
     NULL_SIZE,
     NULL_STORE,
 )
-from commitlake.pipelines.quality.merging import combine
+from commitlake.pipelines.quality.merging import combine_window_parts
 from commitlake.pipelines.quality.profile_columns import QUEUE, SUMS, ProfileError, WindowParts
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.numbers import parse_int32
@@ -69,7 +69,7 @@ def profile_rows(table: pa.Table) -> pa.Table:
     Raises:
         ProfileError: if the table lacks a column.
     """
-    return combine(_profile_groups(RowArrays(table))).to_table()
+    return combine_window_parts(_profile_groups(RowArrays(table))).to_table()
 
 
 def _profile_groups(rows: RowArrays) -> WindowParts:
@@ -78,11 +78,11 @@ def _profile_groups(rows: RowArrays) -> WindowParts:
     topics, topic_names = rows.codes("topic")
     queues, stores, nulls = rows.queues(), rows.numbers("store_timestamp"), rows.null_bits()
     starts = np.empty(rows.count, np.int64)
-    starts = starts[: kernel.part_starts(brokers, topics, queues, stores, nulls, _WINDOW_US, starts)]
+    starts = starts[: kernel.find_part_starts(brokers, topics, queues, stores, nulls, _WINDOW_US, starts)]
     out = np.zeros((len(kernel.FIELDS), len(starts)), np.int64)
     out[kernel.SUMS :] = np.array(_EXTREMES)[:, None]
     runs, run_counts = np.empty((4, rows.count), np.int64), np.zeros(len(starts), np.int64)
-    taken, _ = rows.inner_counts()
+    taken, _ = rows.inner_message_counts()
     found = kernel.profile_parts(
         starts,
         rows.numbers("physical_offset"),
@@ -105,7 +105,7 @@ def _profile_groups(rows: RowArrays) -> WindowParts:
     )
     zeros = np.zeros(len(starts), np.int64)
     values = dict.fromkeys((*SUMS, *QUEUE), zeros) | dict(zip(kernel.FIELDS, out, strict=True))
-    for name, marked in rows.marks().items():
+    for name, marked in rows.counted_masks().items():
         values[name] = np.add.reduceat(marked, starts, dtype=np.int64)
     for name, hashes in rows.checksums().items():
         values[name] = np.add.reduceat(hashes, starts) if len(starts) else hashes
@@ -204,7 +204,7 @@ class RowArrays:
                 bits[_is_null(column)] |= bit
         return self._reorder(bits)
 
-    def inner_counts(self) -> tuple[Array, Array | None]:
+    def inner_message_counts(self) -> tuple[Array, Array | None]:
         """Return how many queue offsets each row takes, and a mask of the inner batches.
 
         Returns:
@@ -252,7 +252,7 @@ class RowArrays:
         found: Array = lacks[codes]
         return found
 
-    def marks(self) -> dict[str, Array]:
+    def counted_masks(self) -> dict[str, Array]:
         """Return, by column of the profile, a mask of the rows that it counts; columns that count none are left out."""
         found: dict[str, Array | None] = {
             f"null_{name}": self._rows_with_null([name])
@@ -260,9 +260,9 @@ class RowArrays:
         }
         found["null_hosts"] = self._rows_without_host()
         found["null_body_ref"], found["body_ref_violations"] = self._rows_with_bad_body_refs()
-        found["unknown_codecs"] = self._rows_outside("body_codec", _CODECS)
-        found["unknown_kinds"] = self._rows_outside("kind", _KINDS)
-        found["inner_batches"] = self.inner_counts()[1]
+        found["unknown_codecs"] = self._rows_with_unknown_value("body_codec", _CODECS)
+        found["unknown_kinds"] = self._rows_with_unknown_value("kind", _KINDS)
+        found["inner_batches"] = self.inner_message_counts()[1]
         return {name: rows for name, rows in found.items() if rows is not None}
 
     def checksums(self) -> dict[str, Array]:
@@ -290,7 +290,7 @@ class RowArrays:
         lost = absent & (sizes > 0)
         return tuple(self._reorder(rows) if rows.any() else None for rows in (lost, wrong))
 
-    def _rows_outside(self, name: str, known: frozenset[str]) -> Array | None:
+    def _rows_with_unknown_value(self, name: str, known: frozenset[str]) -> Array | None:
         codes, values = self.codes(name)
         strange = np.array([value not in known for value in values.to_pylist()] + [True])  # the last one is for null
         return strange[codes] if strange[:-1].any() or (codes < 0).any() else None

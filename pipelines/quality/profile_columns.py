@@ -60,7 +60,7 @@ class WindowParts:
     known: Array
 
     @classmethod
-    def of_table(cls, table: pa.Table) -> WindowParts:
+    def from_table(cls, table: pa.Table) -> WindowParts:
         """Return the columns of a profile as arrays.
 
         Raises:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.quality.expectation import Expectation, Severity
 from commitlake.schemas.quality.suites import SUITES
 from commitlake.schemas.tables.archive_runs import QUALITY_RESULTS
@@ -140,7 +140,7 @@ def _join_examples(one: Judgement, other: Judgement) -> list[Mapping[str, object
     return [*by_queue.values()][::-1]
 
 
-def sentences(report: QualityReport) -> list[str]:
+def expectation_sentences(report: QualityReport) -> list[str]:
     """Return a sentence for each unmet expectation, critical ones first, then damage."""
     return [
         f"{found.expectation.severity}: {found.expectation.why} ({_observed_text(found)}). {found.expectation.action} "
@@ -149,7 +149,7 @@ def sentences(report: QualityReport) -> list[str]:
     ]
 
 
-def brokers_concerned(report: QualityReport) -> list[str] | None:
+def brokers_with_failures(report: QualityReport) -> list[str] | None:
     """Return the brokers whose data stop the commit; None if the report does not name all of them."""
     names: dict[str, None] = {}
     for found in report.critical_failures:
@@ -164,7 +164,7 @@ def brokers_concerned(report: QualityReport) -> list[str] | None:
 
 def _observed_text(found: Judgement) -> str:
     """Describe how many messages or rows do not meet an expectation, and where the first ones are."""
-    rows = f"{found.unexpected:,} of {count_text(found.judged, _GRAINS.get(found.suite, 'row'))}"
+    rows = f"{found.unexpected:,} of {format_count(found.judged, _GRAINS.get(found.suite, 'row'))}"
     places = "; ".join(_place_text(example) for example in found.examples[:_SHOWN])
     more = "; and more" if places and found.unexpected > _SHOWN else ""
     where = f"{rows}: {places}{more}" if places else rows
@@ -196,7 +196,7 @@ class RunVerdict:
     kind: str = "good"
     is_damage: bool = False
 
-    def without(self, follower: str) -> RunVerdict:
+    def with_outdated_follower(self, follower: str) -> RunVerdict:
         """Return this verdict with a remark that a system that follows the lake, such as HBase, could not be updated.
 
         Args:
@@ -205,7 +205,7 @@ class RunVerdict:
         text = f"{self.text}; {follower} does not have it yet, the next run tries again"
         return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
 
-    def with_unread(self, count: int) -> RunVerdict:
+    def with_unread_files(self, count: int) -> RunVerdict:
         """Return this verdict with the remark that files beside the logs could not be read.
 
         No message is lost by that, so it is a warning; a later run reads the files again.
@@ -217,10 +217,10 @@ class RunVerdict:
             return self
         text = self.text.removesuffix(_NO_PROBLEMS)
         joined = "; " if "with" in text else ", with warnings: "
-        text += f"{joined}{count_text(count, 'problem')} with files beside the log"
+        text += f"{joined}{format_count(count, 'problem')} with files beside the log"
         return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
 
-    def without_newer(self, newer: Sequence[str]) -> RunVerdict:
+    def with_unread_messages(self, newer: Sequence[str]) -> RunVerdict:
         """Return this verdict with the remark that the run did not read all messages of the stores.
 
         Args:
@@ -237,7 +237,7 @@ _NO_PROBLEMS = " without problems"
 
 def _damage_text(found: Judgement) -> str:
     more = " or more" if len(found.examples) == found.max_examples else ""
-    queues = f"{count_text(len(found.examples), 'queue')}{more}"
+    queues = f"{format_count(len(found.examples), 'queue')}{more}"
     return f"messages of {queues} are missing in a log without damage (table quality_results)"
 
 
@@ -272,10 +272,12 @@ class Losses:
             return RunVerdict("stopped: critical expectations are not met, nothing was committed", "critical", True)
         lost = []
         if self.quarantined:
-            ranges = count_text(self.quarantined, "range or record", "ranges or records")
+            ranges = format_count(self.quarantined, "range or record", "ranges or records")
             lost.append(f"{ranges} could not be read correctly (table quarantine)")
         if self.gaps:
-            lost.append(f"{count_text(self.gaps, 'range of the log is', 'ranges of the log are')} missing (table gaps)")
+            lost.append(
+                f"{format_count(self.gaps, 'range of the log is', 'ranges of the log are')} missing (table gaps)"
+            )
         damage = [] if report is None else report.damage
         lost += [_damage_text(found) for found in damage]
         if self.is_damage or damage:
@@ -289,7 +291,7 @@ class Losses:
         return RunVerdict(f"archived{_NO_PROBLEMS}" if report is not None else "archived")
 
 
-def to_table(report: QualityReport, *, run_id: str, verdict: RunVerdict | None = None) -> pa.Table:
+def to_quality_results(report: QualityReport, *, run_id: str, verdict: RunVerdict | None = None) -> pa.Table:
     """Return a report as rows of `quality_results`.
 
     Args:

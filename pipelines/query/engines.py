@@ -12,7 +12,7 @@ from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import Engine, any_of, column_name, conditions, id_conditions
+from commitlake.connectors.lake.sql import Engine, column_name, conditions, id_conditions, join_with_or
 from commitlake.schemas.selection import Selection
 
 
@@ -55,7 +55,7 @@ class TableQuery:
         if not self.selection.ids:
             return self._common_conditions(engine)
         wanted = [f"({part})" for each in self.selection.ids for part in self._id_conditions(each, engine)]
-        return [*self._common_conditions(engine), any_of(wanted)]
+        return [*self._common_conditions(engine), join_with_or(wanted)]
 
     def _common_conditions(self, engine: Engine) -> list[str]:
         places = [] if self.key_places is None else [self.key_places]
@@ -82,14 +82,14 @@ def _sort_key(key: str, engine: Engine) -> str:
     return f"{column_name(column, engine)} {direction or 'ASC'} NULLS LAST"
 
 
-def ask_deltalake(query: TableQuery, table: DeltaTable) -> Iterator[pa.RecordBatch]:
+def query_deltalake(query: TableQuery, table: DeltaTable) -> Iterator[pa.RecordBatch]:
     """Return the answer of deltalake's engine, batch by batch."""
     sorts_all = not query.limit and not query.count
     statements = query.statements(query.table, Engine.DELTALAKE)
     return _first_nonempty_answer(run_sql(table, query.table, sql, sorts_all=sorts_all) for sql in statements)
 
 
-def ask_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
+def query_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
     """Return the answer of Spark, batch by batch."""
     from commitlake.connectors.lake.spark_reader import run_spark_sql, table_name
     from commitlake.connectors.spark.session import get_session
@@ -100,7 +100,7 @@ def ask_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
     return _first_nonempty_answer(run_spark_sql(spark, sql, [uri]) for sql in statements)
 
 
-def select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.RecordBatch]:
+def run_select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.RecordBatch]:
     """Run SQL on one table, which the SQL calls by its name, and return the rows batch by batch.
 
     Raises:
@@ -115,7 +115,7 @@ def select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.Reco
     return run_spark_select(get_session("query", lake.s3), sql, {table: lake.uri(table)})[1]
 
 
-def ask_hbase(query: TableQuery, address: str, table: str | None) -> Iterator[pa.RecordBatch]:
+def query_hbase(query: TableQuery, address: str, table: str | None) -> Iterator[pa.RecordBatch]:
     """Yield the answer of HBase, batch by batch."""
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.lookups import look_up
@@ -141,7 +141,7 @@ def _first_nonempty_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Itera
             return
 
 
-def missing_in_hbase(lake: Lake, table: DeltaTable, address: str, table_name: str | None) -> str:
+def hbase_lag_sentence(lake: Lake, table: DeltaTable, address: str, table_name: str | None) -> str:
     """Return a sentence on versions of `messages` that HBase does not have yet; empty if it has all archived messages.
 
     Args:

@@ -15,28 +15,28 @@ from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.lake.sql import date_literal, is_one_of
-from commitlake.connectors.plain_arrays import times_of
-from commitlake.pipelines.message_keys.lookup import find_followed_keys
+from commitlake.connectors.lake.sql import date_literal, in_condition
+from commitlake.connectors.plain_arrays import to_utc_times
+from commitlake.pipelines.message_keys.lookup import find_indexed_places
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 
 MAX_PLACES = 2000
 """Largest number of locations in a condition. A longer list costs an engine more than it saves."""
 
 
-def condition_of_keys(lake: Lake, keys: Sequence[str]) -> str | None:
+def business_keys_condition(lake: Lake, keys: Sequence[str]) -> str | None:
     """Return an SQL condition on the locations of messages with the given business keys; None to search everywhere."""
     return _places_condition(lake, keys, BUSINESS_KEY)
 
 
-def condition_of_unique_key(lake: Lake, unique_key: str) -> str | None:
+def unique_key_condition(lake: Lake, unique_key: str) -> str | None:
     """Return an SQL condition on the locations of messages with a client's message id; None to search everywhere."""
     return _places_condition(lake, [unique_key], UNIQUE_KEY)
 
 
 def _places_condition(lake: Lake, keys: Sequence[str], kind: str) -> str | None:
     try:
-        found = find_followed_keys(lake, keys, kind)
+        found = find_indexed_places(lake, keys, kind)
     except VersionsError:  # rows of messages were changed, or files were merged and deleted: all of it is searched
         return None
     except (LogDamagedError, QueryError, OSError, pa.ArrowException) as error:
@@ -48,11 +48,11 @@ def _places_condition(lake: Lake, keys: Sequence[str], kind: str) -> str | None:
         return "false"
     if found.num_rows > MAX_PLACES:
         return None
-    offsets = is_one_of("physical_offset", map(str, pc.unique(found.column("physical_offset")).to_pylist()))
+    offsets = in_condition("physical_offset", map(str, pc.unique(found.column("physical_offset")).to_pylist()))
     return f"{offsets} AND {_dates_condition(found.column('store_timestamp'))}"
 
 
 def _dates_condition(times: pa.ChunkedArray) -> str:
-    days = {time.date() if time else None for time in times_of(pc.unique(times))}
-    known = is_one_of("store_date", (date_literal(day) for day in sorted(day for day in days if day)))
+    days = {time.date() if time else None for time in to_utc_times(pc.unique(times))}
+    known = in_condition("store_date", (date_literal(day) for day in sorted(day for day in days if day)))
     return f"({known} OR store_date IS NULL)" if None in days else known

@@ -8,13 +8,22 @@ from pathlib import Path
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.reading import read_facts
-from commitlake.connectors.reading.facts.topic_kinds import can_be_folder, evidence_of
+from commitlake.connectors.reading.facts.reading import read_index_data
+from commitlake.connectors.reading.facts.topic_kinds import collect_batch_evidence, is_valid_folder_name
 from commitlake.connectors.reading.splits import Split
-from commitlake.pipelines.rebuild.index_entries import merge_tags
-from commitlake.pipelines.rebuild.parts import KeyBlock, Keys, PartWriter, Queue, QueueBlock, Table, Totals, read_table
+from commitlake.pipelines.rebuild.index_entries import append_tags_hashes
+from commitlake.pipelines.rebuild.parts import (
+    KeyBlock,
+    Keys,
+    PartTable,
+    PartWriter,
+    Queue,
+    QueueBlock,
+    Totals,
+    read_table,
+)
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 
@@ -49,7 +58,7 @@ class Collected:
     evidence: dict[str, BatchEvidence]
 
 
-def collect(task: CollectTask) -> Collected:
+def collect_range(task: CollectTask) -> Collected:
     """Read a range and write its part, unless an earlier run has written it.
 
     Raises:
@@ -59,12 +68,12 @@ def collect(task: CollectTask) -> Collected:
     table = read_table(path)
     if table is None:
         with PartWriter(path) as writer:
-            collecting = _Collecting(writer, task.settings)
-            for facts in read_facts(task.split, delay_levels_ms=task.settings.delay_levels_ms):
+            collecting = _RangeCollector(writer, task.settings)
+            for facts in read_index_data(task.split, delay_levels_ms=task.settings.delay_levels_ms):
                 collecting.add(facts)
-            table = collecting.table()
+            table = collecting.write_table()
             writer.finish(table)
-    return Collected(table.totals, table.counts(), table.evidence)
+    return Collected(table.totals, table.entry_counts(), table.evidence)
 
 
 @dataclass
@@ -82,7 +91,7 @@ class _QueueChunks:
     has_twice: bool = False
 
 
-class _Collecting:
+class _RangeCollector:
     """Collector for the chunks of a range. It writes keys to the part at once, and queue entries at the end."""
 
     def __init__(self, writer: PartWriter, settings: Settings) -> None:
@@ -96,7 +105,7 @@ class _Collecting:
         self._totals = Totals()
         self._names: dict[str, bool] = {}
 
-    def add(self, facts: Facts) -> None:
+    def add(self, facts: IndexData) -> None:
         """Add a chunk."""
         totals = Totals(bad_ranges=len(facts.bad), bad_bytes=sum(bad.end - bad.start for bad in facts.bad))
         if facts.rows:
@@ -117,7 +126,7 @@ class _Collecting:
             )
         self._totals = self._totals.joined(totals)
 
-    def _add_queues(self, facts: Facts) -> int:
+    def _add_queues(self, facts: IndexData) -> int:
         refused = 0
         batches = facts.physical_offset[facts.is_batch]
         for columns in queue_entries(facts, in_light_queues=self._settings.may_have_light_queues):
@@ -128,7 +137,7 @@ class _Collecting:
             if self._wanted is not None and queue.topic not in self._wanted:
                 continue
             if len(batches) and not queue.is_batch:
-                self._add_evidence(queue.topic, evidence_of(columns, batches))
+                self._add_evidence(queue.topic, collect_batch_evidence(columns, batches))
             rows = self._queues.setdefault(queue, _QueueChunks())
             entries = self._settings.queues_of_kind(is_batch=queue.is_batch).to_entries(columns)
             rows.entries.append(
@@ -146,34 +155,34 @@ class _Collecting:
     def _can_have_queue(self, queue: Queue) -> bool:
         known = self._names.get(queue.topic)
         if known is None:
-            known = self._names[queue.topic] = self._can_have_queues(queue.topic)
+            known = self._names[queue.topic] = self._is_queue_topic(queue.topic)
         return known and queue.queue_id >= 0
 
-    def _can_have_queues(self, topic: str) -> bool:
-        return can_be_folder(topic) and self._settings.queues.has_queues(topic)
+    def _is_queue_topic(self, topic: str) -> bool:
+        return is_valid_folder_name(topic) and self._settings.queue_layout.has_queues(topic)
 
-    def _add_keys(self, facts: Facts) -> Keys | None:
+    def _add_keys(self, facts: IndexData) -> Keys | None:
         """Write the keys of a chunk in the order in which brokers enter them, without rows that have no key."""
         hashes, ends = facts.key_hashes, facts.key_ends
         if self._settings.index_tags:
             tags = facts.tags_hash
             together = np.empty(len(hashes) + int((tags >= 0).sum()), np.int32)
             with_tags = np.empty(facts.rows, np.int32)
-            merge_tags(hashes, ends, tags, together, with_tags)
+            append_tags_hashes(hashes, ends, tags, together, with_tags)
             hashes, ends = together, with_tags
         if not len(hashes):
             return None
         rows = np.flatnonzero(np.diff(ends, prepend=0))
         keys = Keys(facts.physical_offset[rows], facts.store_timestamp[rows], ends[rows].astype(np.int64), hashes)
-        self._keys.append(self._writer.put_keys(keys))
+        self._keys.append(self._writer.write_record_keys(keys))
         return keys
 
-    def table(self) -> Table:
+    def write_table(self) -> PartTable:
         """Write the queue entries, and return the part's table."""
         queues = {queue: self._write_queue(rows) for queue, rows in self._queues.items()}
-        return Table(self._totals, queues, tuple(self._keys), self._evidence)
+        return PartTable(self._totals, queues, tuple(self._keys), self._evidence)
 
     def _write_queue(self, rows: _QueueChunks) -> QueueBlock:
         entries, numbers = np.concatenate(rows.entries), np.concatenate(rows.numbers)
         plain = not rows.has_twice and int(numbers[0]) >= 0 and bool((np.diff(numbers) == 1).all())
-        return self._writer.put_queue(entries, numbers, plain=plain)
+        return self._writer.write_queue(entries, numbers, plain=plain)

@@ -113,7 +113,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
     Raises:
         UsageError: if a part is damaged.
     """
-    geometry = task.settings.geometry
+    geometry = task.settings.index_geometry
     path = Path(task.work) / f"index-{task.number:08d}"
     is_full = task.end - task.first == geometry.entries - 1
     if os.path.lexists(path):  # from a run that was interrupted
@@ -125,7 +125,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
     try:
         os.truncate(descriptor, geometry.file_size)
         for keys, first, end in _read_keys(task, task.first, task.end):
-            _enter_keys(descriptor, geometry, keys, range(first, end), slots, state)
+            _write_entries(descriptor, geometry, keys, range(first, end), slots, state)
         header = Header(
             int(state[index_entries.BEGIN_TIME]),
             int(state[index_entries.END_TIME]),
@@ -159,15 +159,15 @@ def _read_keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, in
     ends = task.part_ends
     for path, begin, stop in zip(task.parts, ends, ends[1:], strict=False):
         if begin < end and stop > first and begin < stop:
-            yield from PartReader(Path(path)).keys(max(0, first - begin), min(stop, end) - begin)
+            yield from PartReader(Path(path)).read_keys(max(0, first - begin), min(stop, end) - begin)
 
 
-def _enter_keys(descriptor: int, geometry: Geometry, keys: Keys, chosen: range, slots: Array, state: Array) -> None:
+def _write_entries(descriptor: int, geometry: Geometry, keys: Keys, chosen: range, slots: Array, state: Array) -> None:
     out = np.empty(ENTRY.size * min(len(chosen), _AT_ONCE), np.uint8)
     for first in range(chosen.start, chosen.stop, _AT_ONCE):
         end = min(chosen.stop, first + _AT_ONCE)
         position = geometry.entry_position(int(state[index_entries.NUMBER]))
-        index_entries.enter_keys(keys.offsets, keys.times, keys.ends, keys.hashes, first, end, slots, state, out)
+        index_entries.write_key_entries(keys.offsets, keys.times, keys.ends, keys.hashes, first, end, slots, state, out)
         _write_at(descriptor, out[: ENTRY.size * (end - first)], position)
 
 
@@ -177,7 +177,7 @@ def _write_at(descriptor: int, data: Array, position: int) -> None:
         written += os.pwrite(descriptor, view[written:], position + written)
 
 
-def name_files(built: Sequence[IndexBuilt], out: Path) -> list[Path]:
+def rename_built_files(built: Sequence[IndexBuilt], out: Path) -> list[Path]:
     """Rename files to their final names, in log order, and return their paths.
 
     Args:

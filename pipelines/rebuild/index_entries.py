@@ -22,7 +22,7 @@ assert (_SIZE, ENTRY.offset_of("physical_offset"), _TIME_POSITION) == (20, 4, 12
 
 
 @compiled
-def merge_tags(hashes: Array, ends: Array, tags: Array, together: Array, with_tags: Array) -> None:
+def append_tags_hashes(hashes: Array, ends: Array, tags: Array, together: Array, with_tags: Array) -> None:
     """Append the hash of each record's tags to the hashes of its keys.
 
     Args:
@@ -45,7 +45,7 @@ def merge_tags(hashes: Array, ends: Array, tags: Array, together: Array, with_ta
 
 
 @compiled
-def enter_keys(
+def write_key_entries(
     offsets: Array, times: Array, ends: Array, hashes: Array, first: int, end: int, slots: Array, state: Array,
     out: Array,
 ) -> None:  # fmt: skip

@@ -150,7 +150,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PartTable:
     """Table of contents of a part.
 
     Attributes:
@@ -166,7 +166,7 @@ class Table:
     keys: tuple[KeyBlock, ...]
     evidence: dict[str, BatchEvidence] = field(default_factory=dict)
 
-    def counts(self) -> dict[Queue, int]:
+    def entry_counts(self) -> dict[Queue, int]:
         """Return the number of entries by queue."""
         return {queue: block.count for queue, block in self.queues.items()}
 
@@ -196,7 +196,7 @@ class PartWriter:
         self._position += len(block)
         return begin, len(block), _crc_of(block)
 
-    def put_queue(self, entries: Array, numbers: Array, *, plain: bool) -> QueueBlock:
+    def write_queue(self, entries: Array, numbers: Array, *, plain: bool) -> QueueBlock:
         """Write the entries of one queue.
 
         Args:
@@ -208,12 +208,12 @@ class PartWriter:
         position, size, crc = self._write_block(columns)
         return QueueBlock(position, size, len(numbers), int(numbers[0]) if plain else -1, crc)
 
-    def put_keys(self, keys: Keys) -> KeyBlock:
+    def write_record_keys(self, keys: Keys) -> KeyBlock:
         """Write the keys of records."""
         position, size, crc = self._write_block([keys.offsets, keys.times, keys.ends, keys.hashes])
         return KeyBlock(position, size, len(keys.offsets), len(keys.hashes), crc)
 
-    def finish(self, table: Table) -> None:
+    def finish(self, table: PartTable) -> None:
         """Write the table, and rename the part to its final name."""
         data = json.dumps(
             {
@@ -228,7 +228,7 @@ class PartWriter:
         self._beside.replace(self._path)
 
 
-def read_table(path: Path) -> Table | None:
+def read_table(path: Path) -> PartTable | None:
     """Return the table of a part, or None if the part does not exist or is not complete."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
@@ -243,8 +243,8 @@ def read_table(path: Path) -> Table | None:
     return _parse_table(json.loads(data)) if zlib.crc32(data) == crc else None
 
 
-def _parse_table(document: dict[str, Any]) -> Table:
-    return Table(
+def _parse_table(document: dict[str, Any]) -> PartTable:
+    return PartTable(
         Totals(**document["totals"]),
         {
             Queue(topic, queue_id, is_batch): QueueBlock(*block)
@@ -266,17 +266,17 @@ class PartReader:
         """
         table = read_table(path)
         if table is None:
-            raise _damaged(path)
+            raise _damaged_part_error(path)
         self.table = table
         self._path = path
 
     def _read_block(self, position: int, size: int, crc: int) -> Array:
         block = np.fromfile(self._path, np.uint8, size, offset=position)
         if len(block) != size or _crc_of(block) != crc:
-            raise _damaged(self._path)
+            raise _damaged_part_error(self._path)
         return block
 
-    def queue(self, queue: Queue, entry_size: int) -> tuple[Array, Array | None]:
+    def read_queue(self, queue: Queue, entry_size: int) -> tuple[Array, Array | None]:
         """Return the entries of a queue, a row of bytes each, and their queue offsets, or None if consecutive."""
         block = self.table.queues[queue]
         data = self._read_block(block.position, block.size, block.crc)
@@ -284,7 +284,7 @@ class PartReader:
         entries = np.frombuffer(data, np.uint8, end).reshape(block.count, entry_size)
         return entries, None if block.first >= 0 else np.frombuffer(data, np.int64, block.count, end)
 
-    def keys(self, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
+    def read_keys(self, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
         """Yield the blocks with the part's keys from `first` to before `end`: the block, and its range of keys."""
         position = 0
         for block in self.table.keys:
@@ -305,5 +305,5 @@ def _crc_of(block: Array) -> int:
     return int(crc32(block, 0, len(block)))
 
 
-def _damaged(path: Path) -> UsageError:
+def _damaged_part_error(path: Path) -> UsageError:
     return UsageError(f"{path}: expected a complete part, found it truncated or changed; delete it, and run again")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
-from commitlake.connectors.reading.files.store_files import store_of
-from commitlake.connectors.reading.snapshots import StoreRange, divide, log_range, segment_ranges
+from commitlake.connectors.reading.files.store_files import store_folder_of_log
+from commitlake.connectors.reading.snapshots import StoreRange, divide_segment, log_range, segment_ranges
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import available_cores
@@ -50,20 +50,20 @@ class RebuildPlan:
     partition_bytes: int = PARTITION_BYTES
 
     @property
-    def work(self) -> Path:
+    def work_folder(self) -> Path:
         """The folder of unfinished files."""
         return self.out / WORK
 
     @property
-    def parts(self) -> Path:
+    def parts_folder(self) -> Path:
         """The folder of part files."""
-        return self.work / "parts"
+        return self.work_folder / "parts"
 
     def splits(self, store: Store) -> list[Split]:
         """Return the ranges of the log, in order."""
         with ThreadPoolExecutor(available_cores()) as pool:
             divided = pool.map(
-                lambda whole: list(divide(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES)),
+                lambda whole: list(divide_segment(whole, self.partition_bytes, DEFAULT_MAX_RECORD_BYTES)),
                 segment_ranges(store, StoreRange(self.start, self.end)),
             )
             return [split for splits in divided for split in splits]
@@ -82,7 +82,7 @@ class RebuildPlan:
         }
 
 
-def begin_or_resume(
+def begin_or_resume_plan(
     store: Store,
     root: Path,
     out: Path,
@@ -103,19 +103,19 @@ def begin_or_resume(
         UnsafeFileError: if it holds a link in place of a run's file, or another user's unfinished run.
     """
     now = log_range(store, is_live=is_live)
-    place = store_of(store.root) if store.is_remote else str(root)
+    place = store_folder_of_log(store.root) if store.is_remote else str(root)
     plan = RebuildPlan(place, root, out, now.start, now.end, settings, partition_bytes)
-    check_own_folder(plan.work)
-    check_own_folder(plan.parts)
-    known = _read_document(plan.work / PLAN)
+    check_own_folder(plan.work_folder)
+    check_own_folder(plan.parts_folder)
+    known = _read_document(plan.work_folder / PLAN)
     if known is None:
         for name in settings.format.folders.rebuilt:
             if os.path.lexists(out / name) and not (name == TOPICS and out == root):
                 raise UsageError(
                     f"{out} already holds {name}, and nothing is overwritten: expected a folder without it"
                 )
-        make_folders(plan.parts, below=out)
-        write_synced(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
+        make_folders(plan.parts_folder, below=out)
+        write_synced(plan.work_folder / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
         return plan
     settings = _settings_of_first_run(settings, known)
     plan = replace(plan, settings=settings)
@@ -124,7 +124,7 @@ def begin_or_resume(
         raise UsageError(
             f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another one"
         )
-    make_folders(plan.parts, below=out)  # a run that was interrupted while it removed its work has none
+    make_folders(plan.parts_folder, below=out)  # a run that was interrupted while it removed its work has none
     return replace(plan, end=known["end"])
 
 

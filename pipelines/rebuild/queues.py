@@ -141,7 +141,7 @@ class QueuesBuilt:
     lost: int
 
 
-def folder_of(out: Path, queue: Queue, settings: Settings) -> Path:
+def queue_folder_path(out: Path, queue: Queue, settings: Settings) -> Path:
     """Return the folder of a queue's files."""
     return out / settings.queues_of_kind(is_batch=queue.is_batch).folder / queue.topic / str(queue.queue_id)
 
@@ -156,7 +156,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     folders = {
         queue: QueueFolder(work / f"queue-{task.number}-{place}", _file_size(task.settings, queue))
         for place, queue in enumerate(task.queues)
-        if not check_folder(folder_of(out, queue, task.settings))
+        if not check_folder(queue_folder_path(out, queue, task.settings))
     }
     writers = {queue: _queue_writer(task, queue, folder) for queue, folder in folders.items()}
     for path in task.parts.value if writers else ():
@@ -164,13 +164,13 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
         for queue in writers.keys() & reader.table.queues.keys():
             block = reader.table.queues[queue]
             writers[queue].add(
-                *reader.queue(queue, task.settings.queues_of_kind(is_batch=queue.is_batch).entry_size), block.first
+                *reader.read_queue(queue, task.settings.queues_of_kind(is_batch=queue.is_batch).entry_size), block.first
             )
-    notes = _save_notes(work / f"queues-{task.number}.json", writers)
+    notes = _save_queue_notes(work / f"queues-{task.number}.json", writers)
     for queue, folder in folders.items():
         folder.finish()
         if folder.files:  # otherwise no entry could be written
-            move_synced(folder.path, folder_of(out, queue, task.settings), below=out)
+            move_synced(folder.path, queue_folder_path(out, queue, task.settings), below=out)
     return QueuesBuilt(
         sum(folder.files for folder in folders.values()),
         sum(skipped for _, _, _, skipped, _, _ in notes),
@@ -180,7 +180,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     )
 
 
-def _save_notes(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
+def _save_queue_notes(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
     """Save and return the numbers of skipped, shifted and lost entries by queue, with those of an interrupted run.
 
     They are saved before the first folder is renamed, because a resumed run does not write that queue again, but has to

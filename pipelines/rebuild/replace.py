@@ -43,7 +43,7 @@ from commitlake.schemas.store_files import (
     UnsafeFileError,
     check_folder,
     check_own_folder,
-    check_relative,
+    check_relative_name,
     check_tree,
     create_file,
     files_in,
@@ -94,7 +94,7 @@ class Replacement:
         self._queues = log_format.queues.folders
         self.out = root / FOLDER
 
-    def check_places(self) -> None:
+    def check_replaceable(self) -> None:
         """Check that no file to be replaced is a link, and that the work folder belongs to this user.
 
         Raises:
@@ -116,7 +116,7 @@ class Replacement:
         return os.path.lexists(self.out / _STARTED)
 
     @property
-    def has_started_this(self) -> bool:
+    def has_started_same(self) -> bool:
         """True if an earlier run was interrupted while it renamed files, and had the same options as this one."""
         return self._read_document(self.out / _STARTED).get("wanted") == self._wanted
 
@@ -203,7 +203,7 @@ class Replacement:
                 replaced; nothing was renamed.
         """
         started = self.out / _STARTED
-        self.check_places()
+        self.check_replaceable()
         check_tree(self.out)
         if not os.path.lexists(started):
             document = {
@@ -213,7 +213,7 @@ class Replacement:
                 "wanted": self._wanted,
             }
             write_synced(started, json.dumps(document).encode())
-        stamp, paths = self._read_started(started)
+        stamp, paths = self._read_control_file(started)
         old = []
         for path in paths:
             place, new = self._root / path, self.out / path
@@ -230,14 +230,14 @@ class Replacement:
         sync_folder(self._root)
         return old
 
-    def _read_started(self, path: Path) -> tuple[str, list[Path]]:
+    def _read_control_file(self, path: Path) -> tuple[str, list[Path]]:
         """Read the control file: the suffix, and the paths to replace."""
         document = self._read_document(path)
         stamp, names = document.get("stamp"), document.get("paths")
         is_stamp = isinstance(stamp, str) and _STAMP.fullmatch(stamp) is not None
         if not is_stamp or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise UnsafeFileError.of(path, "a stamp, and paths of what is replaced", "another document", errno.EINVAL)
-        paths = [Path(check_relative(name)) for name in names]
+        paths = [Path(check_relative_name(name)) for name in names]
         for place in paths:
             is_of_topic = len(place.parts) == 2 and place.parts[0] in self._queues
             if not is_of_topic and str(place) not in self._format.folders.rebuilt:
@@ -305,7 +305,7 @@ def _check_findings(
         if topics is not None and not is_queue and not code.startswith("log_"):
             continue  # nothing else was made
         kept = findings.kept[code]
-        against = [each for each in kept if not (is_queue and _is_explained(each.queue, shifted, topics))]
+        against = [each for each in kept if not (is_queue and _is_expected_finding(each.queue, shifted, topics))]
         if not against and len(kept) < findings.counts[code]:
             against = kept  # more than can be examined
         if against:
@@ -316,5 +316,5 @@ def _check_findings(
             )
 
 
-def _is_explained(queue: str, shifted: frozenset[str], topics: frozenset[str] | None) -> bool:
+def _is_expected_finding(queue: str, shifted: frozenset[str], topics: frozenset[str] | None) -> bool:
     return queue in shifted or (topics is not None and queue.rpartition("/")[0] not in topics)

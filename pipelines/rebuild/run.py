@@ -14,19 +14,19 @@ from pathlib import Path
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.small_files import CHECKPOINT
-from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
+from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.connectors.whole_files import remove_but_last, write_synced
-from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect
-from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, name_files, plan_index
+from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect_range
+from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, plan_index, rename_built_files
 from commitlake.pipelines.rebuild.parts import Queue, Totals
-from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, RebuildPlan, begin_or_resume
+from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, RebuildPlan, begin_or_resume_plan
 from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
 from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings, find_settings
-from commitlake.pipelines.rebuild.small_files import new_checkpoint, topics_of, unlikely_queues
+from commitlake.pipelines.rebuild.small_files import build_checkpoint, build_topics_file, find_unlikely_queues
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
@@ -107,41 +107,41 @@ def rebuild_store(
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
     with open_small_files(store.root) as root:
-        files = open_store_files(store_of(store.root))
+        files = open_store_files(store_folder_of_log(store.root))
         settings = find_settings(
             root, wanted, store.format, store.format.dialects.dialect_of(store.segments), store.segments, files
         )
         is_live = not owns_lock and is_locked(root)
-        plan = begin_or_resume(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
+        plan = begin_or_resume_plan(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
         return _rebuild(store, plan, runner, advance)
 
 
 def _rebuild(store: Store, plan: RebuildPlan, runner: Runner, advance: Advance | None) -> Rebuilt:
     splits = plan.splits(store)
-    collected, counts = _collect(plan, splits, runner, advance)
-    shown = _topics_shown_to_hold_batches(plan.root, plan.settings.format, collected, counts)
+    collected, counts = _run_first_pass(plan, splits, runner, advance)
+    shown = _find_batch_topics(plan.root, plan.settings.format, collected, counts)
     batch_topics = tuple(sorted({*plan.settings.batch_topics, *shown}))
     plan = replace(plan, settings=replace(plan.settings, batch_topics=batch_topics))
     if any(queue.topic in shown and not queue.is_batch for queue in counts):
         # Only the log shows that these topics have batches: read it again, for entries of the other kind.
-        remove_tree(plan.parts)
-        make_folders(plan.parts, below=plan.out)
-        collected, counts = _collect(plan, splits, runner, None)
-    return _build(plan, collected, counts, _part_paths(plan, splits), runner)
+        remove_tree(plan.parts_folder)
+        make_folders(plan.parts_folder, below=plan.out)
+        collected, counts = _run_first_pass(plan, splits, runner, None)
+    return _run_second_pass(plan, collected, counts, _part_paths(plan, splits), runner)
 
 
 def _part_paths(plan: RebuildPlan, splits: Sequence[Split]) -> list[str]:
-    return [str(plan.parts / f"{number:08d}.part") for number in range(len(splits))]
+    return [str(plan.parts_folder / f"{number:08d}.part") for number in range(len(splits))]
 
 
-def _collect(
+def _run_first_pass(
     plan: RebuildPlan, splits: Sequence[Split], runner: Runner, advance: Advance | None
 ) -> tuple[list[Collected], dict[Queue, int]]:
     """Run the first pass, and return a summary of each part, and the number of entries by queue."""
     paths = _part_paths(plan, splits)
     tasks = [CollectTask(split, plan.settings, path) for split, path in zip(splits, paths, strict=True)]
     done: dict[int, Collected] = {}
-    for number, result in runner.run(collect, tasks):
+    for number, result in runner.run(collect_range, tasks):
         done[number] = result
         if advance is not None:
             advance(splits[number].size)
@@ -152,7 +152,7 @@ def _collect(
     return collected, dict(counts)
 
 
-def _topics_shown_to_hold_batches(
+def _find_batch_topics(
     root: Path, log_format: Format, collected: Sequence[Collected], counts: Mapping[Queue, int]
 ) -> set[str]:
     """Return the topics that need BatchConsumeQueues, as shown by their records or by entries of an earlier run.
@@ -171,11 +171,11 @@ def _topics_shown_to_hold_batches(
     for queue, count in counts.items():
         records[queue.topic] += count
     return shown | {
-        topic for topic in evidence if kinds.is_unknown(topic) and evidence[topic].shows_batches(records[topic])
+        topic for topic in evidence if kinds.is_unknown(topic) and evidence[topic].shows_batch_queues(records[topic])
     }
 
 
-def _build(
+def _run_second_pass(
     plan: RebuildPlan,
     collected: list[Collected],
     counts: dict[Queue, int],
@@ -183,8 +183,8 @@ def _build(
     runner: Runner,
 ) -> Rebuilt:
     """Run the second pass, and write index names, checkpoint and topics.json."""
-    settings, out, work = plan.settings, str(plan.out), str(plan.work)
-    entries, unlikely = sum(counts.values()), unlikely_queues(counts)
+    settings, out, work = plan.settings, str(plan.out), str(plan.work_folder)
+    entries, unlikely = sum(counts.values()), find_unlikely_queues(counts)
     groups = group_queues(counts, min(_MAX_QUEUE_TASKS, 2 + entries // _ENTRIES_OF_A_TASK))
     all_parts = Shared(tuple(parts))
     queue_tasks = [
@@ -195,20 +195,22 @@ def _build(
     totals = reduce(Totals.joined, (each.totals for each in collected), Totals())
     is_whole = settings.topics is None
     has_index = is_whole and settings.has_key_index
-    index_tasks = plan_index([each.totals for each in collected], parts, plan.work, settings) if has_index else []
+    index_tasks = (
+        plan_index([each.totals for each in collected], parts, plan.work_folder, settings) if has_index else []
+    )
     tasks: list[QueueTask | IndexTask] = [*index_tasks, *queue_tasks]
     built = dict(runner.run(_run_build_task, tasks, is_waiting=True))
     queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
     files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
     if is_whole:
-        name_files(files, plan.out)
+        rename_built_files(files, plan.out)
         index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
-        checkpoint = new_checkpoint(plan, totals, index_time)
+        checkpoint = build_checkpoint(plan, totals, index_time)
         if settings.format.small_files.has_topic_configs:
-            topics = topics_of(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
+            topics = build_topics_file(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
             write_synced(plan.out / TOPICS, topics, below=plan.out)
         write_synced(plan.out / CHECKPOINT, checkpoint, below=plan.out)
-    remove_but_last(plan.work, PLAN)
+    remove_but_last(plan.work_folder, PLAN)
     return Rebuilt(
         out=plan.out,
         settings=settings,
@@ -223,11 +225,11 @@ def _build(
         shifted_queues=tuple(name for each in queues for name in each.shifted_queues),
         lost=sum(each.lost for each in queues),
         unlikely_queues=tuple(f"{queue.topic}/{queue.queue_id}" for queue in sorted(unlikely)),
-        assumed_delays=_assumed_delays(settings, counts),
+        assumed_delays=_count_assumed_delays(settings, counts),
     )
 
 
-def _assumed_delays(settings: Settings, counts: Mapping[Queue, int]) -> tuple[tuple[int, int], ...]:
+def _count_assumed_delays(settings: Settings, counts: Mapping[Queue, int]) -> tuple[tuple[int, int], ...]:
     if settings.observed_levels is None:
         return ()
     topic, known = settings.dialect.schedule_topic, set(settings.observed_levels)

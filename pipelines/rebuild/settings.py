@@ -21,7 +21,7 @@ from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.reading.files.index_files import LocalStoreFiles, read_all
 from commitlake.connectors.reading.single_records import LogRecords
-from commitlake.pipelines.verify.observed_delays import observe_delays, with_observed
+from commitlake.pipelines.verify.observed_delays import complete_delay_levels, observe_delays
 from commitlake.pipelines.verify.store_view import list_queues, queue_file_size
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
@@ -35,7 +35,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     key_hash,
     parse_entry,
     parse_header,
-    tags_key,
+    tags_index_key,
 )
 
 INDEX = "index"
@@ -118,18 +118,18 @@ class Settings:
         return self.format.indexes.has_files and self.dialect.has_key_index
 
     @property
-    def queues(self) -> QueueLayout:
+    def queue_layout(self) -> QueueLayout:
         """The kind of the store's queues."""
         return self.format.queues.layout
 
     def queues_of_kind(self, *, is_batch: bool) -> QueueLayout:
         """Return the layout of ConsumeQueues or BatchConsumeQueues."""
-        layout = self.format.queues.batch_layout if is_batch else self.queues
+        layout = self.format.queues.batch_layout if is_batch else self.queue_layout
         assert layout is not None  # no topic of the store has batches otherwise
         return layout
 
     @property
-    def geometry(self) -> Geometry:
+    def index_geometry(self) -> Geometry:
         """The positions of slots and entries in an IndexFile."""
         return Geometry(self.index_slots, self.index_entries)
 
@@ -179,7 +179,7 @@ def find_settings(
         index_slots=index.slots,
         index_entries=index.entries,
         index_tags=index.has_tags,
-        delay_levels_ms=(wanted.delay_levels_ms or with_observed(delays)) if has_levels else (),
+        delay_levels_ms=(wanted.delay_levels_ms or complete_delay_levels(delays)) if has_levels else (),
         observed_levels=observed if has_levels else None,
         topics=wanted.topics,
         close_heads=wanted.close_heads,
@@ -207,7 +207,7 @@ class _IndexSettings:
 def _index_settings(root: Path, files: StoreFiles, wanted: RequestedSettings, records: LogRecords) -> _IndexSettings:
     names = files.files_in(INDEX, lambda name: len(name) == _INDEX_NAME_LENGTH and name.isdecimal())
     index_files = [f"{INDEX}/{name}" for name in names]
-    found = _geometry_of(files, index_files)
+    found = _find_geometry(files, index_files)
     slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
     if slots < 1 or entries < 2:  # entry 0 is never used
         raise UsageError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
@@ -228,7 +228,7 @@ def _file_size(files: StoreFiles, wanted: int | None, layout: QueueLayout) -> in
     return size
 
 
-def _geometry_of(files: StoreFiles, index_files: Sequence[str]) -> Geometry:
+def _find_geometry(files: StoreFiles, index_files: Sequence[str]) -> Geometry:
     """Return the numbers of slots and entries of the IndexFiles; the defaults where no file has a valid size."""
     for path in index_files:
         with suppress(LayoutError, FileNotFoundError):
@@ -251,7 +251,7 @@ def index_has_tags(
         for offset, hashes in reversed(groups[1:-1]):
             message = records.at(offset)
             if message is not None and (tags := dict(message.properties).get("TAGS")):
-                return key_hash(message.topic, tags_key(tags)) in hashes
+                return key_hash(message.topic, tags_index_key(tags)) in hashes
     return None
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, TOPICS, is_listed, load_table
+from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, TOPICS, load_table, needs_topic_config
 from commitlake.connectors.log_format.small_files import CHECKPOINT, RebuiltLog
 from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.connectors.whole_files import write_synced
@@ -38,7 +38,7 @@ _LIKELY_NUMBER = 1024
 _TIMES_AS_MANY = 8
 
 
-def new_checkpoint(plan: RebuildPlan, totals: Totals, index_time: int) -> bytes:
+def build_checkpoint(plan: RebuildPlan, totals: Totals, index_time: int) -> bytes:
     """Return the checkpoint's bytes.
 
     Args:
@@ -72,14 +72,14 @@ def update_entry_count(out: Path, settings: Settings) -> None:
 
 def _count_entries(out: Path, settings: Settings) -> int:
     """Return the sum of the next queue offsets of all queues in a folder."""
-    files, layout = open_store_files(str(out)), settings.queues
+    files, layout = open_store_files(str(out)), settings.queue_layout
     return sum(
-        QueueFiles(files, topic, queue_id, settings.queue_file_size, layout).written_end()
+        QueueFiles(files, topic, queue_id, settings.queue_file_size, layout).find_written_end()
         for topic, queue_id in list_queues(files, layout)
     )
 
 
-def unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
+def find_unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
     """Return queues whose id is at least 1,024, and at least eight times the number of their topic's queues.
 
     Args:
@@ -92,7 +92,7 @@ def unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:
     return frozenset(queue for queue in chosen if queue.queue_id >= _TIMES_AS_MANY * counts[queue.topic])
 
 
-def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
+def build_topics_file(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dialect = ROCKETMQ) -> bytes:
     """Return the bytes of topics.json.
 
     Args:
@@ -109,7 +109,7 @@ def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dial
     table = document.setdefault(TABLE, {})
     found: dict[str, tuple[int, bool]] = {}
     for queue in queues:
-        if is_listed(queue.topic):
+        if needs_topic_config(queue.topic):
             count, is_batch = found.get(queue.topic, (0, False))
             found[queue.topic] = max(count, queue.queue_id + 1), is_batch or queue.is_batch
     for topic, (count, is_batch) in sorted(found.items()):

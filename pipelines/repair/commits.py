@@ -62,7 +62,7 @@ class LostRuns:
     run_ids: tuple[str, ...] = ()
 
 
-def lost_runs(lake: Lake) -> list[LostRuns]:
+def read_lost_runs(lake: Lake) -> list[LostRuns]:
     """Return the runs that repairs have removed, as far back as the log goes."""
     found = []
     for entry in read_messages_history(lake):
@@ -95,7 +95,9 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
     table = lake.table("messages")
     known = newest_commit(lake, table)
     last = known[1] if known else ArchiveCommit(0, "")
-    newest = max(last.sequence, table.transaction_version(APPLICATION_ID) or 0, finished_runs(lake), note["sequence"])
+    newest = max(
+        last.sequence, table.transaction_version(APPLICATION_ID) or 0, newest_finished_run(lake), note["sequence"]
+    )
     # Each lost version may have been an unknown run.
     sequence = newest + 1 + max(0, int(table.version()) - note["first"])
     stores = last.stores
@@ -136,7 +138,7 @@ def _repair_note_of(entry: CommitNote) -> dict[str, Any] | None:
     return note if isinstance(note, dict) else None
 
 
-def finished_runs(lake: Lake) -> int:
+def newest_finished_run(lake: Lake) -> int:
     """Return the sequence of the newest run in `archive_runs`; 0 if it cannot be read."""
     try:
         runs = lake.find("archive_runs")
@@ -150,7 +152,7 @@ def _progress_from_rows(lake: Lake, table: DeltaTable, last: ArchiveCommit) -> d
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     ends = {broker: progress.end for broker, progress in last.stores.items()}
-    for columns in _last_records(lake, table, pq):
+    for columns in _read_last_records(lake, table, pq):
         for broker, offset, size in zip(*columns, strict=True):
             ends[broker] = max(ends.get(broker, 0), offset + size)
     return {
@@ -159,7 +161,7 @@ def _progress_from_rows(lake: Lake, table: DeltaTable, last: ArchiveCommit) -> d
     }
 
 
-def _last_records(lake: Lake, table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
+def _read_last_records(lake: Lake, table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
     files = lake.folder("messages")
     for file in read_table_files(table):
         with files.open_input_file(unquote(file.path)) as source:
@@ -190,11 +192,11 @@ def count_lost_rows(lake: Lake, table: str) -> int:
 
 
 def _lost_rows(metadata: str | None) -> int:
-    text = (read_note(metadata) or {}).get(_LOST_ROWS)
+    text = (read_maintenance_note(metadata) or {}).get(_LOST_ROWS)
     return max(parse_int64(text) or 0, 0) if isinstance(text, str) else 0
 
 
-def read_note(metadata: str | None) -> dict[str, Any] | None:
+def read_maintenance_note(metadata: str | None) -> dict[str, Any] | None:
     """Return the note in the metadata of a commit of `maintain`; None for commits of other programs."""
     try:
         document: Any = parse_json(metadata or "null")

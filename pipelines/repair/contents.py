@@ -19,14 +19,14 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.delta_log.entries import commit_info, parse_json
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, write_seal
-from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, sum_in_footer, wrapped
+from commitlake.connectors.lake.delta_log.seals import expected_row_sum, read_newest_seal, write_seal
+from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, read_footer_sum, wrap_int64
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.rows.row_sums import rows_of_file
+from commitlake.connectors.lake.rows.row_sums import sum_file_rows
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance.table_files import exchange_files
+from commitlake.pipelines.maintenance.table_files import replace_table_files
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -37,7 +37,7 @@ _MAX_ATTEMPTS = 10  # if other processes replace files meanwhile
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class TableContents:
     """Sum of a table's rows, compared with the sum of those that CommitLake has written.
 
     Attributes:
@@ -65,7 +65,7 @@ class Contents:
         """True if the rows are not those that CommitLake has written, or if the record of those was removed."""
         return self.is_unsealed or self.expected not in (None, self.found)
 
-    def sentences(self, shown: int) -> list[str]:
+    def difference_sentences(self, shown: int) -> list[str]:
         """Return sentences about a difference.
 
         Args:
@@ -85,7 +85,9 @@ class Contents:
         return [first, *map(str, self.wrong[:shown]), *programs]
 
 
-def read_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[Contents]:
+def sum_table_contents(
+    lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE
+) -> list[TableContents]:
     """Read all rows of tables, each at its newest version.
 
     Args:
@@ -113,7 +115,7 @@ def seal_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: R
         The names of these tables.
     """
     sealed = []
-    for contents in read_contents(lake, tables, runner):
+    for contents in sum_table_contents(lake, tables, runner):
         if contents.expected == contents.found and not contents.is_unsealed:
             continue
         log = lake.log(contents.table)
@@ -124,7 +126,7 @@ def seal_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: R
     return sealed
 
 
-def undo_changes(lake: Lake, contents: Contents) -> bool:
+def undo_foreign_changes(lake: Lake, contents: TableContents) -> bool:
     """Undo the changes of other programs to a table, if its log and folder still have the files from before.
 
     Returns:
@@ -153,9 +155,9 @@ def undo_changes(lake: Lake, contents: Contents) -> bool:
             if one is None or one.error:
                 return False
             total += sign * one.found
-    if wrapped(total) != contents.expected:
+    if wrap_int64(total) != contents.expected:
         return False
-    exchange_files(
+    replace_table_files(
         lake,
         contents.table,
         removed,
@@ -191,14 +193,14 @@ def _find_removed_file(folder: pafs.FileSystem, path: str) -> TableFile | None:
     return TableFile(path, {}, size, metadata.num_rows, modified // 1_000_000, statistics=file_statistics(metadata))
 
 
-def unsealed_tables(lake: Lake, tables: Collection[str] = SUMMED_TABLES) -> list[str]:
+def list_unsealed_tables(lake: Lake, tables: Collection[str] = SUMMED_TABLES) -> list[str]:
     """Return the tables without a recorded sum of the rows that CommitLake has written; no rows are read."""
     states = (_read_state(lake, table) for table in tables)
     return [state.table for state in states if state is not None and state.expected is None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class _FileSums:
     """Sum and number of a data file's rows, and the sum in its footer."""
 
     found: int
@@ -208,7 +210,7 @@ class _Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _TableState:
     """A version of a table: its files, its log, and the sum of rows that it should have."""
 
     table: str
@@ -219,13 +221,13 @@ class _State:
     expected: int | None
     has_seal: bool
 
-    def contents(self, sums: Sequence[_Sums]) -> Contents:
-        found = wrapped(sum(one.found for one in sums))
+    def contents(self, sums: Sequence[_FileSums]) -> TableContents:
+        found = wrap_int64(sum(one.found for one in sums))
         rows = sum(one.rows for one in sums)
         is_unsealed = (
             self.expected is None and not self.has_seal and any(True for _ in self._commits_by_writer(is_own=True))
         )
-        made = Contents(self.table, self.version, rows, found, self.expected, is_unsealed)
+        made = TableContents(self.table, self.version, rows, found, self.expected, is_unsealed)
         if not made.differs:
             return made
         wrong = [
@@ -250,7 +252,7 @@ class _State:
                 yield version, info
 
 
-def _difference_reason(sums: _Sums) -> str:
+def _difference_reason(sums: _FileSums) -> str:
     if sums.error:
         return f"expected a Parquet file, found damage: {sums.error}"
     if sums.recorded is None:
@@ -262,7 +264,7 @@ def _short_text(value: object) -> str:
     return ascii(value)[1:-1][:80] if isinstance(value, str) else "unknown"
 
 
-def _read_state(lake: Lake, table: str) -> _State | None:
+def _read_state(lake: Lake, table: str) -> _TableState | None:
     attempts = _MAX_ATTEMPTS
     while (opened := lake.find(table)) is not None:
         log = lake.log(table)
@@ -270,16 +272,16 @@ def _read_state(lake: Lake, table: str) -> _State | None:
         attempts -= 1
         is_same = listing.newest == opened.version()
         if is_same or not attempts:
-            seal, _ = newest_seal(log, listing)
-            expected = sealed_sum(log, listing, seal) if is_same else None
+            seal, _ = read_newest_seal(log, listing)
+            expected = expected_row_sum(log, listing, seal) if is_same else None
             files = read_table_files(opened)
-            return _State(table, log, listing, opened.version(), files, expected, seal is not None)
+            return _TableState(table, log, listing, opened.version(), files, expected, seal is not None)
     return None
 
 
-def _read_sums(lake: Lake, states: Sequence[_State], runner: Runner) -> list[list[_Sums | None]]:
+def _read_sums(lake: Lake, states: Sequence[_TableState], runner: Runner) -> list[list[_FileSums | None]]:
     """Return the sums of the rows of each table's files; None for a file that does not exist any more."""
-    sums: list[list[_Sums | None]] = [[None] * len(state.files) for state in states]
+    sums: list[list[_FileSums | None]] = [[None] * len(state.files) for state in states]
     tasks: list[list[tuple[str, str]]] = []
     places: list[list[tuple[int, int]]] = []
     room = 0
@@ -298,16 +300,16 @@ def _read_sums(lake: Lake, states: Sequence[_State], runner: Runner) -> list[lis
     return sums
 
 
-def _sums_of_files(lake: Lake, files: Sequence[tuple[str, str]]) -> list[_Sums | None]:
+def _sums_of_files(lake: Lake, files: Sequence[tuple[str, str]]) -> list[_FileSums | None]:
     return [_sums_of_file(lake, *file) for file in files]
 
 
-def _sums_of_file(lake: Lake, table: str, path: str) -> _Sums | None:
+def _sums_of_file(lake: Lake, table: str, path: str) -> _FileSums | None:
     try:
         with lake.folder(table).open_input_file(path) as source:
             parquet = pq.ParquetFile(source)
-            return _Sums(*rows_of_file(parquet), sum_in_footer(parquet.metadata))
+            return _FileSums(*sum_file_rows(parquet), read_footer_sum(parquet.metadata))
     except FileNotFoundError:
         return None
     except (pa.ArrowException, OSError) as error:
-        return _Sums(0, 0, None, str(error).splitlines()[0])
+        return _FileSums(0, 0, None, str(error).splitlines()[0])

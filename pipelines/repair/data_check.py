@@ -16,7 +16,7 @@ from commitlake.connectors.lake.delta_log.file_actions import TableFile, file_ac
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 _FILES, _DEEP_FILES = 100, 1
 """Number of files in one task."""
@@ -101,7 +101,7 @@ def _content_damage(files: pafs.FileSystem, file: TableFile, bounds: _Bounds, *,
 
 def _footer_damage(metadata: pq.FileMetaData, file: TableFile, bounds: _Bounds) -> str:
     if file.rows is not None and metadata.num_rows != file.rows:
-        return f"expected {count_text(file.rows, 'row')}, found {metadata.num_rows:,}"
+        return f"expected {format_count(file.rows, 'row')}, found {metadata.num_rows:,}"
     for bound, choose, known in (("min", min, bounds[0]), ("max", max, bounds[1])):
         for name, value in _column_bounds(metadata, bound, choose).items():
             if isinstance(known.get(name), int) and known[name] != value:

@@ -39,8 +39,8 @@ from commitlake.connectors.lake.delta_log.check import (
     MAX_MISSING,
     LogDamage,
     find_damage,
-    find_planted,
-    missing_log,
+    find_forged_entries,
+    find_missing_log,
     missing_versions,
 )
 from commitlake.connectors.lake.delta_log.entries import parse_json
@@ -48,11 +48,11 @@ from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.newest_versions import delete_newest, read_newest
-from commitlake.connectors.lake.delta_log.seals import newest_seal, newest_version, sealed_sum, write_seal
+from commitlake.connectors.lake.delta_log.seals import expected_row_sum, newest_version, read_newest_seal, write_seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.storage.opening import open_lake_storage
-from commitlake.connectors.whole_files import write_whole
+from commitlake.connectors.whole_files import open_atomic
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -78,7 +78,7 @@ class LogRepair:
         only_first: True if only entry `first` is replaced, because a checkpoint covers it.
         is_lost: True if no version is intact.
         writes_first: True if entry 0, which only defines the columns, is written again.
-        undone: versions that no program of this lake writes, see `find_planted`; they are replaced alone.
+        undone: versions that no program of this lake writes, see `find_forged_entries`; they are replaced alone.
     """
 
     table: str
@@ -121,7 +121,7 @@ class AsideFolder:
         self.files = self.lake.folder()
 
     @property
-    def place(self) -> str:
+    def relative_path(self) -> str:
         """Path of the folder, relative to the lake."""
         return f"{ASIDE}/{self.stamp}"
 
@@ -137,7 +137,7 @@ class AsideFolder:
                 return
             with (
                 self.files.open_input_stream(path, compression=None) as source,
-                open_lake_storage(f"{self.lake.root}/{self.place}", self.lake.s3).open_write(path) as output,
+                open_lake_storage(f"{self.lake.root}/{self.relative_path}", self.lake.s3).open_write(path) as output,
             ):
                 while block := source.read(_BLOCK_BYTES):
                     output.write(block)
@@ -191,10 +191,10 @@ class AsideFolder:
             yield from self._list_files(f"{path}/{name}")
 
     def _copy_local(self, path: str) -> None:
-        target = self._root / self.place / path
+        target = self._root / self.relative_path / path
         with os.fdopen(open_file(self._root / path, below=self._root), "rb") as source:
             make_folders(target.parent, below=self._root)
-            with write_whole(target) as output:
+            with open_atomic(target) as output:
                 shutil.copyfileobj(source, output, _BLOCK_BYTES)
 
 
@@ -204,11 +204,11 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
     try:
         folder = lake.log(table)
     except TableNotFoundError:  # no such folder
-        gone = missing_log(read_newest(uri, lake.storage_options))
+        gone = find_missing_log(read_newest(uri, lake.storage_options))
         return None if gone is None else LogRepair(table, [gone], is_lost=True)
     listing = folder.read_listing()
     damages = list(find_damage(folder, listing))
-    planted = list(find_planted(folder, listing))
+    planted = list(find_forged_entries(folder, listing))
     undone = {damage.version for damage in planted if damage.is_entry}
     known = {damage.name for damage in damages}
     damages += [damage for damage in planted if damage.name not in known]
@@ -222,7 +222,7 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
         aside.append(POINTER)
     kept = {version: files for version, files in listing.checkpoints.items() if version not in checkpoints}
     rest = LogListing(listing.entries, kept, listing.seals, has_pointer=False)
-    seal, _ = newest_seal(folder, listing)
+    seal, _ = read_newest_seal(folder, listing)
     newest = newest_version(listing, seal)
     bad = {damage.version for damage in damages if damage.is_entry}
     bad |= {damage.version for damage in find_damage(folder, rest) if damage.is_entry}
@@ -262,7 +262,7 @@ def repair_log(
         aside.move(f"{repair.table}/{LOG}/{name}")
     if repair.writes_first:
         aside.copy(f"{repair.table}/{LOG}/{entry_name(0)}")
-        folder.write(entry_name(0), first_entry(repair.table, _read_or_nothing(folder, entry_name(0))))
+        folder.write(entry_name(0), make_first_entry(repair.table, _read_or_empty(folder, entry_name(0))))
     if repair.goes_back:
         for name in _files_of_lost_versions(aside.lake, folder, repair):
             if name not in keep:
@@ -281,11 +281,11 @@ def repair_log(
         replaced = {_UNDONE_KEY: version} if version in repair.undone else {REPAIR_KEY: note}
         folder.write(entry_name(version), _placeholder_entry(replaced, files if version == repair.first else ()))
     listing = folder.read_listing()
-    row_sum = None if repair.goes_back else sealed_sum(folder, listing, newest_seal(folder, listing)[0])
+    row_sum = None if repair.goes_back else expected_row_sum(folder, listing, read_newest_seal(folder, listing)[0])
     write_seal(folder, listing, row_sum, from_scratch=True)
 
 
-def _read_or_nothing(folder: LogFolder, name: str) -> bytes:
+def _read_or_empty(folder: LogFolder, name: str) -> bytes:
     try:
         return folder.read(name)
     except FileNotFoundError:
@@ -315,7 +315,7 @@ def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) ->
         return []
     kept = {unquote(path) for path in file_actions(table).column("path").to_pylist()}
     named: set[str] = set()
-    for data in lost_entries(folder, repair.versions):
+    for data in read_lost_entries(folder, repair.versions):
         named |= added_files(data)
     since = _entry_time(folder, repair.first - 1) - _MARGIN_NS
     found = []
@@ -326,7 +326,7 @@ def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) ->
     return sorted(found)
 
 
-def lost_entries(folder: LogFolder, versions: Iterable[int]) -> Iterator[bytes]:
+def read_lost_entries(folder: LogFolder, versions: Iterable[int]) -> Iterator[bytes]:
     """Yield the entries of versions that still exist, but none that is too large to be one of this project's."""
     entries = folder.read_entries().entries
     for version in versions:
@@ -351,14 +351,14 @@ def _entry_time(folder: LogFolder, version: int) -> int:
     return file.mtime_ns if file else 0
 
 
-def create_table(folder: Path, table: str) -> DeltaTable:
+def create_empty_table(folder: Path, table: str) -> DeltaTable:
     """Create an empty table of the lake in a folder."""
     declared = LAKE_TABLES[table]
     schema = Schema.from_json(declared.columns.json())
     return DeltaTable.create(str(folder), schema, partition_by=list(declared.partitions))
 
 
-def first_entry(table: str, damaged: bytes = b"") -> bytes:
+def make_first_entry(table: str, damaged: bytes = b"") -> bytes:
     """Return entry 0 of a table.
 
     Args:
@@ -367,7 +367,7 @@ def first_entry(table: str, damaged: bytes = b"") -> bytes:
             is kept.
     """
     with tempfile.TemporaryDirectory() as folder:
-        create_table(Path(folder), table)
+        create_empty_table(Path(folder), table)
         entry = (Path(folder) / LOG / entry_name(0)).read_bytes()
     known = _ID.search(damaged)
     made = _ID.search(entry)

@@ -39,7 +39,7 @@ class Extents:
         return int(self.ends[-1])
 
     @classmethod
-    def of(cls, starts: Array, ends: Array, rows: int | None = None) -> Extents:
+    def from_ranges(cls, starts: Array, ends: Array, rows: int | None = None) -> Extents:
         """Build extents from ranges in any order; ranges that touch are joined. By default each range is a record."""
         rows = len(starts) if rows is None else rows
         order = np.argsort(starts, kind="stable")
@@ -47,16 +47,16 @@ class Extents:
         begins = np.flatnonzero(np.concatenate([[True], starts[1:] > ends[:-1]]))
         return cls(starts[begins], ends[np.append(begins[1:], len(starts)) - 1], rows)
 
-    def with_more(self, other: Extents) -> Extents:
+    def join_with(self, other: Extents) -> Extents:
         """Return the union of both."""
         starts, ends = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("starts", "ends"))
-        return Extents.of(starts, ends, self.rows + other.rows)
+        return Extents.from_ranges(starts, ends, self.rows + other.rows)
 
-    def overlap(self, other: Extents) -> int:
+    def overlap_bytes(self, other: Extents) -> int:
         """Return the number of bytes that are in both."""
-        return self.bytes + other.bytes - self.with_more(other).bytes
+        return self.bytes + other.bytes - self.join_with(other).bytes
 
-    def holes(self, start: int, end: int) -> list[tuple[int, int]]:
+    def find_holes(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the parts of a range in which there is no record."""
         inner = (self.ends > start) & (self.starts < end)
         firsts = np.concatenate([[start], self.ends[inner]])
@@ -67,19 +67,19 @@ class Extents:
 NO_EXTENTS = Extents(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def joined(parts: Iterable[Mapping[str, Extents]]) -> dict[str, Extents]:
+def join_extents(parts: Iterable[Mapping[str, Extents]]) -> dict[str, Extents]:
     """Return the union of extents, by broker."""
     found: dict[str, Extents] = {}
     for part in parts:
         for broker, extents in part.items():
-            found[broker] = found[broker].with_more(extents) if broker in found else extents
+            found[broker] = found[broker].join_with(extents) if broker in found else extents
     return found
 
 
 def extents_of(parquet: pq.ParquetFile) -> dict[str, Extents]:
     """Return the ranges of the records of a data file, by broker."""
     groups = range(parquet.num_row_groups)
-    return joined(
+    return join_extents(
         _extents_of_rows(parquet.read_row_group(group, ["broker", "physical_offset", "size"])) for group in groups
     )
 
@@ -89,5 +89,5 @@ def _extents_of_rows(rows: pa.Table) -> dict[str, Extents]:
     for broker in pc.unique(rows.column("broker")).to_pylist():
         of_broker = rows.filter(pc.equal(rows.column("broker"), broker))
         starts = of_broker.column("physical_offset").to_numpy().astype(np.int64)
-        found[broker] = Extents.of(starts, starts + of_broker.column("size").to_numpy().astype(np.int64))
+        found[broker] = Extents.from_ranges(starts, starts + of_broker.column("size").to_numpy().astype(np.int64))
     return found

@@ -15,11 +15,11 @@ from deltalake import Transaction
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
-from commitlake.connectors.lake.followed_runs import last_finished
+from commitlake.connectors.lake.followed_runs import last_finished_sequence
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.maintenance.table_files import exchange_files, new_table_file
+from commitlake.pipelines.maintenance.table_files import new_table_file, replace_table_files
 from commitlake.pipelines.repair.commits import LostRuns
 from commitlake.schemas.tables.lake_tables import FOLLOWING
 
@@ -41,14 +41,14 @@ IsReplaced = Callable[[pa.Table], pa.ChunkedArray]
 """A function that returns, for each row of a table, whether it is replaced."""
 
 
-def is_of_runs(run_ids: Collection[str]) -> IsReplaced:
+def rows_of_runs_filter(run_ids: Collection[str]) -> IsReplaced:
     """Return a function that selects the rows of the given runs."""
     return lambda rows: pc.is_in(rows.column("run_id"), pa.array(sorted(run_ids), pa.string()))
 
 
 def delete_runs(lake: Lake, name: str, run_ids: Collection[str]) -> int:
     """Delete the rows of the given runs from a table, and return their number."""
-    return replace_rows(lake, name, is_of_runs(run_ids))
+    return replace_rows(lake, name, rows_of_runs_filter(run_ids))
 
 
 def replace_rows(
@@ -80,7 +80,7 @@ def replace_rows(
         added.append(_write_rows(lake, name, added_rows, time.time_ns() // 1_000_000))
     if removed or added:
         note = {"action": "repair"}
-        exchange_files(lake, name, removed, added, changes_data=True, note=note, transactions=transactions)
+        replace_table_files(lake, name, removed, added, changes_data=True, note=note, transactions=transactions)
     return deleted
 
 
@@ -98,7 +98,7 @@ def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
     for commit in commits_after(lake, 0):
         for table in FOLLOWING:
             wanted = commit.files.get(table, ())
-            if not wanted or commit.sequence <= last_finished(lake, table):
+            if not wanted or commit.sequence <= last_finished_sequence(lake, table):
                 continue
             there = lake.folder().get_file_info([f"{table}/{file.path}" for file in wanted])
             found = [file for file, info in zip(wanted, there, strict=True) if info.is_file and info.size == file.size]
@@ -109,6 +109,6 @@ def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
     return gone
 
 
-def named_files(commits: Collection[ArchiveCommit], table: str) -> set[str]:
+def files_named_by_commits(commits: Collection[ArchiveCommit], table: str) -> set[str]:
     """Return the paths of the files that commits name for a table."""
     return {file.path for commit in commits for file in commit.files.get(table, ())}

@@ -38,26 +38,31 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import APPLICATION_ID as ARCHIVE
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
-from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places, erasure_number
+from commitlake.connectors.lake.erasures import MARKER, ErasedMessages, newest_erasure_number, parse_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.connectors.lake.snapshot_tables import snapshot_application
-from commitlake.pipelines.maintenance.table_files import exchange_files, new_table_file
+from commitlake.connectors.lake.snapshot_tables import snapshot_application_id
+from commitlake.pipelines.maintenance.table_files import new_table_file, replace_table_files
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
-from commitlake.pipelines.masking.erasure_rows import ERASURES_SCHEMA, ErasureWriter, conform, erasure_rows
+from commitlake.pipelines.masking.erasure_rows import (
+    ERASURES_SCHEMA,
+    ErasureWriter,
+    make_erasure_rows,
+    to_erasures_schema,
+)
 from commitlake.pipelines.repair.commits import repair_note
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.erasures import ErasureEvent
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES, Origin, tables_of
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES, Origin, tables_with_origin
 from commitlake.schemas.tables.messages import MESSAGES
 
-KEPT_TABLES = tables_of(Origin.ERASURES, Origin.EVIDENCE)
+KEPT_TABLES = tables_with_origin(Origin.ERASURES, Origin.EVIDENCE)
 """Tables whose rows have a `number`, and are in no other table."""
 _NUMBERED_BY = {"erasures": ERASURE, "evidence": "commitlake.evidence"}
 """By table, the application that counts `number`."""
@@ -90,7 +95,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
     yield from found.problems
     for damaged in damages:
         if unquote(damaged.file.path) not in found.names:
-            yield f"{table}: {count_text(damaged.file.rows or 0, 'row')} of data file {damaged}"
+            yield f"{table}: {format_count(damaged.file.rows or 0, 'row')} of data file {damaged}"
     rows = _distinct_rows(found.rows, declared.key, table)
     newest = pc.max(rows.column("number")).as_py() or 0
     if table == "erasures":
@@ -122,7 +127,9 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
     rows = _distinct_rows(found.rows, key, table) if is_whole else columns.empty_table()
     numbers = {ARCHIVE: last.sequence} if (last := read_last_commit(lake)) else {}
     if table in SNAPSHOT_TABLES:
-        numbers = {snapshot_application(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()}
+        numbers = {
+            snapshot_application_id(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()
+        }
     _replace_table(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
 
 
@@ -150,7 +157,7 @@ def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[Dat
         raise LakeError(f"{found.problems[0]}. Nothing of the table was changed: repair again")
     rows = found.rows
     for damage in damages:
-        broker, since = _first_of(damage)
+        broker, since = _first_broker_and_time(damage)
         is_lost = pc.is_valid(rows["broker"]) if broker is None else pc.equal(rows["broker"], broker)
         if since is not None:
             is_lost = pc.and_(is_lost, pc.greater_equal(rows["as_of"], since))
@@ -161,12 +168,12 @@ def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[Dat
     name = f"part-repair-{secrets.token_hex(16)}.zstd.parquet"
     kept = [new_table_file(write_plain_file(rows, lake, table, name))] if rows.num_rows else []
     lost = sum(file.rows or 0 for file in files) - rows.num_rows
-    exchange_files(lake, table, files, kept, changes_data=True, note=repair_note(lost))
+    replace_table_files(lake, table, files, kept, changes_data=True, note=repair_note(lost))
     for path in sorted(names):
         aside.move(f"{table}/{path}")
 
 
-def _first_of(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]:
+def _first_broker_and_time(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]:
     """Return the only broker and the first time in a data file of snapshots, by its statistics; None if not known."""
     least, greatest = damage.bounds
     broker = least.get("broker")
@@ -227,7 +234,7 @@ def _replace_table(
     aside.move_log(table)
     (first, number), *others = numbers.items()
     beside = {name: (0, other) for name, other in others}
-    if not advance(lake, table, [file], first, (None, number), beside=beside):
+    if not commit_with_transaction(lake, table, [file], first, (None, number), beside=beside):
         raise LakeError(f"{uri}: another program has written to it meanwhile. Stop it, then repair again")
 
 
@@ -278,7 +285,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
     known = dict(_ids_and_numbers(rows))
     newest = max([*known.values(), *(_applied_erasure(lake, table) for table in _FOLLOWING)], default=0)
     recorded = rows.filter(pc.is_in(rows.column("event"), pa.array([ErasureEvent.MESSAGE, ErasureEvent.COPY])))
-    erased = _unrecorded_rows(_marked_rows(lake), recorded)
+    erased = _unrecorded_rows(_read_marked_rows(lake), recorded)
     ids = sorted({*erased.column("erasure_id").to_pylist()} - known.keys())
     used = {*known.values()}
     free = (number for number in itertools.count(1) if number not in used)
@@ -291,7 +298,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
     used = {*known.values()}
     unknown = newest - sum(0 < number <= newest for number in used)
     first = next((number for number in itertools.count(1) if number not in used), 1)
-    lines = [*_loss_sentences(begun, restored, incomplete), *_unknown_sentences(unknown, first)]
+    lines = [*_restored_loss_sentences(begun, restored, incomplete), *_unrestored_loss_sentences(unknown, first)]
     return RestoredErasures(pa.concat_tables([begun, restored]), newest, tuple(lines))
 
 
@@ -305,12 +312,12 @@ def _ids_and_numbers(rows: pa.Table) -> Iterator[tuple[str, int]]:
 def _applied_erasure(lake: Lake, table: str) -> int:
     """Return the number of the newest erasure that a table has applied; 0 if it is missing or damaged."""
     try:
-        return erasure_number(lake.find(table))
+        return newest_erasure_number(lake.find(table))
     except LakeError:
         return 0
 
 
-def _marked_rows(lake: Lake) -> pa.Table:
+def _read_marked_rows(lake: Lake) -> pa.Table:
     """Return the rows of `messages` that are marked as erased, with the column `erasure_id`; one for each message."""
     parts = []
     for rows in _read_all_batches(lake):
@@ -320,7 +327,7 @@ def _marked_rows(lake: Lake) -> pa.Table:
         if len(chosen):
             parts.append(rows.take(pa.array(chosen)).append_column("erasure_id", ids.take(pa.array(chosen))))
     schema = _MESSAGES.append(pa.field("erasure_id", pa.string()))
-    return _first_of_message(pa.concat_tables([schema.empty_table(), *parts]))
+    return _first_row_by_message(pa.concat_tables([schema.empty_table(), *parts]))
 
 
 def _read_all_batches(lake: Lake) -> Iterator[pa.Table]:
@@ -349,7 +356,7 @@ def _erasure_marks(rows: pa.Table) -> pa.Array:
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
-def _first_of_message(rows: pa.Table) -> pa.Table:
+def _first_row_by_message(rows: pa.Table) -> pa.Table:
     """Return the first row of each message, without rows that lack a broker or physical offset."""
     rows = rows.filter(pc.and_(pc.is_valid(rows.column("broker")), pc.is_valid(rows.column("physical_offset"))))
     numbered = rows.select(["broker", "physical_offset"]).append_column("row", pa.array(np.arange(rows.num_rows)))
@@ -360,7 +367,7 @@ def _first_of_message(rows: pa.Table) -> pa.Table:
 def _unrecorded_rows(marked: pa.Table, recorded: pa.Table) -> pa.Table:
     columns = ["broker", "physical_offset", "erasure_id", "number"]
     is_whole = reduce(pc.and_, [pc.is_valid(recorded.column(name)) for name in columns])
-    return erased_places(recorded.filter(is_whole), 0).without(marked)
+    return parse_erased_messages(recorded.filter(is_whole), 0).without(marked)
 
 
 def _missing_begun_rows(rows: pa.Table, known: Mapping[str, int], writer: ErasureWriter) -> pa.Table:
@@ -386,7 +393,7 @@ def _missing_begun_rows(rows: pa.Table, known: Mapping[str, int], writer: Erasur
         for number, erasure_id in lost
     ]
     schema = pa.schema([pa.field("at", pa.int64()) if field.name == "at" else field for field in ERASURES_SCHEMA])
-    return conform(pa.Table.from_pylist(made, schema))
+    return to_erasures_schema(pa.Table.from_pylist(made, schema))
 
 
 def _rows_of_event(rows: pa.Table, event: ErasureEvent) -> pa.Table:
@@ -398,19 +405,19 @@ def _message_rows(
 ) -> tuple[pa.Table, int]:
     """Return rows with the event `message` for erased messages, and the number of messages without an unerased row."""
     if not erased.num_rows:
-        return conform(ERASURES_SCHEMA.empty_table()), 0
+        return to_erasures_schema(ERASURES_SCHEMA.empty_table()), 0
     ids = erased.column("erasure_id").to_pylist()
     numbers = [known[erasure_id] for erasure_id in ids]
-    places = erased_places(
+    places = parse_erased_messages(
         erased.select(["broker", "physical_offset", "erasure_id"]).append_column(
             "number", pa.array(numbers, pa.int64())
         ),
         newest,
     )
     after = erased.select(_MESSAGES.names)
-    older, index = _older_rows(lake, places, after)
+    older, index = _find_unerased_rows(lake, places, after)
     before = pa.concat_tables([after, older]).take(pa.array(index)).combine_chunks()
-    table = erasure_rows(before, after, ids, numbers, ErasureEvent.MESSAGE, writer)
+    table = make_erasure_rows(before, after, ids, numbers, ErasureEvent.MESSAGE, writer)
     is_known = pa.array(index >= after.num_rows)
     for name in ("row_before", "lake_before"):
         column = pc.if_else(is_known, table.column(name), pa.scalar(None, pa.int64()))
@@ -419,43 +426,43 @@ def _message_rows(
     return table, int(((index < after.num_rows) & is_needed).sum())
 
 
-def _older_rows(lake: Lake, places: ErasedPlaces, after: pa.Table) -> tuple[pa.Table, Array]:
+def _find_unerased_rows(lake: Lake, places: ErasedMessages, after: pa.Table) -> tuple[pa.Table, Array]:
     """Find unerased rows of messages; return them, and each message's index in the rows of `after` followed by them."""
     parts = []
     for rows in _read_all_batches(lake):
-        of_messages = places.ids_of_rows(
+        of_messages = places.erasure_ids_of_rows(
             *(rows.column(name).combine_chunks() for name in ("broker", "physical_offset"))
         )
         chosen = np.flatnonzero(of_messages >= 0)
         chosen = chosen[~are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
         if len(chosen):
             parts.append(rows.take(pa.array(chosen)))
-    older = _first_of_message(pa.concat_tables([_MESSAGES.empty_table(), *parts]))
+    older = _first_row_by_message(pa.concat_tables([_MESSAGES.empty_table(), *parts]))
     keys = zip(older.column("broker").to_pylist(), older.column("physical_offset").to_pylist(), strict=True)
     row_of = {key: after.num_rows + row for row, key in enumerate(keys)}
     wanted = zip(after.column("broker").to_pylist(), after.column("physical_offset").to_pylist(), strict=True)
     return older, np.array([row_of.get(key, row) for row, key in enumerate(wanted)], np.int64)
 
 
-def _loss_sentences(begun: pa.Table, restored: pa.Table, incomplete: int) -> Iterator[str]:
+def _restored_loss_sentences(begun: pa.Table, restored: pa.Table, incomplete: int) -> Iterator[str]:
     if begun.num_rows:
         numbers = ", ".join(map(str, begun.column("number").to_pylist()[:5]))
         yield (
-            f"erasures: reason and retention of {count_text(begun.num_rows, 'erasure')} (number {numbers}): it is "
+            f"erasures: reason and retention of {format_count(begun.num_rows, 'erasure')} (number {numbers}): it is "
             f"listed as restored, with a retention of {RETENTION.days} days; later copies of its messages are not "
             "recognised until they are erased again"
         )
     if incomplete:
         yield (
-            f"erasures: the checksums before the erasure of {count_text(incomplete, 'message')}, of "
+            f"erasures: the checksums before the erasure of {format_count(incomplete, 'message')}, of "
             f"{restored.num_rows:,} restored from messages: 'audit' does not compare row_checksum and lake_checksum of "
             "their windows"
         )
 
 
-def _unknown_sentences(count: int, first: int) -> Iterator[str]:
+def _unrestored_loss_sentences(count: int, first: int) -> Iterator[str]:
     if count:
         yield (
-            f"erasures: all rows of {count_text(count, 'erasure')}, the first of them number {first:,}; messages has "
+            f"erasures: all rows of {format_count(count, 'erasure')}, the first of them number {first:,}; messages has "
             "no row of them"
         )

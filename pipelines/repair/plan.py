@@ -18,31 +18,31 @@ from commitlake.connectors.lake.delta_log.check import LogDamage
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError, VersionsError
-from commitlake.connectors.lake.erasures import lacks_erasures
-from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
-from commitlake.connectors.lake.follower import lacking_runs
+from commitlake.connectors.lake.erasures import is_erasures_table_missing
+from commitlake.connectors.lake.followed_runs import last_finished_sequence, missing_runs
+from commitlake.connectors.lake.follower import list_unrecorded_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.repair import replay_tables
-from commitlake.pipelines.repair.commits import is_unfinished, lost_runs
-from commitlake.pipelines.repair.contents import SUMMED_TABLES, Contents, read_contents
+from commitlake.pipelines.repair.commits import is_unfinished, read_lost_runs
+from commitlake.pipelines.repair.contents import SUMMED_TABLES, TableContents, sum_table_contents
 from commitlake.pipelines.repair.data_check import DataDamage, find_damaged_files
 from commitlake.pipelines.repair.delta_log import LogRepair, plan_log_repair
 from commitlake.pipelines.repair.following_tables import OF_RUNS, lost_run_ids
 from commitlake.pipelines.repair.kept_tables import HISTORIES, KEPT_TABLES, REBUILD_TEXT
-from commitlake.pipelines.repair.rebuilt_log import Adoption, find_adoption
-from commitlake.pipelines.repair.refill import Stores, Suspect, archived_counts, recorded_losses
-from commitlake.pipelines.repair.repeat_runs import REPEATED, lacking_rows
+from commitlake.pipelines.repair.rebuilt_log import FileAdoption, find_adoptable_files
+from commitlake.pipelines.repair.refill import RefillStores, SuspectRange, read_archived_counts, read_recorded_losses
+from commitlake.pipelines.repair.repeat_runs import REPEATED, count_lacking_rows
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES, SNAPSHOT_TABLES
 
 KEYS = "message_keys"
@@ -102,13 +102,13 @@ class RepairPlan:
     lost: int = 0
     keys: str = ""
     minutes: str = ""
-    adoption: Adoption | None = None
+    adoption: FileAdoption | None = None
     ahead: int = 0
     missing_runs: Mapping[str, int] = field(default_factory=dict)
-    recorded: Sequence[Suspect] = ()
+    recorded: Sequence[SuspectRange] = ()
     lacking: Mapping[str, int] = field(default_factory=dict)
-    stores: Stores | None = None
-    contents: Sequence[Contents] = ()
+    stores: RefillStores | None = None
+    contents: Sequence[TableContents] = ()
 
     @property
     def is_nothing(self) -> bool:
@@ -142,7 +142,7 @@ class RepairPlan:
             yield f"  {_file_repair_text(table, self.stores)}"
         yield from self._lines_of_rows()
         recorded = [("messages", f"messages of {lost.name}") for lost in self.recorded]
-        recorded += [(table, count_text(count, "row")) for table, count in self.lacking.items()]
+        recorded += [(table, format_count(count, "row")) for table, count in self.lacking.items()]
         for table, what in recorded:
             yield f"{table}: an earlier repair has recorded {what} as lost"
             yield f"  {_file_repair_text(table, self.stores)}"
@@ -155,17 +155,18 @@ class RepairPlan:
             yield f"messages has lost its newest commits: archive_runs has runs up to {self.ahead}"
             yield "  the rows of these runs are deleted from the other tables; the next archive run archives them again"
         for table, count in self.missing_runs.items():
-            yield f"{table}: {count_text(count, 'run is', 'runs are')} missing that messages has; they are added again"
+            runs = format_count(count, "run is", "runs are")
+            yield f"{table}: {runs} missing that messages has; they are added again"
         if self.lost:
-            yield f"rows of {count_text(self.lost, 'run')} that messages has lost are deleted from the other tables"
+            yield f"rows of {format_count(self.lost, 'run')} that messages has lost are deleted from the other tables"
         for table, reason in ((KEYS, self.keys), (MINUTES, self.minutes)):
             if reason:
                 yield f"{table}: {reason}: it is made again from messages"
         yield from chain.from_iterable(map(_content_lines, self.contents))
 
 
-def _content_lines(contents: Contents) -> Iterator[str]:
-    yield from (f"{contents.table}: {line}" for line in contents.sentences(_MAX_NAMED))
+def _content_lines(contents: TableContents) -> Iterator[str]:
+    yield from (f"{contents.table}: {line}" for line in contents.difference_sentences(_MAX_NAMED))
     ways = {
         MINUTES: "is counted again from messages",
         EDGES: "is rebuilt from messages",
@@ -204,7 +205,7 @@ def is_rebuilt(table: str, repair: LogRepair | None) -> bool:
     return repair is not None and table in HISTORIES and (repair.is_lost or repair.goes_back)
 
 
-def _file_repair_text(table: str, stores: Stores | None) -> str:
+def _file_repair_text(table: str, stores: RefillStores | None) -> str:
     ways = {
         **_REPAIRS,
         **replay_tables.TAKEN_OUT,
@@ -223,7 +224,7 @@ def plan_repair(
     lake: Lake,
     *,
     deep: bool = True,
-    stores: Stores | None = None,
+    stores: RefillStores | None = None,
     runner: Runner = HERE,
 ) -> RepairPlan:
     """Find the damages of a lake and plan their repair.
@@ -235,34 +236,36 @@ def plan_repair(
     Raises:
         UnsafeFileError: if the lake contains a link.
     """
-    check_links(lake)
+    check_has_no_links(lake)
     logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
     if "messages" not in logs and not lake.has_log("messages") and lake.followers():
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
         logs["messages"] = LogRepair("messages", [gone], is_lost=True)
-    if "erasures" not in logs and "messages" not in logs and lacks_erasures(lake):
+    if "erasures" not in logs and "messages" not in logs and is_erasures_table_missing(lake):
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, as messages records erasures, found none")
         logs["erasures"] = LogRepair("erasures", [gone], is_lost=True)
     files = {}
     for table in TABLES:
         if table not in logs:
-            damages = find_damages(lake, table, runner, deep=deep)
+            damages = find_table_damages(lake, table, runner, deep=deep)
             if damages:
                 files[table] = damages
     intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if deep else []
-    contents = [found for found in read_contents(lake, intact, runner) if found.differs]
+    contents = [found for found in sum_table_contents(lake, intact, runner) if found.differs]
     if (repair := logs.get("messages")) is not None:
-        if repair.goes_back and not repair.is_lost and not _has_files(lake, "messages", (repair.first or 0) - 1):
+        if repair.goes_back and not repair.is_lost and not _has_all_files(lake, "messages", (repair.first or 0) - 1):
             logs["messages"] = repair = replace(repair, is_lost=True)  # its data files are all that is left
-        adoption = find_adoption(lake) if repair.is_lost else None
+        adoption = find_adoptable_files(lake) if repair.is_lost else None
         return RepairPlan(logs, files, adoption=adoption, stores=stores, contents=contents)
-    recorded = recorded_losses(lake) if stores is not None and "gaps" not in {*logs, *files} else ()
+    recorded = read_recorded_losses(lake) if stores is not None and "gaps" not in {*logs, *files} else ()
     if "messages" in files:
         return RepairPlan(logs, files, recorded=recorded, stores=stores, contents=contents)
     is_known = stores is not None and "archive_runs" not in {*logs, *files}
-    lacking = lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
+    lacking = (
+        count_lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
+    )
     lost = _count_lost_runs(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
-    keys = "" if {KEYS, "messages"} & (logs.keys() | files.keys()) else wrong_keys(lake, runner, deep=deep)
+    keys = "" if {KEYS, "messages"} & (logs.keys() | files.keys()) else reason_to_rebuild_keys(lake, runner, deep=deep)
     unfinished = is_unfinished(lake) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     missing = _count_missing_runs(lake, {*logs, *files})
@@ -273,7 +276,7 @@ def plan_repair(
         unfinished,
         lost,
         keys,
-        wrong_minutes(lake) if is_whole else "",
+        reason_to_recount_minutes(lake) if is_whole else "",
         ahead=ahead,
         missing_runs=missing,
         recorded=recorded,
@@ -283,7 +286,7 @@ def plan_repair(
     )
 
 
-def _has_files(lake: Lake, table: str, version: int) -> bool:
+def _has_all_files(lake: Lake, table: str, version: int) -> bool:
     """Return whether a version of a table has data files and all of them still exist."""
     try:
         paths = file_actions(lake.table_at(table, version)).column("path").to_pylist()
@@ -293,14 +296,14 @@ def _has_files(lake: Lake, table: str, version: int) -> bool:
     return bool(infos) and all(info.is_file for info in infos)
 
 
-def check_links(lake: Lake) -> None:
+def check_has_no_links(lake: Lake) -> None:
     """Raise an error if the lake has symbolic links: a repair would move the files that they lead to."""
     lake.check_links()
     for table in TABLES:
         check_table_links(lake.uri(table))
 
 
-def find_damages(lake: Lake, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
+def find_table_damages(lake: Lake, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
     """Return the damaged data files of a table, in the order of their paths."""
     found = find_damaged_files(lake, table, deep=deep, runner=runner)
     return sorted(found, key=lambda damage: damage.file.path)
@@ -308,7 +311,7 @@ def find_damages(lake: Lake, table: str, runner: Runner, *, deep: bool) -> list[
 
 def _newest_lost_run(lake: Lake) -> int:
     """Return the newest run of `archive_runs` if `messages` has no commit of it or a later one; else 0."""
-    finished = last_finished(lake, "archive_runs")
+    finished = last_finished_sequence(lake, "archive_runs")
     last = read_last_commit(lake)
     return finished if finished > (last.sequence if last else 0) else 0
 
@@ -322,22 +325,22 @@ def _count_missing_runs(lake: Lake, damaged: Collection[str]) -> dict[str, int]:
         if table not in damaged and "archive_runs" not in damaged and (runs := missing_runs(lake, table, commits))
     }
     is_kept = "archive_runs" not in read_expiries(lake.table("messages"))
-    if is_kept and "archive_runs" not in damaged and (count := len(lacking_runs(lake))):
+    if is_kept and "archive_runs" not in damaged and (count := len(list_unrecorded_runs(lake))):
         found["archive_runs"] = count
     return found
 
 
 def _count_lost_runs(lake: Lake) -> int:
     """Count the lost runs that `archive_runs` still has."""
-    lost = lost_runs(lake)
+    lost = read_lost_runs(lake)
     named = {run_id for one in lost for run_id in one.run_ids}
     return len(lost_run_ids(lake, lost) - named) if lost else 0
 
 
-def wrong_keys(lake: Lake, runner: Runner, *, deep: bool) -> str:
+def reason_to_rebuild_keys(lake: Lake, runner: Runner, *, deep: bool) -> str:
     """Return the reason why `message_keys` must be rebuilt; empty if there is none."""
     followed = followed_version(lake)
-    for lost in lost_runs(lake):
+    for lost in read_lost_runs(lake):
         if lost.first <= followed < lost.last:
             return f"it follows version {followed} of messages, which is lost"
     if stuck := reason_not_updatable(lake, followed):
@@ -347,7 +350,7 @@ def wrong_keys(lake: Lake, runner: Runner, *, deep: bool) -> str:
     check = check_keys(lake, runner=runner)
     if check.same:
         return ""
-    expected = count_text(check.expected, "key")
+    expected = format_count(check.expected, "key")
     return check.note or f"expected {expected}, as messages has them, found {check.found:,} or different ones"
 
 
@@ -362,7 +365,7 @@ def reason_not_updatable(lake: Lake, followed: int) -> str:
     return ""
 
 
-def wrong_minutes(lake: Lake) -> str:
+def reason_to_recount_minutes(lake: Lake) -> str:
     """Return a sentence if `topic_minutes` counts other messages than `messages` has, as after a killed repair.
 
     Expired messages, and those that a repair has recorded as lost, are in `topic_minutes` only. Then nothing is
@@ -372,19 +375,19 @@ def wrong_minutes(lake: Lake) -> str:
         lake: the lake, whose logs and data files are intact.
     """
     messages = lake.table("messages")
-    counted = archived_counts(lake)
-    if not counted or MINUTES in read_expiries(messages) or recorded_losses(lake):
+    counted = read_archived_counts(lake)
+    if not counted or MINUTES in read_expiries(messages) or read_recorded_losses(lake):
         return ""
     sql = "SELECT broker, count(*) AS messages FROM messages WHERE broker IS NOT NULL GROUP BY broker"
-    there = {row["broker"]: row["messages"] for row in dict_rows(run_sql(messages, "messages", sql).read_all())}
+    there = {row["broker"]: row["messages"] for row in rows_to_dicts(run_sql(messages, "messages", sql).read_all())}
     for broker in sorted({*counted, *there}):
         expected, found = there.get(broker, 0), counted[broker].messages if broker in counted else 0
         if expected != found:
-            return f"expected {count_text(expected, 'message')} of {broker}, as messages has them, found {found:,}"
+            return f"expected {format_count(expected, 'message')} of {broker}, as messages has them, found {found:,}"
     return ""
 
 
-def must_recount(lake: Lake, damaged: Collection[str]) -> bool:
+def must_recount_minutes(lake: Lake, damaged: Collection[str]) -> bool:
     """Return whether `topic_minutes` must be counted again from `messages`.
 
     It must if it was damaged, or if a backfill may have counted messages that `messages` has lost: rows of a backfill
@@ -399,5 +402,5 @@ def must_recount(lake: Lake, damaged: Collection[str]) -> bool:
         return False
     if MINUTES in damaged:
         return True
-    is_wrong = "messages" in damaged or lost_runs(lake)
+    is_wrong = "messages" in damaged or read_lost_runs(lake)
     return bool(is_wrong) and lake.find(MINUTES) is not None and covered_sequence(lake) > 0

@@ -35,9 +35,9 @@ from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import NO_DATE
 from commitlake.connectors.lake.rows.statistics import file_statistics
-from commitlake.pipelines.repair.delta_log import AsideFolder, create_table
+from commitlake.pipelines.repair.delta_log import AsideFolder, create_empty_table
 from commitlake.pipelines.repair.extents import Extents, extents_of
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
 
@@ -46,7 +46,7 @@ _DATE = re.compile(rf"{STORE_DATE.name}=([^/]+)/[^/]+\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class AdoptedFile:
     """A data file that the rebuilt table takes over.
 
     Attributes:
@@ -69,7 +69,7 @@ class Adopted:
 
 
 @dataclass
-class Adoption:
+class FileAdoption:
     """Data files from which `messages` is rebuilt, and those that are left out.
 
     Attributes:
@@ -81,7 +81,7 @@ class Adoption:
         expected: number of messages of the runs in `archive_runs`; None if that cannot be read.
     """
 
-    files: list[Adopted] = field(default_factory=list)
+    files: list[AdoptedFile] = field(default_factory=list)
     extents: dict[str, Extents] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
     overlapping: list[str] = field(default_factory=list)
@@ -97,12 +97,13 @@ class Adoption:
         """Yield sentences that describe the rebuilt table."""
         ends = ", ".join(f"{broker} up to {extents.end:,}" for broker, extents in sorted(self.extents.items()))
         yield (
-            f"it is rebuilt from {count_text(len(self.files), 'data file')} with {count_text(self.rows, 'message')}: "
+            f"it is rebuilt from {format_count(len(self.files), 'data file')} with "
+            f"{format_count(self.rows, 'message')}: "
             f"{ends or 'none'}"
         )
         if self.uncommitted:
             yield (
-                f"{count_text(len(self.uncommitted), 'data file is', 'data files are')} left out: archive_runs "
+                f"{format_count(len(self.uncommitted), 'data file is', 'data files are')} left out: archive_runs "
                 "does not have their runs"
             )
 
@@ -120,14 +121,16 @@ class Adoption:
             yield f"messages: data file {path}: some of its rows are in other files, the others are lost"
         if self.expected is not None:
             yield (
-                f"messages: expected {count_text(self.expected, 'message')}, as archive_runs counts them, including "
+                f"messages: expected {format_count(self.expected, 'message')}, as archive_runs counts them, including "
                 f"those that 'maintain --keep' has dropped, found {rows:,}"
             )
 
-    def add(self, file: Adopted) -> None:
+    def add(self, file: AdoptedFile) -> None:
         """Add a data file, unless it has records that an added file has already."""
         shared = sum(
-            self.extents[broker].overlap(extents) for broker, extents in file.extents.items() if broker in self.extents
+            self.extents[broker].overlap_bytes(extents)
+            for broker, extents in file.extents.items()
+            if broker in self.extents
         )
         if shared:
             if shared < sum(extents.bytes for extents in file.extents.values()):
@@ -135,10 +138,10 @@ class Adoption:
             return
         self.files.append(file)
         for broker, extents in file.extents.items():
-            self.extents[broker] = self.extents[broker].with_more(extents) if broker in self.extents else extents
+            self.extents[broker] = self.extents[broker].join_with(extents) if broker in self.extents else extents
 
 
-def lost_run_ids(lake: Lake, adoption: Adoption) -> set[str]:
+def lost_run_ids(lake: Lake, adoption: FileAdoption) -> set[str]:
     """Return the ids of runs without a message in the adopted files. The next run archives their messages again."""
     runs = _finished_runs(lake) or {}
     if not adoption.files:
@@ -159,9 +162,9 @@ def lost_run_ids(lake: Lake, adoption: Adoption) -> set[str]:
     return {row["run_id"] for row in firsts} - kept
 
 
-def find_adoption(lake: Lake) -> Adoption:
+def find_adoptable_files(lake: Lake) -> FileAdoption:
     """Find the data files from which `messages` can be rebuilt."""
-    found = Adoption()
+    found = FileAdoption()
     runs = _finished_runs(lake)
     if runs is not None:
         found.expected = sum(runs.values())
@@ -181,11 +184,11 @@ def find_adoption(lake: Lake) -> Adoption:
     return found
 
 
-def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> ArchiveCommit:
+def adopt_files(aside: AsideFolder, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
     """Write a new log for the table with these files, and move the remains of the old one aside.
 
     Args:
-        adoption: from `find_adoption`.
+        adoption: from `find_adoptable_files`.
         sequence: sequence of the newest known run, or more.
     """
     lake = aside.lake
@@ -229,14 +232,14 @@ def _find_data_files(lake: Lake) -> Iterator[tuple[str, pafs.FileInfo]]:
             yield info.path, info
 
 
-def _read_adopted(lake: Lake, path: str, info: pafs.FileInfo) -> Adopted:
+def _read_adopted(lake: Lake, path: str, info: pafs.FileInfo) -> AdoptedFile:
     files = lake.log("messages").files
     with files.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as parquet:
         extents = extents_of(parquet)
         date = _DATE.fullmatch(path)
         text = unquote(date[1]) if date else NO_DATE
         modified = (info.mtime_ns or time.time_ns()) // 1_000_000
-        return Adopted(
+        return AdoptedFile(
             path,
             info.size,
             parquet.metadata.num_rows,
@@ -247,9 +250,9 @@ def _read_adopted(lake: Lake, path: str, info: pafs.FileInfo) -> Adopted:
         )
 
 
-def _adoption_commit(lake: Lake, adoption: Adoption, sequence: int) -> ArchiveCommit:
+def _adoption_commit(lake: Lake, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
     """Return a commit with the archive's progress, using intact entries of the old log where they match."""
-    known = _newest_known(lake)
+    known = _newest_readable_commit(lake)
     stores = {broker: StoreProgress(extents.end) for broker, extents in adoption.extents.items()}
     for broker, progress in known.stores.items() if known else ():
         if broker not in stores or stores[broker].end == progress.end:
@@ -264,7 +267,7 @@ def _adoption_commit(lake: Lake, adoption: Adoption, sequence: int) -> ArchiveCo
     )
 
 
-def _newest_known(lake: Lake) -> ArchiveCommit | None:
+def _newest_readable_commit(lake: Lake) -> ArchiveCommit | None:
     """Return the newest archive commit that any readable entry of the log has."""
     try:
         folder = lake.log("messages")
@@ -281,7 +284,7 @@ def _newest_known(lake: Lake) -> ArchiveCommit | None:
     return None
 
 
-def _log_entries(files: Sequence[Adopted], commit: ArchiveCommit) -> dict[int, bytes]:
+def _log_entries(files: Sequence[AdoptedFile], commit: ArchiveCommit) -> dict[int, bytes]:
     """Return the entries of the table's new log, by version."""
     actions: list[AddAction | RemoveAction] = [
         AddAction(file.path, file.size, {STORE_DATE.name: file.store_date}, file.modified_ms, True, file.statistics)
@@ -292,7 +295,7 @@ def _log_entries(files: Sequence[Adopted], commit: ArchiveCommit) -> dict[int, b
         app_transactions=[Transaction(APPLICATION_ID, commit.sequence)],
     )
     with tempfile.TemporaryDirectory() as name:
-        table = create_table(Path(name), "messages")
+        table = create_empty_table(Path(name), "messages")
         table.create_write_transaction(
             actions, "append", table.schema(), list(PARTITION_COLUMNS), commit_properties=properties
         )

@@ -30,30 +30,30 @@ from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.history import read_history
-from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
+from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.archive.task import ArchiveTasks, check_written
-from commitlake.pipelines.archive.work import check_is_archived
+from commitlake.pipelines.archive.task import ArchiveTasks, check_files_written
+from commitlake.pipelines.archive.work import check_is_same_store
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.maintenance.table_files import exchange_files
+from commitlake.pipelines.maintenance.table_files import replace_table_files
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.masking.later_copies import read_later_copies
-from commitlake.pipelines.repair.commits import read_note, repair_note
+from commitlake.pipelines.repair.commits import read_maintenance_note, repair_note
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, added_files
-from commitlake.pipelines.repair.extents import NO_EXTENTS, Extents, extents_of, joined
-from commitlake.pipelines.repair.following_tables import is_of_runs, replace_rows
+from commitlake.pipelines.repair.extents import NO_EXTENTS, Extents, extents_of, join_extents
+from commitlake.pipelines.repair.following_tables import replace_rows, rows_of_runs_filter
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.tables.archive_runs import GAPS
 from commitlake.schemas.tables.messages import STORE_DATE
@@ -73,7 +73,7 @@ class LogRange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SuspectRange:
     """Range of the logs in which messages were, or may have been, lost.
 
     Attributes:
@@ -95,7 +95,7 @@ class Suspect:
     needs_proof: bool = False
 
     @classmethod
-    def of_file(cls, damage: DataDamage) -> Suspect:
+    def of_file(cls, damage: DataDamage) -> SuspectRange:
         """Return the part of the logs that a damaged data file of `messages` had."""
         least, greatest = damage.bounds
         return cls(
@@ -107,11 +107,11 @@ class Suspect:
             damage.reason,
         )
 
-    def is_of(self, broker: str) -> bool:
+    def may_be_of(self, broker: str) -> bool:
         """Return whether the lost messages may be those of the given broker."""
         return (self.first_broker or broker) <= broker <= (self.last_broker or broker)
 
-    def touches(self, start: int, end: int) -> bool:
+    def overlaps_range(self, start: int, end: int) -> bool:
         """Return whether a lost record may be in a range of a log."""
         return start <= self.end and self.start < end
 
@@ -122,7 +122,7 @@ class Suspect:
             counted: number of its archived messages; None if unknown.
             there: number of those that are still there.
         """
-        if not self.is_of(broker):
+        if not self.may_be_of(broker):
             return False
         if self.first_broker is not None and self.first_broker == self.last_broker:
             return True
@@ -130,7 +130,7 @@ class Suspect:
 
 
 @dataclass(frozen=True)
-class Stores:
+class RefillStores:
     """Stores from which lost messages are read again, and the place for their bodies.
 
     Attributes:
@@ -145,7 +145,7 @@ class Stores:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _RereadMessages:
     """Messages that were read again.
 
     Attributes:
@@ -161,7 +161,7 @@ class _Read:
         return sum(file.rows for file in self.files)
 
 
-def recorded_losses(lake: Lake) -> list[Suspect]:
+def read_recorded_losses(lake: Lake) -> list[SuspectRange]:
     """Return the ranges that earlier repairs have recorded in `gaps` as lost."""
     table = lake.find("gaps")
     if table is None:
@@ -171,15 +171,17 @@ def recorded_losses(lake: Lake) -> list[Suspect]:
     for row in rows:
         first, _, last = (row["broker"] or "").partition(" to ")
         end = _LAST_OFFSET if row["end_offset"] is None else row["end_offset"] - 1
-        found.append(Suspect(row["segment"] or "", row["start_offset"] or 0, end, first or None, last or first or None))
+        found.append(
+            SuspectRange(row["segment"] or "", row["start_offset"] or 0, end, first or None, last or first or None)
+        )
     return found
 
 
 def restore_messages(
     aside: AsideFolder,
     damages: Sequence[DataDamage],
-    others: Sequence[Suspect],
-    stores: Stores | None,
+    others: Sequence[SuspectRange],
+    stores: RefillStores | None,
     runner: Runner,
     parser_version: str,
 ) -> Iterator[str]:
@@ -196,24 +198,24 @@ def restore_messages(
         Sentences on what is lost.
     """
     lake = aside.lake
-    recorded = recorded_losses(lake)
-    suspects = [*map(Suspect.of_file, damages), *others, *(recorded if stores is not None else ())]
+    recorded = read_recorded_losses(lake)
+    suspects = [*map(SuspectRange.of_file, damages), *others, *(recorded if stores is not None else ())]
     if not suspects:
         return
     last = read_last_commit(lake) or ArchiveCommit(0, "")
     gone = {damage.file.path for damage in damages}
     there = [file for file in read_table_files(lake.table("messages")) if file.path not in gone]
     holes = _find_holes(lake, suspects, there, last)
-    read = _Read(left=holes) if stores is None else _read_again(lake, holes, stores, last, runner)
+    read = _RereadMessages(left=holes) if stores is None else _reread_holes(lake, holes, stores, last, runner)
     lost = sum(damage.file.rows or 0 for damage in damages)
     if read.rows < lost and not read.left:  # the store has other messages there
-        read = _Read(read.files, holes)
+        read = _RereadMessages(read.files, holes)
     gaps = list(_gap_rows(suspects, read.left, parser_version))
     known = {suspect.name for suspect in recorded}  # by an earlier repair, perhaps one that was killed
     if new := [gap for gap in gaps if gap["segment"] not in known]:
         append_rows(lake, "gaps", pa.Table.from_pylist(new, schema=_GAPS))
     if damages or read.files:
-        exchange_files(
+        replace_table_files(
             lake,
             "messages",
             [damage.file for damage in damages],
@@ -225,15 +227,15 @@ def restore_messages(
     for damage in damages:
         aside.move(f"messages/{unquote(damage.file.path)}")
     if stores is not None and recorded:
-        replace_rows(lake, "gaps", is_of_runs([REPAIR]), pa.Table.from_pylist(gaps, schema=_GAPS))
+        replace_rows(lake, "gaps", rows_of_runs_filter([REPAIR]), pa.Table.from_pylist(gaps, schema=_GAPS))
     if damages and read.left:
-        yield f"messages: {count_text(lost - read.rows, 'row')} of {count_text(len(damages), 'damaged data file')}"
+        yield f"messages: {format_count(lost - read.rows, 'row')} of {format_count(len(damages), 'damaged data file')}"
     for part in read.left:
         yield f"messages: {part.broker}, physical offsets {part.start} to {part.end}: recorded in gaps"
 
 
 def _find_holes(
-    lake: Lake, suspects: Sequence[Suspect], files: Sequence[TableFile], last: ArchiveCommit
+    lake: Lake, suspects: Sequence[SuspectRange], files: Sequence[TableFile], last: ArchiveCommit
 ) -> list[LogRange]:
     """Return the ranges of the logs that have no record in the data files and touch a suspect range."""
     folder = lake.folder("messages")
@@ -243,8 +245,8 @@ def _find_holes(
             folder.open_input_file(unquote(file.path)) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as parquet,
         ):
-            extents = joined([extents, extents_of(parquet)])
-    counted = archived_counts(lake)
+            extents = join_extents([extents, extents_of(parquet)])
+    counted = read_archived_counts(lake)
     found = []
     for broker, progress in sorted(last.stores.items()):
         there, known = extents.get(broker, NO_EXTENTS), counted.get(broker)
@@ -252,8 +254,8 @@ def _find_holes(
         of_broker = [suspect for suspect in suspects if suspect.has_lost(broker, messages, there.rows)]
         found += [
             LogRange(broker, start, end)
-            for start, end in there.holes(first, progress.end)
-            if any(suspect.touches(start, end) for suspect in of_broker)
+            for start, end in there.find_holes(first, progress.end)
+            if any(suspect.overlaps_range(start, end) for suspect in of_broker)
         ]
     return found
 
@@ -265,7 +267,7 @@ class Archived(NamedTuple):
     first: int
 
 
-def archived_counts(lake: Lake) -> dict[str, Archived]:
+def read_archived_counts(lake: Lake) -> dict[str, Archived]:
     """Return how many messages of each broker were archived, and the first offset; none if that is not known."""
     if "messages" in read_expiries(lake.table("messages")):
         return {}
@@ -276,13 +278,15 @@ def archived_counts(lake: Lake) -> dict[str, Archived]:
     try:
         if count_uncounted_runs(lake):
             return {}
-        rows = dict_rows(run_sql(lake.table("topic_minutes"), "topic_minutes", sql).read_all())
+        rows = rows_to_dicts(run_sql(lake.table("topic_minutes"), "topic_minutes", sql).read_all())
     except CommitLakeError:  # it is missing or damaged, and repaired later
         return {}
     return {row["broker"]: Archived(row["messages"], row["first"]) for row in rows if row["first"] is not None}
 
 
-def _read_again(lake: Lake, holes: Sequence[LogRange], stores: Stores, last: ArchiveCommit, runner: Runner) -> _Read:
+def _reread_holes(
+    lake: Lake, holes: Sequence[LogRange], stores: RefillStores, last: ArchiveCommit, runner: Runner
+) -> _RereadMessages:
     """Write the messages of holes to data files and packs, as far as the stores have them."""
     by_broker = {store.broker: store for store in stores.stores}
     left: list[LogRange] = []
@@ -294,14 +298,14 @@ def _read_again(lake: Lake, holes: Sequence[LogRange], stores: Stores, last: Arc
             continue
         store_end = store.segments[-1].base_offset + store.segments[-1].file_size
         if store_end >= last.stores[hole.broker].end:  # a copy may have the older segments only
-            check_is_archived(store, last.stores[hole.broker])
+            check_is_same_store(store, last.stores[hole.broker])
         start = min(max(hole.start, store.segments[0].base_offset), hole.end)
         end = max(min(hole.end, store_end), start)
         lacks = (LogRange(hole.broker, hole.start, start), LogRange(hole.broker, end, hole.end))
         left += [part for part in lacks if part.start < part.end]
         if start < end:
             parts += plan_splits(store, StoreRange(start, end, TailKind.CLOSED), PACK_BYTES)
-    erased, copies = read_erased_places(lake), read_later_copies(lake)
+    erased, copies = read_erased_messages(lake), read_later_copies(lake)
     run_id = f"{REPAIR}-{secrets.token_hex(16)}"
     tasks = ArchiveTasks(
         parts,
@@ -315,17 +319,17 @@ def _read_again(lake: Lake, holes: Sequence[LogRange], stores: Stores, last: Arc
         copies=copies,
     )
     manifest = list(tasks.run_all(runner))
-    check_written(lake, manifest)
-    left += _not_readable(lake, manifest)
+    check_files_written(lake, manifest)
+    left += _unreadable_ranges(lake, manifest)
     expired = read_expiries(lake.table("messages")).get("messages")
     files = [row.data_file for row in manifest if row.path and row.table == "messages"]
     _record_copies(lake, manifest, erased)
     kept = [file for file in files if expired is None or not file.store_date or file.store_date >= expired.isoformat()]
     _delete_files(lake, manifest, kept)
-    return _Read(kept, left)
+    return _RereadMessages(kept, left)
 
 
-def _record_copies(lake: Lake, manifest: Sequence[ManifestRow], erased: ErasedPlaces) -> None:
+def _record_copies(lake: Lake, manifest: Sequence[ManifestRow], erased: ErasedMessages) -> None:
     """Add to `erasures` the later copies of erased messages, which were erased as well when the log was read again."""
     for row in manifest:
         if row.path and row.table == "erasures":
@@ -335,7 +339,7 @@ def _record_copies(lake: Lake, manifest: Sequence[ManifestRow], erased: ErasedPl
                 append_rows(lake, "erasures", rows)
 
 
-def _not_readable(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogRange]:
+def _unreadable_ranges(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogRange]:
     """Return the ranges that could not be read now, but could when they were archived."""
     found, known = set(), set()
     for table in ("quarantine", "gaps"):
@@ -369,10 +373,12 @@ def _table_file(file: DataFile) -> TableFile:
     )
 
 
-def _gap_rows(suspects: Sequence[Suspect], left: Sequence[LogRange], parser_version: str) -> Iterator[dict[str, Any]]:
+def _gap_rows(
+    suspects: Sequence[SuspectRange], left: Sequence[LogRange], parser_version: str
+) -> Iterator[dict[str, Any]]:
     """Yield a row of `gaps` for each suspect and broker of which messages are lost."""
     for suspect in suspects:
-        for broker in sorted({part.broker for part in left if suspect.is_of(part.broker)}):
+        for broker in sorted({part.broker for part in left if suspect.may_be_of(part.broker)}):
             lost = [
                 part
                 for part in left
@@ -390,14 +396,14 @@ def _gap_rows(suspects: Sequence[Suspect], left: Sequence[LogRange], parser_vers
                 }
 
 
-class Refilled(NamedTuple):
+class RefilledFiles(NamedTuple):
     """Data files that repairs have added to `messages`, and the version of the last of these commits."""
 
     version: int
     paths: tuple[str, ...]
 
 
-def refilled_since(lake: Lake, version: int) -> Refilled:
+def find_refilled_since(lake: Lake, version: int) -> RefilledFiles:
     """Return the data files of messages that repairs have read again after a version of `messages`.
 
     Args:
@@ -408,7 +414,7 @@ def refilled_since(lake: Lake, version: int) -> Refilled:
     for entry in read_history(folder, table.version()):
         if entry.version <= version:
             break
-        if (read_note(entry.metadata) or {}).get(_REFILLED):
+        if (read_maintenance_note(entry.metadata) or {}).get(_REFILLED):
             newest = max(newest, entry.version)
             paths += sorted(added_files(folder.read(entry_name(entry.version))))
-    return Refilled(newest, tuple(paths))
+    return RefilledFiles(newest, tuple(paths))

@@ -26,12 +26,12 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange
 from commitlake.connectors.lake.committer import open_or_create
 from commitlake.connectors.lake.erasures import (
     NOTHING_ERASED,
-    ErasedPlaces,
-    erased_places,
-    erasure_number,
+    ErasedMessages,
+    newest_erasure_number,
     open_erasures,
+    parse_erased_messages,
 )
-from commitlake.connectors.lake.followed_runs import last_finished
+from commitlake.connectors.lake.followed_runs import last_finished_sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind, plan_splits
@@ -40,15 +40,15 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import ArchiveWork, check_is_archived
+from commitlake.pipelines.archive.work import ArchiveWork, check_is_same_store
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.maintenance.table_files import exchange_files
-from commitlake.pipelines.masking.erasure_rows import newest_of_messages
+from commitlake.pipelines.maintenance.table_files import replace_table_files
+from commitlake.pipelines.masking.erasure_rows import newest_row_by_message
 from commitlake.pipelines.quality.report import Losses
 from commitlake.pipelines.repair.commits import count_lost_rows, repair_note
-from commitlake.pipelines.repair.following_tables import is_of_runs, replace_rows
-from commitlake.pipelines.repair.refill import PACK_BYTES, Stores, archived_counts
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.repair.following_tables import replace_rows, rows_of_runs_filter
+from commitlake.pipelines.repair.refill import PACK_BYTES, RefillStores, read_archived_counts
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -67,7 +67,7 @@ class _LackingRun(NamedTuple):
     rows: Mapping[str, int]
 
 
-def lacking_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
+def count_lacking_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     """Count the rows of finished runs that tables lack, by the commits of `messages`.
 
     Args:
@@ -77,9 +77,9 @@ def lacking_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     Returns:
         The number of rows, for tables that lack some.
     """
-    finished, found = last_finished(lake, "archive_runs"), Counter[str]()
+    finished, found = last_finished_sequence(lake, "archive_runs"), Counter[str]()
     expired = read_expiries(lake.table("messages"))
-    for run in _runs_of_log(lake, [table for table in tables if table not in expired]):
+    for run in _lacking_runs_in_log(lake, [table for table in tables if table not in expired]):
         if run.commit.sequence <= finished:
             found.update(run.rows)
     return dict(found)
@@ -92,16 +92,18 @@ def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
         The number of rows that were not recorded yet, for tables that lack some.
     """
     recorded = {}
-    for table, count in lacking_rows(lake, [table for table in tables if table in {*REPEATED, "store_config"}]).items():
+    for table, count in count_lacking_rows(
+        lake, [table for table in tables if table in {*REPEATED, "store_config"}]
+    ).items():
         open_or_create(lake, table)
         new = count - count_lost_rows(lake, table)
         if new > 0:
-            exchange_files(lake, table, [], [], changes_data=False, note=repair_note(new))
+            replace_table_files(lake, table, [], [], changes_data=False, note=repair_note(new))
             recorded[table] = new
     return recorded
 
 
-def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: Stores) -> Iterator[str]:
+def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: RefillStores) -> Iterator[str]:
     """Restore the rows that tables have lost, by repeating archive runs on the stores.
 
     Args:
@@ -111,44 +113,44 @@ def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: Stores) -> I
     Yields:
         Sentences on what is still lost.
     """
-    erased = _counted_erasures(lake)
+    erased = _read_counted_erasures(lake)
     by_broker = {store.broker: store for store in stores.stores}
     left: Counter[str] = Counter()
     changed: Counter[str] = Counter()
     for run in _lacking_runs(lake, lost):
-        part = _readable_run(run.commit, by_broker)
+        part = _limit_to_readable_ranges(run.commit, by_broker)
         is_whole = part.ranges == run.commit.ranges
         if not is_whole:
             left.update(run.rows)
-        if part.ranges and (is_whole or _stands_for_several(run.commit)):
+        if part.ranges and (is_whole or _is_combined_run(run.commit)):
             with tempfile.TemporaryDirectory(prefix="commitlake-repair-") as folder:
                 scratch = Lake(folder)
                 _repeat_run(scratch, part, by_broker, stores, erased, is_judged="quality_results" in lost)
                 for table in lost:
                     rows = _read_rows(scratch, table)
-                    if not _stands_for_several(run.commit) and rows.num_rows != _written_rows(run.commit, table):
+                    if not _is_combined_run(run.commit) and rows.num_rows != _count_written_rows(run.commit, table):
                         changed[table] += run.rows.get(table, 0)  # an audit compares the numbers
                         continue
                     _restore_rows(lake, table, part.run_id, rows, hides_bytes=erased.number > 0)
     for table, count in left.items():
-        yield f"{table}: {count_text(count, 'row') if count else 'rows'} of runs whose log no store has"
+        yield f"{table}: {format_count(count, 'row') if count else 'rows'} of runs whose log no store has"
     for table, count in changed.items():
         if count:
-            yield f"{table}: {count_text(count, 'row')} of runs of which this version writes another number of rows"
+            yield f"{table}: {format_count(count, 'row')} of runs of which this version writes another number of rows"
 
 
-def _counted_erasures(lake: Lake) -> ErasedPlaces:
+def _read_counted_erasures(lake: Lake) -> ErasedMessages:
     """Return the places of erased messages that `profiles` counts in their erased form."""
     table = open_erasures(lake)
     if table is None:
         return NOTHING_ERASED
     rows = table.to_pyarrow_table(columns=["broker", "physical_offset", "erasure_id", "number", "event", "at"])
     events = pa.array([str(event) for event in MESSAGE_EVENTS])
-    rows = newest_of_messages(rows.filter(pc.is_in(rows.column("event"), events)))
-    counted = erasure_number(lake.find("profiles"))
+    rows = newest_row_by_message(rows.filter(pc.is_in(rows.column("event"), events)))
+    counted = newest_erasure_number(lake.find("profiles"))
     on_arrival = pc.not_equal(rows.column("event"), str(ErasureEvent.MESSAGE))
     is_counted = pc.or_(on_arrival, pc.less_equal(rows.column("number"), counted))
-    return erased_places(rows.filter(is_counted), erasure_number(table))
+    return parse_erased_messages(rows.filter(is_counted), newest_erasure_number(table))
 
 
 def _restore_rows(lake: Lake, table: str, run_id: str, rows: pa.Table, *, hides_bytes: bool) -> None:
@@ -159,20 +161,20 @@ def _restore_rows(lake: Lake, table: str, run_id: str, rows: pa.Table, *, hides_
             rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
     number = [Transaction(REFILL_ID, 0)] if table == "profiles" else []
     if rows.num_rows:
-        replace_rows(lake, table, is_of_runs([run_id]), rows, number)
+        replace_rows(lake, table, rows_of_runs_filter([run_id]), rows, number)
 
 
-def _written_rows(commit: ArchiveCommit, table: str) -> int:
+def _count_written_rows(commit: ArchiveCommit, table: str) -> int:
     """Return the number of rows that a run has written to a table."""
     return sum(file.rows for file in commit.files.get(table, ()))
 
 
-def _runs_of_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
+def _lacking_runs_in_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
     """Return the runs in the log of `messages` of which any of the given tables lacks rows, oldest first."""
     there = {table: _rows_by_run(lake, table) for table in tables}
     found = []
     for commit in commits_after(lake, 0) if tables else ():
-        expected = {table: _written_rows(commit, table) for table in tables}
+        expected = {table: _count_written_rows(commit, table) for table in tables}
         lacks = {table: count - there[table].get(commit.run_id, 0) for table, count in expected.items()}
         lacks = {table: count for table, count in lacks.items() if count > 0}
         if lacks:
@@ -182,7 +184,7 @@ def _runs_of_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
 
 def _lacking_runs(lake: Lake, tables: Mapping[str, int | None]) -> Iterator[_LackingRun]:
     """Yield the runs of which any of the given tables lacks rows, oldest first."""
-    found = [run for run in _runs_of_log(lake, tables) if run.commit.ranges]
+    found = [run for run in _lacking_runs_in_log(lake, tables) if run.commit.ranges]
     known: Counter[str] = Counter()
     for run in found:
         known.update(run.rows)
@@ -193,24 +195,24 @@ def _lacking_runs(lake: Lake, tables: Mapping[str, int | None]) -> Iterator[_Lac
     }
     last = read_last_commit(lake)
     if older and last is not None:
-        earlier = _older_runs(lake, [commit for commit in commits_after(lake, 0) if commit.ranges], last)
+        earlier = _combine_older_runs(lake, [commit for commit in commits_after(lake, 0) if commit.ranges], last)
         if earlier.ranges or any(older.values()):
             yield _LackingRun(earlier, older)
     yield from found
 
 
-def _older_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: ArchiveCommit) -> ArchiveCommit:
+def _combine_older_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: ArchiveCommit) -> ArchiveCommit:
     """Return one commit for all runs before the known ones."""
     ends = {broker: progress.end for broker, progress in last.stores.items()}
     for commit in reversed(commits):
         ends |= {broker: part.start for broker, part in commit.ranges.items()}
-    firsts = archived_counts(lake)
+    firsts = read_archived_counts(lake)
     starts = {broker: firsts[broker].first if broker in firsts else 0 for broker in ends}
     ranges = {broker: CommittedRange(starts[broker], end) for broker, end in ends.items() if starts[broker] < end}
     return replace(last, run_id=f"{REPAIR}-{secrets.token_hex(16)}", ranges=ranges)
 
 
-def _stands_for_several(run: ArchiveCommit) -> bool:
+def _is_combined_run(run: ArchiveCommit) -> bool:
     return run.run_id.startswith(REPAIR)
 
 
@@ -222,7 +224,7 @@ def _rows_by_run(lake: Lake, table: str) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in pc.value_counts(run_ids).to_pylist()}
 
 
-def _readable_run(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCommit:
+def _limit_to_readable_ranges(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCommit:
     """Return a run with only those ranges that the stores have in full; ranges of combined older runs may be cut."""
     ranges = {}
     for broker, part in run.ranges.items():
@@ -230,9 +232,9 @@ def _readable_run(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCom
         if store is None or progress.pulled is not None:
             continue
         first, last = store.segments[0].base_offset, store.segments[-1]
-        start = max(part.start, first) if _stands_for_several(run) else part.start
+        start = max(part.start, first) if _is_combined_run(run) else part.start
         if first <= start < part.end <= last.base_offset + last.file_size:
-            check_is_archived(store, progress)
+            check_is_same_store(store, progress)
             ranges[broker] = CommittedRange(start, part.end)
     return replace(run, ranges=ranges)
 
@@ -241,8 +243,8 @@ def _repeat_run(
     scratch: Lake,
     run: ArchiveCommit,
     by_broker: Mapping[str, Store],
-    stores: Stores,
-    erased: ErasedPlaces,
+    stores: RefillStores,
+    erased: ErasedMessages,
     *,
     is_judged: bool,
 ) -> None:

@@ -30,16 +30,16 @@ from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.maintenance.table_files import exchange_files, new_table_file
+from commitlake.pipelines.maintenance.table_files import new_table_file, replace_table_files
 from commitlake.pipelines.repair.commits import repair_note
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, repair_log
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.lake_tables import Origin, tables_of
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.tables.lake_tables import Origin, tables_with_origin
 from commitlake.schemas.tables.replays import ENDED, REPLAYS, ReplayEvent
 
 EVENTS, OUTCOMES, COPIES = "replays", "replay_messages", "replay_rows"
-REPLAY_TABLES = tables_of(Origin.REPLAYS)
+REPLAY_TABLES = tables_with_origin(Origin.REPLAYS)
 CONTINUES = {
     EVENTS: "later events are lost; 'replay resume' looks in the target for what was sent",
     OUTCOMES: "later outcomes are lost; 'replay resume' looks in the target for what was sent",
@@ -84,16 +84,16 @@ def repair_replay_tables(
         if lake.has_log("erasures"):
             yield "replays: plans may name erased keys again; erase these keys once more"
     outcomes = logs.get(OUTCOMES)
-    if outcomes is not None and not _loses_rows(outcomes):
+    if outcomes is not None and not _is_losing_rows(outcomes):
         repair_log(aside, outcomes, {"table": OUTCOMES})  # so that the table can be opened
         logs = {table: repair for table, repair in logs.items() if table != OUTCOMES}
     if OUTCOMES in logs or damaged_files(OUTCOMES):
-        _add_marks(lake, OUTCOMES)
+        _mark_unended_replays(lake, OUTCOMES)
     for table in (OUTCOMES, COPIES):
         yield from _repair_table(aside, table, logs.get(table), damaged_files)
 
 
-def _loses_rows(repair: LogRepair) -> bool:
+def _is_losing_rows(repair: LogRepair) -> bool:
     return repair.is_lost or repair.goes_back
 
 
@@ -114,7 +114,7 @@ def _repair_table(
         def marks() -> list[DataFile]:
             if table != EVENTS or first is None:
                 return []
-            return _write_marks(lake, lake.table_at(table, first - 1))
+            return _write_rows_lost_events(lake, lake.table_at(table, first - 1))
 
         repair_log(aside, repair, {"table": table}, added=marks)
         if repair.goes_back:
@@ -122,35 +122,35 @@ def _repair_table(
     found = damaged_files(table)
     if not found:
         return
-    added = _write_marks(lake, lake.table(table)) if table == EVENTS else []
+    added = _write_rows_lost_events(lake, lake.table(table)) if table == EVENTS else []
     rows = sum(damage.file.rows or 0 for damage in found)
-    exchange_files(
+    replace_table_files(
         lake, table, [damage.file for damage in found], list(map(new_table_file, added)), changes_data=True,
         note=repair_note(rows),
     )  # fmt: skip
     for damage in found:
         aside.move(f"{table}/{unquote(damage.file.path)}")
-    yield f"{table}: {count_text(rows, 'row')} of {count_text(len(found), 'damaged data file')}"
+    yield f"{table}: {format_count(rows, 'row')} of {format_count(len(found), 'damaged data file')}"
 
 
-def _add_marks(lake: Lake, damaged: str) -> None:
+def _mark_unended_replays(lake: Lake, damaged: str) -> None:
     """Add the event `rows_lost` to each unended replay, because another table has lost rows."""
     table = lake.find("replays")
     if table is None:
         return
-    rows = _mark_rows(lake, table, damaged)
+    rows = _rows_lost_events(lake, table, damaged)
     if rows.num_rows:
         append_rows(lake, "replays", rows)
 
 
-def _write_marks(lake: Lake, table: DeltaTable) -> list[DataFile]:
-    """Write the rows of `_mark_rows` to a new data file of `replays`, which is not committed yet."""
-    rows = _mark_rows(lake, table, EVENTS)
+def _write_rows_lost_events(lake: Lake, table: DeltaTable) -> list[DataFile]:
+    """Write the rows of `_rows_lost_events` to a new data file of `replays`, which is not committed yet."""
+    rows = _rows_lost_events(lake, table, EVENTS)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
     return [write_plain_file(rows, lake, "replays", name)] if rows.num_rows else []
 
 
-def _mark_rows(lake: Lake, table: DeltaTable, damaged: str) -> pa.Table:
+def _rows_lost_events(lake: Lake, table: DeltaTable, damaged: str) -> pa.Table:
     """Return a row of `replays` with the event `rows_lost` for each unended replay in its readable files."""
     known: set[str] = set()
     ended: set[str] = set()
@@ -183,7 +183,7 @@ def _lost_plans_sentence(lake: Lake) -> Iterator[str]:
     if lost:
         more = f" and {len(lost) - _MAX_SHOWN:,} more" if len(lost) > _MAX_SHOWN else ""
         yield (
-            f"replays: {count_text(len(lost), 'plan')} of replays that have sent messages: "
+            f"replays: {format_count(len(lost), 'plan')} of replays that have sent messages: "
             f"{', '.join(lost[:_MAX_SHOWN])}{more}. They cannot be resumed, and a new replay of the same messages "
             "sends them a second time"
         )

@@ -39,15 +39,27 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.consumptions.follow import follow_consume_logs
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import followed_version as followed_edges
-from commitlake.pipelines.edges.progress import is_ahead
-from commitlake.pipelines.maintenance.table_files import exchange_files
+from commitlake.pipelines.edges.progress import is_ahead_of_messages
+from commitlake.pipelines.maintenance.table_files import replace_table_files
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.repair import replay_tables
-from commitlake.pipelines.repair.commits import commit_repair, finished_runs, is_unfinished, lost_runs, repair_note
-from commitlake.pipelines.repair.contents import undo_changes
+from commitlake.pipelines.repair.commits import (
+    commit_repair,
+    is_unfinished,
+    newest_finished_run,
+    read_lost_runs,
+    repair_note,
+)
+from commitlake.pipelines.repair.contents import undo_foreign_changes
 from commitlake.pipelines.repair.data_check import DataDamage
-from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, lost_entries, repair_log
-from commitlake.pipelines.repair.following_tables import OF_RUNS, delete_runs, lost_run_ids, named_files, refill_tables
+from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, read_lost_entries, repair_log
+from commitlake.pipelines.repair.following_tables import (
+    OF_RUNS,
+    delete_runs,
+    files_named_by_commits,
+    lost_run_ids,
+    refill_tables,
+)
 from commitlake.pipelines.repair.kept_tables import (
     HISTORIES,
     KEPT_TABLES,
@@ -65,19 +77,19 @@ from commitlake.pipelines.repair.plan import (
     MINUTES,
     TABLES_OF_COMMITS,
     RepairPlan,
-    check_links,
-    find_damages,
+    check_has_no_links,
+    find_table_damages,
     is_rebuilt,
-    must_recount,
+    must_recount_minutes,
     reason_not_updatable,
-    wrong_keys,
+    reason_to_rebuild_keys,
 )
 from commitlake.pipelines.repair.rebuilt_log import adopt_files
 from commitlake.pipelines.repair.rebuilt_log import lost_run_ids as runs_beyond
-from commitlake.pipelines.repair.refill import Suspect, recorded_losses, restore_messages
+from commitlake.pipelines.repair.refill import SuspectRange, read_recorded_losses, restore_messages
 from commitlake.pipelines.repair.repeat_runs import REPEATED, record_lost_rows, repeat_runs
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.lake_tables import SNAPSHOT_TABLES
 
 
@@ -95,11 +107,11 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     Raises:
         UnsafeFileError: if the lake contains a link; nothing is changed then.
     """
-    check_links(lake)
+    check_has_no_links(lake)
     aside = AsideFolder(lake)
     kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
     losses = [line for table in kept for line in rebuild_kept_table(aside, table, plan.files.get(table, ()))]
-    changed = [contents for contents in plan.contents if not undo_changes(lake, contents)]
+    changed = [contents for contents in plan.contents if not undo_foreign_changes(lake, contents)]
     losses += [
         f"{one.table}: the rows that another program has changed" for one in changed if one.table not in DERIVED_TABLES
     ]
@@ -107,12 +119,12 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     missing = losses
     # The messages of damaged data files stay counted, because they come back, or are known to be lost.
     is_wrong = plan.minutes or MINUTES in {one.table for one in changed}
-    is_wrong = is_wrong or must_recount(lake, {*plan.logs, *({MINUTES} & plan.files.keys())})
+    is_wrong = is_wrong or must_recount_minutes(lake, {*plan.logs, *({MINUTES} & plan.files.keys())})
     recount = [MINUTES] if is_wrong else []
     lost_rows: dict[str, int | None] = dict(plan.lacking)
     repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner, lost_rows)) for table in OF_RUNS}
     missing += [line for table, lines in repaired.items() if table not in {*recount, *lost_rows} for line in lines]
-    lost = lost_runs(lake)
+    lost = read_lost_runs(lake)
     if lost and (run_ids := lost_run_ids(lake, lost)):
         for table in OF_RUNS:
             delete_runs(lake, table, run_ids)
@@ -122,12 +134,12 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     if lost_rows and plan.stores is not None:
         missing += repeat_runs(lake, lost_rows, plan.stores)
     missing += [
-        f"{table}: {count_text(count, 'file')} that commits name: missing"
+        f"{table}: {format_count(count, 'file')} that commits name: missing"
         for table, count in gone.items()
         if table not in {*recount, *lost_rows}
     ]
     missing += [
-        f"{table}: {count_text(count, 'row')} of data files that are gone"
+        f"{table}: {format_count(count, 'row')} of data files that are gone"
         for table, count in record_lost_rows(lake, {*plan.logs, *plan.files}).items()
         if not any(line.startswith(f"{table}: ") for line in missing)
     ]
@@ -143,7 +155,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     _repair_keys(aside, plan, runner)
     _repair_edges(aside, plan, runner, is_wrong=EDGES in {one.table for one in changed})
     missing += _move_lag_aside(aside, plan, is_wrong=LAG in {one.table for one in changed})
-    if plan.recorded and not recorded_losses(lake) and must_recount(lake, {"messages"}):
+    if plan.recorded and not read_recorded_losses(lake) and must_recount_minutes(lake, {"messages"}):
         recount = [MINUTES]  # it may have been counted without them
     _recount_minutes(lake, recount, runner)
     return missing
@@ -155,7 +167,7 @@ def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
     of_messages = plan.logs.get("messages")
     if of_messages is not None:
         if plan.adoption is not None:
-            adopt_files(aside, plan.adoption, finished_runs(lake))
+            adopt_files(aside, plan.adoption, newest_finished_run(lake))
             lake.seal("messages")
         else:
             repair_log(aside, of_messages, _replacement_note(lake, of_messages))
@@ -174,7 +186,7 @@ def _restore_messages(aside: AsideFolder, plan: RepairPlan, runner: Runner, pars
         Sentences on what is lost.
     """
     lake, adoption = aside.lake, plan.adoption
-    others = [] if adoption is None else [Suspect("messages", needs_proof=True)]
+    others = [] if adoption is None else [SuspectRange("messages", needs_proof=True)]
     damaged = _damaged_files(lake, "messages", plan, runner)
     yield from restore_messages(aside, damaged, others, plan.stores, runner, parser_version)
     if adoption is None:
@@ -183,7 +195,7 @@ def _restore_messages(aside: AsideFolder, plan: RepairPlan, runner: Runner, pars
     if lost_ids := runs_beyond(lake, adoption):
         for table in OF_RUNS:
             delete_runs(lake, table, lost_ids)
-        yield f"{count_text(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}"
+        yield f"{format_count(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}"
 
 
 def _restore_archive_runs(lake: Lake, plan: RepairPlan, parser_version: str) -> Iterator[str]:
@@ -192,7 +204,8 @@ def _restore_archive_runs(lake: Lake, plan: RepairPlan, parser_version: str) -> 
     restored = restore_runs(lake, parser_version)
     removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
     if restored < removed:
-        yield f"archive_runs: {count_text(removed - restored, 'row')} of runs that are no longer in the log of messages"
+        rows = format_count(removed - restored, "row")
+        yield f"archive_runs: {rows} of runs that are no longer in the log of messages"
 
 
 def _recount_minutes(lake: Lake, tables: Sequence[str], runner: Runner) -> None:
@@ -225,7 +238,7 @@ def _repair_table_of_runs(
             yield f"{table}: rows that are in no commit of messages"
         return
     if repair is not None:
-        named = named_files(commits_after(lake, 0), table)
+        named = files_named_by_commits(commits_after(lake, 0), table)
         repair_log(aside, repair, {"table": table}, keep=named)
     damaged = _damaged_files(lake, table, plan, runner)
     if is_repeated and (damaged or (repair is not None and repair.goes_back)):
@@ -248,7 +261,7 @@ def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) 
     if known is None:
         yield from missing if plan.logs[CONSUMPTIONS].is_lost else ()
     elif (lost := known - _count_rows(lake, CONSUMPTIONS)) > 0:
-        yield f"{CONSUMPTIONS}: {count_text(lost, 'record')} that the stores' consume logs no longer have"
+        yield f"{CONSUMPTIONS}: {format_count(lost, 'record')} that the stores' consume logs no longer have"
 
 
 def _count_rows(lake: Lake, name: str) -> int:
@@ -286,7 +299,7 @@ def _damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner) -> 
     """Return a table's damaged data files. If its log was repaired, the files are checked again."""
     if table not in plan.logs:
         return plan.files.get(table, ())
-    return find_damages(lake, table, runner, deep=True)
+    return find_table_damages(lake, table, runner, deep=True)
 
 
 def _remove_damaged_files(aside: AsideFolder, table: str, found: Sequence[DataDamage]) -> Iterator[str]:
@@ -295,11 +308,11 @@ def _remove_damaged_files(aside: AsideFolder, table: str, found: Sequence[DataDa
         return
     rows = sum(damage.file.rows or 0 for damage in found)
     removed = [damage.file for damage in found]
-    exchange_files(aside.lake, table, removed, [], changes_data=True, note=repair_note(rows))
+    replace_table_files(aside.lake, table, removed, [], changes_data=True, note=repair_note(rows))
     for damage in found:
         aside.move(f"{table}/{unquote(damage.file.path)}")
     if table not in TABLES_OF_COMMITS:
-        yield f"{table}: {count_text(rows, 'row')} of {count_text(len(found), 'damaged data file')}"
+        yield f"{table}: {format_count(rows, 'row')} of {format_count(len(found), 'damaged data file')}"
 
 
 def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
@@ -309,7 +322,7 @@ def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
             {KEYS} & {*plan.logs, *plan.files}
             or plan.keys
             or plan.adoption is not None
-            or wrong_keys(lake, runner, deep=True)
+            or reason_to_rebuild_keys(lake, runner, deep=True)
         )
     except (LogDamagedError, VersionsError, OSError, pa.ArrowException):
         wrong = True
@@ -324,7 +337,7 @@ def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner, *, is_wr
         return
     is_damaged = bool({EDGES, CONSUMPTIONS, "messages"} & {*plan.logs, *plan.files})
     is_changed = is_wrong or is_damaged or plan.adoption is not None or plan.recorded
-    if is_changed or is_ahead(lake) or reason_not_updatable(lake, followed_edges(lake)):
+    if is_changed or is_ahead_of_messages(lake) or reason_not_updatable(lake, followed_edges(lake)):
         aside.move_table(EDGES)
         follow_edges(lake, runner)
 
@@ -349,7 +362,7 @@ def _replacement_note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
     """Return the note for replaced log entries of `messages`: lost runs that the old entries still name."""
     folder = lake.log("messages")
     run_ids, sequence = set(), 0
-    for data in lost_entries(folder, repair.versions if repair.goes_back else ()):
+    for data in read_lost_entries(folder, repair.versions if repair.goes_back else ()):
         for line in data.splitlines():
             try:
                 commit = ArchiveCommit.from_metadata(parse_json(line)["commitInfo"]["userMetadata"])

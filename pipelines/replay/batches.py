@@ -11,16 +11,16 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.packs.kernel import copy
-from commitlake.connectors.plain_arrays import texts_of
+from commitlake.connectors.plain_arrays import to_string_array
 from commitlake.connectors.reading.kernel.compiled import compiled, inlined
 from commitlake.pipelines.replay.origin_properties import DROPPED, origin_properties
-from commitlake.pipelines.restore.arrow import numbers, spans
+from commitlake.pipelines.restore.arrow import to_bytes_and_offsets, to_int64_array
 from commitlake.schemas.layouts.rocketmq import properties as layout
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
 from commitlake.schemas.remoting.batch import ITEM, MIN_ITEM_SIZE
 
-OWN_COLUMNS = texts_of([props.KEYS, props.TAGS])
+OWN_COLUMNS = to_string_array([props.KEYS, props.TAGS])
 """Properties that rows also have as columns."""
 _TOO_LONG = "its properties and those of the replay are longer than 32,767 bytes"
 _SEPARATORS = "a property, key, tag or topic of it has the character 0x01 or 0x02, which ends a property in a message"
@@ -95,11 +95,11 @@ class Batch:
             return bytes(data[starts[first] : starts[last + 1]])
         return b"".join(data[starts[row] : starts[row + 1]] for row in self.rows)
 
-    def without(self, rows: Collection[int]) -> Batch:
+    def without_rows(self, rows: Collection[int]) -> Batch:
         """Return the batch without the messages in the given rows."""
         return replace(self, rows=self.rows[~np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))])
 
-    def each(self) -> Iterator[Batch]:
+    def split_by_message(self) -> Iterator[Batch]:
         """Yield one batch for each message."""
         for number in range(len(self.rows)):
             yield replace(self, rows=self.rows[number : number + 1])
@@ -113,26 +113,27 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
         bodies: body of each row, as the broker stored it.
     """
     entries = rows.column("properties").combine_chunks()
-    lengths, keys, items = property_entries(entries)
-    firsts = _starts_of_sizes(lengths)
+    lengths, keys, items = split_properties(entries)
+    firsts = _sizes_to_starts(lengths)
     is_kept = np.asarray(pc.invert(pc.is_in(keys, value_set=DROPPED)))
-    names, name_starts = spans(keys)
-    values, value_starts = spans(items)
+    names, name_starts = to_bytes_and_offsets(keys)
+    values, value_starts = to_bytes_and_offsets(items)
     added = added_properties(rows, replay_id)
-    stamp_data, stamp_starts = spans(added)
+    stamp_data, stamp_starts = to_bytes_and_offsets(added)
     entry_sizes = np.where(is_kept, np.diff(name_starts) + np.diff(value_starts) + 2, 0)
-    before = _starts_of_sizes(entry_sizes)
+    before = _sizes_to_starts(entry_sizes)
     property_sizes = before[firsts[1:]] - before[firsts[:-1]] + np.diff(stamp_starts)
     refused = dict.fromkeys(np.flatnonzero(property_sizes > props.MAX_SIZE).tolist(), _TOO_LONG)
     refused |= dict.fromkeys(np.flatnonzero(_has_separators(rows, lengths, is_kept, keys, items)).tolist(), _SEPARATORS)
-    body_data, body_starts = spans(bodies)
-    starts = _starts_of_sizes(MIN_ITEM_SIZE + np.diff(body_starts) + property_sizes)
+    body_data, body_starts = to_bytes_and_offsets(bodies)
+    starts = _sizes_to_starts(MIN_ITEM_SIZE + np.diff(body_starts) + property_sizes)
     out = np.zeros(int(starts[-1]), np.uint8)
-    place_items(
-        out, starts, numbers(rows.column("flag").combine_chunks()), body_data, body_starts, property_sizes, firsts,
+    write_batch_items(
+        out, starts, to_int64_array(rows.column("flag").combine_chunks()), body_data, body_starts, property_sizes,
+        firsts,
         is_kept, names, name_starts, values, value_starts, stamp_data, stamp_starts,
     )  # fmt: skip
-    sys_flags = numbers(rows.column("sys_flag").combine_chunks()) & (COMPRESSED | COMPRESSION_MASK)
+    sys_flags = to_int64_array(rows.column("sys_flag").combine_chunks()) & (COMPRESSED | COMPRESSION_MASK)
     return EncodedPart(starts, out.data, sys_flags, refused)
 
 
@@ -145,16 +146,16 @@ def _has_separators(rows: pa.Table, lengths: Array, is_kept: Array, keys: pa.Arr
     for name in ("broker", "msg_id", "topic", "tags"):
         found |= _contains_separator(rows.column(name).combine_chunks(), props.PROPERTY_SEPARATOR)
     listed = rows.column("keys").combine_chunks()
-    _mark_rows_of(found, numbers(pc.fill_null(pc.list_value_length(listed), 0)),
+    _mark_rows_with_items(found, to_int64_array(pc.fill_null(pc.list_value_length(listed), 0)),
           _contains_separator(listed.flatten(), props.PROPERTY_SEPARATOR))  # fmt: skip
     is_wrong = _contains_separator(keys, props.PROPERTY_SEPARATOR) | _contains_separator(
         keys, props.NAME_VALUE_SEPARATOR
     )
-    _mark_rows_of(found, lengths, is_kept & (is_wrong | _contains_separator(items, props.PROPERTY_SEPARATOR)))
+    _mark_rows_with_items(found, lengths, is_kept & (is_wrong | _contains_separator(items, props.PROPERTY_SEPARATOR)))
     return found
 
 
-def _mark_rows_of(rows: Array, lengths: Array, is_of_items: Array) -> None:
+def _mark_rows_with_items(rows: Array, lengths: Array, is_of_items: Array) -> None:
     """Set True in `rows` for each row with a true item; `lengths` has the number of items of each row."""
     rows[np.repeat(np.arange(len(rows)), lengths)[is_of_items]] = True
 
@@ -164,17 +165,17 @@ def _contains_separator(texts: pa.Array, separator: int) -> Array:
     return found
 
 
-def _starts_of_sizes(sizes: Array) -> Array:
+def _sizes_to_starts(sizes: Array) -> Array:
     starts = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=starts[1:])
     return starts
 
 
-def property_entries(entries: pa.MapArray) -> tuple[Array, pa.Array, pa.Array]:
+def split_properties(entries: pa.MapArray) -> tuple[Array, pa.Array, pa.Array]:
     """Return the number of properties of each message, and the names and values of all messages, concatenated."""
     listed = entries.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
     flat = listed.flatten()
-    return numbers(pc.fill_null(pc.list_value_length(listed), 0)), flat.field("key"), flat.field("value")
+    return to_int64_array(pc.fill_null(pc.list_value_length(listed), 0)), flat.field("key"), flat.field("value")
 
 
 def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
@@ -206,7 +207,7 @@ def _put_int32(out: Array, at: int, value: int) -> None:
 
 
 @compiled
-def place_items(
+def write_batch_items(
     out: Array, item_starts: Array, flags: Array, bodies: Array, body_starts: Array, property_sizes: Array,
     firsts: Array, is_kept: Array, names: Array, name_starts: Array, values: Array, value_starts: Array,
     stamps: Array, stamp_starts: Array,

@@ -19,7 +19,7 @@ from commitlake.connectors.reading.decoding.bodies import decompress
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.rocketmq.producers.compression import DEFAULT_THRESHOLD_BYTES, compress
 from commitlake.pipelines.masking.masks import Mask, MaskError, Message, apply_masks
-from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
+from commitlake.pipelines.replay.batches import OWN_COLUMNS, split_properties
 from commitlake.pipelines.replay.parts import StoredBodies
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec
 from commitlake.schemas.tables.replays import IDENTITY, TRANSFORMED
@@ -33,7 +33,7 @@ _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class MessageChanges:
     """Changes to make to messages.
 
     Attributes:
@@ -52,7 +52,7 @@ class Changes:
         return self.transform is not None or bool(self.masks)
 
 
-def as_produced(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, list[str | None]]:
+def decode_messages(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, list[str | None]]:
     """Return messages in the form that functions and masks get, with an error for each that cannot be decoded.
 
     Args:
@@ -72,14 +72,14 @@ def as_produced(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, list[st
             found.append(b"")
             errors[row] = errors[row] or str(error)
     columns = {name: rows.column(name) for name in SCHEMA.names if name in rows.column_names}
-    columns["properties"] = pa.chunked_array([_drop_own_columns(rows.column("properties").combine_chunks())])
+    columns["properties"] = pa.chunked_array([_drop_column_properties(rows.column("properties").combine_chunks())])
     columns["body"] = pa.chunked_array([pa.array(found, pa.binary())])
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA), errors
 
 
-def _drop_own_columns(entries: pa.MapArray) -> pa.MapArray:
+def _drop_column_properties(entries: pa.MapArray) -> pa.MapArray:
     """Return properties without those that have columns of their own."""
-    lengths, names, values = property_entries(entries)
+    lengths, names, values = split_properties(entries)
     is_kept = np.asarray(pc.invert(pc.is_in(names, value_set=OWN_COLUMNS)))
     owners = np.repeat(np.arange(len(lengths)), lengths)[is_kept]
     starts = np.searchsorted(owners, np.arange(len(lengths) + 1))
@@ -87,7 +87,7 @@ def _drop_own_columns(entries: pa.MapArray) -> pa.MapArray:
     return pa.MapArray.from_arrays(pa.array(starts, pa.int32()), names.filter(kept), values.filter(kept))
 
 
-def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]]:
+def mask_and_encode(rows: pa.Table, changes: MessageChanges) -> tuple[pa.Table, list[str | None]]:
     """Mask messages and encode them for sending.
 
     Args:
@@ -110,7 +110,7 @@ def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]
                 str(reason),
             )  # a message that could not be masked must not be kept
         else:
-            error = _reason_for_change(message)
+            error = _reason_not_sendable(message)
         sent, bits = _compress_body(message.body, flag)
         errors.append(error)
         changed.append(
@@ -128,7 +128,7 @@ def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]
     return rows, errors
 
 
-def _reason_for_change(message: Message) -> str | None:
+def _reason_not_sendable(message: Message) -> str | None:
     """Return why a message cannot be sent exactly as it is, such as a blank in a key; None if it can."""
     if not message.body:
         return "the body is empty"
@@ -147,14 +147,14 @@ def _compress_body(body: bytes, sys_flag: int) -> tuple[bytes, int]:
     return compress(body, codec)
 
 
-def differences(
+def find_differences(
     before: pa.Table, after: pa.Table, errors: Sequence[str | None]
 ) -> list[tuple[str, str, object, object]]:
     """Return the differences of messages, field by field.
 
     Args:
-        before: rows of `TRANSFORMED`, from `as_produced`.
-        after: the same messages, or some of them, from `finish`.
+        before: rows of `TRANSFORMED`, from `decode_messages`.
+        after: the same messages, or some of them, from `mask_and_encode`.
         errors: for each row of `after`, the reason why it cannot be sent, or None.
 
     Returns:

@@ -36,7 +36,7 @@ _MAX_BYTES = 64 << 20
 _STATISTICS = ("broker", "physical_offset", "topic", "queue_id", "queue_offset", "kind", "store_timestamp")
 
 
-def copy_store(
+def copy_log_messages(
     stores: Sequence[Store],
     wanted: Selection,
     lake: Lake,
@@ -74,7 +74,7 @@ def copy_store(
     return _copy_batches(batches(), wanted, columns, lake)
 
 
-def copy_topics(
+def copy_topic_messages(
     name_servers: str,
     wanted: Selection,
     lake: Lake,
@@ -82,7 +82,7 @@ def copy_topics(
     *,
     has_bodies: bool = True,
 ) -> int:
-    """Copy messages of live topics, up to the current ends of their queues, as `copy_store` does.
+    """Copy messages of live topics, up to the current ends of their queues, as `copy_log_messages` does.
 
     Args:
         name_servers: `host:port` of each, separated by semicolons.

@@ -22,16 +22,16 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.committer import advance, append_rows
+from commitlake.connectors.lake.committer import append_rows, commit_with_transaction
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import times_of
+from commitlake.connectors.plain_arrays import to_utc_times
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.plan import ReplayPlan, plan_from_json, plan_to_json
 from commitlake.pipelines.replay.sent_messages import Origin
-from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
+from commitlake.schemas.layouts.numbers import INT32_MAX, int_in_range
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replays import REPLAY_MESSAGES, REPLAYS, ReplayEvent, SendOutcome
 
@@ -92,7 +92,7 @@ _NOT_STATES = (
 )
 
 
-def add_event(
+def add_replay_event(
     lake: Lake,
     replay_id: str,
     event: ReplayEvent,
@@ -108,7 +108,7 @@ def add_event(
         "replay_id": replay_id,
         "at": datetime.datetime.now(datetime.UTC),
         "event": str(event),
-        "owner": this_process(),
+        "owner": identify_this_process(),
         "plan": None if plan is None else plan_to_json(plan),
         "rate": rate,
         "sent": None if counts is None else counts.sent,
@@ -119,7 +119,7 @@ def add_event(
     append_rows(lake, "replays", pa.Table.from_pylist([row], arrow_schema(REPLAYS)))
 
 
-def read_states(
+def read_replay_states(
     lake: Lake, replay_id: str | None = None, *, on_error: Callable[[str, ReplayError], None] | None = None
 ) -> dict[str, ReplayState]:
     """Return the replays of a lake, the oldest first.
@@ -132,10 +132,10 @@ def read_states(
     Raises:
         ReplayError: if the rows of a replay cannot be read.
     """
-    return _states(read_events(lake, replay_id), on_error)
+    return _states_of_events(read_events(lake, replay_id), on_error)
 
 
-def _states(
+def _states_of_events(
     events: Sequence[dict[str, Any]], on_error: Callable[[str, ReplayError], None] | None = None
 ) -> dict[str, ReplayState]:
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -145,7 +145,7 @@ def _states(
     for name, its in rows.items():
         if any(row["plan"] for row in its):
             try:
-                states[name] = _state(name, its)
+                states[name] = _parse_state(name, its)
             except ReplayError as error:
                 if on_error is None:
                     raise
@@ -161,41 +161,41 @@ def read_events(lake: Lake, replay_id: str | None = None) -> list[dict[str, Any]
         return []
     where = "" if replay_id is None else f" WHERE replay_id = {text_literal(replay_id)}"
     found = run_sql(table, "replays", f"SELECT * FROM replays{where} ORDER BY at").read_all()
-    times = times_of(found.column("at"))
+    times = to_utc_times(found.column("at"))
     return [row | {"at": at} for row, at in zip(found.drop_columns(["at"]).to_pylist(), times, strict=True)]
 
 
-def read_state(lake: Lake, replay_id: str) -> ReplayState:
-    """Return one replay. Raises the errors of `read_states`, too.
+def read_replay_state(lake: Lake, replay_id: str) -> ReplayState:
+    """Return one replay. Raises the errors of `read_replay_states`, too.
 
     Raises:
         ReplayError: if the lake has no such replay.
     """
-    return state_of(replay_id, read_events(lake, replay_id))
+    return to_replay_state(replay_id, read_events(lake, replay_id))
 
 
-def state_of(replay_id: str, events: Sequence[dict[str, Any]]) -> ReplayState:
+def to_replay_state(replay_id: str, events: Sequence[dict[str, Any]]) -> ReplayState:
     """Return a replay, given its rows of the table `replays`.
 
     Raises:
         ReplayError: if there is no such replay.
         ReplayError: if the rows cannot be read.
     """
-    states = _states(events)
+    states = _states_of_events(events)
     if replay_id not in states:
         raise ReplayError(f"the lake has no replay {replay_id!r}. 'commitlake replay list' shows all")
     return states[replay_id]
 
 
-def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
+def _parse_state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
     plan = plan_from_json(next(row["plan"] for row in rows if row["plan"]))
     if plan.replay_id != replay_id:
-        raise ReplayError(f"the plan of the replay {replay_id!r} in the table 'replays' is that of {plan.replay_id!r}")
+        raise ReplayError(f"table 'replays': expected the plan of {replay_id!r}, found that of {plan.replay_id!r}")
     for row in rows:
         _check_event(replay_id, row)
     telling = [row for row in rows if row["event"] not in _NOT_STATES]
     if not telling:
-        raise ReplayError(f"the replay {replay_id} has no event in the table 'replays' that says its state")
+        raise ReplayError(f"the replay {replay_id}: expected a state event in the table 'replays', found none")
     started = [row for row in rows if row["event"] == ReplayEvent.STARTED]
     stops = [row for row in rows if row["event"] == ReplayEvent.STOPPING]
     return ReplayState(
@@ -254,7 +254,7 @@ class Ledger:
         version = None if table is None else table.transaction_version(self._application_id)
         self._advance([], version)
 
-    def add(self, rows: pa.Table) -> None:
+    def add_outcomes(self, rows: pa.Table) -> None:
         """Add the outcomes of messages.
 
         Args:
@@ -270,7 +270,9 @@ class Ledger:
 
     def _advance(self, files: list[Any], version: int | None) -> None:
         following = (version or 0) + 1
-        if not advance(self._lake, "replay_messages", files, self._application_id, (version, following)):
+        if not commit_with_transaction(
+            self._lake, "replay_messages", files, self._application_id, (version, following)
+        ):
             raise OtherProcessError(f"another process has taken over the replay {self._id}, so this one has stopped")
         self._version = following
 
@@ -300,24 +302,24 @@ class Ledger:
         (row,) = rows.to_pylist()
         return Counts(row["sent"], row["known"] - row["sent"])
 
-    def landings(self) -> list[dict[str, Any]]:
+    def count_by_outcome(self) -> list[dict[str, Any]]:
         """Return, for each queue of the target and outcome, the number of messages, and their first and last offset."""
         names = "target_topic, target_broker, target_queue_id, outcome"
         figures = "count(*) AS messages, min(target_offset) AS first_offset, max(target_offset) AS last_offset"
         rows = self._query_rows(f"{names}, {figures}", rest=f"GROUP BY {names} ORDER BY {names}")
         return [] if rows is None else rows.to_pylist()
 
-    def parts(self) -> dict[int, int]:
+    def count_by_part(self) -> dict[int, int]:
         """Return the number of messages that have an outcome, by part."""
         rows = self._query_rows("part, count(*) AS known", rest="GROUP BY part")
         return {} if rows is None else {row["part"]: row["known"] for row in rows.to_pylist()}
 
-    def known_of(self, part: int) -> set[Origin]:
+    def origins_of_part(self, part: int) -> set[Origin]:
         """Return the messages of a part that have an outcome."""
         rows = self._query_rows("broker, physical_offset", f"part = {part}")
         return set() if rows is None else {Origin(*row.values()) for row in rows.to_pylist()}
 
-    def places_of(self, part: int) -> pa.Table:
+    def sent_places_of_part(self, part: int) -> pa.Table:
         """Return the locations in the target of those messages of a part that were stored there.
 
         Returns:
@@ -327,7 +329,7 @@ class Ledger:
         schema = arrow_schema(REPLAY_MESSAGES.only(_PLACE))
         return schema.empty_table() if rows is None else rows.cast(schema)
 
-    def ends(self) -> Mapping[MessageQueue, int]:
+    def end_offsets(self) -> Mapping[MessageQueue, int]:
         """Return the offset after the last message with a known outcome, for each queue of the target."""
         columns = "target_topic, target_broker, target_queue_id, max(target_offset) + 1 AS place"
         rows = self._query_rows(columns, "target_offset IS NOT NULL", "GROUP BY 1, 2, 3")
@@ -335,7 +337,7 @@ class Ledger:
             return {}
         return {MessageQueue(*list(row.values())[:3]): row["place"] for row in rows.to_pylist()}
 
-    def last_written(self) -> datetime.datetime | None:
+    def last_outcome_time(self) -> datetime.datetime | None:
         """Return the time of the last outcome; None if there is none."""
         rows = self._query_rows("max(sent_at) AS at")
         if rows is None:
@@ -357,7 +359,7 @@ def check_has_copies(state: ReplayState) -> None:
         )
 
 
-def check_is_free(state: ReplayState, last_written: datetime.datetime | None) -> None:
+def check_is_not_running(state: ReplayState, last_written: datetime.datetime | None) -> None:
     """Raise an error if a process is sending a replay, or may be sending it.
 
     Raises:
@@ -368,7 +370,7 @@ def check_is_free(state: ReplayState, last_written: datetime.datetime | None) ->
     replay_id = state.plan.replay_id
     owner = _parse_owner(replay_id, state.owner)
     if owner.host == socket.gethostname():
-        if _started_at(owner.pid) == owner.started:
+        if _process_start_time(owner.pid) == owner.started:
             raise OtherProcessError(
                 f"process {owner.pid} of this host is sending the replay {replay_id}. Stop it with "
                 f"'commitlake replay stop {replay_id}'"
@@ -398,7 +400,7 @@ def _parse_owner(replay_id: str, text: str) -> _Owner:
     except (ValueError, TypeError, KeyError, RecursionError):
         owner = _Owner("", 0, None)
     is_text = isinstance(owner.host, str) and isinstance(owner.started, str | None)
-    if not (is_text and owner.host and int_within(owner.pid, 1, INT32_MAX)):
+    if not (is_text and owner.host and int_in_range(owner.pid, 1, INT32_MAX)):
         raise ReplayError(
             f"the replay {replay_id} in the table 'replays': owner: expected host, pid and start, found "
             f"{text[:_MAX_SHOWN]!r}"
@@ -406,12 +408,12 @@ def _parse_owner(replay_id: str, text: str) -> _Owner:
     return owner
 
 
-def this_process() -> str:
+def identify_this_process() -> str:
     """Return a text that identifies this process among all hosts, even after its number is reused."""
-    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "started": _started_at(os.getpid())})
+    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "started": _process_start_time(os.getpid())})
 
 
-def _started_at(pid: int) -> str | None:
+def _process_start_time(pid: int) -> str | None:
     """Return the start time of a process, in ticks of the kernel; None if there is no such process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

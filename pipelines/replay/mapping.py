@@ -12,7 +12,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.origin_properties import original_topics
 from commitlake.pipelines.replay.plan import QueueMapping, Target
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
@@ -99,7 +99,7 @@ def _queues_of_same_number(rows: pa.Table, queues: Mapping[MessageQueue, int]) -
         if number is None:
             known = sum(broker == hosts[code] for broker, _ in by_place)
             raise ReplayError(
-                f"broker {names[code]} has a queue {queue_id}, but the target has only {count_text(known, 'queue')} "
+                f"broker {names[code]} has a queue {queue_id}, but the target has only {format_count(known, 'queue')} "
                 f"of the topic on {hosts[code]}: give the topic more queues, or choose --queues key",
                 exit_code=ExitCode.REFUSED,
             )

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import texts_of
+from commitlake.connectors.plain_arrays import to_string_array
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
@@ -50,7 +50,7 @@ DELAYS = frozenset(
     }
 )  # fmt: skip
 """Properties that make a broker hold a message back. It has been delivered once, and is not delayed again."""
-DROPPED = texts_of(sorted(BROKERS_OWN | DELAYS | set(ORIGIN_PROPERTIES)))
+DROPPED = to_string_array(sorted(BROKERS_OWN | DELAYS | set(ORIGIN_PROPERTIES)))
 ORIGIN_COLUMN = "origin_topic"
 _TOPIC_PROPERTIES = (RETRY_TOPIC, DLQ_ORIGIN_TOPIC)
 

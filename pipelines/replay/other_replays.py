@@ -12,7 +12,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.ledger import ReplayState, add_event, read_states
+from commitlake.pipelines.replay.ledger import ReplayState, add_replay_event, read_replay_states
 from commitlake.pipelines.replay.parts import part_condition
 from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
 from commitlake.schemas.errors import ExitCode
@@ -39,7 +39,7 @@ class OtherReplay(NamedTuple):
         return self.state.event not in ENDED
 
 
-def find_others(
+def find_other_replays(
     lake: Lake,
     plan: ReplayPlan,
     table: DeltaTable,
@@ -56,12 +56,12 @@ def find_others(
         table: the table `messages`, of the lake or copied.
         on_unreadable: called with the id of each replay that cannot be read.
     """
-    states = read_states(lake, on_error=on_unreadable)
+    states = read_replay_states(lake, on_error=on_unreadable)
     found: list[OtherReplay] = []
     ended = 0
     for name, state in sorted(states.items(), key=lambda item: item[1].plan.created_at, reverse=True):
         other = state.plan
-        if name == plan.replay_id or state.event is ReplayEvent.WITHDRAWN or not _may_share(plan, other):
+        if name == plan.replay_id or state.event is ReplayEvent.WITHDRAWN or not _may_share_messages(plan, other):
             continue
         ended += state.event in ENDED
         if state.event in ENDED and ended > _MAX_ENDED:
@@ -71,7 +71,7 @@ def find_others(
     return found[::-1]
 
 
-def check_unfinished(others: Collection[OtherReplay]) -> None:
+def check_no_unfinished(others: Collection[OtherReplay]) -> None:
     """Raise an error if another, unfinished replay may be sending the same messages, or may have sent them.
 
     Raises:
@@ -88,7 +88,7 @@ def check_unfinished(others: Collection[OtherReplay]) -> None:
             )
 
 
-def announce(
+def record_plan(
     lake: Lake, plan: ReplayPlan, table: DeltaTable, known: Collection[OtherReplay], selection: str | None = None
 ) -> None:
     """Record a new plan; raise an error if another process has just recorded one for the same messages.
@@ -104,18 +104,18 @@ def announce(
     Raises:
         ReplayError: if there is a new one; nothing is sent.
     """
-    add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
+    add_replay_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
     names = {other.state.plan.replay_id for other in known}
     chosen = plan if selection is None else replace(plan, selection=selection)
     try:
-        found = find_others(lake, chosen, table)
-        check_unfinished([other for other in found if other.state.plan.replay_id not in names])
+        found = find_other_replays(lake, chosen, table)
+        check_no_unfinished([other for other in found if other.state.plan.replay_id not in names])
     except ReplayError as error:
-        add_event(lake, plan.replay_id, ReplayEvent.WITHDRAWN, detail=str(error))
+        add_replay_event(lake, plan.replay_id, ReplayEvent.WITHDRAWN, detail=str(error))
         raise
 
 
-def _may_share(plan: ReplayPlan, other: ReplayPlan) -> bool:
+def _may_share_messages(plan: ReplayPlan, other: ReplayPlan) -> bool:
     """Return whether two plans have a target broker and topic, and a range of a log, in common."""
     queues = {(queue.topic, queue.broker) for queue in plan.target.queues}
     if not any((queue.topic, queue.broker) in queues for queue in other.target.queues):

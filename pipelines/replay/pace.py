@@ -94,7 +94,7 @@ class Pace:
         """True after `stop`."""
         return self._is_stopped
 
-    def fitting(self, stored_ms: Array) -> int:
+    def count_fitting(self, stored_ms: Array) -> int:
         """Return how many of the next messages may be sent together without exceeding the pace; at least 1.
 
         Args:

@@ -20,7 +20,7 @@ from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import any_of, text_literal
+from commitlake.connectors.lake.sql import join_with_or, text_literal
 from commitlake.pipelines.replay.plan import LogRange
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import BODY, MESSAGES, SOURCE
@@ -48,7 +48,7 @@ class StoredBodies:
 
 def part_condition(part: Sequence[LogRange]) -> str:
     """Return SQL for the rows of the given ranges of logs."""
-    return any_of(
+    return join_with_or(
         [
             f"(broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end})"
             for broker, start, end in part

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, int_within
+from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, int_in_range
 from commitlake.schemas.times import parse_iso
 
 VERSION = 3
@@ -172,17 +172,19 @@ def _parse_target(fields: dict[str, Any]) -> Target:
 
 
 def _parse_lag_limit(values: object) -> tuple[str, int]:
-    found = dict(zip(("group", "messages"), _check_row(values, 2, "lag_limit"), strict=True))
+    found = dict(zip(("group", "messages"), _check_list_size(values, 2, "lag_limit"), strict=True))
     return _text_field(found, "group"), _integer_field(found, "messages")
 
 
 def _parse_log_range(values: object) -> LogRange:
-    found = dict(zip(LogRange._fields, _check_row(values, len(LogRange._fields), "a stretch of a log"), strict=True))
+    found = dict(
+        zip(LogRange._fields, _check_list_size(values, len(LogRange._fields), "a stretch of a log"), strict=True)
+    )
     return LogRange(_text_field(found, "broker"), _integer_field(found, "start"), _integer_field(found, "end"))
 
 
 def _parse_queue_end(values: object) -> QueueEnd:
-    found = dict(zip(QueueEnd._fields, _check_row(values, len(QueueEnd._fields), "a queue"), strict=True))
+    found = dict(zip(QueueEnd._fields, _check_list_size(values, len(QueueEnd._fields), "a queue"), strict=True))
     return QueueEnd(
         _text_field(found, "topic"),
         _text_field(found, "broker"),
@@ -191,7 +193,7 @@ def _parse_queue_end(values: object) -> QueueEnd:
     )
 
 
-def _check_row(values: object, size: int, name: str) -> list[Any]:
+def _check_list_size(values: object, size: int, name: str) -> list[Any]:
     found = _check_list(values, name)
     if len(found) != size:
         raise _field_error(name, f"{size} values", values)
@@ -239,7 +241,7 @@ def _time_field(fields: dict[str, Any], name: str) -> datetime.datetime:
 
 
 def _integer_field(fields: dict[str, Any], name: str, minimum: int = 0, maximum: int = INT64_MAX) -> int:
-    value = int_within(fields.get(name), minimum, maximum)
+    value = int_in_range(fields.get(name), minimum, maximum)
     if value is None:
         raise _field_error(name, f"a whole number from {minimum} to {maximum}", fields.get(name))
     return value

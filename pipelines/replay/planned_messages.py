@@ -27,7 +27,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.decoding.bodies import decompress
 from commitlake.connectors.reading.errors import BodyError
-from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
+from commitlake.pipelines.replay.batches import OWN_COLUMNS, split_properties
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.parts import (
     COLUMNS,
@@ -39,10 +39,10 @@ from commitlake.pipelines.replay.parts import (
     sending_order,
 )
 from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
-from commitlake.pipelines.restore.arrow import numbers
+from commitlake.pipelines.restore.arrow import to_int64_array
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import properties as props
-from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, INNER_NUM, queue_numbers
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, INNER_NUM, base_offset_and_count
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.remoting.batch import BatchItem, parse_batch
 from commitlake.schemas.tables.messages import MESSAGES
@@ -76,7 +76,7 @@ class PlannedMessages:
     table: DeltaTable
     packs: PackStore | None
 
-    def rows(self, number: int, before: int) -> pa.Table:
+    def read_rows_of_part(self, number: int, before: int) -> pa.Table:
         """Return the rows of a part, in the order of sending.
 
         Args:
@@ -91,8 +91,8 @@ class PlannedMessages:
         rows = split_inner_batches(read(self.table, plan.condition, plan.parts[number]), self._stored_bodies)
         return rows.slice(0, max(0, plan.limit - before)) if plan.limit else rows
 
-    def bodies(self, rows: pa.Table) -> StoredBodies:
-        """Return the bodies of rows that `rows` returned."""
+    def read_bodies_of_rows(self, rows: pa.Table) -> StoredBodies:
+        """Return the bodies of rows that `read_rows_of_part` returned."""
         return bodies_of_split(rows, self._stored_bodies)
 
     def _stored_bodies(self, rows: pa.Table) -> StoredBodies:
@@ -101,12 +101,12 @@ class PlannedMessages:
         return bodies_in_rows(rows) if self.packs is None else read_bodies_of(rows, self.packs)
 
     @property
-    def failure(self) -> SendOutcome:
+    def failure_outcome(self) -> SendOutcome:
         """Outcome to record for a message whose body is missing, or could not be changed as requested."""
         return SendOutcome.NOT_CHANGED if self.plan.is_changed else SendOutcome.NO_BODY
 
 
-def open_planned(lake: Lake, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:
+def open_planned_messages(lake: Lake, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:
     """Return a reader of the messages that the plan of a replay names.
 
     Raises:
@@ -115,7 +115,7 @@ def open_planned(lake: Lake, plan: ReplayPlan, packs: PackStore) -> PlannedMessa
     return PlannedMessages(plan, lake.table("replay_rows" if plan.is_changed else "messages"), packs)
 
 
-def changed_condition(replay_id: str) -> str:
+def changed_rows_condition(replay_id: str) -> str:
     """Return SQL for the rows of `replay_rows` that a replay sends."""
     return f"replay_id = {text_literal(replay_id)} AND is_changed"
 
@@ -125,7 +125,7 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
 
     Args:
         table: `replay_rows`.
-        condition: from `changed_condition`.
+        condition: from `changed_rows_condition`.
 
     Returns:
         `parts.COLUMNS`, `body` and `error`, in the order of sending.
@@ -152,7 +152,7 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
 
 
 def _body_formats(rows: pa.Table) -> pa.Array:
-    lengths, names, _ = property_entries(rows.column("properties").combine_chunks())
+    lengths, names, _ = split_properties(rows.column("properties").combine_chunks())
     owners = np.repeat(np.arange(len(lengths)), lengths)[np.asarray(pc.is_in(names, value_set=OWN_COLUMNS))]
     is_copied = np.zeros(rows.num_rows, np.bool_)
     is_copied[owners] = True
@@ -192,7 +192,7 @@ def count_further_messages(table: DeltaTable, condition: str, group: str) -> dic
 
 
 def _count_in_batch(properties: Mapping[str, str | None]) -> int:
-    return queue_numbers({name: text for name, text in properties.items() if text is not None}, 0)[1]
+    return base_offset_and_count({name: text for name, text in properties.items() if text is not None}, 0)[1]
 
 
 def split_inner_batches(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodies]) -> pa.Table:
@@ -205,7 +205,7 @@ def split_inner_batches(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodie
     Returns:
         The rows, in their order, and columns for `bodies_of_split` if there is an inner batch.
     """
-    is_flagged = (numbers(rows.column("sys_flag").combine_chunks()) & INNER_BATCH) != 0
+    is_flagged = (to_int64_array(rows.column("sys_flag").combine_chunks()) & INNER_BATCH) != 0
     formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq")  # JMQ has another meaning of the bit
     flagged = np.flatnonzero(is_flagged & np.asarray(pc.equal(formats, "rocketmq")))
     own = rows.take(pa.array(flagged)).select(["properties"]).to_pylist() if len(flagged) else []
@@ -218,7 +218,7 @@ def split_inner_batches(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodie
     pieces, position = [], 0
     for number, (place, record) in enumerate(zip(places, records.to_pylist(), strict=True)):
         pieces.append(_add_body_columns(rows.slice(position, place - position), schema))
-        split = list(_messages_of(record, stored.values[number].as_py(), stored.errors.get(number)))
+        split = list(_rows_of_record(record, stored.values[number].as_py(), stored.errors.get(number)))
         pieces.append(pa.Table.from_pylist(split, schema))
         position = place + 1
     pieces.append(_add_body_columns(rows.slice(position), schema))
@@ -249,7 +249,7 @@ def bodies_of_split(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodies]) 
 
 def _is_inner_batch(properties: list[tuple[str, str]] | None) -> bool:
     found = dict(properties or ())
-    return INNER_NUM in found and queue_numbers(found, -1)[0] >= 0
+    return INNER_NUM in found and base_offset_and_count(found, -1)[0] >= 0
 
 
 def _add_body_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -258,9 +258,9 @@ def _add_body_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     ).cast(schema)  # fmt: skip
 
 
-def _messages_of(record: Mapping[str, Any], body: bytes, error: str | None) -> Iterator[dict[str, Any]]:
+def _rows_of_record(record: Mapping[str, Any], body: bytes, error: str | None) -> Iterator[dict[str, Any]]:
     """Yield the row of each message of a record."""
-    base, count = queue_numbers(dict(record["properties"]), record["queue_offset"])
+    base, count = base_offset_and_count(dict(record["properties"]), record["queue_offset"])
     flags = record["sys_flag"] & ~(INNER_BATCH | NEED_UNWRAP)
     items: list[BatchItem] = []
     if error is None:

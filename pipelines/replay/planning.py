@@ -13,15 +13,15 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.mapping import target_queues
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_condition, count_further_messages
+from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_rows_condition, count_further_messages
 from commitlake.pipelines.replay.sending import TargetClient
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.remoting.routes import MessageQueue, publish_queues
@@ -71,7 +71,7 @@ def count_queues(table: DeltaTable, condition: str) -> list[QueueCount]:
     """Count the chosen messages of each queue, also those in inner batches, sorted by store, topic and queue.
 
     Args:
-        condition: from `selection.condition`.
+        condition: from `selection.selection_condition`.
 
     Raises:
         QueryError: if the table cannot be read, or the condition is invalid.
@@ -81,7 +81,7 @@ def count_queues(table: DeltaTable, condition: str) -> list[QueueCount]:
         "max(queue_offset) AS last_offset, min(store_timestamp) AS first_at, max(store_timestamp) AS last_at, "
         f"{_FLAGGED} FROM messages WHERE {condition} GROUP BY broker, topic, queue_id ORDER BY broker, topic, queue_id"
     )
-    queues = list(dict_rows(run_sql(table, "messages", sql).read_all()))
+    queues = list(rows_to_dicts(run_sql(table, "messages", sql).read_all()))
     is_flagged = [row.pop("flagged") > 0 for row in queues]
     more = count_further_messages(table, condition, "broker, topic, queue_id") if any(is_flagged) else {}
     for row in queues:
@@ -104,7 +104,7 @@ def divide_into_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange,
         "max(physical_offset) AS last, count(*) AS messages, sum(size) AS bytes, max(store_timestamp) AS last_at, "
         f"{_FLAGGED} FROM messages WHERE {condition} GROUP BY 1, 2 ORDER BY 1, 2"
     )
-    stretches = list(dict_rows(run_sql(table, "messages", sql).read_all()))
+    stretches = list(rows_to_dicts(run_sql(table, "messages", sql).read_all()))
     if any(row["flagged"] for row in stretches):
         more = count_further_messages(table, condition, f"broker, physical_offset / {STRETCH_BYTES}")
         for row in stretches:
@@ -150,7 +150,7 @@ def _join_into_parts(stretches: Iterable[_Stretch]) -> Iterator[tuple[LogRange, 
         yield tuple(ranges)
 
 
-def topics_of(choice: Sequence[QueueCount], target_topic: str | None, origins: Iterable[str]) -> list[str]:
+def needed_target_topics(choice: Sequence[QueueCount], target_topic: str | None, origins: Iterable[str]) -> list[str]:
     """Return the names of the topics that the target must have, sorted.
 
     Args:
@@ -184,11 +184,11 @@ def origin_topics(table: DeltaTable, condition: str) -> list[str]:
         f"SELECT {original_topic_sql(table)} AS origin, count(*) AS messages, min(msg_id) AS msg_id FROM messages "
         f"WHERE {condition} AND {failed} GROUP BY 1"
     )
-    found = dict_rows(run_sql(table, "messages", sql).read_all())
+    found = rows_to_dicts(run_sql(table, "messages", sql).read_all())
     for row in found:
         if row["origin"] is None:
             raise ReplayError(
-                f"the original topic of {count_text(row['messages'], 'message')} is not known, such as of "
+                f"the original topic of {format_count(row['messages'], 'message')} is not known, such as of "
                 f"{row['msg_id']}: give a topic with --to-topic, or leave these messages out with --where"
             )
     return sorted(row["origin"] for row in found)
@@ -282,7 +282,7 @@ def make_plan(
     Args:
         choice: from `count_queues`.
         parts: from `divide_into_parts`.
-        condition: from `selection.condition`.
+        condition: from `selection.selection_condition`.
         limit: number of messages to send, the first ones; 0 for all.
         batch_bytes: maximum size of a batch.
         command: the selection in words.
@@ -303,14 +303,14 @@ def make_plan(
     )
 
 
-def plan_of_changed(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
+def plan_changed_messages(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
     """Return the plan of a replay whose messages have been written to `replay_rows`.
 
     Args:
         plan: the plan by which they were written; its limit has been applied.
         changed: the table `replay_rows`.
     """
-    condition = changed_condition(plan.replay_id)
+    condition = changed_rows_condition(plan.replay_id)
     choice = count_queues(changed, condition)
     return replace(
         plan,
@@ -324,7 +324,7 @@ def plan_of_changed(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class OverTime:
+class CountsOverTime:
     """Numbers of messages by time window and topic.
 
     Attributes:
@@ -338,7 +338,7 @@ class OverTime:
     messages: dict[str, list[int]]
 
 
-def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueCount]) -> OverTime:
+def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueCount]) -> CountsOverTime:
     """Count the chosen messages that were stored in each time window, in at most `MAX_WINDOWS` windows.
 
     Messages without a store time are not counted.
@@ -352,7 +352,7 @@ def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueCou
     """
     times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
     if not times:
-        return OverTime(_STEPS[0], (), {})
+        return CountsOverTime(_STEPS[0], (), {})
     first, last = min(times), max(times)
     step = next((step for step in _STEPS if (last - first) < step * (MAX_WINDOWS - 1)), _STEPS[-1])
     begin, end = (first - EPOCH) // step, (last - EPOCH) // step
@@ -361,7 +361,7 @@ def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueCou
         f"FROM messages WHERE {condition} AND store_timestamp IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"
     )
     found: dict[str, list[int]] = {}
-    for row in dict_rows(run_sql(table, "messages", sql).read_all()):
+    for row in rows_to_dicts(run_sql(table, "messages", sql).read_all()):
         counts = found.setdefault(row["topic"], [0] * (end - begin + 1))
         counts[row["place"] - begin] += row["messages"]
-    return OverTime(step, [EPOCH + place * step for place in range(begin, end + 1)], found)
+    return CountsOverTime(step, [EPOCH + place * step for place in range(begin, end + 1)], found)

@@ -21,19 +21,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.maintenance.compaction import rewrite_file
-from commitlake.pipelines.maintenance.table_files import exchange_files
-from commitlake.pipelines.replay.changes import Changes, as_produced, finish
+from commitlake.pipelines.maintenance.table_files import replace_table_files
+from commitlake.pipelines.replay.changes import MessageChanges, decode_messages, mask_and_encode
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
-from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, check_is_free, read_states
+from commitlake.pipelines.replay.ledger import (
+    Ledger,
+    ReplayState,
+    add_replay_event,
+    check_is_not_running,
+    read_replay_states,
+)
 from commitlake.pipelines.replay.planned_messages import SCHEMA, PlannedMessages
 from commitlake.schemas.tables.replays import ENDED, IDENTITY, TRANSFORMED, ReplayEvent
 
@@ -47,7 +53,9 @@ DEFAULT_KEEP = datetime.timedelta(days=30)
 _ID_TIME = re.compile(r"([0-9]{8}-[0-9]{6})-[0-9a-f]{6}")
 
 
-def write_changed(lake: Lake, messages: PlannedMessages, changes: Changes, spark: SparkSession | None = None) -> None:
+def write_changed_rows(
+    lake: Lake, messages: PlannedMessages, changes: MessageChanges, spark: SparkSession | None = None
+) -> None:
     """Change the messages of a plan and write them to `replay_rows`.
 
     Args:
@@ -63,21 +71,21 @@ def write_changed(lake: Lake, messages: PlannedMessages, changes: Changes, spark
         _commit(lake, replay_id, "masked", _write_masked_files(lake, messages, changes))
         return
     if spark is None:
-        raise ValueError("a function over a DataFrame needs a Spark session")
+        raise ValueError("expected a Spark session for a function over a DataFrame, found none")
     from commitlake.pipelines.replay.spark_transform import transformed_rows  # noqa: PLC0415 (loads Spark)
 
     _commit(lake, replay_id, "originals", _write_original_files(lake, messages))
     try:
         rows = transformed_rows(spark, lake, replay_id, changes.transform)
         _commit(lake, replay_id, "transformed", _write_transformed_files(lake, replay_id, rows, changes))
-        _check_identity(lake, replay_id)
+        _check_identity_unchanged(lake, replay_id)
     except BaseException:
         _delete(lake, f"replay_id = {text_literal(replay_id)}")
         raise
     _delete(lake, f"replay_id = {text_literal(replay_id)} AND NOT is_changed")
 
 
-def write_copied(lake: Lake, messages: PlannedMessages) -> None:
+def write_copied_rows(lake: Lake, messages: PlannedMessages) -> None:
     """Copy the messages of a plan to `replay_rows`, so that they can be sent after their source is gone.
 
     Args:
@@ -89,16 +97,16 @@ def write_copied(lake: Lake, messages: PlannedMessages) -> None:
 def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
     before = 0
     for number in range(len(messages.plan.parts)):
-        rows = messages.rows(number, before)
+        rows = messages.read_rows_of_part(number, before)
         before += rows.num_rows
-        stored = messages.bodies(rows)
+        stored = messages.read_bodies_of_rows(rows)
         rows = rows.set_column(rows.column_names.index("body"), "body", stored.values)
         errors = [stored.errors.get(row) for row in range(rows.num_rows)]
         yield _write_file(lake, messages.plan.replay_id, rows, errors, is_changed=True)
 
 
 def _commit(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
-    advance(lake, "replay_rows", list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
+    commit_with_transaction(lake, "replay_rows", list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
 
 
 def _delete(lake: Lake, condition: str) -> None:
@@ -106,24 +114,24 @@ def _delete(lake: Lake, condition: str) -> None:
     lake.seal("replay_rows")
 
 
-def _read_parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:
+def _read_decoded_parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:
     before = 0
     for number in range(len(messages.plan.parts)):
-        rows = messages.rows(number, before)
+        rows = messages.read_rows_of_part(number, before)
         before += rows.num_rows
-        yield as_produced(rows, messages.bodies(rows))
+        yield decode_messages(rows, messages.read_bodies_of_rows(rows))
 
 
-def _write_masked_files(lake: Lake, messages: PlannedMessages, changes: Changes) -> Iterator[DataFile]:
-    for rows, errors in _read_parts(messages):
+def _write_masked_files(lake: Lake, messages: PlannedMessages, changes: MessageChanges) -> Iterator[DataFile]:
+    for rows, errors in _read_decoded_parts(messages):
         is_there = pa.array([error is None for error in errors], pa.bool_())
         yield from _write_failed_files(lake, messages.plan.replay_id, rows, errors)
-        done, why = finish(rows.filter(is_there), changes)
+        done, why = mask_and_encode(rows.filter(is_there), changes)
         yield _write_file(lake, messages.plan.replay_id, done, why, is_changed=True)
 
 
 def _write_original_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
-    for rows, errors in _read_parts(messages):
+    for rows, errors in _read_decoded_parts(messages):
         is_there = pa.array([error is None for error in errors], pa.bool_())
         yield from _write_failed_files(lake, messages.plan.replay_id, rows, errors)
         done = rows.filter(is_there)
@@ -151,14 +159,14 @@ def _write_file(
 
 
 def _write_transformed_files(
-    lake: Lake, replay_id: str, rows: Iterable[pa.RecordBatch], changes: Changes
+    lake: Lake, replay_id: str, rows: Iterable[pa.RecordBatch], changes: MessageChanges
 ) -> Iterator[DataFile]:
     for batch in rows:
-        done, why = finish(pa.Table.from_batches([batch]).cast(_TRANSFORMED), changes)
+        done, why = mask_and_encode(pa.Table.from_batches([batch]).cast(_TRANSFORMED), changes)
         yield _write_file(lake, replay_id, done, why, is_changed=True)
 
 
-def _check_identity(lake: Lake, replay_id: str) -> None:
+def _check_identity_unchanged(lake: Lake, replay_id: str) -> None:
     """Raise an error if the user's function has changed the columns that identify messages, or duplicated messages."""
     known = ", ".join(
         name for name in IDENTITY if name != "sys_flag"
@@ -167,7 +175,7 @@ def _check_identity(lake: Lake, replay_id: str) -> None:
     made = f"{rows} is_changed AND error IS NULL EXCEPT {rows} NOT is_changed"
     twice = f"{rows} is_changed GROUP BY {known} HAVING count(*) > 1"
     table = lake.table("replay_rows")
-    wrong = [row for sql in (made, twice) for row in dict_rows(run_sql(table, "t", f"{sql} LIMIT 1").read_all())]
+    wrong = [row for sql in (made, twice) for row in rows_to_dicts(run_sql(table, "t", f"{sql} LIMIT 1").read_all())]
     if wrong:
         raise ReplayError(
             f"--transform: broker {wrong[0]['broker']}, offset {wrong[0]['physical_offset']}: the function duplicated "
@@ -227,7 +235,7 @@ def find_old_copies(
         return OldCopies()
     files = [(file, _rows_by_replay(lake, file)) for file in read_table_files(table)]
     unreadable: set[str] = set()
-    states = read_states(lake, on_error=lambda replay_id, _: unreadable.add(replay_id))
+    states = read_replay_states(lake, on_error=lambda replay_id, _: unreadable.add(replay_id))
     old: set[str] = set()
     resumable: set[str] = set()
     unknown: set[str] = set()
@@ -261,18 +269,18 @@ def drop_copies(lake: Lake, found: OldCopies) -> None:
     """
     if not found.files:
         return
-    states = read_states(lake, on_error=lambda *_: None)
+    states = read_replay_states(lake, on_error=lambda *_: None)
     for replay_id in found.replays:
         state = states.get(replay_id)
         if state is not None and state.copies_dropped_at is None:
-            add_event(lake, replay_id, ReplayEvent.COPIES_DROPPED)
+            add_replay_event(lake, replay_id, ReplayEvent.COPIES_DROPPED)
     left_out = partial(_drop_rows_of, frozenset(found.replays))
     added = [
         rewrite_file(lake, "replay_rows", file, left_out)
         for file, rows in found.files
         if file.rows is None or rows < file.rows
     ]
-    exchange_files(
+    replace_table_files(
         lake,
         "replay_rows",
         [file for file, _ in found.files],
@@ -288,11 +296,11 @@ def _is_older(moment: datetime.datetime | None, limit: datetime.datetime) -> boo
 
 def _is_abandoned(lake: Lake, state: ReplayState, limit: datetime.datetime) -> bool:
     """Return True if no process sends a replay, and none has sent it since a time."""
-    last_written = Ledger(lake, state.plan.replay_id).last_written()
+    last_written = Ledger(lake, state.plan.replay_id).last_outcome_time()
     if last_written is not None and last_written >= limit:
         return False
     with suppress(OtherProcessError):
-        check_is_free(state, last_written)
+        check_is_not_running(state, last_written)
         return True
     return False
 

@@ -24,13 +24,13 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
 from commitlake.pipelines.replay.batches import EncodedPart, encode_part
 from commitlake.pipelines.replay.errors import ReplayError, StoppedError
-from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event
+from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event
 from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
-from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
+from commitlake.pipelines.replay.sending import QueueSender, SendResult, TargetClient
 from commitlake.pipelines.replay.sent_messages import Origin
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replays import REPLAY_MESSAGES, ReplayEvent, SendOutcome
@@ -45,7 +45,7 @@ _KEPT = ("broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offs
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ReplaySettings:
     """Settings of a run that are not in the plan.
 
     Attributes:
@@ -95,7 +95,7 @@ class ReplayRun:
         messages: PlannedMessages,
         client: TargetClient,
         pace: Pace,
-        settings: Settings,
+        settings: ReplaySettings,
         on_progress: Callable[[Counts], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -123,28 +123,28 @@ class ReplayRun:
         """
         plan = self._plan
         self._ledger.claim()
-        add_event(self._lake, plan.replay_id, ReplayEvent.STARTED)
+        add_replay_event(self._lake, plan.replay_id, ReplayEvent.STARTED)
         client = self._client
         try:
             self._counts = self._ledger.counts()
             with TrackedConnections(client.producer, client.admin, plan.replay_id) as connections:
                 is_done = self._send_parts(connections, is_resumed=is_resumed, has_lost_rows=has_lost_rows)
             if is_done:
-                self._check_all_were_there()
+                self._check_no_rows_deleted()
         except BaseException as error:
             text = str(error) or type(error).__name__
-            add_event(self._lake, plan.replay_id, ReplayEvent.FAILED, counts=self._counts, detail=text)
+            add_replay_event(self._lake, plan.replay_id, ReplayEvent.FAILED, counts=self._counts, detail=text)
             raise
         event = ReplayEvent.FINISHED if is_done else ReplayEvent.STOPPED
-        add_event(self._lake, plan.replay_id, event, counts=self._counts)
+        add_replay_event(self._lake, plan.replay_id, event, counts=self._counts)
         return self._counts
 
-    def _check_all_were_there(self) -> None:
+    def _check_no_rows_deleted(self) -> None:
         """Raise an error if messages of the plan were deleted from the lake, so that they have no outcome."""
         found, wanted = self._counts.sent + self._counts.failed, self._plan.wanted
         if found < wanted:
             raise ReplayError(
-                f"expected the {count_text(wanted, 'message')} of the plan in the lake, found {found:,}: the others "
+                f"expected the {format_count(wanted, 'message')} of the plan in the lake, found {found:,}: the others "
                 "were deleted from it after the plan was made, and are not sent",
                 exit_code=ExitCode.DAMAGE,
             )
@@ -152,10 +152,10 @@ class ReplayRun:
     def _send_parts(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool) -> bool:
         """Send the parts one after another, and return whether all were sent."""
         # If rows are lost, those that are left say neither which parts are complete nor where the queues ended.
-        known = {} if has_lost_rows else self._ledger.parts()
+        known = {} if has_lost_rows else self._ledger.count_by_part()
         first = max(known, default=0)
         before = sum(count for part, count in known.items() if part < first)
-        ends = {} if has_lost_rows else self._ledger.ends()
+        ends = {} if has_lost_rows else self._ledger.end_offsets()
         senders = [
             QueueSender(
                 self._client,
@@ -169,7 +169,7 @@ class ReplayRun:
             )
             for queue, planned in zip(self._queues, self._plan.target.queues, strict=True)
         ]
-        done = self._ledger.known_of(first) if known or has_lost_rows else set()
+        done = self._ledger.origins_of_part(first) if known or has_lost_rows else set()
         with ThreadPoolExecutor(min(_MAX_THREADS, len(senders))) as pool, ThreadPoolExecutor(1) as reading:
             try:
                 there = self._find_sent(senders, pool, is_resumed=is_resumed or has_lost_rows)
@@ -179,7 +179,7 @@ class ReplayRun:
             for number in range(first, len(self._plan.parts)):
                 part, before = coming.result()
                 if number + 1 < len(self._plan.parts):
-                    done = self._ledger.known_of(number + 1) if has_lost_rows else set()
+                    done = self._ledger.origins_of_part(number + 1) if has_lost_rows else set()
                     coming = reading.submit(self._prepare_part, number + 1, before, done)
                 if not self._send_part(part, senders, there, pool):
                     return False
@@ -190,14 +190,16 @@ class ReplayRun:
     ) -> dict[Origin, tuple[int, int]]:
         """Return messages that an earlier process has sent but not recorded, with queue index and queue offset."""
         by_broker = {sender.queue.broker_name: sender for sender in senders}
-        list(pool.map(QueueSender.settle if is_resumed else QueueSender.check_target, by_broker.values()))
-        found = pool.map(QueueSender.find, senders) if is_resumed else ()
+        list(
+            pool.map(QueueSender.wait_for_late_messages if is_resumed else QueueSender.check_target, by_broker.values())
+        )
+        found = pool.map(QueueSender.find_stored_messages, senders) if is_resumed else ()
         return {origin: (number, offset) for number, offsets in enumerate(found) for origin, offset in offsets.items()}
 
     def _prepare_part(self, number: int, before: int, done: set[Origin]) -> tuple[_Part, int]:
         """Read and encode a part. Returns it with the number of messages of the plan up to its end."""
         plan = self._plan
-        rows = self._messages.rows(number, before)
+        rows = self._messages.read_rows_of_part(number, before)
         end = before + rows.num_rows
         if done:
             rows = rows.filter(pa.array([origin not in done for origin in _origins_of(rows)], pa.bool_()))
@@ -205,7 +207,7 @@ class ReplayRun:
         lanes = target_queues(rows, topics, plan.target, self._queues)
         order = np.argsort(lanes, kind="stable")
         rows, lanes = rows.take(pa.array(order)), lanes[order]
-        bodies = self._messages.bodies(rows)
+        bodies = self._messages.read_bodies_of_rows(rows)
         encoded = encode_part(rows, bodies.values, plan.replay_id)
         # A message without a store time takes the time of the one before it, so that a pace does not wait for it.
         known = pc.fill_null_backward(pc.fill_null_forward(rows.column("store_timestamp")))
@@ -225,7 +227,7 @@ class ReplayRun:
 
     def _record_unsent(self, part: _Part, there: Mapping[Origin, tuple[int, int]]) -> Array:
         """Record the messages that need not or cannot be sent. Returns the row numbers of the others."""
-        landings: list[Landing] = []
+        landings: list[SendResult] = []
         lanes = part.lanes.copy()
         if there:
             places = {row: there[origin] for row, origin in enumerate(_origins_of(part.rows)) if origin in there}
@@ -233,15 +235,15 @@ class ReplayRun:
                 rows = np.array(list(places), np.int64)
                 lanes[rows] = [lane for lane, _ in places.values()]
                 offsets = np.array([offset for _, offset in places.values()], np.int64)
-                landings.append(Landing(rows, SendOutcome.FOUND, offsets, 0))
+                landings.append(SendResult(rows, SendOutcome.FOUND, offsets, 0))
         known = {int(row) for landing in landings for row in landing.rows}
         for row, error in part.errors.items():
             if row not in known:
-                outcome = SendOutcome.REFUSED if row in part.encoded.refused else self._messages.failure
-                landings.append(Landing(np.array([row], np.int64), outcome, None, 0, error))
+                outcome = SendOutcome.REFUSED if row in part.encoded.refused else self._messages.failure_outcome
+                landings.append(SendResult(np.array([row], np.int64), outcome, None, 0, error))
         self._write_outcomes(part, landings, lanes)
         for landing in landings:
-            self._count_landing(landing)
+            self._count_outcome(landing)
         recorded = np.concatenate([landing.rows for landing in landings]) if landings else np.empty(0, np.int64)
         left: Array = np.setdiff1d(np.arange(part.rows.num_rows), recorded)
         return left
@@ -260,15 +262,15 @@ class ReplayRun:
                     most = min(most, max(1, int(np.searchsorted(times[in_time], until, side="right"))))
                 is_now = np.zeros(len(rows), np.bool_)
                 is_now[in_time[:most]] = True
-                is_now = _choose_earlier_rows(is_now, part.lanes[rows])
+                is_now = _extend_to_earlier_rows(is_now, part.lanes[rows])
             yield rows[is_now]
             rows, times = rows[~is_now], times[~is_now]
 
     def _send_wave(self, part: _Part, wave: Array, senders: Sequence[QueueSender], pool: ThreadPoolExecutor) -> bool:
-        landings: list[Landing] = []
+        landings: list[SendResult] = []
         lanes = part.lanes[wave]
         work: list[Future[bool]] = [
-            pool.submit(self._send_lane, part, wave[lanes == lane], senders[lane], landings)
+            pool.submit(self._send_to_queue, part, wave[lanes == lane], senders[lane], landings)
             for lane in np.unique(lanes).tolist()
         ]
         try:
@@ -280,14 +282,14 @@ class ReplayRun:
             self._write_outcomes(part, landings, part.lanes)
         return all([future.result() for future in work])  # noqa: C419 (each may raise)
 
-    def _send_lane(self, part: _Part, rows: Array, sender: QueueSender, landings: list[Landing]) -> bool:
+    def _send_to_queue(self, part: _Part, rows: Array, sender: QueueSender, landings: list[SendResult]) -> bool:
         brokers, offsets = part.rows.column("broker"), part.rows.column("physical_offset")
 
         def origin_of(row: int) -> Origin:
             return Origin(brokers[row].as_py(), offsets[row].as_py())
 
         while len(rows):
-            most = self._pace.fitting(part.stored_ms[rows[:MAX_BATCH_MESSAGES]])
+            most = self._pace.count_fitting(part.stored_ms[rows[:MAX_BATCH_MESSAGES]])
             batch = next(part.encoded.batches(rows, self._plan.batch_bytes, most))
             if not self._pace.wait(len(batch), int(part.stored_ms[batch.rows[0]])):
                 return False
@@ -295,7 +297,7 @@ class ReplayRun:
             try:
                 for landing in sender.send(batch, origin_of):
                     landings.append(landing)
-                    self._count_landing(landing)
+                    self._count_outcome(landing)
             except StoppedError:  # the run that resumes the replay checks whether the batch was stored
                 return False
             if self._clock() - began > _AWAY_SECONDS:
@@ -303,14 +305,14 @@ class ReplayRun:
             rows = rows[len(batch) :]
         return True
 
-    def _count_landing(self, landing: Landing) -> None:
+    def _count_outcome(self, landing: SendResult) -> None:
         is_there = landing.queue_offsets is not None
         with self._counting:
             sent, failed = self._counts
             self._counts = Counts(sent + len(landing.rows) * is_there, failed + len(landing.rows) * (not is_there))
             self._on_progress(self._counts)
 
-    def _write_outcomes(self, part: _Part, landings: Sequence[Landing], lanes: Array) -> None:
+    def _write_outcomes(self, part: _Part, landings: Sequence[SendResult], lanes: Array) -> None:
         """Add the outcomes of a part's messages to the ledger."""
         if not landings:
             return
@@ -334,7 +336,7 @@ class ReplayRun:
             "sent_at": pa.repeat(pa.scalar(datetime.datetime.now(datetime.UTC), pa.timestamp("us", "UTC")), len(rows)),
             "error": _repeat_values([landing.error for landing in landings], sizes, pa.string()),
         }
-        self._ledger.add(pa.table({name: columns[name] for name in REPLAY_MESSAGES.names}))
+        self._ledger.add_outcomes(pa.table({name: columns[name] for name in REPLAY_MESSAGES.names}))
 
 
 def _origins_of(rows: pa.Table) -> Iterator[Origin]:
@@ -347,7 +349,7 @@ def _repeat_values(values: Sequence[object], sizes: Sequence[int], kind: pa.Data
     return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
 
 
-def _choose_earlier_rows(is_chosen: Array, lanes: Array) -> Array:
+def _extend_to_earlier_rows(is_chosen: Array, lanes: Array) -> Array:
     """Extend a mask of rows by all rows that precede a chosen row of the same lane; rows are sorted by lane."""
     places = np.arange(len(lanes))
     last = np.full(int(lanes.max()) + 1, -1)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from commitlake.connectors.lake.sql import any_of, column_name, conditions, text_literal
+from commitlake.connectors.lake.sql import column_name, conditions, join_with_or, text_literal
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID
@@ -21,7 +21,7 @@ from commitlake.schemas.selection import Selection
 SENDABLE = (Kind.NORMAL, Kind.RETRY, Kind.DLQ)
 
 
-def condition(
+def selection_condition(
     wanted: Selection,
     *,
     not_consumed: NotConsumed | None = None,
@@ -58,7 +58,7 @@ def condition(
         parts.append(f"({_is_one_of_sql('topic', wanted.topics)} OR {_is_one_of_sql(origin, wanted.topics)})")
     parts += times if wanted.is_by_birth else []
     if wanted.groups:
-        parts.append(any_of([f"topic = {text_literal(DLQ_PREFIX + group)}" for group in wanted.groups]))
+        parts.append(join_with_or([f"topic = {text_literal(DLQ_PREFIX + group)}" for group in wanted.groups]))
     elif not wanted.kinds:
         kinds = sorted({kind_of(topic) for topic in wanted.topics} or {Kind.NORMAL})
         parts.append(f"kind IN ({', '.join(map(text_literal, kinds))})")
@@ -92,7 +92,7 @@ def _not_consumed_sql(chosen: NotConsumed) -> str:
         + ")"
         for (broker, topic), queue_ids in known.items()
     ]
-    return any_of(parts)
+    return join_with_or(parts)
 
 
 def _from_start_sql(start: QueueStart) -> str:

@@ -27,7 +27,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import (
     NoRouteError,
-    PlaceError,
+    PositionError,
     ProtocolError,
     RefusedError,
     UnreachableError,
@@ -40,10 +40,10 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import (
     TrackedConnections,
 )
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.pipelines.replay.batches import Batch
 from commitlake.pipelines.replay.errors import ReplayError, StoppedError
-from commitlake.pipelines.replay.sent_messages import Origin, find_sent
+from commitlake.pipelines.replay.sent_messages import Origin, find_sent_messages
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
@@ -67,7 +67,7 @@ class TargetClient:
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class SendResult:
     """Outcome of the messages of a batch.
 
     Attributes:
@@ -122,14 +122,14 @@ class QueueSender:
         self._is_stopped = is_stopped
 
     def check_target(self) -> None:
-        """Check that the queue's broker reports its connections, so that `settle` can wait until they are closed.
+        """Check that the queue's broker reports its connections, for `wait_for_late_messages`.
 
         Raises:
             ReplayError: if it does not say that, or if it does not answer.
         """
-        self._retry(lambda: self._ask_about_connections(self._connections.earlier))
+        self._retry(lambda: self._check_connections(self._connections.earlier))
 
-    def settle(self, connection: TrackedConnection | None = None) -> None:
+    def wait_for_late_messages(self, connection: TrackedConnection | None = None) -> None:
         """Wait until no more messages of the replay can arrive at the broker over earlier connections.
 
         Args:
@@ -139,9 +139,11 @@ class QueueSender:
             ReplayError: if the broker does not say which connections it has, or if one of them is still open after too
                 long, or the broker does not answer.
         """
-        self._retry(lambda: self._ask_about_connections(lambda broker: self._connections.settle(broker, connection)))
+        self._retry(
+            lambda: self._check_connections(lambda broker: self._connections.wait_for_earlier(broker, connection))
+        )
 
-    def _ask_about_connections(self, ask: Callable[[str], object]) -> None:
+    def _check_connections(self, ask: Callable[[str], object]) -> None:
         try:
             ask(self.queue.broker_name)
         except RefusedError as error:
@@ -154,7 +156,7 @@ class QueueSender:
                 exit_code=ExitCode.REFUSED,
             ) from None
 
-    def find(self) -> dict[Origin, int]:
+    def find_stored_messages(self) -> dict[Origin, int]:
         """Return the queue offsets of the replay's messages that may have been stored without an answer.
 
         Nothing may be on its way.
@@ -167,22 +169,22 @@ class QueueSender:
     def _find_in_queue(self) -> dict[Origin, int]:
         log_extent(self._client.admin, self.queue.broker_name, clock=self._clock, sleep=self._sleep)
         if self._needs_all:
-            self._check_has_all()
-        found = find_sent(self._client.puller, self.queue, self._end, self._replay_id)
+            self._check_none_deleted()
+        found = find_sent_messages(self._client.puller, self.queue, self._end, self._replay_id)
         return {origin: message.queue_offset for origin, message in found}
 
-    def _check_has_all(self) -> None:
+    def _check_none_deleted(self) -> None:
         """Raise an error if the queue's oldest messages were deleted, which may include messages of the replay."""
         first = self._client.puller.min_offset(self.queue)
         if first > self._end:
             raise ReplayError(
-                f"{queue_text(self.queue)} starts at offset {first}, expected {self._end} or less: a repair of the "
+                f"{format_queue(self.queue)} starts at offset {first}, expected {self._end} or less: a repair of the "
                 "lake has lost rows about this replay, and the target has deleted messages since it was planned, so it "
                 "is not known which messages were sent. Nothing more is sent",
                 exit_code=ExitCode.REFUSED,
             )
 
-    def send(self, batch: Batch, origin_of: Callable[[int], Origin]) -> Iterator[Landing]:
+    def send(self, batch: Batch, origin_of: Callable[[int], Origin]) -> Iterator[SendResult]:
         """Send a batch, and yield the outcomes of its messages as soon as they are known.
 
         Args:
@@ -202,10 +204,10 @@ class QueueSender:
             connection: TrackedConnection | None = None
             try:
                 connection = self._connections.open(self.queue.broker_name)
-                first = self._post(batch, connection, is_alone=is_alone)
+                first = self._send_batch(batch, connection, is_alone=is_alone)
             except RefusedError as error:
-                self._check_not_of_topic(error)
-                if error.is_of_the_message or error.code == ResponseCode.INVALID_PARAMETER:
+                self._raise_if_topic_error(error)
+                if error.is_message_fault or error.code == ResponseCode.INVALID_PARAMETER:
                     if len(batch) == 1 and not is_alone:
                         is_alone = True
                         continue
@@ -215,58 +217,58 @@ class QueueSender:
                 is_in_doubt = error.code == ResponseCode.SYSTEM_ERROR  # it may come after the broker has stored them
             except (UnreachableError, NoRouteError, ProtocolError) as error:
                 problem, is_in_doubt = error, connection is not None
-                if connection is not None and not isinstance(error, PlaceError):  # which is an answer
-                    self.settle(connection)
+                if connection is not None and not isinstance(error, PositionError):  # which is an answer
+                    self.wait_for_late_messages(connection)
             else:
                 self._end = first + len(batch)
-                yield Landing(batch.rows, SendOutcome.SENT, np.arange(first, self._end), attempts)
+                yield SendResult(batch.rows, SendOutcome.SENT, np.arange(first, self._end), attempts)
                 return
             if is_in_doubt:
                 found = self._find_stored(batch, origin_of, attempts)
                 yield found
-                batch = batch.without(found.rows.tolist())
+                batch = batch.without_rows(found.rows.tolist())
                 if not len(batch):
                     return
-                if isinstance(problem, PlaceError):  # sent again, they could be there twice
+                if isinstance(problem, PositionError):  # sent again, they could be there twice
                     raise ReplayError(
                         f"{problem}; and {len(batch):,} of the messages are not found in the queue. Nothing more is "
                         "sent; check that this is the expected broker",
                         exit_code=ExitCode.REFUSED,
                     )
-            retries.wait_after(problem, f"{queue_text(self.queue)}: not sent")
+            retries.wait_after(problem, f"{format_queue(self.queue)}: not sent")
 
     def _send_each(
         self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int, error: RefusedError
-    ) -> Iterator[Landing]:
+    ) -> Iterator[SendResult]:
         """Send each message of a refused batch separately; a batch of one message is given up."""
         if len(batch) == 1:
-            yield Landing(batch.rows, SendOutcome.REFUSED, None, attempts, str(error))
+            yield SendResult(batch.rows, SendOutcome.REFUSED, None, attempts, str(error))
             return
-        for one in batch.each():
+        for one in batch.split_by_message():
             yield from self.send(one, origin_of)
 
-    def _post(self, batch: Batch, connection: TrackedConnection, *, is_alone: bool) -> int:
+    def _send_batch(self, batch: Batch, connection: TrackedConnection, *, is_alone: bool) -> int:
         producer = self._client.producer
         post = producer.send_encoded_alone if is_alone else producer.send_encoded
         first = post(self.queue, batch.body(), batch.sys_flag, connection.peer)
         # The ledger must not have an offset at which the messages are not.
         if not self._end <= first <= MAX_QUEUE_OFFSET - len(batch):
-            raise PlaceError(
+            raise PositionError(
                 f"queue {self.queue.queue_id} of {self.queue.topic} on {self.queue.broker_name}: expected messages to "
                 f"be stored at offset {self._end} or later, found {first}"
             )
         return first
 
-    def _check_not_of_topic(self, error: RefusedError) -> None:
+    def _raise_if_topic_error(self, error: RefusedError) -> None:
         if error.code in _OF_TOPIC:
             raise ReplayError(f"{self.queue.topic}: {error}", exit_code=ExitCode.REFUSED) from None
 
-    def _find_stored(self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int) -> Landing:
+    def _find_stored(self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int) -> SendResult:
         """Return the messages of a batch that were stored although no answer confirmed it."""
-        there = self.find()
+        there = self.find_stored_messages()
         places = {row: there[origin] for row in batch.rows.tolist() if (origin := origin_of(row)) in there}
         rows, offsets = np.array(list(places), np.int64), np.array(list(places.values()), np.int64)
-        return Landing(rows, SendOutcome.FOUND, offsets, attempts)
+        return SendResult(rows, SendOutcome.FOUND, offsets, attempts)
 
     def _retry(self, ask: Callable[[], _T]) -> _T:
         """Repeat a request until the target answers."""
@@ -275,7 +277,7 @@ class QueueSender:
             try:
                 return ask()
             except (UnreachableError, NoRouteError, ProtocolError, RefusedError) as error:
-                retries.wait_after(error, f"{queue_text(self.queue)}: no answer")
+                retries.wait_after(error, f"{format_queue(self.queue)}: no answer")
 
     def _start_retries(self) -> _RetryWaits:
         return _RetryWaits(self._replay_id, self._target_timeout, self._is_stopped, self._sleep, self._clock)
@@ -305,7 +307,7 @@ class _RetryWaits:
             what: the queue and the failed step, for messages.
         """
         if self._is_stopped():
-            raise StoppedError(f"{what}: {problem}") from None
+            raise StoppedError(f"the replay was stopped while it retried: {what}: {problem}") from None
         if self._clock() > self._deadline:
             raise ReplayError(
                 f"{what} for {self._seconds:.0f} s: {problem}. 'commitlake replay resume {self._replay_id}' continues "

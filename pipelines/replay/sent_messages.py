@@ -11,7 +11,7 @@ from typing import NamedTuple
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import MAX_EMPTY_ANSWERS
@@ -35,7 +35,9 @@ class Origin(NamedTuple):
     physical_offset: int
 
 
-def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -> Iterator[tuple[Origin, Message]]:
+def find_sent_messages(
+    puller: Puller, queue: MessageQueue, start: int, replay_id: str
+) -> Iterator[tuple[Origin, Message]]:
     """Yield a replay's messages in a queue, from a queue offset to the queue's end.
 
     Args:
@@ -112,13 +114,15 @@ def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
         f"GROUP BY {queue}, run ORDER BY {queue}, first"
     )
     runs: RunsByQueue = {}
-    for row in dict_rows(run_sql(table, "replay_messages", sql).read_all()):
+    for row in rows_to_dicts(run_sql(table, "replay_messages", sql).read_all()):
         place = MessageQueue(row["target_topic"], row["target_broker"], row["target_queue_id"])
         runs.setdefault(place, []).append(OffsetRun(row["first"], row["next_offset"]))
     return runs
 
 
-def add_unrecorded(runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: ReplayPlan, puller: Puller) -> RunsByQueue:
+def add_unrecorded_runs(
+    runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: ReplayPlan, puller: Puller
+) -> RunsByQueue:
     """Add messages that a replay sent but did not record before its process ended; reads the target.
 
     Args:
@@ -132,14 +136,14 @@ def add_unrecorded(runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: Repla
         queue = MessageQueue(target.topic, target.broker, target.queue_id)
         known = found.get(queue, [])
         start = known[-1].end if known else target.offset
-        offsets = (message.queue_offset for _, message in find_sent(puller, queue, start, plan.replay_id))
-        known = join_runs([*known, *(OffsetRun(offset, offset + 1) for offset in offsets)])
+        offsets = (message.queue_offset for _, message in find_sent_messages(puller, queue, start, plan.replay_id))
+        known = join_offset_runs([*known, *(OffsetRun(offset, offset + 1) for offset in offsets)])
         if known:
             found[queue] = known
     return found
 
 
-def join_runs(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
+def join_offset_runs(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
     """Join runs that touch; they must be in ascending order."""
     found: list[OffsetRun] = []
     for run in runs:

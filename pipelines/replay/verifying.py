@@ -26,7 +26,7 @@ from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, read_range
-from commitlake.pipelines.replay.batches import added_properties, property_entries
+from commitlake.pipelines.replay.batches import added_properties, split_properties
 from commitlake.pipelines.replay.ledger import Ledger
 from commitlake.pipelines.replay.origin_properties import DROPPED, ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
@@ -105,13 +105,13 @@ class Verification:
     examples: list[Difference] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def add(self, differences: list[Difference]) -> None:
+    def add_differences(self, differences: list[Difference]) -> None:
         """Count differences that were found, and keep the first ones."""
         with self._lock:
             self.problems.update(difference.problem for difference in differences)
             self.examples += differences[: MAX_EXAMPLES - len(self.examples)]
 
-    def count(self, compared: int, without_body: int) -> None:
+    def add_counts(self, compared: int, without_body: int) -> None:
         """Count messages that were compared."""
         with self._lock:
             self.compared += compared
@@ -119,7 +119,7 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True)
-class _Expected:
+class _ExpectedMessages:
     """Messages of a part sent to one queue, in the order of the target's offsets.
 
     Attributes:
@@ -147,12 +147,12 @@ class _QueueVerifier:
         self._expired: list[tuple[int, int]] = []
         self._last_offset = -1  # of the parts before
 
-    def compare(self, expected: _Expected) -> None:
+    def compare(self, expected: _ExpectedMessages) -> None:
         """Read up to the last message of a part, and compare the messages."""
         is_seen = np.zeros(len(expected.offsets), np.bool_)
         self._check_order(expected)
         self._expired.clear()
-        for batch in self._read(int(expected.offsets[-1]) + 1):
+        for batch in self._read_replay_messages(int(expected.offsets[-1]) + 1):
             offsets = batch.column("queue_offset").to_numpy()
             places = np.minimum(np.searchsorted(expected.offsets, offsets), len(is_seen) - 1)
             is_known = expected.offsets[places] == offsets
@@ -162,20 +162,20 @@ class _QueueVerifier:
             self._compare_batch(expected, places, batch.filter(pa.array(is_known)))
         self._add_missing(expected, np.flatnonzero(~is_seen))
 
-    def _check_order(self, expected: _Expected) -> None:
+    def _check_order(self, expected: _ExpectedMessages) -> None:
         by_sending = np.argsort(expected.numbers, kind="stable")
         offsets = expected.offsets[by_sending]
         before = np.maximum.accumulate(np.concatenate([[self._last_offset], offsets[:-1]]))
         wrong = by_sending[offsets < before]
-        self._add_rows(Problem.ORDER, expected.rows.take(pa.array(wrong)), expected.offsets[wrong])
+        self._add_row_differences(Problem.ORDER, expected.rows.take(pa.array(wrong)), expected.offsets[wrong])
         self._last_offset = max(self._last_offset, int(offsets.max()))
 
     def finish(self) -> None:
         """Read the rest of the queue; it must not have messages of the replay."""
-        for batch in self._read(self._puller.max_offset(self.queue)):
+        for batch in self._read_replay_messages(self._puller.max_offset(self.queue)):
             self._add_duplicates(batch)
 
-    def _read(self, end: int) -> Iterator[pa.RecordBatch]:
+    def _read_replay_messages(self, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the replay's messages in the queue from where the last call ended to before `end`."""
         waiting: list[bytes] = []
         if end <= self._position:
@@ -200,7 +200,7 @@ class _QueueVerifier:
             if chosen.num_rows:
                 yield chosen
 
-    def _compare_batch(self, expected: _Expected, places: Array, batch: pa.RecordBatch) -> None:
+    def _compare_batch(self, expected: _ExpectedMessages, places: Array, batch: pa.RecordBatch) -> None:
         if not len(places):
             return
         chosen = pa.array(places)
@@ -217,18 +217,18 @@ class _QueueVerifier:
         }
         for problem, is_wrong in wrong.items():
             numbers = np.flatnonzero(is_wrong)
-            self._add_rows(problem, rows.take(pa.array(numbers)), expected.offsets[places[numbers]])
-        self._found.count(len(places), int((~expected.has_body[places]).sum()))
+            self._add_row_differences(problem, rows.take(pa.array(numbers)), expected.offsets[places[numbers]])
+        self._found.add_counts(len(places), int((~expected.has_body[places]).sum()))
 
-    def _add_missing(self, expected: _Expected, numbers: Array) -> None:
+    def _add_missing(self, expected: _ExpectedMessages, numbers: Array) -> None:
         offsets = expected.offsets[numbers]
         is_expired = np.zeros(len(offsets), np.bool_)
         for begin, end in self._expired:
             is_expired |= (offsets >= begin) & (offsets < end)
         for problem, is_of in ((Problem.EXPIRED, is_expired), (Problem.MISSING, ~is_expired)):
-            self._add_rows(problem, expected.rows.take(pa.array(numbers[is_of])), offsets[is_of])
+            self._add_row_differences(problem, expected.rows.take(pa.array(numbers[is_of])), offsets[is_of])
 
-    def _add_rows(self, problem: Problem, rows: pa.Table, offsets: Array) -> None:
+    def _add_row_differences(self, problem: Problem, rows: pa.Table, offsets: Array) -> None:
         brokers, origins = rows.column("broker").to_pylist(), rows.column("physical_offset").to_pylist()
         self._add_differences(problem, brokers, origins, offsets)
 
@@ -242,7 +242,7 @@ class _QueueVerifier:
         self, problem: Problem, brokers: list[str | None], origins: list[int | None], offsets: Array
     ) -> None:
         queue = self.queue
-        self._found.add(
+        self._found.add_differences(
             [
                 Difference(problem, queue.topic, queue.broker_name, queue.queue_id, offset, broker, origin)
                 for broker, origin, offset in zip(brokers, origins, offsets.tolist(), strict=True)
@@ -274,9 +274,9 @@ def verify_replay(
     before = 0
     with ThreadPoolExecutor(min(_MAX_THREADS, len(queues))) as pool:
         for number in range(len(plan.parts)):
-            rows = messages.rows(number, before)
+            rows = messages.read_rows_of_part(number, before)
             before += rows.num_rows
-            expected = _expected_by_queue(rows, ledger.places_of(number), messages, found)
+            expected = _expected_by_queue(rows, ledger.sent_places_of_part(number), messages, found)
             list(pool.map(lambda item: queues[item[0]].compare(item[1]), expected.items()))
             on_progress(rows.num_rows)
         list(pool.map(_QueueVerifier.finish, queues.values()))
@@ -285,18 +285,18 @@ def verify_replay(
 
 def _expected_by_queue(
     rows: pa.Table, places: pa.Table, messages: PlannedMessages, found: Verification
-) -> Mapping[tuple[str, str, int], _Expected]:
+) -> Mapping[tuple[str, str, int], _ExpectedMessages]:
     """Return the messages that a part has sent to each queue."""
     numbers = rows.select(["broker", "physical_offset"]).append_column("row", pa.array(np.arange(rows.num_rows)))
     known = places.join(numbers, ["broker", "physical_offset"], join_type="left outer")
     is_gone = pc.is_null(known.column("row"))
-    found.add([_not_in_lake(row) for row in known.filter(is_gone).to_pylist()])
+    found.add_differences([_missing_in_lake(row) for row in known.filter(is_gone).to_pylist()])
     known = known.filter(pc.invert(is_gone)).sort_by([(name, "ascending") for name in (*_QUEUE, "target_offset")])
     if not known.num_rows:
         return {}
     sent_as = known.column("row").to_numpy()
     rows = rows.take(known.column("row"))
-    bodies = messages.bodies(rows)
+    bodies = messages.read_bodies_of_rows(rows)
     has_body = np.ones(rows.num_rows, np.bool_)
     has_body[list(bodies.errors)] = False
     offsets = known.column("target_offset").to_numpy()
@@ -305,13 +305,13 @@ def _expected_by_queue(
     result = {}
     for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
         values = bodies.values.slice(start, end - start)
-        result[keys[start]] = _Expected(
+        result[keys[start]] = _ExpectedMessages(
             offsets[start:end], sent_as[start:end], rows.slice(start, end - start), values, has_body[start:end]
         )
     return result
 
 
-def _not_in_lake(row: Mapping[str, object]) -> Difference:
+def _missing_in_lake(row: Mapping[str, object]) -> Difference:
     return Difference(
         Problem.NOT_IN_LAKE,
         str(row["target_topic"]),
@@ -325,9 +325,9 @@ def _not_in_lake(row: Mapping[str, object]) -> Difference:
 
 def _lacks_properties(batch: pa.RecordBatch, rows: pa.Table, replay_id: str) -> Array:
     """Return, for each row, whether the message in the target lacks a property that was sent."""
-    lengths, names, values = property_entries(batch.column("properties"))
+    lengths, names, values = split_properties(batch.column("properties"))
     there = _prefix_row_numbers(np.repeat(np.arange(len(lengths)), lengths), _property_entries(names, values))
-    lengths, names, values = property_entries(_column_array(rows, "properties"))
+    lengths, names, values = split_properties(_column_array(rows, "properties"))
     is_sent = np.asarray(pc.invert(pc.is_in(names, value_set=DROPPED)))
     own = np.repeat(np.arange(len(lengths)), lengths)[is_sent]
     added = pc.split_pattern(added_properties(rows, replay_id), "\x02")

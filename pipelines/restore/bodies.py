@@ -17,8 +17,8 @@ from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.plain_arrays import text_spans
-from commitlake.pipelines.restore.records import place_spans
+from commitlake.connectors.plain_arrays import string_bytes_and_offsets
+from commitlake.pipelines.restore.records import copy_spans
 from commitlake.pipelines.restore.row_facts import Records
 from commitlake.schemas.errors import UsageError
 
@@ -47,7 +47,7 @@ _NO_BODY = (
 )
 
 
-def place_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out: Array, base: int) -> dict[int, str]:
+def copy_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out: Array, base: int) -> dict[int, str]:
     """Copy the bodies of records into a segment and check their CRC.
 
     Args:
@@ -74,7 +74,7 @@ def place_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out
     groups = [rows for rows in np.split(wanted, changes) if len(rows)]
 
     def place(rows: Array) -> dict[int, str]:
-        return _place_pack(bodies, records, rows, packs[int(records.packs[rows[0]])], out, base)
+        return _copy_bodies_of_pack_or_skip(bodies, records, rows, packs[int(records.packs[rows[0]])], out, base)
 
     with ThreadPoolExecutor(bodies.threads) as pool:
         try:
@@ -86,7 +86,9 @@ def place_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out
     return lost
 
 
-def _place_pack(bodies: BodySource, records: Records, rows: Array, pack: str, out: Array, base: int) -> dict[int, str]:
+def _copy_bodies_of_pack_or_skip(
+    bodies: BodySource, records: Records, rows: Array, pack: str, out: Array, base: int
+) -> dict[int, str]:
     lost: dict[int, str] = {}
     cache = FrameCache(1)
     try:
@@ -98,17 +100,17 @@ def _place_pack(bodies: BodySource, records: Records, rows: Array, pack: str, ou
         return dict.fromkeys(rows.tolist(), str(error))
     for some in _batches_in_memory(records.body_sizes, rows):
         try:
-            _place_bodies_of_pack(bodies.store, records, some, pack, cache, out, base)
+            _copy_bodies_of_pack(bodies.store, records, some, pack, cache, out, base)
         except PackStoreError:
             raise
         except PackError as error:
             if not bodies.skip:
                 raise UsageError(_error_text(records, int(some[0]), str(error))) from None
-            lost |= _place_singly(bodies.store, records, some, pack, out, base)
+            lost |= _copy_bodies_singly(bodies.store, records, some, pack, out, base)
     return lost
 
 
-def _place_singly(
+def _copy_bodies_singly(
     store: PackStore, records: Records, rows: Array, pack: str, out: Array, base: int
 ) -> dict[int, str]:  # fmt: skip
     """Copy bodies one by one, and return those that cannot be read, each with the reason."""
@@ -116,7 +118,7 @@ def _place_singly(
     cache = FrameCache(1)
     for at in range(len(rows)):
         try:
-            _place_bodies_of_pack(store, records, rows[at : at + 1], pack, cache, out, base)
+            _copy_bodies_of_pack(store, records, rows[at : at + 1], pack, cache, out, base)
         except PackStoreError:
             raise
         except PackError as error:
@@ -124,15 +126,15 @@ def _place_singly(
     return lost
 
 
-def _place_bodies_of_pack(
+def _copy_bodies_of_pack(
     store: PackStore, records: Records, rows: Array, pack: str, cache: FrameCache, out: Array, base: int
 ) -> None:  # fmt: skip
     refs = PackRefs(
         records.frame_offsets[rows], records.frame_lengths[rows], records.offsets[rows], records.body_sizes[rows]
     )
     found = read_bodies(store, pack, refs, records.crcs[rows], cache=cache)
-    data, offsets = text_spans(found)
-    place_spans(data, offsets[:-1].astype(np.int64), records.body_sizes[rows], out, records.body_at[rows] - base)
+    data, offsets = string_bytes_and_offsets(found)
+    copy_spans(data, offsets[:-1].astype(np.int64), records.body_sizes[rows], out, records.body_at[rows] - base)
 
 
 def _batches_in_memory(sizes: Array, rows: Array) -> Iterator[Array]:

@@ -24,12 +24,12 @@ from commitlake.connectors.formats.rocketmq.topic_configs import TABLE
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, read_store_config
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.verify.observed_delays import archived_levels
+from commitlake.pipelines.verify.observed_delays import read_archived_delays
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
-from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_within, require_int
+from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_in_range, require_int
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, parse_entry
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, can_be_folder
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, is_valid_folder_name
 from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, split_offset_key
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
@@ -76,7 +76,7 @@ class KnownConfig:
             topic for topic, each in attributes.items() if isinstance(each, dict) and each.get(_POLICY) == _COMPACTION
         )
 
-    def complete(self, wanted: RequestedSettings) -> RequestedSettings:
+    def complete_settings(self, wanted: RequestedSettings) -> RequestedSettings:
         """Return the user's settings, completed by those in the lake."""
         return replace(
             wanted,
@@ -87,7 +87,7 @@ class KnownConfig:
             delay_levels_ms=wanted.delay_levels_ms or self._delay_levels(),
         )
 
-    def topics_file(self, timestamp: int) -> bytes:
+    def serialize_topics_file(self, timestamp: int) -> bytes:
         """Return the content of topics.json.
 
         Args:
@@ -97,10 +97,10 @@ class KnownConfig:
         return serialize_fastjson({"dataVersion": version, TABLE: dict(sorted(self.topics.items()))}).encode()
 
     def _number_setting(self, name: str) -> int | None:
-        return int_within(self.settings.get(name), 1, INT32_MAX)
+        return int_in_range(self.settings.get(name), 1, INT32_MAX)
 
     def _delay_levels(self) -> tuple[int, ...] | None:
-        return archived_levels(self.settings)
+        return read_archived_delays(self.settings)
 
 
 def read_known_config(lake: Lake, broker: str, at: datetime.datetime | None) -> KnownConfig:
@@ -153,26 +153,28 @@ def parse_offsets(data: bytes, name: str) -> Table:
         document = parse_fastjson(data)
         light = {key: {LIGHT_QUEUE_ID: offset} for key, offset in document.get(_LIGHT_OFFSETS, {}).items()}
         table = offsets_from_boltmq(document)[_OFFSETS] | light
-        parsed = {key: {_queue_id(queue): offset for queue, offset in queues.items()} for key, queues in table.items()}
+        parsed = {
+            key: {_parse_queue_id(queue): offset for queue, offset in queues.items()} for key, queues in table.items()
+        }
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(
             f'{name}: expected a consumerOffset.json, {{"{_OFFSETS}":{{"topic@group":{{0:17}}}}}}'
         ) from None
     for key, queues in parsed.items():
         for queue, offset in queues.items():
-            if "@" not in key or int_within(offset, 0, INT64_MAX) is None:
+            if "@" not in key or int_in_range(offset, 0, INT64_MAX) is None:
                 raise UsageError(
                     f"{name}: {key!r}, queue {queue}: expected topic@group and an offset, found {offset!r}"
                 )
     return parsed
 
 
-def _queue_id(key: object) -> int:
+def _parse_queue_id(key: object) -> int:
     """Return a queue number, which may be a number or a text in JSON."""
     return require_int(str(key), "queue", INT32_MIN, INT32_MAX)
 
 
-def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffsets:
+def limit_to_queue_ranges(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffsets:
     """Limit the offsets of consumer groups to the range of the restored queues.
 
     Args:
@@ -193,7 +195,7 @@ def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffse
     return GroupOffsets(fitting, set_back, left_out)
 
 
-def light_queue_ends(store: Path, table: Table) -> dict[tuple[str, int], int]:
+def read_light_queue_ends(store: Path, table: Table) -> dict[tuple[str, int], int]:
     """Return the end offsets of light queues (LMQ) of a restored store, read from its queue files.
 
     Args:
@@ -203,7 +205,7 @@ def light_queue_ends(store: Path, table: Table) -> dict[tuple[str, int], int]:
     ends = {}
     for topic in {split_offset_key(key)[0] for key in table}:
         folder = store / "consumequeue" / topic / str(LIGHT_QUEUE_ID)
-        files = files_by_start(folder, below=store) if can_be_folder(topic) else {}
+        files = files_by_start(folder, below=store) if is_valid_folder_name(topic) else {}
         for start, name in sorted(files.items()):
             data = (folder / name).read_bytes()
             used = [at for at in range(0, len(data), ENTRY.size) if parse_entry(data, at).size]
@@ -225,7 +227,7 @@ def timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
     return serialize_timer_checkpoint(checkpoint)
 
 
-def config_files(
+def serialize_config_files(
     offsets: GroupOffsets,
     topics: Iterable[str],
     delays: Mapping[int, int],
@@ -256,7 +258,7 @@ def config_files(
     return {name: serialize_fastjson(document).encode() for name, document in documents.items()}
 
 
-def light_offsets_file(offsets: GroupOffsets, timestamp: int) -> bytes:
+def serialize_light_offsets(offsets: GroupOffsets, timestamp: int) -> bytes:
     """Return lmqConsumerOffset.json, in which a light group has one offset, without a queue number.
 
     Args:

@@ -18,11 +18,11 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.registry import all_formats, format_named, format_of_id
+from commitlake.connectors.formats.registry import all_formats, format_of_id, get_format
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import conditions, microseconds_literal, text_literal
 from commitlake.connectors.log_format.format import Format
-from commitlake.pipelines.restore.arrow import numbers
+from commitlake.pipelines.restore.arrow import to_int64_array
 from commitlake.pipelines.restore.row_facts import COLUMNS
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
@@ -40,7 +40,7 @@ _MAX_HOLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class RestoreSelection:
     """The part of a broker's log to restore.
 
     Attributes:
@@ -77,7 +77,7 @@ class LogRange:
     last_time: int
 
 
-def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
+def find_log_range(table: DeltaTable, chosen: RestoreSelection) -> LogRange:
     """Find the chosen part of the log by its first and last record.
 
     The clock of a broker may be set back or forward. The range therefore includes every record between the first and
@@ -100,7 +100,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     # done.
     of_last = [f"broker = {text_literal(chosen.broker)}", f"physical_offset = {last}"]
     last_size, time = _query_row(table, "max(size), max(store_timestamp)", of_last)
-    log_format = _format_of(table, of_last)
+    log_format = _find_log_format(table, of_last)
     if log_format is not None and not log_format.can_be_restored:
         raise UsageError(
             f"the records of {chosen.broker!r} are from a {log_format.title} store: expected RocketMQ's or BoltMQ's, "
@@ -114,13 +114,13 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     return LogRange(first, last + last_size, count, size or 0, _milliseconds(time))
 
 
-def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
+def _find_log_format(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
     """Return the format of the log of a record; None if the row does not show it."""
     if "format" in {field.name for field in table.schema().fields}:
         (name,) = _query_row(table, "max(format)", of_last)
         if name is not None:
             try:
-                return format_named(name)
+                return get_format(name)
             except KeyError:
                 raise UsageError(
                     f"the lake's rows are of a log of the format {name!a}, which this version does not know: expected "
@@ -130,7 +130,7 @@ def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
     return None if own_id is None else format_of_id(own_id)
 
 
-def brokers_of(table: DeltaTable) -> list[str]:
+def read_brokers(table: DeltaTable) -> list[str]:
     """Return the brokers with records in the lake."""
     answer = run_sql(table, _NAME, f"SELECT DISTINCT broker FROM {_NAME}").read_all()
     return sorted(name for name in answer.column(0).to_pylist() if name is not None)
@@ -143,15 +143,15 @@ def rows_of_segment(table: DeltaTable, broker: str, start: int, end: int) -> Ite
     yield from run_sql(table, _NAME, f"SELECT {columns} FROM {_NAME} WHERE {wanted}")
 
 
-def extents(table: DeltaTable, broker: str, start: int, end: int) -> tuple[Array, Array]:
+def read_record_extents(table: DeltaTable, broker: str, start: int, end: int) -> tuple[Array, Array]:
     """Return the physical offsets and sizes of the records that begin in a range, in no particular order."""
     wanted = f"broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end}"
     answer = run_sql(table, _NAME, f"SELECT physical_offset, size FROM {_NAME} WHERE {wanted}").read_all()
-    offsets, sizes = (numbers(column.combine_chunks()) for column in answer.columns)
+    offsets, sizes = (to_int64_array(column.combine_chunks()) for column in answer.columns)
     return offsets, sizes
 
 
-def queue_ends(table: DeltaTable, broker: str, log: LogRange) -> dict[tuple[str, int], int]:
+def read_queue_ends(table: DeltaTable, broker: str, log: LogRange) -> dict[tuple[str, int], int]:
     """Return the end offset of each queue with a record in the range."""
     columns = "topic, queue_id, max(queue_offset) + 1"
     return {
@@ -159,7 +159,7 @@ def queue_ends(table: DeltaTable, broker: str, log: LogRange) -> dict[tuple[str,
     }
 
 
-def first_undelivered(
+def first_undelivered_offsets(
     table: DeltaTable, broker: str, log: LogRange, delays_ms: Sequence[int], until_ms: int
 ) -> dict[int, int]:
     """Return, for each delay level with a message in the range, the queue offset of the first message not yet due."""
@@ -215,12 +215,12 @@ def find_segment_size(table: DeltaTable, broker: str, log: LogRange) -> int:
     Raises:
         UsageError: if it cannot be detected.
     """
-    starts, sizes = extents(table, broker, log.start, min(log.end, log.start + _SEARCHED_BYTES))
+    starts, sizes = read_record_extents(table, broker, log.start, min(log.end, log.start + _SEARCHED_BYTES))
     order = np.argsort(starts)
-    return segment_size_of(starts[order], starts[order] + sizes[order])
+    return derive_segment_size(starts[order], starts[order] + sizes[order])
 
 
-def segment_size_of(starts: Array, ends: Array) -> int:
+def derive_segment_size(starts: Array, ends: Array) -> int:
     """Return the segment size, from the first records of a log.
 
     Args:

@@ -11,9 +11,9 @@ from typing import Any
 
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.whole_files import write_synced
-from commitlake.pipelines.restore.log_rows import Chosen, LogRange
+from commitlake.pipelines.restore.log_rows import LogRange, RestoreSelection
 from commitlake.pipelines.restore.segment import Lost, SegmentRestored, SegmentTask
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.store_files import check_folder, check_own_folder, make_folders, read_json
@@ -40,29 +40,29 @@ class RestorePlan:
 
     out: Path
     lake: str
-    chosen: Chosen
+    chosen: RestoreSelection
     log: LogRange
     segment_size: int
     skip: bool
     format: Format
 
     @property
-    def work(self) -> Path:
+    def work_folder(self) -> Path:
         """The folder for the unfinished log and for notes on its segments."""
         return self.out / WORK
 
     @property
-    def commitlog(self) -> Path:
+    def commitlog_folder(self) -> Path:
         """The folder of the segments until all are written."""
-        return self.work / self.format.folder
+        return self.work_folder / self.format.folder
 
     @property
-    def bases(self) -> range:
+    def base_offsets(self) -> range:
         """The base offsets of the segments."""
         first = self.log.start - self.log.start % self.segment_size
         return range(first, self.log.end, self.segment_size)
 
-    def task(self, base: int, time: int = 0) -> SegmentTask:
+    def make_task(self, base: int, time: int = 0) -> SegmentTask:
         """Return the task for one segment.
 
         Args:
@@ -70,9 +70,9 @@ class RestorePlan:
             time: store time of the last record before it, ms; needed only for a segment without a record.
         """
         start, end = self.log.start, self.log.end
-        return SegmentTask(self.chosen.broker, base, self.segment_size, start, end, time, self.commitlog)
+        return SegmentTask(self.chosen.broker, base, self.segment_size, start, end, time, self.commitlog_folder)
 
-    def read_done(self, base: int) -> SegmentRestored | None:
+    def read_segment_result(self, base: int) -> SegmentRestored | None:
         """Read the saved result of restoring a segment; None if it was not restored yet."""
         try:
             known = read_json(self._result_path(base), below=self.out)
@@ -83,26 +83,26 @@ class RestorePlan:
         except FileNotFoundError:
             return None
 
-    def write_done(self, base: int, restored: SegmentRestored) -> None:
+    def write_segment_result(self, base: int, restored: SegmentRestored) -> None:
         """Save the result of restoring a segment, once its file has its final name."""
         write_synced(self._result_path(base), json.dumps(asdict(restored)).encode(), below=self.out)
 
     def _result_path(self, base: int) -> Path:
-        return self.work / _DONE / f"{segment_name(base)}.json"
+        return self.work_folder / _DONE / f"{segment_name(base)}.json"
 
-    def question(self) -> dict[str, Any]:
+    def resume_options(self) -> dict[str, Any]:
         """The options that must be the same when an interrupted run is resumed, as a JSON object."""
         wanted = {name: None if value is None else str(value) for name, value in asdict(self.chosen).items()}
         return {"version": _VERSION, "lake": self.lake, "chosen": wanted, "skip": self.skip}
 
-    def write(self) -> None:
+    def save_plan(self) -> None:
         """Save the plan."""
-        document = self.question() | {"log": asdict(self.log), "segment_size": self.segment_size}
-        make_folders(self.commitlog, below=self.out)
-        write_synced(self.work / PLAN, json.dumps(document, indent=2).encode(), below=self.out)
+        document = self.resume_options() | {"log": asdict(self.log), "segment_size": self.segment_size}
+        make_folders(self.commitlog_folder, below=self.out)
+        write_synced(self.work_folder / PLAN, json.dumps(document, indent=2).encode(), below=self.out)
 
 
-def check_out(out: Path, log_format: Format) -> bool:
+def check_output_folder(out: Path, log_format: Format) -> bool:
     """Return whether the folder contains an interrupted run to resume.
 
     Args:
@@ -125,7 +125,7 @@ def check_out(out: Path, log_format: Format) -> bool:
     return False
 
 
-def resumed_plan(plan: RestorePlan) -> RestorePlan:
+def read_resumed_plan(plan: RestorePlan) -> RestorePlan:
     """Read the plan of the interrupted run in a folder, and check that this run has the same options.
 
     Raises:
@@ -133,8 +133,8 @@ def resumed_plan(plan: RestorePlan) -> RestorePlan:
     """
     known: dict[str, Any] = {}
     try:
-        known = read_json(plan.work / PLAN, below=plan.out)
-        if {name: known[name] for name in plan.question()} == plan.question():
+        known = read_json(plan.work_folder / PLAN, below=plan.out)
+        if {name: known[name] for name in plan.resume_options()} == plan.resume_options():
             size = known["segment_size"] if plan.segment_size == 0 else plan.segment_size
             if size == known["segment_size"]:
                 return RestorePlan(
@@ -147,18 +147,19 @@ def resumed_plan(plan: RestorePlan) -> RestorePlan:
     )
 
 
-def check_disk(plan: RestorePlan) -> None:
+def check_free_space(plan: RestorePlan) -> None:
     """Raise an error if the restored store does not fit on the disk.
 
     Raises:
         UsageError: if it does not fit.
     """
     folder = next(folder for folder in (plan.out, *plan.out.absolute().parents) if folder.exists())
-    done = sum(1 for _ in (plan.work / _DONE).glob("*.json"))
-    needed = (len(plan.bases) - done) * plan.segment_size + plan.log.records * _INDEX_BYTES
+    done = sum(1 for _ in (plan.work_folder / _DONE).glob("*.json"))
+    needed = (len(plan.base_offsets) - done) * plan.segment_size + plan.log.records * _INDEX_BYTES
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise UsageError(
-            f"{plan.out}: expected {needed:,} bytes of free disk for {count_text(len(plan.bases), 'segment')} and "
+            f"{plan.out}: expected {needed:,} bytes of free disk for "
+            f"{format_count(len(plan.base_offsets), 'segment')} and "
             f"their indexes, found {free:,}. Restore a shorter range, or to another disk"
         )

@@ -32,11 +32,11 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.packs.kernel import copy
-from commitlake.connectors.plain_arrays import bytes_of
+from commitlake.connectors.plain_arrays import to_uint8_array
 from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.pipelines.restore.arrow import coded, milliseconds, numbers, spans
+from commitlake.pipelines.restore.arrow import encode_strings, to_bytes_and_offsets, to_int64_array, to_milliseconds
 from commitlake.pipelines.restore.row_facts import NEEDED, Records, Refusal
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.numbers import parse_int32
@@ -65,7 +65,7 @@ _CRC_OF_RECORD = "__CRC32#"
 
 
 @compiled
-def place_spans(source: Array, starts: Array, lengths: Array, out: Array, targets: Array) -> None:
+def copy_spans(source: Array, starts: Array, lengths: Array, out: Array, targets: Array) -> None:
     """Copy one value of each row from a buffer into a segment.
 
     Args:
@@ -80,7 +80,7 @@ def place_spans(source: Array, starts: Array, lengths: Array, out: Array, target
 
 
 @compiled
-def place_properties(
+def write_properties(
     out: Array, targets: Array, lengths: Array, firsts: Array, names: Array, name_starts: Array, values: Array,
     value_starts: Array,
 ) -> None:  # fmt: skip
@@ -133,7 +133,7 @@ class Topics(NamedTuple):
     replaced: Array
 
 
-def stored_topics(names: Sequence[str | None]) -> Topics:
+def serialize_topics(names: Sequence[str | None]) -> Topics:
     """Serialize topics, keeping their order."""
     stored: list[bytes] = []
     magics: list[int] = []
@@ -166,7 +166,7 @@ class Hosts(NamedTuple):
         return np.ascontiguousarray(self.data[:, :size]).view(f"V{size}")[:, 0]
 
 
-def stored_hosts(texts: Sequence[str | None]) -> Hosts:
+def serialize_hosts(texts: Sequence[str | None]) -> Hosts:
     """Serialize hosts given as `ip:port`, keeping their order."""
     stored = [_serialize_host_text(text) for text in texts]
     data = np.frombuffer(b"".join(host.ljust(V6_SIZE, b"\0") for host in stored), np.uint8)
@@ -184,29 +184,29 @@ def _serialize_host_text(text: str | None) -> bytes:
     return host
 
 
-class TakenRows:
+class RecordColumns:
     """Columns of a batch of `messages`, as arrays from which records are serialized."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
-        self.starts = numbers(batch.column("physical_offset"))
-        self.sizes = numbers(batch.column("size"))
-        self._flags = numbers(batch.column("sys_flag"))
-        self._body_sizes = numbers(batch.column("body_size"))
+        self.starts = to_int64_array(batch.column("physical_offset"))
+        self.sizes = to_int64_array(batch.column("size"))
+        self._flags = to_int64_array(batch.column("sys_flag"))
+        self._body_sizes = to_int64_array(batch.column("body_size"))
         self._born_sizes = np.where(self._flags & BORN_HOST_V6, V6_SIZE, V4_SIZE)
         self._store_sizes = np.where(self._flags & STORE_HOST_V6, V6_SIZE, V4_SIZE)
-        self._topic_codes, topics = coded(batch.column("topic"))
-        self._topics = stored_topics(topics)
-        self._born_codes, born = coded(batch.column("born_host"))
-        self._store_codes, store = coded(batch.column("store_host"))
-        self._born_hosts, self._store_hosts = stored_hosts(born), stored_hosts(store)
+        self._topic_codes, topics = encode_strings(batch.column("topic"))
+        self._topics = serialize_topics(topics)
+        self._born_codes, born = encode_strings(batch.column("born_host"))
+        self._store_codes, store = encode_strings(batch.column("store_host"))
+        self._born_hosts, self._store_hosts = serialize_hosts(born), serialize_hosts(store)
         self._bodies = FIXED_SIZE - PROPERTIES_LENGTH.size + self._born_sizes + self._store_sizes
         self._topic_sizes = self._topics.lengths[self._topic_codes]
         entries = batch.column("properties")
         firsts = np.array(entries.offsets.to_numpy()[: len(entries) + 1], np.int64)
         self._firsts = np.stack([firsts[:-1], firsts[1:]], axis=1)
-        self._names, self._name_starts = spans(entries.keys)
-        self._values, self._value_starts = spans(entries.items)
+        self._names, self._name_starts = to_bytes_and_offsets(entries.keys)
+        self._values, self._value_starts = to_bytes_and_offsets(entries.items)
         counts = firsts[1:] - firsts[:-1]
         self._text_sizes = (
             np.diff(self._name_starts[firsts]) + np.diff(self._value_starts[firsts]) + 2 * counts
@@ -215,9 +215,9 @@ class TakenRows:
         self._rooms = self.sizes - used
         self._spare = self._rooms - self._text_sizes
         self._made: dict[int, bytes] = {}
-        self._replaced = self._rows_replaced(entries, firsts)
+        self._replaced = self._rows_with_replacements(entries, firsts)
 
-    def records(self, packs: Array) -> Records:
+    def to_records(self, packs: Array) -> Records:
         """Return data on the rows' records, after composing the properties whose original bytes are not in the lake.
 
         Args:
@@ -225,7 +225,8 @@ class TakenRows:
         """
         places = self._batch.column("body_ref")
         frame_offsets, frame_lengths, offsets, lengths = (
-            numbers(pc.struct_field(places, name)) for name in ("frame_offset", "frame_length", "offset", "length")
+            to_int64_array(pc.struct_field(places, name))
+            for name in ("frame_offset", "frame_length", "offset", "length")
         )
         refusals = self._find_refusals()
         refusals[(refusals == 0) & (packs >= 0) & (lengths != self._body_sizes)] = Refusal.BODY_PLACE
@@ -240,13 +241,13 @@ class TakenRows:
         return Records(
             starts=self.starts,
             sizes=self.sizes,
-            times=milliseconds(self._batch.column("store_timestamp")),
+            times=to_milliseconds(self._batch.column("store_timestamp")),
             refusals=refusals,
             made_up=((~told & ~by_rule) | self._replaced) & (refusals == 0),
             by_rule=by_rule & (refusals == 0),
             body_at=self.starts + self._bodies,
             body_sizes=self._body_sizes,
-            crcs=numbers(self._batch.column("body_crc")),
+            crcs=to_int64_array(self._batch.column("body_crc")),
             packs=packs,
             frame_offsets=frame_offsets,
             frame_lengths=frame_lengths,
@@ -266,7 +267,7 @@ class TakenRows:
                 refusals[column.is_null().to_numpy(zero_copy_only=False)] = Refusal.NO_VALUE
         return refusals
 
-    def _rows_replaced(self, entries: pa.MapArray, firsts: Array) -> Array:
+    def _rows_with_replacements(self, entries: pa.MapArray, firsts: Array) -> Array:
         """Return a mask of the rows whose topic or properties have replacement characters for invalid UTF-8."""
         replaced: Array = self._topics.replaced[self._topic_codes]
         for column in (entries.keys, entries.items):
@@ -311,12 +312,16 @@ class TakenRows:
                     self._write_fixed_fields(out, at, chosen, born, store)
         codes = self._topic_codes[rows]
         topics_at = at + self._bodies + self._body_sizes
-        place_spans(
-            bytes_of(self._topics.data), self._topics.starts[codes], self._topics.lengths[codes], out, topics_at[rows]
+        copy_spans(
+            to_uint8_array(self._topics.data),
+            self._topics.starts[codes],
+            self._topics.lengths[codes],
+            out,
+            topics_at[rows],
         )
         properties_at = topics_at + self._topic_sizes
         plain = rows[~np.isin(rows, list(self._made))] if self._made else rows
-        place_properties(
+        write_properties(
             out, properties_at[plain], self._rooms[plain], self._firsts[plain], self._names, self._name_starts,
             self._values, self._value_starts,
         )  # fmt: skip
@@ -335,20 +340,20 @@ class TakenRows:
         block["total_size"] = self.sizes[rows]
         block["magic"] = self._topics.magics[self._topic_codes[rows]]
         for name in _HEAD_COLUMNS:
-            block[name] = numbers(self._batch.column(name))[rows]
+            block[name] = to_int64_array(self._batch.column(name))[rows]
         for name in ("born_timestamp", "store_timestamp"):
-            block[name] = milliseconds(self._batch.column(name))[rows]
-        block["born_host"] = _serialized_hosts(self._born_hosts, self._born_codes[rows], born)
-        block["store_host"] = _serialized_hosts(self._store_hosts, self._store_codes[rows], store)
+            block[name] = to_milliseconds(self._batch.column(name))[rows]
+        block["born_host"] = _select_hosts(self._born_hosts, self._born_codes[rows], born)
+        block["store_host"] = _select_hosts(self._store_hosts, self._store_codes[rows], store)
         for name in ("reconsume_times", "prepared_transaction_offset"):
-            block[name] = numbers(self._batch.column(name))[rows]
+            block[name] = to_int64_array(self._batch.column(name))[rows]
         block["body_length"] = self._body_sizes[rows]
         starts = np.arange(len(rows), dtype=np.int64) * kind.itemsize
         lengths = np.full(len(rows), kind.itemsize, np.int64)
-        place_spans(bytes_of(block.tobytes()), starts, lengths, out, at[rows])
+        copy_spans(to_uint8_array(block.tobytes()), starts, lengths, out, at[rows])
 
 
-def _serialized_hosts(hosts: Hosts, codes: Array, size: int) -> Array:
+def _select_hosts(hosts: Hosts, codes: Array, size: int) -> Array:
     return hosts.of_size(size)[codes]
 
 
@@ -379,9 +384,9 @@ class RecordWriter:
         Raises:
             UsageError: if a row is not within the segment.
         """
-        rows = TakenRows(batch)
-        self._check_places(rows)
-        found = rows.records(self._pack_codes(batch.column("body_ref")))
+        rows = RecordColumns(batch)
+        self._check_offsets_in_segment(rows)
+        found = rows.to_records(self._pack_codes(batch.column("body_ref")))
         rows.write(self._out, self._base, np.flatnonzero(found.refusals == Refusal.NONE))
         self._records.append(found)
         return int(found.sizes.sum())
@@ -392,9 +397,9 @@ class RecordWriter:
         Raises:
             UsageError: if records overlap.
         """
-        joined = Records.joined(self._records)
+        joined = Records.concatenate_parts(self._records)
         self._records.clear()
-        records = joined.take(np.argsort(joined.starts, kind="stable"))
+        records = joined.select_rows(np.argsort(joined.starts, kind="stable"))
         # An OPTIMIZE by another program at the same time as maintain's can leave a row twice.
         twice = np.flatnonzero(np.diff(records.starts) == 0) + 1
         if (
@@ -402,7 +407,7 @@ class RecordWriter:
             and (np.diff(records.crcs)[twice - 1] == 0).all()
             and (np.diff(records.sizes)[twice - 1] == 0).all()
         ):
-            records = records.take(np.delete(np.arange(len(records.starts)), twice))
+            records = records.select_rows(np.delete(np.arange(len(records.starts)), twice))
         ends = records.starts + records.sizes
         if len(over := np.flatnonzero(ends[:-1] > records.starts[1:])):
             row = int(over[0])
@@ -412,7 +417,7 @@ class RecordWriter:
             )
         return records
 
-    def _check_places(self, rows: TakenRows) -> None:
+    def _check_offsets_in_segment(self, rows: RecordColumns) -> None:
         end = self._base + len(self._out)
         outside = (rows.sizes < MIN_RECORD_SIZE) | (rows.starts < self._base) | (rows.sizes > end - rows.starts)
         if outside.any():
@@ -420,15 +425,15 @@ class RecordWriter:
             raise UsageError(
                 f"the record at {rows.starts[row]} has {rows.sizes[row]} bytes: expected at least {MIN_RECORD_SIZE}, "
                 f"and an end within its segment, which ends at {end}. If the broker's segments are not of "
-                f"{count_text(len(self._out), 'byte')} (mappedFileSizeCommitLog), give their size"
+                f"{format_count(len(self._out), 'byte')} (mappedFileSizeCommitLog), give their size"
             )
 
     def _pack_codes(self, places: pa.Array) -> Array:
-        codes, names = coded(pc.struct_field(places, "pack"))
-        known = [-1 if name is None else self._code_of(name) for name in names]
+        codes, names = encode_strings(pc.struct_field(places, "pack"))
+        known = [-1 if name is None else self._pack_code(name) for name in names]
         return np.array(known, np.int64)[codes]
 
-    def _code_of(self, name: str) -> int:
+    def _pack_code(self, name: str) -> int:
         if name not in self._codes:
             self._codes[name] = len(self.packs)
             self.packs.append(name)

@@ -80,12 +80,12 @@ class Records:
     frame_lengths: Array
     offsets: Array
 
-    def take(self, rows: Array) -> Records:
+    def select_rows(self, rows: Array) -> Records:
         """Return a selection of the rows, by index or boolean mask."""
         return Records(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Records]) -> Records:
+    def concatenate_parts(cls, parts: Sequence[Records]) -> Records:
         """Concatenate several sets of rows."""
         names = [field.name for field in fields(cls)]
         if not parts:

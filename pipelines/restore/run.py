@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.registry import all_formats, restored_format
+from commitlake.connectors.formats.registry import all_formats, format_for_restore
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
@@ -24,7 +24,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import remove_but_last, write_synced
-from commitlake.pipelines.message_keys.progress import open_messages
+from commitlake.pipelines.message_keys.progress import open_newest_messages
 from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
 from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
@@ -34,26 +34,32 @@ from commitlake.pipelines.restore.config import (
     GroupOffsets,
     KnownConfig,
     Table,
-    config_files,
-    fit_offsets,
-    light_offsets_file,
-    light_queue_ends,
+    limit_to_queue_ranges,
     read_known_config,
+    read_light_queue_ends,
+    serialize_config_files,
+    serialize_light_offsets,
     timer_checkpoint,
 )
 from commitlake.pipelines.restore.log_rows import (
-    Chosen,
     LogRange,
-    brokers_of,
-    find_range,
+    RestoreSelection,
+    find_log_range,
     find_segment_size,
-    first_undelivered,
+    first_undelivered_offsets,
     first_waiting_timer,
-    queue_ends,
+    read_brokers,
+    read_queue_ends,
 )
-from commitlake.pipelines.restore.plan import PLAN, RestorePlan, check_disk, check_out, resumed_plan
-from commitlake.pipelines.restore.segment import LakeVersion, SegmentRestored, restore_from
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.restore.plan import (
+    PLAN,
+    RestorePlan,
+    check_free_space,
+    check_output_folder,
+    read_resumed_plan,
+)
+from commitlake.pipelines.restore.segment import LakeVersion, SegmentRestored, run_segment_task
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
@@ -115,7 +121,7 @@ class Restored:
 def restore_store(
     lake: Lake,
     out: Path,
-    chosen: Chosen,
+    chosen: RestoreSelection,
     *,
     settings: RequestedSettings | None = None,
     segment_size: int | None = None,
@@ -143,36 +149,36 @@ def restore_store(
     Raises:
         UsageError: if no broker accepts the settings.
     """
-    log_format = restored_format()
-    is_begun = check_out(out, log_format)
+    log_format = format_for_restore()
+    is_begun = check_output_folder(out, log_format)
     open_store(lake.packs)  # an invalid place is reported first
-    table = open_messages(lake)
+    table = open_newest_messages(lake)
     if not chosen.broker:
-        chosen = replace(chosen, broker=_only_broker(table))
+        chosen = replace(chosen, broker=_find_only_broker(table))
     plan = RestorePlan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip, log_format)
     known = read_known_config(lake, chosen.broker, chosen.end)
-    settings = known.complete(settings or RequestedSettings())
+    settings = known.complete_settings(settings or RequestedSettings())
     find_settings(out, settings, log_format)  # refuses settings that no broker accepts
     segment_size = segment_size or known.segment_size
     if is_begun:
-        plan = resumed_plan(plan)
+        plan = read_resumed_plan(plan)
     else:
-        log = find_range(table, chosen)
-        plan = replace(plan, log=log, segment_size=segment_size or _segment_size(table, chosen.broker))
-    check_disk(plan)
+        log = find_log_range(table, chosen)
+        plan = replace(plan, log=log, segment_size=segment_size or _find_segment_size(table, chosen.broker))
+    check_free_space(plan)
     if not is_begun:
-        plan.write()
+        plan.save_plan()
     source = LakeVersion(lake, table.version(), skip, threads, uuid.uuid4().hex)
     done = _restore_log(plan, source, begin, runner or HERE)
-    ends = queue_ends(table, chosen.broker, plan.log)
+    ends = read_queue_ends(table, chosen.broker, plan.log)
     rebuilt = _rebuild(plan, settings, runner or ThreadRunner(threads), known)
-    ends_of_offsets = ends | light_queue_ends(plan.out, offsets or {})  # the rebuild has made the light queues
+    ends_of_offsets = ends | read_light_queue_ends(plan.out, offsets or {})  # the rebuild has made the light queues
     fitting = _write_config(plan, table, settings, offsets, ends_of_offsets, known)
     if any((plan.out / "consumequeue").glob(f"{LIGHT_PREFIX}*")):
-        data = light_offsets_file(fitting or GroupOffsets({}), plan.log.last_time)
+        data = serialize_light_offsets(fitting or GroupOffsets({}), plan.log.last_time)
         write_synced(plan.out / "config" / "lmqConsumerOffset.json", data, below=plan.out)
     lacking = _write_notes(plan, done)
-    remove_but_last(plan.work, PLAN)
+    remove_but_last(plan.work_folder, PLAN)
     sync_folder(out)
     return Restored(
         out=out,
@@ -195,42 +201,42 @@ def restore_store(
     )
 
 
-def _segment_size(table: DeltaTable, broker: str) -> int:
+def _find_segment_size(table: DeltaTable, broker: str) -> int:
     """Return the segment size, from the whole log of the broker: a short range may contain no end of a segment."""
-    return find_segment_size(table, broker, find_range(table, Chosen(broker)))
+    return find_segment_size(table, broker, find_log_range(table, RestoreSelection(broker)))
 
 
-def _only_broker(table: DeltaTable) -> str:
-    found = brokers_of(table)
+def _find_only_broker(table: DeltaTable) -> str:
+    found = read_brokers(table)
     if len(found) != 1:
         some = ", ".join(found[:5]) + (" and more" if len(found) > 5 else "")
-        raise UsageError(f"the lake has {count_text(len(found), 'broker')}: expected the name of one of them: {some}")
+        raise UsageError(f"the lake has {format_count(len(found), 'broker')}: expected the name of one of them: {some}")
     return found[0]
 
 
 def _restore_log(plan: RestorePlan, source: LakeVersion, begin: Begin | None, runner: Runner) -> list[SegmentRestored]:
     """Write the segments that do not exist yet, and return the results of all."""
     advance = begin(plan.log.bytes) if begin is not None else None
-    known = {base: restored for base in plan.bases if (restored := plan.read_done(base)) is not None}
+    known = {base: restored for base in plan.base_offsets if (restored := plan.read_segment_result(base)) is not None}
     if advance is not None:
         for restored in known.values():
             advance(restored.bytes)
-    tasks = [plan.task(base) for base in plan.bases if base not in known]
-    for number, restored in runner.run(partial(restore_from, source), tasks):
+    tasks = [plan.make_task(base) for base in plan.base_offsets if base not in known]
+    for number, restored in runner.run(partial(run_segment_task, source), tasks):
         base = tasks[number].base
         known[base] = restored
         if restored.records:  # otherwise it is written a second time below
-            sync_folder(plan.commitlog)
-            plan.write_done(base, restored)
+            sync_folder(plan.commitlog_folder)
+            plan.write_segment_result(base, restored)
         if advance is not None:
             advance(restored.bytes)
     done = _rewrite_empty_segments(plan, source, known, {task.base for task in tasks})
     if not any(each.records for each in done):
         raise UsageError(
-            f"none of {count_text(plan.log.records, 'record')} could be restored: a log needs at least one"
+            f"none of {format_count(plan.log.records, 'record')} could be restored: a log needs at least one"
         )
-    if plan.commitlog.exists():
-        plan.commitlog.rename(plan.out / plan.format.folder)
+    if plan.commitlog_folder.exists():
+        plan.commitlog_folder.rename(plan.out / plan.format.folder)
         sync_folder(plan.out)
     return done
 
@@ -241,12 +247,12 @@ def _rewrite_empty_segments(
     """Write new segments without a record again, with the time of the previous record in their fillers."""
     done: list[SegmentRestored] = []
     time = 0
-    for base in plan.bases:
+    for base in plan.base_offsets:
         restored = known[base]
         if base in new and not restored.records:
-            restored = restore_from(source, plan.task(base, time))
-            sync_folder(plan.commitlog)
-            plan.write_done(base, restored)
+            restored = run_segment_task(source, plan.make_task(base, time))
+            sync_folder(plan.commitlog_folder)
+            plan.write_segment_result(base, restored)
         time = restored.last_time
         done.append(restored)
     return done
@@ -261,11 +267,11 @@ def _write_config(
     known: KnownConfig,
 ) -> GroupOffsets | None:
     broker, log = plan.chosen.broker, plan.log
-    fitting = None if offsets is None else fit_offsets(offsets, ends)
+    fitting = None if offsets is None else limit_to_queue_ranges(offsets, ends)
     levels = settings.delay_levels_ms or DEFAULT_DELAY_LEVELS_MS
-    delays = first_undelivered(table, broker, log, levels, log.last_time - DELIVERY_MS)
+    delays = first_undelivered_offsets(table, broker, log, levels, log.last_time - DELIVERY_MS)
     topics = {topic for topic, _ in ends if not topic.startswith(LIGHT_PREFIX)}
-    files = config_files(fitting or GroupOffsets({}), topics, delays, log.last_time, known.groups)
+    files = serialize_config_files(fitting or GroupOffsets({}), topics, delays, log.last_time, known.groups)
     for name, data in files.items():
         write_synced(plan.out / "config" / name, data, below=plan.out)
     timer = first_waiting_timer(table, broker, log, log.last_time - DELIVERY_MS)
@@ -280,7 +286,7 @@ def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, kno
         for name in plan.format.folders.rebuilt:  # from a run that was interrupted after its rebuild
             remove_tree(plan.out / name)
         if known.topics:  # the rebuild adds topics that are only in the log
-            write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
+            write_synced(plan.out / TOPICS, known.serialize_topics_file(plan.log.last_time), below=plan.out)
     (store,) = find_stores(str(plan.out), plan.chosen.broker, formats=all_formats().only(plan.format))
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
     return rebuild_store(store, plan.out, wanted, runner=runner)
@@ -291,7 +297,7 @@ def _write_notes(plan: RestorePlan, done: Sequence[SegmentRestored]) -> list[tup
     lacking = [
         (max(start, plan.log.start), end) for each in done for start, end in each.filled if end > plan.log.start
     ]  # fmt: skip
-    lacking = sorted([*lacking, *_short_ends(plan, done)])
+    lacking = sorted([*lacking, *_find_short_ends(plan, done)])
     lost = [one for each in done for one in each.lost]
     lines = [
         *({"what": "no record", "start": start, "end": end} for start, end in lacking),
@@ -303,7 +309,7 @@ def _write_notes(plan: RestorePlan, done: Sequence[SegmentRestored]) -> list[tup
         *({"what": "properties made up", "start": offset} for each in done for offset in each.made_up),
         *(
             {"what": _BY_RULE, "start": base, "records": each.by_rule}
-            for base, each in zip(plan.bases, done, strict=True) if each.by_rule
+            for base, each in zip(plan.base_offsets, done, strict=True) if each.by_rule
         ),
     ]  # fmt: skip
     if lines:
@@ -311,9 +317,9 @@ def _write_notes(plan: RestorePlan, done: Sequence[SegmentRestored]) -> list[tup
     return lacking
 
 
-def _short_ends(plan: RestorePlan, done: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
+def _find_short_ends(plan: RestorePlan, done: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of segment ends that are large enough for the next segment's first record."""
-    for (before, after), base in zip(pairwise(done), plan.bases[1:], strict=True):
+    for (before, after), base in zip(pairwise(done), plan.base_offsets[1:], strict=True):
         if before.blank is None or after.first is None or after.first[0] != base:
             continue
         if base - before.blank >= after.first[1] + END_RESERVE:

@@ -21,12 +21,12 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.whole_files import write_sized
-from commitlake.pipelines.restore.bodies import BodySource, place_bodies
+from commitlake.connectors.whole_files import open_atomic_sized
+from commitlake.pipelines.restore.bodies import BodySource, copy_bodies
 from commitlake.pipelines.restore.log_rows import rows_of_segment
 from commitlake.pipelines.restore.records import RecordWriter
 from commitlake.pipelines.restore.row_facts import Records, Refusal
-from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, fillers
+from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, make_fillers
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, serialize_blank
 from commitlake.schemas.layouts.segments import segment_name
@@ -117,7 +117,7 @@ def restore_segment(table: DeltaTable, bodies: BodySource, task: SegmentTask) ->
     Args:
         bodies: where the bodies are.
     """
-    with write_sized(task.path, task.size) as descriptor:
+    with open_atomic_sized(task.path, task.size) as descriptor:
         return _write_segment(descriptor, table, bodies, task)
 
 
@@ -125,7 +125,7 @@ def _write_segment(descriptor: int, table: DeltaTable, bodies: BodySource, task:
     batches = rows_of_segment(table, task.broker, max(task.start, task.base), min(task.end, task.base + task.size))
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
-        data = empty_segment(task.base, task.size, task.time)
+        data = empty_segment_bytes(task.base, task.size, task.time)
         os.pwrite(descriptor, data, 0)
         end = min(task.end, task.base + task.size)
         return SegmentRestored(0, 0, (), 0, (), ((task.base, end),), None, None, task.time)
@@ -154,22 +154,26 @@ def _add_bodies_and_fillers(
         Lost(int(records.starts[row]), int(records.sizes[row]), Refusal(int(records.refusals[row])).text, False)
         for row in np.flatnonzero(records.refusals).tolist()
     ]
-    records = records.take(records.refusals == Refusal.NONE)
-    without = place_bodies(bodies, records, packs, out, task.base)
-    lost += [_give_up(out, records, row, reason, task, is_body=True) for row, reason in without.items()]
+    records = records.select_rows(records.refusals == Refusal.NONE)
+    without = copy_bodies(bodies, records, packs, out, task.base)
+    lost += [_erase_lost_record(out, records, row, reason, task, is_body=True) for row, reason in without.items()]
     if without:
-        records = records.take(np.delete(np.arange(len(records.starts)), list(without)))
+        records = records.select_rows(np.delete(np.arange(len(records.starts)), list(without)))
     end = task.base + task.size
-    fits = keep_fitting(records.starts, records.starts + records.sizes, task.base, end, is_closed=not task.is_newest)
-    lost += [_give_up(out, records, row, _NO_ROOM, task, is_body=False) for row in np.flatnonzero(~fits).tolist()]
-    records = records.take(fits)
+    fits = select_fitting_records(
+        records.starts, records.starts + records.sizes, task.base, end, is_closed=not task.is_newest
+    )
+    lost += [
+        _erase_lost_record(out, records, row, _NO_ROOM, task, is_body=False) for row in np.flatnonzero(~fits).tolist()
+    ]
+    records = records.select_rows(fits)
     if not len(records.starts):
-        data = empty_segment(task.base, task.size, task.time)
+        data = empty_segment_bytes(task.base, task.size, task.time)
         out[: len(data)] = np.frombuffer(data, np.uint8)
         nothing = (task.base, min(task.end, end))
         return SegmentRestored(0, 0, (), 0, tuple(lost), (nothing,), None, None, task.time)
     ends = records.starts + records.sizes
-    filled = gaps_between(records.starts, ends, records.times, task.base)
+    filled = find_gaps(records.starts, ends, records.times, task.base)
     for stretch in filled:
         write_fillers(out, task.base, stretch)
     blank = None
@@ -189,7 +193,9 @@ def _add_bodies_and_fillers(
     )
 
 
-def _give_up(out: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body: bool) -> Lost:
+def _erase_lost_record(
+    out: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body: bool
+) -> Lost:
     """Overwrite a record in the segment with zeros, and return it as lost."""
     start, size = int(records.starts[row]), int(records.sizes[row])
     out[start - task.base : start - task.base + size] = 0
@@ -210,7 +216,7 @@ class Gap(NamedTuple):
     time: int
 
 
-def keep_fitting(starts: Array, ends: Array, base: int, end: int, *, is_closed: bool) -> Array:
+def select_fitting_records(starts: Array, ends: Array, base: int, end: int, *, is_closed: bool) -> Array:
     """Return a mask of the records to keep, so that each gap between them has room for a filler or BLANK.
 
     Args:
@@ -234,7 +240,7 @@ def keep_fitting(starts: Array, ends: Array, base: int, end: int, *, is_closed: 
     return kept
 
 
-def gaps_between(starts: Array, ends: Array, times: Array, base: int) -> list[Gap]:
+def find_gaps(starts: Array, ends: Array, times: Array, base: int) -> list[Gap]:
     """Return the ranges between records, and the one before the first record."""
     if not len(starts):
         return []
@@ -249,7 +255,7 @@ def gaps_between(starts: Array, ends: Array, times: Array, base: int) -> list[Ga
 def write_fillers(out: Array, base: int, stretch: Gap) -> None:
     """Fill a range with fillers, in the segment that begins at physical offset `base`."""
     at = stretch.start - base
-    for record in fillers(stretch.start, stretch.end - stretch.start, stretch.time):
+    for record in make_fillers(stretch.start, stretch.end - stretch.start, stretch.time):
         out[at : at + len(record)] = np.frombuffer(record, np.uint8)
         at += len(record)
 
@@ -260,9 +266,9 @@ def write_blank(out: Array, at: int) -> None:
     out[at : at + len(blank)] = np.frombuffer(blank, np.uint8)
 
 
-def empty_segment(base: int, size: int, time: int) -> bytes:
+def empty_segment_bytes(base: int, size: int, time: int) -> bytes:
     """Return the first bytes of a segment without a record: a filler, because brokers expect a record, and a BLANK."""
-    first = next(fillers(base, MIN_FILLER_BYTES, time))
+    first = next(make_fillers(base, MIN_FILLER_BYTES, time))
     return first + serialize_blank(size - len(first))
 
 
@@ -285,7 +291,7 @@ class LakeVersion:
     run: str
 
 
-def restore_from(source: LakeVersion, task: SegmentTask) -> SegmentRestored:
+def run_segment_task(source: LakeVersion, task: SegmentTask) -> SegmentRestored:
     """Restore one segment."""
     bodies = BodySource(open_store(source.lake.packs), source.skip, source.threads)
     return restore_segment(_open_version(source), bodies, task)

@@ -139,15 +139,15 @@ class Rules:
     def forcibly_percent(self) -> int:
         """Disk usage in percent above which segments are deleted at any age."""
         if self.version >= 5:
-            return min(max(_percent(self.forcibly_ratio, self.conf.clean_forcibly_percent), 30), 85)
-        return _percent(self.forcibly_ratio, _DEFAULT.clean_forcibly_percent)
+            return min(max(_to_percent(self.forcibly_ratio, self.conf.clean_forcibly_percent), 30), 85)
+        return _to_percent(self.forcibly_ratio, _DEFAULT.clean_forcibly_percent)
 
     @property
     def warning_percent(self) -> int:
         """Disk usage in percent above which the broker refuses messages."""
         if self.version >= 5:
-            return min(max(_percent(self.warning_ratio, self.conf.warning_percent), 35), 90)
-        return _percent(self.warning_ratio, _DEFAULT.warning_percent)
+            return min(max(_to_percent(self.warning_ratio, self.conf.warning_percent), 35), 90)
+        return _to_percent(self.warning_ratio, _DEFAULT.warning_percent)
 
     def next_delete_hour(self, moment: datetime.datetime) -> datetime.datetime:
         """Return the first time at or after `moment` that is in an hour of `deleteWhen`."""
@@ -160,7 +160,7 @@ class Rules:
             moment += _HOUR - past
         raise AssertionError(f"no hour of {self.conf.delete_hours} in three days")
 
-    def deletions(
+    def possible_deletions(
         self, expired: datetime.datetime, disk: Disk, now: datetime.datetime, freed: int
     ) -> Iterator[tuple[datetime.datetime, Cause]]:
         """Yield each possible cause of a deletion, with its earliest time.
@@ -190,6 +190,6 @@ class Rules:
             yield max(forced, full), Cause.FORCED
 
 
-def _percent(ratio: float | None, default: int) -> int:
+def _to_percent(ratio: float | None, default: int) -> int:
     """Return the limit in whole percent. The broker rounds disk usage up to whole percents before it compares."""
     return default if ratio is None else int(ratio * 100 + 1e-9)

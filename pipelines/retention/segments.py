@@ -27,7 +27,7 @@ _GROWTH_WINDOW = datetime.timedelta(days=1)
 _SHORTEST_GROWTH = datetime.timedelta(minutes=1)
 
 
-class Archived(StrEnum):
+class ArchivedShare(StrEnum):
     """State of a segment's archiving: how much of its present content is in the lake."""
 
     YES = "yes"
@@ -54,7 +54,7 @@ class StoredSegment:
     allocated: int
     modified: datetime.datetime
     begun: bool
-    archived: Archived = Archived.NO
+    archived: ArchivedShare = ArchivedShare.NO
     written: int | None = None
 
     @property
@@ -63,7 +63,7 @@ class StoredSegment:
         return segment_name(self.base_offset)
 
     @property
-    def free(self) -> int:
+    def free_bytes(self) -> int:
         """Number of bytes of the segment that are not written yet."""
         return self.size - (self.size if self.written is None else self.written)
 
@@ -83,13 +83,13 @@ def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
         try:
             size, allocated, modified = _read_status(segment)
             head = _read_head(store.format, segment, 0)
-            archived = _archived_share(store.format, segment, archived_end)
+            archived = _find_archived_share(store.format, segment, archived_end)
         except FileNotFoundError:
             continue
         begun = any(head)
         segments.append(StoredSegment(segment.base_offset, size, allocated, modified, begun, archived))
     if segments:
-        last = newest(segments)
+        last = newest_segment_index(segments)
         with suppress(FileNotFoundError):
             segments[last] = replace(
                 segments[last], written=_find_written_size(_segment_at(store, segments[last].base_offset))
@@ -112,16 +112,16 @@ def _read_status(segment: Segment) -> tuple[int, int, datetime.datetime]:
     return info.size, info.size, from_seconds(info.mtime_ns / 1e9)
 
 
-def _archived_share(log_format: Format, segment: Segment, archived_end: int) -> Archived:
+def _find_archived_share(log_format: Format, segment: Segment, archived_end: int) -> ArchivedShare:
     if archived_end <= segment.base_offset:
-        return Archived.NO
+        return ArchivedShare.NO
     if archived_end >= segment.base_offset + segment.file_size:
-        return Archived.YES
+        return ArchivedShare.YES
     # After its last message, a segment has zeros while it is being written, and a filler when it is closed.
     head = _read_head(log_format, segment, archived_end - segment.base_offset)
     rules = log_format.records
     is_filler = len(head) == rules.head_bytes and rules.is_filler(memoryview(head))
-    return Archived.YES if is_filler or not any(head) else Archived.PARTLY
+    return ArchivedShare.YES if is_filler or not any(head) else ArchivedShare.PARTLY
 
 
 def _read_head(log_format: Format, segment: Segment, position: int) -> bytes:
@@ -147,12 +147,12 @@ def _find_written_size(segment: Segment) -> int:
     return min(low * _PROBE_BYTES, segment.file_size)
 
 
-def newest(segments: Sequence[StoredSegment]) -> int:
+def newest_segment_index(segments: Sequence[StoredSegment]) -> int:
     """Return the index of the segment that is being written: the last one with content, or the first."""
     return max((number for number, segment in enumerate(segments) if segment.begun), default=0)
 
 
-def growth(segments: Sequence[StoredSegment], now: datetime.datetime) -> float:
+def measure_growth(segments: Sequence[StoredSegment], now: datetime.datetime) -> float:
     """Return the growth of a log during the last day, in bytes per second; 0 if it is not known.
 
     It is counted from the end of a segment, which is the time at which its file was last written.
@@ -161,13 +161,15 @@ def growth(segments: Sequence[StoredSegment], now: datetime.datetime) -> float:
         segments: from `read_segments`.
         now: current time.
     """
-    last = newest(segments)
+    last = newest_segment_index(segments)
     closed = [number for number in range(last) if segments[number].modified <= now - _SHORTEST_GROWTH]
     if not closed:
         return 0.0
     older = [number for number in closed if segments[number].modified <= now - _GROWTH_WINDOW]
     base = older[-1] if older else closed[0]
     written = (
-        sum(segment.allocated for segment in segments[base + 1 : last]) + segments[last].size - segments[last].free
+        sum(segment.allocated for segment in segments[base + 1 : last])
+        + segments[last].size
+        - segments[last].free_bytes
     )
     return written / (now - segments[base].modified).total_seconds()

@@ -17,7 +17,13 @@ from commitlake.connectors.reading.continuity import StoreReplacedError, check_c
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.retention.rules import Cause, Disk, Rules, read_disk
-from commitlake.pipelines.retention.segments import Archived, StoredSegment, growth, newest, read_segments
+from commitlake.pipelines.retention.segments import (
+    ArchivedShare,
+    StoredSegment,
+    measure_growth,
+    newest_segment_index,
+    read_segments,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ class Forecast:
     cause: Cause | None = None
 
 
-def forecast(
+def forecast_deletions(
     segments: Sequence[StoredSegment],
     rules: Rules,
     disks: Sequence[Disk],
@@ -55,7 +61,7 @@ def forecast(
         now: time at which segments and disks were read.
         log_growth: bytes per second by which this log grows.
     """
-    last = newest(segments)
+    last = newest_segment_index(segments)
     found: list[Forecast] = []
     expired = _LONG_AGO
     freed = [0]
@@ -76,7 +82,7 @@ def forecast(
                 way
                 # Deleting segments frees only the log's disk.
                 for place, disk in enumerate(disks or (_NO_DISK,))
-                for way in rules.deletions(expired, disk, now, 0 if place else before)
+                for way in rules.possible_deletions(expired, disk, now, 0 if place else before)
             ),
             key=lambda way: way[0],
         )
@@ -90,7 +96,7 @@ def _time_when_full(segment: StoredSegment, now: datetime.datetime, log_growth: 
     """Return the time at which the newest segment will be full, or None if it is not known."""
     if log_growth <= 0:
         return None
-    return now + datetime.timedelta(seconds=max(1.0, segment.free / log_growth))
+    return now + datetime.timedelta(seconds=max(1.0, segment.free_bytes / log_growth))
 
 
 _LONG_AGO = datetime.datetime.min.replace(tzinfo=datetime.UTC)
@@ -149,7 +155,7 @@ class WatchedStore:
 
 
 @dataclass(frozen=True, slots=True)
-class _ReadStore:
+class _StoreState:
     """State of one store as it was read, before its segments are forecast."""
 
     store: Store
@@ -186,10 +192,10 @@ def watch_stores(
     for one in seen:
         if one.disks:
             filled[one.disks[0].device] += one.growth
-    return [_watched_store(one, filled, now, within) for one in seen]
+    return [_to_watched_store(one, filled, now, within) for one in seen]
 
 
-def _read_store(store: Store, progress: StoreProgress | None, rules: Rules, now: datetime.datetime) -> _ReadStore:
+def _read_store(store: Store, progress: StoreProgress | None, rules: Rules, now: datetime.datetime) -> _StoreState:
     replaced = _replacement_reason(store, progress)
     end = progress.end if progress and not replaced else 0
     segments = read_segments(store, end)
@@ -197,7 +203,9 @@ def _read_store(store: Store, progress: StoreProgress | None, rules: Rules, now:
     if progress and not replaced and store.segments[0].base_offset > end:
         lost = (end, store.segments[0].base_offset)
     newer = take_snapshot([store]).ranges[store.broker].newer
-    return _ReadStore(store, rules, segments, _disks_of(store, rules), growth(segments, now), lost, replaced, newer)
+    return _StoreState(
+        store, rules, segments, _disks_of(store, rules), measure_growth(segments, now), lost, replaced, newer
+    )
 
 
 def _replacement_reason(store: Store, progress: StoreProgress | None) -> str:
@@ -223,11 +231,11 @@ def _disks_of(store: Store, rules: Rules) -> list[Disk]:
     return disks
 
 
-def _watched_store(
-    one: _ReadStore, filled: Mapping[int, float], now: datetime.datetime, within: datetime.timedelta
+def _to_watched_store(
+    one: _StoreState, filled: Mapping[int, float], now: datetime.datetime, within: datetime.timedelta
 ) -> WatchedStore:
     disks = [replace(disk, growth=filled.get(disk.device, 0.0)) for disk in one.disks]
-    fates = forecast(one.segments, one.rules, disks, now, one.growth)
+    fates = forecast_deletions(one.segments, one.rules, disks, now, one.growth)
     segments = [WatchedSegment(fate, _judge_segment(fate, now + within)) for fate in fates]
     root, broker = one.store.root, one.store.broker
     return WatchedStore(broker, root, one.rules, segments, disks, one.growth, one.lost, one.replaced, one.newer)
@@ -236,7 +244,7 @@ def _watched_store(
 def _judge_segment(fate: Forecast, until: datetime.datetime) -> SegmentVerdict:
     if not fate.segment.begun:
         return SegmentVerdict.UNUSED
-    if fate.segment.archived is Archived.YES:
+    if fate.segment.archived is ArchivedShare.YES:
         return SegmentVerdict.ARCHIVED
     if fate.deleted_at is not None and fate.deleted_at <= until:
         return SegmentVerdict.AT_RISK

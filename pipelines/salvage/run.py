@@ -23,12 +23,12 @@ from commitlake.connectors.log_format.files import Segment, StoreFiles
 from commitlake.connectors.reading.files.index_files import read_all
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
-from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
+from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, segment_ranges
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.stores import Store, list_again, segment_size, segment_sizes
-from commitlake.connectors.reading.walking import End, walk
+from commitlake.connectors.reading.stores import Store, refresh_store, segment_size, segment_sizes
+from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import write_synced
@@ -62,7 +62,7 @@ MAX_COUNTED = 1 << 20
 """Number of records after which no more are counted."""
 
 
-def dropped_tail(store: Store, found: StoreRange) -> tuple[list[Damage], int]:
+def find_dropped_tail(store: Store, found: StoreRange) -> tuple[list[Damage], int]:
     """Return the non-empty ranges after a log's end, and the number of records in them whose CRC is right.
 
     Args:
@@ -82,7 +82,7 @@ def dropped_tail(store: Store, found: StoreRange) -> tuple[list[Damage], int]:
         file_end = base + segment.file_size
         split = Split(store.broker, segment.path, base, start, stop, base + size, file_end, store.format)
         with OpenSegment(segment.path) as file:
-            for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, End()):
+            for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
                 records += step.parts.shape[1]
                 starts = (step.origin + step.parts[h.START]).tolist()
                 ends = (step.origin + step.parts[h.PROPERTIES] + step.parts[h.PROPERTIES_LENGTH]).tolist()
@@ -148,35 +148,35 @@ def salvage_store(
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
     if os.path.lexists(out / store.format.folder):
-        return _earlier_result(store, out)
+        return _read_earlier_result(store, out)
     with open_small_files(store.root) as root:
         config, is_live, was_aborted = _read_config(root), is_locked(root), os.path.lexists(root / ABORT)
-    files = open_store_files(store_of(store.root))
+    files = open_store_files(store_folder_of_log(store.root))
     if store.is_remote:  # see `store_view` for the order
         was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
-        store = list_again(store)
-    manifest = _manifest_of(store)
+        store = refresh_store(store)
+    manifest = _read_manifest(store)
     source = _log_fingerprint(store, manifest)  # before the log is read, so that it does not describe later bytes
     work = out / _WORK
     if check_own_folder(work):
         remove_tree(work)
     make_folders(work / store.format.folder, below=out)
     found = log_range(store, is_live=is_live)
-    tasks = _tasks(store, found, work / store.format.folder)
+    tasks = _make_tasks(store, found, work / store.format.folder)
     done: dict[int, SegmentSalvaged] = {}
     for number, result in runner.run(salvage_segment, tasks):
         done[number] = result
         if advance is not None:
             advance(tasks[number].split.size)
-    _fill_empty(tasks, done)
+    _rewrite_empty_segments(tasks, done)
     in_order = [done[number] for number in range(len(tasks))]
-    tail, dropped = dropped_tail(store, found)
+    tail, dropped = find_dropped_tail(store, found)
     # A broker that is running writes log and queues meanwhile; a copy of its store has `abort`. Without `abort`, a copy
     # may still have an entry of the newest record before the record itself.
     is_copy = manifest is not None
     is_running = is_live or (is_copy and was_aborted)
     end = max([found.end, *(damage.end for damage in tail)])
-    lost = 0 if is_running else records_after(files, end + is_copy)
+    lost = 0 if is_running else count_records_after(files, end + is_copy)
     damages = [*(damage for each in in_order for damage in each.damages), *tail]
     moved = [pair for each in in_order for pair in each.moved]
     _write_lines(out / DAMAGES, (asdict(damage) for damage in damages))
@@ -204,9 +204,9 @@ def salvage_store(
     return salvaged
 
 
-def _manifest_of(store: Store) -> Manifest | None:
+def _read_manifest(store: Store) -> Manifest | None:
     """Return the manifest of a copy's log; None if the store is not a copy."""
-    filesystem, root = resolve_filesystem(store_of(store.root))
+    filesystem, root = resolve_filesystem(store_folder_of_log(store.root))
     return read_shipped_manifest(filesystem, root, LOG_MANIFEST)
 
 
@@ -238,7 +238,7 @@ def _count_columns(salvaged: Salvaged) -> dict[str, int]:
     return {name: value for name, value in asdict(salvaged).items() if name != "out"}
 
 
-def _earlier_result(store: Store, out: Path) -> Salvaged:
+def _read_earlier_result(store: Store, out: Path) -> Salvaged:
     """Return the result of an earlier run over the same log."""
     try:
         check_folder(out / store.format.folder)
@@ -248,12 +248,12 @@ def _earlier_result(store: Store, out: Path) -> Salvaged:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         document = None
-    if document != _log_fingerprint(store, _manifest_of(store)):
+    if document != _log_fingerprint(store, _read_manifest(store)):
         raise UsageError(f"{out} already holds {store.format.folder}: name a folder without it; nothing is overwritten")
     return salvaged
 
 
-def _tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
+def _make_tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
     """Return a task for every segment from the oldest to the newest, including missing ones."""
     size = segment_size(store)
     ranges = segment_ranges(store, found)
@@ -287,7 +287,7 @@ def _divide_by_segment(split: Split, size: int) -> Iterator[Split]:
         )
 
 
-def _fill_empty(tasks: list[SegmentTask], done: dict[int, SegmentSalvaged]) -> None:
+def _rewrite_empty_segments(tasks: list[SegmentTask], done: dict[int, SegmentSalvaged]) -> None:
     """Write segments without a record again, with the time of the previous record for their fillers."""
     time = next((done[number].first_time for number in range(len(tasks)) if done[number].records), 0)
     for number, task in enumerate(tasks):
@@ -313,7 +313,7 @@ def _write_lines(path: Path, rows: Iterable[object]) -> None:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def records_after(files: StoreFiles, end: int) -> int:
+def count_records_after(files: StoreFiles, end: int) -> int:
     """Return the number of records after the log's end that queues point to, at most `MAX_COUNTED`.
 
     Each queue is read from its newest file back to its first entry before the end.

@@ -30,8 +30,8 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.walking import End, WalkStep, walk
-from commitlake.connectors.whole_files import write_sized
+from commitlake.connectors.reading.walking import WalkEnd, WalkStep, walk
+from commitlake.connectors.whole_files import open_atomic_sized
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     HEAD,
@@ -58,7 +58,7 @@ _AT_OFFSET = HEAD.offset_of("physical_offset")
 _OFFSET_BYTES = 8
 
 
-def fillers(offset: int, size: int, store_timestamp: int) -> Iterator[bytes]:
+def make_fillers(offset: int, size: int, store_timestamp: int) -> Iterator[bytes]:
     """Yield consecutive records that fill a range.
 
     Args:
@@ -69,12 +69,12 @@ def fillers(offset: int, size: int, store_timestamp: int) -> Iterator[bytes]:
     while size:
         # The rest must have room for a record.
         piece = size if size <= _MAX_BYTES else min(_MAX_BYTES, size - MIN_FILLER_BYTES)
-        yield filler(offset, piece, store_timestamp)
+        yield make_filler(offset, piece, store_timestamp)
         offset += piece
         size -= piece
 
 
-def filler(offset: int, size: int, store_timestamp: int) -> bytes:
+def make_filler(offset: int, size: int, store_timestamp: int) -> bytes:
     """Return one record of exactly the given size."""
     topic = TOPIC[: size - MIN_RECORD_SIZE]
     body = bytes(size - MIN_RECORD_SIZE - len(topic))
@@ -111,7 +111,7 @@ class Damage:
         start: physical offset of the range.
         end: physical offset after the range.
         fault: the first fault in it; `unproven_end` for a record whose last bytes may not have been written.
-        became: `filler`, `blank` or `moved`; `dropped` after the log's end.
+        became: `make_filler`, `blank` or `moved`; `dropped` after the log's end.
     """
 
     start: int
@@ -143,8 +143,8 @@ def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
     """Write one segment under another name, sync it, and rename it."""
     base = task.split.base_offset
     path = Path(task.out) / segment_name(base)
-    with write_sized(path, task.size) as descriptor:
-        return _Writer(task, descriptor).run()
+    with open_atomic_sized(path, task.size) as descriptor:
+        return _Writer(task, descriptor).write_segment()
 
 
 @dataclass(slots=True)
@@ -189,7 +189,7 @@ class _Writer:
         self._damages: list[Damage] = []
         self._moved: list[tuple[int, int]] = []
 
-    def run(self) -> SegmentSalvaged:
+    def write_segment(self) -> SegmentSalvaged:
         """Write the segment."""
         split = self._task.split
         if split.missing:
@@ -197,7 +197,7 @@ class _Writer:
             return self._to_result(0)
         records = 0
         with OpenSegment(split.path) as file:
-            for stretch in self._with_times(self._find_stretches(file)):
+            for stretch in self._set_filler_times(self._find_stretches(file)):
                 if stretch.fault is None:
                     self._copy_records(file, stretch)
                     records += stretch.records
@@ -205,7 +205,7 @@ class _Writer:
                     self._fill_range(stretch)
         return self._to_result(records)
 
-    def _with_times(self, stretches: Iterator[_Stretch]) -> Iterator[_Stretch]:
+    def _set_filler_times(self, stretches: Iterator[_Stretch]) -> Iterator[_Stretch]:
         """Yield the stretches unchanged, after setting the time for fillers that come before the first record."""
         first = next(stretches, None)
         second = next(stretches, None) if first is not None and first.fault is not None else None
@@ -220,7 +220,7 @@ class _Writer:
     def _find_stretches(self, file: SegmentFile) -> Iterator[_Stretch]:
         """Yield valid and damaged ranges alternately, up to the end of the segment or of the log."""
         split = self._task.split
-        end, kept, bad = End(), None, None
+        end, kept, bad = WalkEnd(), None, None
         for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, end):
             for piece in _intact_and_bad_ranges(step):
                 if piece.fault is None:
@@ -267,7 +267,7 @@ class _Writer:
             self._task.split.broker, self._task.split.path, self._base, stretch.start, stretch.end,
             self._task.split.segment_end, self._task.split.file_end, self._task.split.format,
         )  # fmt: skip
-        for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, End()):
+        for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
             for start in (step.origin + step.parts[h.START]).tolist():
                 moved = start - self._shift
                 self._write(memoryview(moved.to_bytes(_OFFSET_BYTES, "big")), moved + _AT_OFFSET)
@@ -279,13 +279,13 @@ class _Writer:
         if stretch.end == self._end:
             became = "blank"
             if start == self._base:  # brokers expect a record at a segment's start
-                first = next(fillers(start, MIN_FILLER_BYTES, self._time))
+                first = next(make_fillers(start, MIN_FILLER_BYTES, self._time))
                 self._write(memoryview(first), start)
                 start, size = start + len(first), size - len(first)
             self._write(memoryview(serialize_blank(size)), start)
         elif size >= MIN_FILLER_BYTES:
             became = "filler"
-            for record in fillers(start, size, self._time):
+            for record in make_fillers(start, size, self._time):
                 self._write(memoryview(record), start)
                 start += len(record)
             self._shift = 0

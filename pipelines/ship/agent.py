@@ -26,10 +26,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from commitlake.connectors.shipping.target import ShipError, ShipNameError, ShipTarget
-from commitlake.pipelines.ship.growing import ChangedFileError, GrowingFiles, Shipped
+from commitlake.pipelines.ship.growing import ChangedFileError, GrowingFiles, ShippedCounts
 from commitlake.pipelines.ship.log_end import LogEnd, LogEndSearch
 from commitlake.pipelines.ship.settings import ShipSettings
-from commitlake.pipelines.ship.store import GrowingName, LogFile, SmallFile, SourceFile, SourceStore
+from commitlake.pipelines.ship.store import GrowingFile, LogFile, SmallFile, SourceFile, SourceStore
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
@@ -56,7 +56,7 @@ class ShipStoppedError(CommitLakeError):
 
 
 @dataclass(slots=True)
-class Round:
+class ShipRound:
     """Result of one round of the agent: the state of a store and of its copy.
 
     Attributes:
@@ -112,7 +112,7 @@ class ShipAgent:
         is_stopped: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.counts = Shipped()
+        self.counts = ShippedCounts()
         self._source, self._target, self._settings = source, target, settings
         self._on_progress, self._is_stopped, self._clock = on_progress, is_stopped, clock
         self._files = GrowingFiles(target, settings, self.counts)
@@ -131,7 +131,7 @@ class ShipAgent:
         """Manifest of the log."""
         return self._log
 
-    def left_bytes(self) -> int:
+    def unshipped_bytes(self) -> int:
         """Return the number of bytes of the log that are not shipped; an estimate for partly empty files."""
         shipped = self._log.files
         return sum(
@@ -139,7 +139,7 @@ class ShipAgent:
             for file in self._source.log_files()
         )
 
-    def ship_round(self, *, with_other_files: bool = True) -> Round:
+    def ship_round(self, *, with_other_files: bool = True) -> ShipRound:
         """Ship what is new since the last round.
 
         Args:
@@ -153,25 +153,25 @@ class ShipAgent:
         has_others = with_other_files and self._settings.has_other_files
         small = list(self._source.small_files()) if has_others else []
         ends = list(self._queue_ends()) if has_others else []
-        found = Round()
+        found = ShipRound()
         self._ship_log(found)
-        self._save_log()
+        self._save_log_manifest()
         if has_others:
             for folder in sorted({_folder_of(end.name) for end in ends if end.is_created_again}):
-                self._forget_queue(folder)
+                self._remove_queue(folder)
             for end in ends:
-                self._ship_other(end)
-            self._save_others()
+                self._ship_other_file(end)
+            self._save_files_manifest()
             self._ship_small_files(small)
         found.skipped = list(self._source.skipped)
         return found
 
     # The log
 
-    def _ship_log(self, found: Round) -> None:
+    def _ship_log(self, found: ShipRound) -> None:
         files = self._source.log_files()
-        self._close_missing({file.name for file in files})
-        begun = [file.name for file in files if file.name in self._log.files or self._source.has_begun(file.name)]
+        self._seal_deleted_segments({file.name for file in files})
+        begun = [file.name for file in files if file.name in self._log.files or self._source.is_written_to(file.name)]
         newest = begun[-1] if begun else ""
         for file in files:
             if file.name > newest:
@@ -181,14 +181,14 @@ class ShipAgent:
                 break
         found.end = self._shipped_end() if self._log.files else None
 
-    def _ship_segment(self, file: LogFile, entry: ShippedFile, found: Round, *, is_closed: bool) -> bool:
+    def _ship_segment(self, file: LogFile, entry: ShippedFile, found: ShipRound, *, is_closed: bool) -> bool:
         """Ship one segment as far as it is complete; return whether the next one may be shipped."""
         with self._source.open(file.name) as source:
             if source is None:  # deleted a moment ago; the next round finds it missing
                 return False
             if source.size < entry.shipped:
                 return self._keep_shipped(entry, source.size, is_closed=is_closed)
-            self._note_lost(file)
+            self._record_lost_range(file)
             if not is_closed or source.size >= entry.size:
                 entry = replace(entry, size=max(source.size, entry.size))
             for _ in range(_MAX_CHANGES):
@@ -198,14 +198,14 @@ class ShipAgent:
                         self._seal_segment(entry, source)
                 except ChangedFileError:
                     _LOG.warning("%s: the broker has changed bytes that were shipped: they are sent again", file.name)
-                    entry = self._files.cut(self._log.files.get(file.name, entry), source)
+                    entry = self._files.drop_changed_parts(self._log.files.get(file.name, entry), source)
                     self._log = self._log.with_file(entry)
                 else:
                     return is_complete
         return False
 
     def _grow_segment(
-        self, file: LogFile, entry: ShippedFile, source: SourceFile, found: Round, *, is_closed: bool
+        self, file: LogFile, entry: ShippedFile, source: SourceFile, found: ShipRound, *, is_closed: bool
     ) -> tuple[ShippedFile, bool]:
         """Ship a segment's complete bytes; return its manifest entry, and whether all of the segment is shipped."""
         if self._files.is_changed(entry, source, every_part=True):
@@ -217,24 +217,24 @@ class ShipAgent:
             if is_closed:
                 end = min(entry.size, limit)
             else:
-                found_end = self._find_end(file, entry, source, found)
+                found_end = self._find_log_end(file, entry, source, found)
                 has_filler = has_filler or found_end.is_closed
                 end = found_end.offset - file.base_offset
                 end = min(end, limit) if has_filler else end
             if end == start and has_filler:
                 end = min(entry.size, limit)
             if end > start:
-                entry = self._files.grow(entry, source, end, is_live=not is_closed)
+                entry = self._files.ship_part(entry, source, end, is_live=not is_closed)
             if entry.shipped == start:
                 break
             self._log = self._log.with_file(entry)
             self._count_shipped(entry.shipped - start)
         if is_closed and entry.shipped < entry.size:
-            self._note_cut(entry)
+            self._warn_of_shorter_segment(entry)
             entry = replace(entry, size=entry.shipped)
         return entry, entry.shipped == entry.size and (is_closed or has_filler)
 
-    def _find_end(self, file: LogFile, entry: ShippedFile, source: SourceFile, found: Round) -> LogEnd:
+    def _find_log_end(self, file: LogFile, entry: ShippedFile, source: SourceFile, found: ShipRound) -> LogEnd:
         start = file.base_offset + entry.shipped
         limit = self._settings.part_bytes
         log_end = self._search.find(source, file.base_offset, entry.size, start, self._read_checkpoint, limit)
@@ -247,27 +247,27 @@ class ShipAgent:
             "%s: found %d bytes, fewer than the %d that were shipped: these are kept", entry.name, size, entry.shipped
         )
         if is_closed:
-            self._note_cut(entry)
+            self._warn_of_shorter_segment(entry)
             self._seal_segment(replace(entry, size=entry.shipped), None)
         return is_closed
 
-    def _note_cut(self, entry: ShippedFile) -> None:
+    def _warn_of_shorter_segment(self, entry: ShippedFile) -> None:
         self.counts.cut += 1
         _LOG.warning("%s: only %d of %d bytes are there: the segment is shorter", entry.name, entry.shipped, entry.size)
 
     def _seal_segment(self, entry: ShippedFile, source: SourceFile | None) -> None:
-        sealed = self._files.seal(entry, source)
+        sealed = self._files.seal_file(entry, source)
         self._log = self._log.with_file(sealed)
-        self._save_log()
+        self._save_log_manifest()
 
-    def _close_missing(self, names: set[str]) -> None:
+    def _seal_deleted_segments(self, names: set[str]) -> None:
         """Seal the segments that the broker deleted before they were complete, with the bytes shipped so far."""
         for entry in list(self._log.files.values()):
             if not entry.is_sealed and entry.name not in names:
-                self._note_cut(entry)
+                self._warn_of_shorter_segment(entry)
                 self._seal_segment(replace(entry, size=entry.shipped), None)
 
-    def _note_lost(self, file: LogFile) -> None:
+    def _record_lost_range(self, file: LogFile) -> None:
         """Record a range before a new segment that the broker deleted before the agent could ship it."""
         if file.name in self._log.files or not self._log.files:
             return
@@ -301,7 +301,7 @@ class ShipAgent:
             ends = [self._queue_end(found, is_created_again=is_new) for found in reversed(names)]
             yield from (end for end in reversed(ends) if end is not None)
 
-    def _is_created_again(self, oldest: GrowingName) -> bool:
+    def _is_created_again(self, oldest: GrowingFile) -> bool:
         """Return whether a queue was created again: its oldest file is complete in the target, but its head differs.
 
         The broker deletes the files of a queue with its topic. If the topic is created again, they have the same names.
@@ -316,18 +316,18 @@ class ShipAgent:
             self._source.skipped.append(str(error))
             return False
 
-    def _forget_queue(self, folder: str) -> None:
+    def _remove_queue(self, folder: str) -> None:
         """Remove all files of a queue from the copy, because its topic was deleted and created again."""
         _LOG.warning("%s: the broker has created this queue again: it is shipped from its start", folder)
         old = [entry for name, entry in self._other.files.items() if _folder_of(name) == folder]
         # Files are deleted before the manifest is written, so that a killed agent's successor finds the change, too.
         for entry in old:
-            self._files.forget(entry)
+            self._files.delete_file(entry)
         files = {name: entry for name, entry in self._other.files.items() if _folder_of(name) != folder}
         self._other = replace(self._other, files=files)
-        self._save_others()
+        self._save_files_manifest()
 
-    def _queue_end(self, found: GrowingName, *, is_created_again: bool) -> QueueEnd | None:
+    def _queue_end(self, found: GrowingFile, *, is_created_again: bool) -> QueueEnd | None:
         """Return the end of a file's data; None if it is complete in the target, or cannot be read."""
         entry = None if is_created_again else self._other.files.get(found.name)
         if entry is not None and entry.is_sealed:
@@ -344,7 +344,7 @@ class ShipAgent:
             self._source.skipped.append(str(error))
             return None
 
-    def _ship_other(self, queue: QueueEnd) -> None:
+    def _ship_other_file(self, queue: QueueEnd) -> None:
         """Ship a file up to its end, including changed bytes, as after a topic was created again."""
         try:
             with self._source.open(queue.name) as source:
@@ -354,11 +354,11 @@ class ShipAgent:
                 entry = replace(entry, size=max(entry.size, source.size))
                 for _ in range(_MAX_CHANGES):
                     try:
-                        entry = self._grow_other(entry, source, queue.end, is_last=queue.is_last)
+                        entry = self._grow_other_file(entry, source, queue.end, is_last=queue.is_last)
                         break
                     except ChangedFileError:
                         entry = replace(self._other.files.get(queue.name, entry), size=source.size)
-                        entry = self._files.cut(entry, source)
+                        entry = self._files.drop_changed_parts(entry, source)
                         self._other = self._other.with_file(entry)
                         if not queue.is_changed:
                             break  # The end is that of the earlier bytes: the next round ships the file from its start.
@@ -368,17 +368,17 @@ class ShipAgent:
         if entry.parts or entry.is_sealed:
             self._other = self._other.with_file(entry)
 
-    def _grow_other(self, entry: ShippedFile, source: SourceFile, end: int, *, is_last: bool) -> ShippedFile:
+    def _grow_other_file(self, entry: ShippedFile, source: SourceFile, end: int, *, is_last: bool) -> ShippedFile:
         if self._files.is_changed(entry, source):
             raise ChangedFileError
         while entry.shipped < end:
             start = entry.shipped
-            entry = self._files.grow(entry, source, min(end, start + self._settings.part_bytes), is_live=is_last)
+            entry = self._files.ship_part(entry, source, min(end, start + self._settings.part_bytes), is_live=is_last)
             if entry.shipped == start:
                 break
             self._other = self._other.with_file(entry)
         if not is_last and entry.shipped == entry.size and entry.parts:
-            entry = self._files.seal(entry, source)
+            entry = self._files.seal_file(entry, source)
         return entry
 
     def _ship_small_files(self, small: Sequence[SmallFile]) -> None:
@@ -405,7 +405,7 @@ class ShipAgent:
             self._target.delete("abort")
             files = {name: entry for name, entry in self._other.files.items() if name != "abort"}
             self._other = replace(self._other, files=files)
-        self._save_others()
+        self._save_files_manifest()
 
     # Manifests
 
@@ -447,7 +447,7 @@ class ShipAgent:
     def _check_target(self) -> None:
         """Compare the target with the manifests; parts that are missing are shipped again."""
         for entry in [each for each in self._log.files.values() if not each.is_sealed]:
-            kept = self._files.without_missing(entry)
+            kept = self._files.drop_missing_parts(entry)
             if kept is not entry:
                 _LOG.warning(
                     "%s, %s: parts are missing or damaged: they are shipped again", self._target.text, entry.name
@@ -482,16 +482,16 @@ class ShipAgent:
         self._on_progress(count)
         self._unsaved += count
         if self._is_stopped():
-            self._save_log()
+            self._save_log_manifest()
             raise ShipStoppedError
         if self._unsaved >= self._settings.save_bytes or self._clock() - self._saved_at >= _SAVE_SECONDS:
-            self._save_log()
+            self._save_log_manifest()
 
-    def _save_log(self) -> None:
+    def _save_log_manifest(self) -> None:
         self._log = self._save_manifest(LOG_MANIFEST, self._log)
         self._saved_at, self._unsaved = self._clock(), 0
 
-    def _save_others(self) -> None:
+    def _save_files_manifest(self) -> None:
         self._other = self._save_manifest(FILES_MANIFEST, self._other)
 
     def _save_manifest(self, name: str, manifest: Manifest) -> Manifest:
@@ -501,7 +501,7 @@ class ShipAgent:
         new = replace(manifest, agent=self._agent, generation=manifest.generation + 1, written_at_ms=now)
         self._target.replace_manifest(name, serialize_manifest(new))
         self._saved[name] = new
-        self._files.drop(*self._saved.values(), self._log, self._other)
+        self._files.delete_dropped_parts(*self._saved.values(), self._log, self._other)
         return new
 
 

@@ -83,7 +83,7 @@ class Fetcher:
                     raise
         raise AssertionError
 
-    def left_bytes(self) -> int:
+    def missing_bytes(self) -> int:
         """Return the number of bytes of the log that the folder lacks."""
         theirs, mine = self._read_source_manifest(LOG_MANIFEST), self._read_target_manifest(LOG_MANIFEST)
         have = {} if mine is None else mine.files

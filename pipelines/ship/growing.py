@@ -30,7 +30,7 @@ class ChangedFileError(CommitLakeError):
 
 
 @dataclass(slots=True)
-class Shipped:
+class ShippedCounts:
     """Numbers of bytes and files that an agent has shipped.
 
     Attributes:
@@ -61,11 +61,11 @@ class GrowingFiles:
 
     target: ShipTarget
     settings: ShipSettings
-    counts: Shipped
+    counts: ShippedCounts
     dropped: list[tuple[ShippedFile, Part]] = field(default_factory=list)
     _tails: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
-    def grow(self, entry: ShippedFile, source: SourceFile, end: int, *, is_live: bool) -> ShippedFile:
+    def ship_part(self, entry: ShippedFile, source: SourceFile, end: int, *, is_live: bool) -> ShippedFile:
         """Ship the bytes up to a position, as one part.
 
         Args:
@@ -92,9 +92,9 @@ class GrowingFiles:
         self.dropped += [(entry, old) for old in replaced]
         tail = data[-_TAIL_BYTES:]
         self._tails[entry.name] = part.end - len(tail), len(tail), zlib.crc32(tail)
-        return with_head(replace(entry, parts=(*kept, part)), data)
+        return set_head_checksum(replace(entry, parts=(*kept, part)), data)
 
-    def seal(self, entry: ShippedFile, source: SourceFile | None) -> ShippedFile:
+    def seal_file(self, entry: ShippedFile, source: SourceFile | None) -> ShippedFile:
         """Complete a file. All of its bytes are shipped.
 
         Raises:
@@ -129,7 +129,7 @@ class GrowingFiles:
             self._tails[entry.name] = entry.shipped - size, size, source.crc(entry.shipped - size, size) or 0
         return False
 
-    def cut(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
+    def drop_changed_parts(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
         """Remove the first part that the broker has changed, and all parts after it."""
         kept: list[Part] = []
         for part in entry.parts:
@@ -141,7 +141,7 @@ class GrowingFiles:
             entry = replace(entry, head_size=0, head_crc=0)
         return self._drop_parts(entry, kept)
 
-    def forget(self, entry: ShippedFile) -> None:
+    def delete_file(self, entry: ShippedFile) -> None:
         """Delete a file that the broker has replaced; its parts are deleted when a manifest without them is written."""
         if entry.is_sealed or not self.target.has_parts:
             self.target.delete(entry.name)
@@ -149,7 +149,7 @@ class GrowingFiles:
         self.dropped += [(entry, part) for part in entry.parts]
         self.counts.rewritten += 1
 
-    def without_missing(self, entry: ShippedFile) -> ShippedFile:
+    def drop_missing_parts(self, entry: ShippedFile) -> ShippedFile:
         """Remove the first part that the target lacks or has in another size, and all parts after it."""
         kept: list[Part] = []
         for part in entry.parts:
@@ -158,7 +158,7 @@ class GrowingFiles:
             kept.append(part)
         return entry if len(kept) == len(entry.parts) else self._drop_parts(entry, kept)
 
-    def drop(self, *manifests: Manifest) -> None:
+    def delete_dropped_parts(self, *manifests: Manifest) -> None:
         """Delete the replaced parts that no manifest refers to any more; the others stay until a later call."""
         kept = []
         for entry, part in self.dropped:
@@ -213,7 +213,7 @@ def kept_parts(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple
     return tuple(parts if equal + 1 < settings.merged_count else parts[: len(parts) - equal])
 
 
-def with_head(entry: ShippedFile, data: bytes) -> ShippedFile:
+def set_head_checksum(entry: ShippedFile, data: bytes) -> ShippedFile:
     """Return an entry with the checksum of its first bytes, if `data` begins with them."""
     size = min(HEAD_BYTES, entry.shipped)
     if size <= entry.head_size or entry.parts[0].size != len(data) or len(entry.parts) > 1:

@@ -17,7 +17,7 @@ from commitlake.connectors.checksums import crc_of_range
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
-from commitlake.connectors.reading.unread import check_supported, folder_names
+from commitlake.connectors.reading.unread import check_supported, format_folder_names
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, open_file, read_file
@@ -99,7 +99,7 @@ class LogFile:
 
 
 @dataclass(frozen=True, slots=True)
-class GrowingName:
+class GrowingFile:
     """A file that grows: of a queue, an index or a consume log.
 
     Attributes:
@@ -148,7 +148,7 @@ class SourceStore:
         if not found:
             check_supported(root, folders_in(self.root), all_formats().known)
         if len(found) != 1:
-            expected = folder_names(all_formats().known)
+            expected = format_folder_names(all_formats().known)
             held = " and ".join(repr(each.folder) for each in found) or "neither"
             raise UsageError(f"{root}: expected a store's folder, the one that holds {expected}, found {held}")
         self.format: Format = found[0]
@@ -181,7 +181,7 @@ class SourceStore:
         known = KnownEnd.read(ReadLog(broker, self.root, self.format, ()))._replace(claims=())
         files = self.log_files()
         log = ReadLog(broker, self.root, self.format, [(file.base_offset, file.size) for file in files])
-        begun = (file for file in reversed(files) if self.has_begun(file.name))
+        begun = (file for file in reversed(files) if self.is_written_to(file.name))
         end = next((file.base_offset + file.size for file in begun), 0)
         if others := find_other_logs(log, None, end):
             return [other_log_text(log, other) for other in others]
@@ -202,7 +202,7 @@ class SourceStore:
         finally:
             os.close(descriptor)
 
-    def has_begun(self, name: str) -> bool:
+    def is_written_to(self, name: str) -> bool:
         """Return whether the broker has written to a file; False if it does not exist any more."""
         with self.open(name) as source:
             return source is not None and any(source.read(0, _FIRST_BYTES))
@@ -220,7 +220,7 @@ class SourceStore:
                 modified_ms = max(0, (self.root / name).lstat().st_mtime_ns // 1_000_000)
             yield SmallFile(name, self._read_small_file(name), modified_ms)
 
-    def growing_files(self) -> Iterator[GrowingName]:
+    def growing_files(self) -> Iterator[GrowingFile]:
         """Yield the files of queues, indexes and consume logs."""
         for folder in _QUEUE_FOLDERS:
             yield from self._growing_files_below(folder, 0)
@@ -228,7 +228,7 @@ class SourceStore:
         # The broker changes all parts of the newest IndexFile, not only its end.
         yield from (found for found in self._growing_files_in(_INDEX_FOLDER, str.isdecimal) if not found.is_last)
 
-    def _growing_files_below(self, folder: str, depth: int) -> Iterator[GrowingName]:
+    def _growing_files_below(self, folder: str, depth: int) -> Iterator[GrowingFile]:
         yield from self._growing_files_in(folder, is_segment_name, is_of_queue=True)
         if depth < _MAX_DEPTH:
             for name in self._list_names(folder, folders_in):
@@ -236,17 +236,17 @@ class SourceStore:
 
     def _growing_files_in(
         self, folder: str, is_wanted: Callable[[str], bool], *, is_of_queue: bool = False
-    ) -> Iterator[GrowingName]:
+    ) -> Iterator[GrowingFile]:
         names = self._list_names(folder, partial(files_in, is_wanted=is_wanted))
         last = self._last_begun(folder, names)
         for place, name in enumerate(names):
-            yield GrowingName(f"{folder}/{name}", place >= last, is_of_queue)
+            yield GrowingFile(f"{folder}/{name}", place >= last, is_of_queue)
 
     def _last_begun(self, folder: str, names: Sequence[str]) -> int:
         """Return the index of the newest file that the broker has written to; it creates files in advance."""
         for place in range(len(names) - 1, 0, -1):
             with suppress(OSError):  # noted when the file itself is shipped
-                if self.has_begun(f"{folder}/{names[place]}"):
+                if self.is_written_to(f"{folder}/{names[place]}"):
                     return place
         return 0
 

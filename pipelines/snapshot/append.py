@@ -26,11 +26,11 @@ from commitlake.connectors.lake.snapshot_tables import (
     append_snapshots,
     newest_rows,
     open_snapshots,
-    version_of,
+    snapshot_version,
 )
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendedCounts:
     """Counts of a snapshot's offsets, and of the rows that it added.
 
     Attributes:
@@ -69,12 +69,12 @@ class Appended:
     is_old: bool
 
 
-def append_progress(lake: Lake, progress: StoreSnapshot) -> Appended:
+def append_snapshot(lake: Lake, progress: StoreSnapshot) -> AppendedCounts:
     """Add the changes of a snapshot of one store."""
-    return append_all(lake, [progress])[0]
+    return append_store_snapshots(lake, [progress])[0]
 
 
-def grouped(snapshots: Sequence[StoreSnapshot]) -> Iterator[list[StoreSnapshot]]:
+def group_snapshots(snapshots: Sequence[StoreSnapshot]) -> Iterator[list[StoreSnapshot]]:
     """Yield snapshots in order, in groups that fit into one commit."""
     group: list[StoreSnapshot] = []
     positions = 0
@@ -88,12 +88,12 @@ def grouped(snapshots: Sequence[StoreSnapshot]) -> Iterator[list[StoreSnapshot]]
         yield group
 
 
-def append_all(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> list[Appended]:
+def append_store_snapshots(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> list[AppendedCounts]:
     """Add the changes of snapshots of different stores to both tables, with one commit for each table.
 
     Args:
         lake: the lake; the lake has a table `messages`.
-        snapshots: snapshots of different stores, a group of `grouped`.
+        snapshots: snapshots of different stores, a group of `group_snapshots`.
 
     Raises:
         ConcurrentRunError: Other snapshots of these stores were committed first ten times.
@@ -103,7 +103,7 @@ def append_all(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> list[Appended]
     return [_added_counts(each, moved[each.broker], subscribed[each.broker]) for each in snapshots]
 
 
-def _added_counts(progress: StoreSnapshot, moved: int | None, subscribed: int | None) -> Appended:
+def _added_counts(progress: StoreSnapshot, moved: int | None, subscribed: int | None) -> AppendedCounts:
     """Return the counts of rows that were added for a snapshot.
 
     Args:
@@ -111,7 +111,7 @@ def _added_counts(progress: StoreSnapshot, moved: int | None, subscribed: int | 
         subscribed: number of rows for changed subscriptions, likewise.
     """
     groups = {position.group for position in progress.offsets if position.group}
-    return Appended(
+    return AppendedCounts(
         broker=progress.broker,
         read=len(progress.offsets),
         moved=moved or 0,
@@ -132,16 +132,17 @@ def _append_rows(
     brokers = [progress.broker for progress in snapshots]
     for _ in range(_MAX_TRIES):
         table = open_snapshots(lake, name)
-        known = _recorded_rows(table, name, brokers)
+        known = _read_recorded_rows(table, name, brokers)
         rows = {progress.broker: rows_of(progress, known[progress.broker]) for progress in snapshots}
         new = {broker: of_store for broker, of_store in rows.items() if of_store}
         together = [row for of_store in new.values() for row in of_store]
         added = pa.Table.from_pylist(together, arrow_schema(LAKE_TABLES[name].columns))
-        if not new or append_snapshots(lake, name, added, {broker: version_of(table, broker) for broker in new}):
+        if not new or append_snapshots(lake, name, added, {broker: snapshot_version(table, broker) for broker in new}):
             return {broker: None if of_store is None else _count_changes(of_store) for broker, of_store in rows.items()}
-    shown = brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {count_text(len(brokers) - 1, 'other store')}"
+    shown = brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {format_count(len(brokers) - 1, 'other store')}"
     raise ConcurrentRunError(
-        f"other snapshots of {shown} committed first {_MAX_TRIES} times; this one was not stored. Run it again"
+        f"another snapshot of {shown} was committed first at each of {_MAX_TRIES} attempts; this one was not stored. "
+        "Run the command again"
     )
 
 
@@ -149,10 +150,10 @@ def _count_changes(rows: list[Row]) -> int:
     return sum(row["topic"] is not None for row in rows)
 
 
-def _recorded_rows(table: DeltaTable | None, name: str, brokers: Sequence[str]) -> dict[str, list[Row]]:
+def _read_recorded_rows(table: DeltaTable | None, name: str, brokers: Sequence[str]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {broker: [] for broker in brokers}
     if table is not None:
-        for row in dict_rows(newest_rows(table, name, brokers)):
+        for row in rows_to_dicts(newest_rows(table, name, brokers)):
             found[row["broker"]].append(row)
     return found
 
@@ -238,10 +239,10 @@ def _subscription_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] |
         return None
     before = {(row["group"], row["topic"]): _changing_values(row) for row in known if row["topic"] is not None}
     now: dict[tuple[str, str], Row] = {
-        (key.group, key.topic): _changing_values(_to_row(subscription))
+        (key.group, key.topic): _changing_values(_subscription_to_row(subscription))
         for key, subscription in progress.subscriptions.items()
     }
-    gone = _changing_values(_to_row(Subscription()))
+    gone = _changing_values(_subscription_to_row(Subscription()))
     now |= {key: gone for key in before if key not in now and before[key] != gone}
     changed = {key: values for key, values in now.items() if before.get(key) != values}
     rows: list[Row] = []
@@ -251,7 +252,7 @@ def _subscription_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] |
     return rows
 
 
-def _to_row(subscription: Subscription) -> Row:
+def _subscription_to_row(subscription: Subscription) -> Row:
     row = asdict(subscription)
     members = subscription.members
     return row | {"members": None if members is None else [member._asdict() for member in sorted(members)]}

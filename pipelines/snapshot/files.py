@@ -18,7 +18,7 @@ from pathlib import Path
 from commitlake.connectors.formats.config_files import BACKUP
 from commitlake.connectors.log_format.small_files import SmallFiles
 from commitlake.connectors.reading.files.shipped import small_files_folder
-from commitlake.connectors.reading.files.store_files import store_of
+from commitlake.connectors.reading.files.store_files import store_folder_of_log
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.reading.unread import ASK_HINT
 from commitlake.pipelines.snapshot.progress import (
@@ -98,7 +98,7 @@ def _read_progress(store: Store, root: Path, now: datetime.datetime, wait: Calla
         if is_read and _without_mapped_file(_written_times(root, now)) == _without_mapped_file(before):
             break
     for name, why in unreadable.backups.items():
-        _LOGGER.warning("%s/%s: %s: its .bak is used, as by a broker", store_of(store.root), name, why)
+        _LOGGER.warning("%s/%s: %s: its .bak is used, as by a broker", store_folder_of_log(store.root), name, why)
         if (backup := f"{name}{BACKUP}") in before:
             before[name] = before[backup]
     return replace(_to_snapshot(store, root, files, unreadable, before), read_at=now)
@@ -120,7 +120,7 @@ def _without_mapped_file(written: dict[str, datetime.datetime]) -> dict[str, dat
     return {name: time for name, time in written.items() if name != _TIMERS}
 
 
-def _newer_rocksdb(store: Store, root: Path, written: datetime.datetime | None) -> Path | None:
+def _find_newer_rocksdb(store: Store, root: Path, written: datetime.datetime | None) -> Path | None:
     """Return the folder of offsets in RocksDB, unless the broker has written a file of offsets after it."""
     folder = store.format.small_files.rocksdb_offsets(root)
     if folder is None or written is None:
@@ -136,7 +136,7 @@ def _to_snapshot(
 ) -> StoreSnapshot:
     taken: dict[OffsetKind, datetime.datetime] = {}
     offsets: dict[OffsetOwner, int] = {}
-    rocksdb = _newer_rocksdb(store, root, written.get(files.offsets_file))
+    rocksdb = _find_newer_rocksdb(store, root, written.get(files.offsets_file))
     if files.offsets_file in written and files.offsets_file not in unreadable.files and rocksdb is None:
         taken[OffsetKind.GROUP] = written[files.offsets_file]
         for one in files.group_offsets:

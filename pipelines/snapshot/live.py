@@ -20,9 +20,14 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.numbers import parse_int64
-from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, is_system_group, plain_group, split_offset_key
+from commitlake.schemas.layouts.rocketmq.topics import (
+    SCHEDULE_TOPIC,
+    is_system_group,
+    split_offset_key,
+    strip_broadcast_suffix,
+)
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import version_name
 from commitlake.schemas.remoting.heartbeats import ConsumerConnection
@@ -33,7 +38,7 @@ GROUPS_SECONDS = 600.0
 """Time limit of the requests for the clients of all groups: there is one for each group."""
 
 
-def ask_progress(
+def fetch_store_snapshot(
     admin: Admin, broker_name: str, name: str | None = None, *, clock: Callable[[], float] = time.monotonic
 ) -> StoreSnapshot:
     """Take a snapshot of a live broker.
@@ -47,24 +52,26 @@ def ask_progress(
         RocketMQError: The broker does not answer in time, refuses the request, or gives an impossible answer.
     """
     asked_at = _now()
-    offsets = dict(_group_offsets(admin, broker_name))
+    offsets = dict(_fetch_group_offsets(admin, broker_name))
     taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _now()}
     for level, offset in admin.delay_offsets(broker_name).offset_table.items():
         if level < 1:
             raise _answer_error(broker_name, "the offsets of delays", "delay levels from 1 on", level)
         offsets[OffsetOwner(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
-    groups = {plain_group(position.group) for position in offsets if position.group} | set(admin.groups(broker_name))
+    groups = {strip_broadcast_suffix(position.group) for position in offsets if position.group} | set(
+        admin.groups(broker_name)
+    )
     subscriptions: dict[GroupTopic, Subscription] = {}
     deadline = clock() + GROUPS_SECONDS
     wanted = sorted(group for group in groups if not is_system_group(group))
     for number, group in enumerate(wanted):
         if clock() > deadline:
             raise AnswerTimeoutError(
-                f"broker {broker_name!r}: expected the clients of {count_text(len(wanted), 'group')} within "
+                f"broker {broker_name!r}: expected the clients of {format_count(len(wanted), 'group')} within "
                 f"{GROUPS_SECONDS:g} s, found those of {number:,}"
             )
-        subscriptions |= _subscriptions(group, _connections(admin, group, broker_name))
-    runtime = _runtime_info(admin, broker_name)
+        subscriptions |= _subscriptions(group, _fetch_connections(admin, group, broker_name))
+    runtime = _fetch_runtime_info(admin, broker_name)
     return StoreSnapshot(
         broker=name or broker_name,
         source=SnapshotSource.BROKER,
@@ -77,7 +84,7 @@ def ask_progress(
     )
 
 
-def ask_group(admin: Admin, group: str, broker_name: str) -> StoreSnapshot:
+def fetch_group_snapshot(admin: Admin, group: str, broker_name: str) -> StoreSnapshot:
     """Take a snapshot of one group of a live broker: its offsets, and its clients' subscriptions.
 
     Args:
@@ -90,8 +97,8 @@ def ask_group(admin: Admin, group: str, broker_name: str) -> StoreSnapshot:
     asked_at = _now()
     offsets = {
         position: offset
-        for position, offset in _group_offsets(admin, broker_name)
-        if plain_group(position.group) == group
+        for position, offset in _fetch_group_offsets(admin, broker_name)
+        if strip_broadcast_suffix(position.group) == group
     }
     return StoreSnapshot(
         broker=broker_name,
@@ -99,11 +106,11 @@ def ask_group(admin: Admin, group: str, broker_name: str) -> StoreSnapshot:
         taken={OffsetKind.GROUP: asked_at},
         offsets=offsets,
         subscribed_as_of=asked_at,
-        subscriptions=_subscriptions(group, _connections(admin, group, broker_name)),
+        subscriptions=_subscriptions(group, _fetch_connections(admin, group, broker_name)),
     )
 
 
-def _group_offsets(admin: Admin, broker_name: str) -> Iterator[tuple[OffsetOwner, int]]:
+def _fetch_group_offsets(admin: Admin, broker_name: str) -> Iterator[tuple[OffsetOwner, int]]:
     for key, queues in admin.all_group_offsets(broker_name).offset_table.items():
         topic, group = split_offset_key(key)
         for queue_id, offset in queues.items():  # a broker accepts any queue id from a client, also a negative one
@@ -114,7 +121,7 @@ def _answer_error(broker_name: str, what: str, expected: str, found: int) -> Pro
     return ProtocolError(f"broker {broker_name!r}: {what}: expected {expected}, found {found}")
 
 
-def _runtime_info(admin: Admin, broker_name: str) -> Mapping[str, str]:
+def _fetch_runtime_info(admin: Admin, broker_name: str) -> Mapping[str, str]:
     """Return the broker's runtime information; empty if a broker 4.9 that has just started fails to answer."""
     try:
         return admin.runtime(broker_name)
@@ -130,7 +137,7 @@ def _now() -> datetime.datetime:
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
-def _connections(admin: Admin, group: str, broker_name: str) -> ConsumerConnection | None:
+def _fetch_connections(admin: Admin, group: str, broker_name: str) -> ConsumerConnection | None:
     """Return a group's clients; None if it has none."""
     try:
         return admin.consumer_connections(group, broker_name)
@@ -143,7 +150,7 @@ def _connections(admin: Admin, group: str, broker_name: str) -> ConsumerConnecti
 def _subscriptions(group: str, found: ConsumerConnection | None) -> Mapping[GroupTopic, Subscription]:
     if found is None:
         return {}
-    members = tuple(sorted(_members(found)))
+    members = tuple(sorted(_iterate_members(found)))
     return {
         GroupTopic(group, topic): Subscription(
             expression_type=wanted.expression_type,
@@ -158,7 +165,7 @@ def _subscriptions(group: str, found: ConsumerConnection | None) -> Mapping[Grou
     }
 
 
-def _members(found: ConsumerConnection) -> Iterable[Member]:
+def _iterate_members(found: ConsumerConnection) -> Iterable[Member]:
     for client in found.connection_set:
         yield Member(
             client.client_id, client.client_addr, client.language, client.version, version_name(client.version)

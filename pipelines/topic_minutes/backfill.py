@@ -21,18 +21,18 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import commits_after, newest_commit
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
-from commitlake.connectors.lake.erasures import erasure_number
-from commitlake.connectors.lake.followed_runs import last_finished
+from commitlake.connectors.lake.erasures import newest_erasure_number
+from commitlake.connectors.lake.followed_runs import last_finished_sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.runner import Runner, divided
+from commitlake.connectors.runtime.runner import Runner, divide_tasks
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING, MinutesFiles
 from commitlake.pipelines.topic_minutes.progress import APPLICATION_ID, BACKFILLED
 from commitlake.schemas.errors import ConcurrentRunError
@@ -79,9 +79,9 @@ class _Tasks:
         return messages, [ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish()]
 
 
-def _newest_erasure(lake: Lake) -> int:
+def _read_newest_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure that `topic_minutes` has; 0 without the table."""
-    return erasure_number(lake.find("topic_minutes"))
+    return newest_erasure_number(lake.find("topic_minutes"))
 
 
 def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = False) -> Backfilled:
@@ -105,7 +105,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     before = _followed_sequence(lake)
     counted = {} if from_scratch else _counted_ranges(lake)
     tasks = _Tasks(lake, f"{BACKFILLED}{newest[1].sequence}", counted)
-    groups = divided(snapshot.files, max(2 * runner.cores, -(-len(snapshot.files) // _MAX_FILES)))
+    groups = divide_tasks(snapshot.files, max(2 * runner.cores, -(-len(snapshot.files) // _MAX_FILES)))
     messages, written = 0, []
     for _, (count, rows) in runner.run(partial(_run_group, tasks), groups):
         messages += count
@@ -115,11 +115,14 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     files = [row.data_file for row in written]
     step = (before, max(snapshot.version, (before or 0) + 1))
     # A repair may count rows as they were before an erasure, which it then repeats.
-    erasures = _newest_erasure(lake), erasure_number(table)
+    erasures = _read_newest_erasure(lake), newest_erasure_number(table)
     numbers = {ERASURE: erasures} if from_scratch and erasures[0] != erasures[1] else {}
-    if not advance(lake, "topic_minutes", files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers):
+    if not commit_with_transaction(
+        lake, "topic_minutes", files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers
+    ):
         raise ConcurrentRunError(
-            f"{lake.uri('topic_minutes')}: another backfill was first; nothing of this one was kept. Run it again"
+            f"{lake.uri('topic_minutes')}: another backfill committed first; nothing of this one was kept. "
+            "Run the command again"
         )
     return Backfilled(messages, sum(row.rows for row in written))
 
@@ -137,16 +140,16 @@ def _counted_ranges(lake: Lake) -> Ranges:
     """Return the log ranges that `topic_minutes` counts, or will count by commits that it has not followed yet."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     # The commits are read first: any that follow in the meantime are in the table and count as well.
-    for commit in commits_after(lake, last_finished(lake, "topic_minutes")):
+    for commit in commits_after(lake, last_finished_sequence(lake, "topic_minutes")):
         if commit.files.get("topic_minutes"):
             for broker, part in commit.ranges.items():
                 found[broker].append((part.start, part.end))
-    for row in _rows_of_runs(lake):
+    for row in _read_rows_of_runs(lake):
         found[row["broker"]].append((row["first"], row["last"] + 1))
     return {broker: _join_ranges(ranges) for broker, ranges in found.items()}
 
 
-def _rows_of_runs(lake: Lake) -> Iterator[Mapping[str, Any]]:
+def _read_rows_of_runs(lake: Lake) -> Iterator[Mapping[str, Any]]:
     table = lake.find("topic_minutes")
     if table is None:
         return

@@ -25,7 +25,7 @@ _RUN = "run_id"
 _NOTHING = np.iinfo(np.int64).min
 
 
-def join_sorted(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa.Table]:
+def join_sorted_batches(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa.Table]:
     """Join rows of `topic_minutes` that have the same key, from input sorted by topic and minute.
 
     Args:

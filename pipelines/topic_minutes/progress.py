@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_per_file
-from commitlake.connectors.lake.followed_runs import last_finished, sequence_in
+from commitlake.connectors.lake.followed_runs import last_finished_sequence, read_sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.schemas.layouts.numbers import parse_int64
@@ -56,7 +56,7 @@ def joined_run_id(lake: Lake) -> str | None:
     Raises:
         NoTableError: if `topic_minutes` is missing.
     """
-    last = last_finished(lake, "topic_minutes")
+    last = last_finished_sequence(lake, "topic_minutes")
     tables = _open_tables(lake)
     if "archive_runs" not in tables:
         return None
@@ -96,7 +96,7 @@ def count_uncounted_runs(lake: Lake) -> int:
     tables = _open_tables(lake)
     if "archive_runs" not in tables:
         return 0
-    last = sequence_in(tables["archive_runs"])
+    last = read_sequence(tables["archive_runs"])
     return count_runs_without_rows(tables, "topic_minutes", _newest_covered(tables["topic_minutes"]), last)
 
 

@@ -13,20 +13,21 @@ import pyarrow as pa
 from commitlake.connectors import plain_arrays
 
 
-def times_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+def to_utc_times(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return the times of a column in UTC; None for a null, and for a time outside Python's calendar.
 
     Args:
         column: a column of timestamps in any unit.
     """
-    return list(plain_arrays.times_of(column.cast(pa.timestamp("us", column.type.tz))))
+    return list(plain_arrays.to_utc_times(column.cast(pa.timestamp("us", column.type.tz))))
 
 
-def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+def to_row_dicts(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     """Yield rows as dictionaries by column name."""
     for batch in batches:
         columns = [
-            times_of(column) if pa.types.is_timestamp(column.type) else column.to_pylist() for column in batch.columns
+            to_utc_times(column) if pa.types.is_timestamp(column.type) else column.to_pylist()
+            for column in batch.columns
         ]
         for values in zip(*columns, strict=True):
             yield dict(zip(batch.schema.names, values, strict=True))

@@ -36,7 +36,7 @@ class Comparison:
             has_quantiles: True to add `QUANTILES`.
 
         Returns:
-            Rows as returned by `Rates.rows`, with `COLUMNS`. Groups without messages now have rows with zeros.
+            Rows as returned by `Rates.read_rates`, with `COLUMNS`. Groups without messages now have rows with zeros.
             `messages_before` is None if nothing of the earlier time is archived. If a part of it is not archived,
             `messages_before` counts the archived part, and `change_percent` is None.
 
@@ -44,10 +44,10 @@ class Comparison:
             LakeError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
         """
         question = self.question
-        rows = self.rates.rows(question, has_quantiles=has_quantiles)
+        rows = self.rates.read_rates(question, has_quantiles=has_quantiles)
         before = {
             (key_of(question, row), row.get("window_start")): row["messages"]
-            for row in self.rates.rows(question.earlier(self.by))
+            for row in self.rates.read_rates(question.shift_earlier(self.by))
         }
         groups = dict.fromkeys(key_of(question, row) for row in rows)
         silent = [key for key in dict.fromkeys(key for key, _ in before) if key not in groups]
@@ -67,16 +67,16 @@ class Comparison:
             assert question.window is not None
             start, end, place = window_start, window_start + question.window, window_start - self.by
         count: int | None = before.get((key_of(question, row), place)) or 0
-        if not count and self.rates.coverage.of_window(start - self.by, end - self.by) == NONE:
+        if not count and self.rates.coverage.share_of_window(start - self.by, end - self.by) == NONE:
             count = None
         now = row["messages"]
         row["messages_before"] = count
         row["change_percent"] = None
-        if count and now is not None and not self.rates.coverage.lacks(start - self.by, end - self.by):
+        if count and now is not None and not self.rates.coverage.lacks_part_of(start - self.by, end - self.by):
             row["change_percent"] = round(100 * (now - count) / count, 1)
 
 
-def silent_groups(question: RatesQuestion, rows: Sequence[Mapping[str, Any]]) -> list[Key]:
+def find_silent_groups(question: RatesQuestion, rows: Sequence[Mapping[str, Any]]) -> list[Key]:
     """Return the groups that had messages at the earlier time and have none now, those with most messages first.
 
     Args:

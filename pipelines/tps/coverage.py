@@ -17,11 +17,11 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds, one_value_per_file
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import is_usual_time, text_literal, timestamp_literal
-from commitlake.connectors.plain_arrays import dict_rows, numbers_of
-from commitlake.pipelines.tps.answers import rows_of, times_of
+from commitlake.connectors.lake.sql import plausible_time_condition, text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import rows_to_dicts, to_numpy_numbers
+from commitlake.pipelines.tps.answers import to_row_dicts, to_utc_times
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
-from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, epoch_us, last_usual_time
+from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, epoch_us, latest_plausible_time
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _LAST = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
@@ -52,24 +52,24 @@ class Coverage:
     gaps: Mapping[str, Sequence[TimeSpan]] = field(default_factory=dict)
 
     @property
-    def whole(self) -> TimeSpan | None:
+    def whole_span(self) -> TimeSpan | None:
         """Range from the first minute of any broker to the last one; None if nothing is archived."""
         if not self.spans:
             return None
         spans = self.spans.values()
         return TimeSpan(min(span.start for span in spans), max(span.end for span in spans))
 
-    def of_window(self, start: datetime.datetime, end: datetime.datetime) -> str:
+    def share_of_window(self, start: datetime.datetime, end: datetime.datetime) -> str:
         """Return the share of a window that is archived: `all`, `part` or `none`."""
         states = {self._share_of_broker(broker, start, end) for broker in self.spans}
         if states == {ALL}:
             return ALL
         return NONE if states <= {NONE} else PART
 
-    def lacks(self, start: datetime.datetime, end: datetime.datetime) -> bool:
+    def lacks_part_of(self, start: datetime.datetime, end: datetime.datetime) -> bool:
         """Return True if a minute of a time range is not archived from every broker.
 
-        In contrast to `of_window`, the first and the last archived minute count as archived.
+        In contrast to `share_of_window`, the first and the last archived minute count as archived.
         """
         if any(start < span.start or end > span.end for span in self.spans.values()):
             return True
@@ -111,13 +111,13 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
     actions = file_actions(table)
     brokers = one_value_per_file(actions, "broker")
     least, greatest = file_bounds(actions, MINUTES.time, pa.timestamp("us", "UTC"))
-    if brokers is None or least.null_count or not _are_times(least, greatest):
-        for row in rows_of(run_sql(table, MINUTES.name, first_and_last_sql(MINUTES))):
+    if brokers is None or least.null_count or not _are_plausible_times(least, greatest):
+        for row in to_row_dicts(run_sql(table, MINUTES.name, first_and_last_sql(MINUTES))):
             yield row["broker"], row["first"], row["last"]
         return
     # Importing Arrow's group_by takes longer than everything else.
     names = np.array(brokers.to_pylist(), object)
-    firsts, lasts = numbers_of(least), numbers_of(greatest)
+    firsts, lasts = to_numpy_numbers(least), to_numpy_numbers(greatest)
     for broker in sorted(set(names)):
         here = names == broker
         yield broker, EPOCH + int(firsts[here].min()) * _MICROSECOND, EPOCH + int(lasts[here].max()) * _MICROSECOND
@@ -125,7 +125,7 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
 
 def first_and_last_sql(table: CountedTable) -> str:
     """Return SQL for the first and last time of each broker: columns `broker`, `first` and `last`."""
-    is_usual = is_usual_time(table.time)
+    is_usual = plausible_time_condition(table.time)
     first, last = (
         f"coalesce({name}(CASE WHEN {is_usual} THEN {table.time} END), {name}({table.time}))" for name in ("min", "max")
     )
@@ -136,9 +136,9 @@ def first_and_last_sql(table: CountedTable) -> str:
     )
 
 
-def _are_times(least: pa.ChunkedArray, greatest: pa.ChunkedArray) -> bool:
-    first, last = epoch_us(FIRST_USUAL_TIME), epoch_us(last_usual_time())
-    return bool((numbers_of(least) >= first).all() and (numbers_of(greatest) <= last).all())
+def _are_plausible_times(least: pa.ChunkedArray, greatest: pa.ChunkedArray) -> bool:
+    first, last = epoch_us(FIRST_USUAL_TIME), epoch_us(latest_plausible_time())
+    return bool((to_numpy_numbers(least) >= first).all() and (to_numpy_numbers(greatest) <= last).all())
 
 
 def read_damage(lake: Lake, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
@@ -159,7 +159,7 @@ def _log_ranges(lake: Lake, name: str, brokers: Collection[str]) -> dict[str, li
         return {}
     sql = f"SELECT DISTINCT broker, start_offset, end_offset FROM {name} WHERE end_offset > start_offset"
     found: dict[str, list[tuple[int, int]]] = {}
-    for row in dict_rows(run_sql(table, name, sql).read_all()):
+    for row in rows_to_dicts(run_sql(table, name, sql).read_all()):
         if row["broker"] in brokers:
             found.setdefault(row["broker"], []).append((row["start_offset"], row["end_offset"]))
     return found
@@ -171,9 +171,10 @@ def _times_of_log_ranges(lake: Lake, broker: str, span: TimeSpan, gaps: Sequence
         lake.table("topic_minutes"),
         "topic_minutes",
         "SELECT minute, min(first_physical_offset) AS first, max(last_physical_offset) AS last FROM topic_minutes "
-        f"WHERE broker = {text_literal(broker)} AND {is_usual_time('minute')} GROUP BY minute ORDER BY minute",
+        f"WHERE broker = {text_literal(broker)} AND {plausible_time_condition('minute')} GROUP BY minute ORDER BY "
+        "minute",
     ).read_all()
-    minutes = times_of(answer.column("minute"))
+    minutes = to_utc_times(answer.column("minute"))
     firsts, lasts = answer.column("first").to_numpy(), answer.column("last").to_numpy()
     found = []
     for start, end in sorted(gaps):

@@ -17,10 +17,10 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, RatesQuestion
-from commitlake.pipelines.verify.observed_delays import archived_levels
+from commitlake.pipelines.verify.observed_delays import read_archived_delays
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_us
 
@@ -38,7 +38,7 @@ MAX_DELAYED = 5_000_000
 _US = "'Timestamp(Microsecond, Some(\"UTC\"))'"
 
 
-def delayed_messages(
+def count_delayed_messages(
     lake: Lake,
     coverage: Coverage,
     question: RatesQuestion,
@@ -62,17 +62,17 @@ def delayed_messages(
     if not coverage.spans:
         return []
     table = lake.table("messages")
-    where = f"kind IN ('delay', 'timer') AND {question.where(MESSAGES)}"
+    where = f"kind IN ('delay', 'timer') AND {question.where_sql(MESSAGES)}"
     count = run_sql(table, "messages", f"SELECT count(*) FROM messages WHERE {where}").read_all().column(0)[0].as_py()
     if count > MAX_DELAYED:
         raise LakeError(
             f"{count:,} delayed messages are in this time, expected at most {MAX_DELAYED:,}: use a shorter time range"
         )
-    delays = {broker: _delays_ms(lake, broker, has_config=has_config) for broker in coverage.spans}
+    delays = {broker: _read_delays_ms(lake, broker, has_config=has_config) for broker in coverage.spans}
     ends = {broker: span.end - MINUTE for broker, span in coverage.spans.items()}
     has_origins = "origin_topic" in {field.name for field in table.schema().fields}
     sql = _delayed_sql(where, epoch_us(question.start), ends, delays, segment_life, has_origins=has_origins)
-    rows: list[dict[str, Any]] = dict_rows(run_sql(table, "messages", sql).read_all())
+    rows: list[dict[str, Any]] = rows_to_dicts(run_sql(table, "messages", sql).read_all())
     for row in rows:
         oldest = row.pop("oldest_overdue_us")
         row["oldest_overdue"] = None if oldest is None else EPOCH + oldest // 1000 * MILLISECOND
@@ -80,9 +80,9 @@ def delayed_messages(
     return sorted(rows, key=lambda row: (-row["overdue"], -row["messages"], [str(row[name]) for name in key]))
 
 
-def _delays_ms(lake: Lake, broker: str, *, has_config: bool) -> Sequence[int]:
+def _read_delays_ms(lake: Lake, broker: str, *, has_config: bool) -> Sequence[int]:
     """Return the delays of a broker's levels in milliseconds; the defaults if the lake does not have its setting."""
-    found = archived_levels(read_store_config(lake, broker).of_kind(SETTING)) if has_config else None
+    found = read_archived_delays(read_store_config(lake, broker).of_kind(SETTING)) if has_config else None
     return found or DEFAULT_DELAY_LEVELS_MS
 
 

@@ -49,14 +49,14 @@ class HotKeys:
     error: int
 
 
-def hot_keys(lake: Lake, question: RatesQuestion) -> HotKeys:
+def find_hot_keys(lake: Lake, question: RatesQuestion) -> HotKeys:
     """Find the keys with most messages.
 
     Args:
         lake: location of `messages`.
         question: messages to count.
     """
-    where = question.where(MESSAGES)
+    where = question.where_sql(MESSAGES)
     sql = f"SELECT unnest(keys) AS key FROM messages WHERE {where}"
     return count_keys(batch.column(0) for batch in run_sql(lake.table("messages"), "messages", sql))
 
@@ -93,7 +93,7 @@ def _update_sketch(sketch: frequent_strings_sketch, arrays: Sequence[pa.Array]) 
             sketch.update(key, count)
 
 
-def hot_queues(
+def rank_queues(
     lake: Lake, coverage: Coverage, question: RatesQuestion, engine: Engine = Engine.DELTALAKE
 ) -> list[dict[str, Any]]:
     """Return all queues, those with most messages first.
@@ -105,7 +105,7 @@ def hot_queues(
         Rows of `QUEUE_COLUMNS`. `skew` is 1 if all of the topic's queues with messages on the broker have the same
         number.
     """
-    rows = Rates(lake, coverage, engine).rows(question)
+    rows = Rates(lake, coverage, engine).read_rates(question)
     total = sum(row["messages"] for row in rows)
     of_topic: dict[tuple[str, str], list[int]] = defaultdict(list)
     for row in rows:

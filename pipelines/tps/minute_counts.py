@@ -39,7 +39,7 @@ class _Cells:
         self.numbers: Array = np.zeros((layers, 0, windows), np.int64)
         self._check = check
 
-    def places_of(self, keys: Sequence[Key]) -> Array:
+    def group_indexes(self, keys: Sequence[Key]) -> Array:
         """Return the index of each group in the array, and add groups that are new."""
         found = np.array([self.places.setdefault(key, len(self.places)) for key in keys], np.int64)
         if len(self.places) > self.numbers.shape[1]:
@@ -67,7 +67,7 @@ def sum_windows(lake: Lake, question: RatesQuestion, step: datetime.timedelta, c
     return {key: cells.numbers[:, place] for key, place in cells.places.items()}
 
 
-def sum_all(lake: Lake, question: RatesQuestion, check: CheckCells) -> tuple[dict[Key, Array], Peaks]:
+def sum_whole_range(lake: Lake, question: RatesQuestion, check: CheckCells) -> tuple[dict[Key, Array], Peaks]:
     """Return the sums of each group over the whole time range, as an array of `SUMS`, and its busiest minute.
 
     Args:
@@ -90,11 +90,11 @@ def sum_all(lake: Lake, question: RatesQuestion, check: CheckCells) -> tuple[dic
 
     read_minute_rows(lake, question, SUMS, add)
     found = {key: sums.numbers[:, place, 0] for key, place in sums.places.items()}
-    peaks = _find_in_parts(lake, question, len(found)) if finder is None else _find_peaks(finder, question.start)
+    peaks = _find_peaks_in_parts(lake, question, len(found)) if finder is None else _find_peaks(finder, question.start)
     return found, peaks
 
 
-def _find_in_parts(lake: Lake, question: RatesQuestion, groups: int) -> Peaks:
+def _find_peaks_in_parts(lake: Lake, question: RatesQuestion, groups: int) -> Peaks:
     """Find the busiest minutes, one part of the time range at a time."""
     peaks: Peaks = {}
     length = max(1, MAX_PEAK_CELLS // groups) * MINUTE
@@ -115,7 +115,7 @@ def _add_sums(cells: _Cells, rows: MinuteRows, step: int) -> None:
     windows = rows.minutes // step
     first, last = int(windows.min()), int(windows.max())
     width = last - first + 1
-    places = cells.places_of(rows.keys)
+    places = cells.group_indexes(rows.keys)
     if len(rows.keys) * width > _MAX_DENSE_CELLS:
         numbers = places[rows.groups] * cells.windows + windows
         for layer, name in enumerate(SUMS):
@@ -133,7 +133,7 @@ def _add_sums(cells: _Cells, rows: MinuteRows, step: int) -> None:
 
 
 def _add_minutes(finder: _Cells, rows: MinuteRows) -> None:
-    places = finder.places_of(rows.keys)
+    places = finder.group_indexes(rows.keys)
     finder.add(0, places[rows.groups] * finder.windows + rows.minutes, rows.sums["messages"])
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_time
+from commitlake.connectors.lake.delta_log.versions import AddedFile, files_in_time_range
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
-from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_single_array
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -90,7 +90,7 @@ def read_minute_rows(
         VersionsError: if a data file has rows that are deleted by a deletion vector.
     """
     uri = lake.uri("topic_minutes")
-    files = files_of_time(uri, lake.table("topic_minutes"), MINUTES.time, question.start, question.end)
+    files = files_in_time_range(uri, lake.table("topic_minutes"), MINUTES.time, question.start, question.end)
     names = dict.fromkeys([MINUTES.time, *_needed_columns(question)])
     names |= dict.fromkeys(column for name in sums for column in _SUMS[name].columns)
     names |= dict.fromkeys(sketches)
@@ -124,7 +124,7 @@ class _Sum:
 
 
 def _sum_of_column(name: str) -> _Sum:
-    return _Sum([name], lambda rows: numbers_of(rows.column(name)))
+    return _Sum([name], lambda rows: to_numpy_numbers(rows.column(name)))
 
 
 def _sum_of_kind(kind: Kind, counted: str = "messages", less: str | None = None) -> _Sum:
@@ -135,7 +135,7 @@ def _sum_of_kind(kind: Kind, counted: str = "messages", less: str | None = None)
         is_kind = np.array([value == kind for value in kinds.values])
         if not is_kind.any():
             return _NOTHING
-        counts = numbers_of(rows.column(counted)) - (0 if less is None else numbers_of(rows.column(less)))
+        counts = to_numpy_numbers(rows.column(counted)) - (0 if less is None else to_numpy_numbers(rows.column(less)))
         found: Array = counts * is_kind[kinds.codes]
         return found
 
@@ -143,8 +143,8 @@ def _sum_of_kind(kind: Kind, counted: str = "messages", less: str | None = None)
 
 
 def _count_other_tags(rows: pa.Table) -> Array:
-    marks = numbers_of(rows.column("other_tags"))
-    return marks * numbers_of(rows.column("messages")) if marks.any() else _NOTHING
+    marks = to_numpy_numbers(rows.column("other_tags"))
+    return marks * to_numpy_numbers(rows.column("messages")) if marks.any() else _NOTHING
 
 
 _NOTHING: Array = np.zeros(0, np.int64)
@@ -178,7 +178,7 @@ def _to_minute_rows(
     rows: pa.Table, question: RatesQuestion, sums: Sequence[str], sketches: Sequence[str]
 ) -> MinuteRows:
     """Return the wanted rows as numbers."""
-    times = numbers_of(rows.column(MINUTES.time), null=_NO_TIME)
+    times = to_numpy_numbers(rows.column(MINUTES.time), null=_NO_TIME)
     minutes = (times - epoch_us(question.start)) // _MINUTE_US
     chosen = (minutes >= 0) & (minutes < (question.end - question.start) // MINUTE)
     coded = {name: _encode_column(rows.column(name)) for name in _needed_columns(question)}
@@ -186,11 +186,11 @@ def _to_minute_rows(
         column = coded[name]
         chosen &= np.array([value in values for value in column.values])[column.codes]
     if not chosen.all():
-        rows, minutes = rows.filter(mask_of(chosen)), minutes[chosen]
+        rows, minutes = rows.filter(to_boolean_array(chosen)), minutes[chosen]
         coded = {name: _Column(column.codes[chosen], column.values) for name, column in coded.items()}
     keys, groups = _group_rows([coded[MINUTES.groups[name]] for name in question.by], rows.num_rows)
     summands = {name: _SUMS[name].add(rows) for name in sums}
-    found = MinuteRows(keys, groups, minutes, summands, {name: combined(rows.column(name)) for name in sketches})
+    found = MinuteRows(keys, groups, minutes, summands, {name: to_single_array(rows.column(name)) for name in sketches})
     return found if question.only is None or not question.by else _rows_of_groups(found, set(question.only))
 
 
@@ -203,16 +203,16 @@ def _rows_of_groups(rows: MinuteRows, wanted: Collection[Key]) -> MinuteRows:
         (np.cumsum(is_wanted) - 1)[rows.groups[chosen]],
         rows.minutes[chosen],
         {name: values[chosen] if len(values) else values for name, values in rows.sums.items()},
-        {name: sketches.filter(mask_of(chosen)) for name, sketches in rows.sketches.items()},
+        {name: sketches.filter(to_boolean_array(chosen)) for name, sketches in rows.sketches.items()},
     )
 
 
 def _encode_column(column: pa.ChunkedArray) -> _Column:
-    array = combined(column)
+    array = to_single_array(column)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     values = array.dictionary.to_pylist()
-    return _Column(numbers_of(array.indices, null=len(values)), [*values, None])
+    return _Column(to_numpy_numbers(array.indices, null=len(values)), [*values, None])
 
 
 def _group_rows(columns: Sequence[_Column], count: int) -> tuple[list[Key], Array]:

@@ -18,7 +18,7 @@ from datasketches import kll_doubles_sketch
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.plain_arrays import mask_of
+from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.tps.minute_rows import Key, MinuteRows, read_minute_rows
 from commitlake.pipelines.tps.question import MINUTE, RatesQuestion
 
@@ -34,7 +34,9 @@ _MANY_HEADER, _SINGLE_HEADER = 5, 1  # words
 _LEVELS_SHIFT, _LEVELS = np.uint64(16), np.uint64(0xFF)
 
 
-def merge_minutes(lake: Lake, question: RatesQuestion, step: datetime.timedelta, columns: Sequence[str]) -> Merged:
+def merge_minute_sketches(
+    lake: Lake, question: RatesQuestion, step: datetime.timedelta, columns: Sequence[str]
+) -> Merged:
     """Merge the sketches of all minutes of each group and window.
 
     Args:
@@ -61,7 +63,7 @@ def _group_window_pairs(rows: MinuteRows, minutes: int) -> tuple[list[tuple[Key,
 
 
 def _add_column(merged: Merged, keys: Sequence[tuple[Key, int]], cells: Array, column: str, sketches: pa.Array) -> None:
-    found = values_of(sketches)
+    found = extract_sketch_values(sketches)
     owners = np.repeat(cells, found.counts)
     values = found.values
     if (np.diff(owners) < 0).any():
@@ -99,7 +101,7 @@ class SketchValues:
     others: Array
 
 
-def values_of(sketches: pa.Array) -> SketchValues:
+def extract_sketch_values(sketches: pa.Array) -> SketchValues:
     """Return the values of sketches.
 
     Args:
@@ -108,7 +110,7 @@ def values_of(sketches: pa.Array) -> SketchValues:
     sizes, data, first = _sketch_buffers(sketches)
     odd = sizes % _WORD != 0
     if odd.any():  # the words of the others would not begin at multiples of eight
-        plain = values_of(sketches.filter(mask_of(~odd)))
+        plain = extract_sketch_values(sketches.filter(to_boolean_array(~odd)))
         counts = np.zeros(len(sizes), np.int64)
         counts[~odd] = plain.counts
         others = np.concatenate([np.flatnonzero(odd), np.flatnonzero(~odd)[plain.others]])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.tps.coverage import ALL, Coverage
-from commitlake.pipelines.tps.question import MINUTE, SECOND, RatesQuestion, rounded
+from commitlake.pipelines.tps.question import MINUTE, SECOND, RatesQuestion, round_time
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from commitlake.schemas.times import EPOCH
@@ -18,7 +18,7 @@ from commitlake.schemas.times import EPOCH
 _DAY = datetime.timedelta(days=1)
 
 
-def overview(
+def make_overview_question(
     coverage: Coverage,
     wanted: Selection = ALL_MESSAGES,
     window: datetime.timedelta | None = None,
@@ -32,7 +32,7 @@ def overview(
     Raises:
         LakeError: Nothing is archived, or the time range is empty.
     """
-    whole, start, end = coverage.whole, wanted.start, wanted.end
+    whole, start, end = coverage.whole_span, wanted.start, wanted.end
     if whole is None:
         raise LakeError("no message is archived, so there are no rates")
     first = EPOCH + ((start or whole.start) - EPOCH) // MINUTE * MINUTE
@@ -45,8 +45,8 @@ def overview(
     length = None if window is None else max(MINUTE, window // MINUTE * MINUTE)
     return RatesQuestion(
         ("topic",),
-        rounded(start or first, SECOND),
-        rounded(end or last, SECOND, up=True),
+        round_time(start or first, SECOND),
+        round_time(end or last, SECOND, up=True),
         length,
         selection=replace(wanted, start=None, end=None),
     )
@@ -82,10 +82,10 @@ def read_capacity(rates: Rates, question: RatesQuestion) -> Capacity:
     question = replace(question, by=(), window=None)
     start, end = EPOCH - (EPOCH - question.start) // _DAY * _DAY, EPOCH + (question.end - EPOCH) // _DAY * _DAY
     if start < end:
-        rows = rates.rows(replace(question, start=start, end=end, window=_DAY))
+        rows = rates.read_rates(replace(question, start=start, end=end, window=_DAY))
         whole = [row["bytes"] for row in rows if row["archived"] == ALL]
         if whole:
             return Capacity(len(whole), sum(whole) / len(whole), max(whole))
-    in_all = rates.rows(question)
+    in_all = rates.read_rates(question)
     of_a_day = in_all[0]["bytes_per_s"] * _DAY.total_seconds() if in_all else 0.0
     return Capacity(0, of_a_day, of_a_day)

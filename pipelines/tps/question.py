@@ -9,7 +9,14 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.sql import Engine, conditions, is_one_of, timestamp_literal, value_literal, window_start
+from commitlake.connectors.lake.sql import (
+    Engine,
+    conditions,
+    in_condition,
+    timestamp_literal,
+    value_literal,
+    window_start,
+)
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from commitlake.schemas.times import EPOCH, LAST_TIME
@@ -88,7 +95,7 @@ MESSAGES = CountedTable(
 )
 """The table of messages: windows of seconds, and groups that only a message has.
 
-`RatesQuestion.rechecked` must be subtracted from `prepared`.
+`RatesQuestion.rechecked_sql` must be subtracted from `prepared`.
 """
 _IS_RECHECKED = "kind = 'half' AND properties['TRANSACTION_CHECK_TIMES'] IS NOT NULL"
 INSTEAD = {"producer-group": "properties['PGROUP']", "origin-topic": "topic"}
@@ -111,7 +118,7 @@ class PartialCount(NamedTuple):
         table: name of the table.
         where: SQL of the condition for the rows.
         selection: the rows to count, with their time range.
-        more: SQL of a further condition for these rows, without texts of the user; part of `where`.
+        more: SQL of a further condition for these rows, without texts of the user; part of `where_sql`.
         groups: SQL of each group column.
         window: SQL of the start of a row's window.
         sums: SQL of each sum, by name.
@@ -126,7 +133,7 @@ class PartialCount(NamedTuple):
     sums: Mapping[str, str]
 
 
-def rounded(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
+def round_time(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
     """Round a time down, or up, to a multiple of a unit since 1970."""
     since = moment - EPOCH
     count = min(-(-since // unit), (LAST_TIME - EPOCH) // unit) if up else since // unit
@@ -174,16 +181,16 @@ class RatesQuestion:
     @property
     def table(self) -> CountedTable:
         """The smallest table that can answer the question, or at least the largest part of its time range."""
-        has_no_minute = rounded(self.start, MINUTE, up=True) >= rounded(self.end, MINUTE)
+        has_no_minute = round_time(self.start, MINUTE, up=True) >= round_time(self.end, MINUTE)
         if self.is_by_second or (has_no_minute and self.start < self.end):
             return MESSAGES
         lengths = [length for length in (self.window, self.step) if length is not None]
         is_whole = all(length % MINUTE == datetime.timedelta() for length in lengths)
         return MINUTES if is_whole and set(self.by) <= set(MINUTES.groups) else MESSAGES
 
-    def parts(self) -> list[RatesQuestion]:
+    def divide_by_minute(self) -> list[RatesQuestion]:
         """Divide a question by time into whole minutes, and parts of minutes that only `messages` can count."""
-        first, last = rounded(self.start, MINUTE, up=True), rounded(self.end, MINUTE)
+        first, last = round_time(self.start, MINUTE, up=True), round_time(self.end, MINUTE)
         if self.table is MESSAGES or self.start >= self.end or (first, last) == (self.start, self.end):
             return [self]
         spans = ((self.start, first, True), (first, last, False), (last, self.end, True))
@@ -191,11 +198,11 @@ class RatesQuestion:
             replace(self, start=start, end=end, is_by_second=is_part) for start, end, is_part in spans if start < end
         ]
 
-    def earlier(self, by: datetime.timedelta) -> RatesQuestion:
+    def shift_earlier(self, by: datetime.timedelta) -> RatesQuestion:
         """Return the same question about an earlier time."""
         return replace(self, start=self.start - by, end=self.end - by)
 
-    def groups(self) -> list[str]:
+    def group_columns_sql(self) -> list[str]:
         """Return the SQL of the group columns."""
         return [self._group_sql(name) for name in self.by]
 
@@ -207,13 +214,13 @@ class RatesQuestion:
             return INSTEAD[name]
         return f"CASE WHEN origin_topic IS NULL THEN {INSTEAD[name]} ELSE {column} END"
 
-    def where(self, table: CountedTable | None = None) -> str:
+    def where_sql(self, table: CountedTable | None = None) -> str:
         """Return an SQL condition for the wanted rows of a table, by default `self.table`."""
         table = table or self.table
         found = conditions(replace(self.selection, tags=()), self.engine)
         if self.selection.tags:
             tags = (value_literal(tag, self.engine) for tag in self.selection.tags)
-            found.append(is_one_of(table.groups["tag"], tags))
+            found.append(in_condition(table.groups["tag"], tags))
         if self.only is not None and self.by:
             found.append(f"({' OR '.join(map(self._group_condition, self.only)) or 'false'})")
         start, end = (timestamp_literal(moment, self.engine) for moment in (self.start, self.end))
@@ -225,33 +232,40 @@ class RatesQuestion:
         return " AND ".join(found)
 
     def _group_condition(self, values: Sequence[str | int | None]) -> str:
-        conditions = [f"{sql} {_equals(value, self.engine)}" for sql, value in zip(self.groups(), values, strict=True)]
+        conditions = [
+            f"{sql} {_equals_sql(value, self.engine)}"
+            for sql, value in zip(self.group_columns_sql(), values, strict=True)
+        ]
         return f"({' AND '.join(conditions)})"
 
-    def window_start(self, length: datetime.timedelta) -> str:
+    def window_start_sql(self, length: datetime.timedelta) -> str:
         """Return SQL for the start of a row's window of a given length."""
         return window_start(self.table.time, int(length.total_seconds()), self.engine)
 
-    def by_window(self, length: datetime.timedelta) -> str:
+    def window_sums_sql(self, length: datetime.timedelta) -> str:
         """Return SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""
         table = self.table
-        groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.groups())]
-        window = f"{self.window_start(length)} AS window_start"
+        groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.group_columns_sql())]
+        window = f"{self.window_start_sql(length)} AS window_start"
         sums = [f"{self._sum_sql(sql)} AS sum_{name}" for name, sql in table.sums.items()]
         keys = ", ".join(str(number + 1) for number in range(len(groups) + 1))
-        return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
+        return (
+            f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where_sql()} GROUP BY {keys}"
+        )
 
     def partial_counts(self) -> list[PartialCount]:
         """Return the counts by window that together answer the question; windows at the ends may be counted in part."""
         assert self.window is not None
         found = []
-        for part in self.parts():
+        for part in self.divide_by_minute():
             sums = {name: self._sum_sql(sql) for name, sql in part.table.sums.items()}
             selection = replace(part.selection, start=part.start, end=part.end)
-            window = part.window_start(self.window)
-            rows = PartialCount(part.table.name, part.where(), selection, "true", part.groups(), window, sums)
+            window = part.window_start_sql(self.window)
+            rows = PartialCount(
+                part.table.name, part.where_sql(), selection, "true", part.group_columns_sql(), window, sums
+            )
             found.append(rows)
-            if part.table is MESSAGES:  # see `rechecked`
+            if part.table is MESSAGES:  # see `rechecked_sql`
                 sums = {**dict.fromkeys(SUMS, "sum(0)"), "prepared": "-count(*)"}
                 found.append(rows._replace(where=f"{rows.where} AND {_IS_RECHECKED}", more=_IS_RECHECKED, sums=sums))
         return found
@@ -259,7 +273,7 @@ class RatesQuestion:
     def _sum_sql(self, sql: str) -> str:
         return sql if self.has_formats else sql.replace(_HAS_FLAGS, "")
 
-    def rechecked(self, length: datetime.timedelta | None) -> str | None:
+    def rechecked_sql(self, length: datetime.timedelta | None) -> str | None:
         """Return SQL for half messages that the broker stored again: columns `g0`, …, `window_start`, `rechecked`.
 
         This is a separate query, because only half messages need their properties; reading those of all messages takes
@@ -270,13 +284,13 @@ class RatesQuestion:
         """
         if self.table.name != MESSAGES.name:
             return None
-        windows = [] if length is None else [f"{self.window_start(length)} AS window_start"]
-        groups = [*(f"{sql} AS g{number}" for number, sql in enumerate(self.groups())), *windows]
+        windows = [] if length is None else [f"{self.window_start_sql(length)} AS window_start"]
+        groups = [*(f"{sql} AS g{number}" for number, sql in enumerate(self.group_columns_sql())), *windows]
         grouped = f" GROUP BY {', '.join(str(number + 1) for number in range(len(groups)))}" if groups else ""
-        where = f"{self.where()} AND {_IS_RECHECKED}"
+        where = f"{self.where_sql()} AND {_IS_RECHECKED}"
         return f"SELECT {', '.join([*groups, 'count(*) AS rechecked'])} FROM {MESSAGES.name} WHERE {where}{grouped}"
 
-    def in_all(self, unit: datetime.timedelta | None = None) -> str:
+    def whole_range_sql(self, unit: datetime.timedelta | None = None) -> str:
         """Return SQL for the sums of each group, with its busiest unit of time: `peak` and `peak_at`.
 
         Args:
@@ -289,10 +303,11 @@ class RatesQuestion:
             first = "max_by(window_start, struct(sum_messages, -unix_micros(window_start)))"
         peak = ["max(sum_messages) AS peak", f"{first} AS peak_at"]
         grouped = f" GROUP BY {', '.join(groups)}" if groups else ""
-        return f"SELECT {', '.join([*groups, *sums, *peak])} FROM ({self.by_window(unit or self.table.unit)}){grouped}"
+        windows = self.window_sums_sql(unit or self.table.unit)
+        return f"SELECT {', '.join([*groups, *sums, *peak])} FROM ({windows}){grouped}"
 
 
-def _equals(value: str | int | None, engine: Engine) -> str:
+def _equals_sql(value: str | int | None, engine: Engine) -> str:
     if value is None:
         return "IS NULL"
     return f"= {value_literal(value, engine)}"

@@ -19,13 +19,13 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.sql import Engine
-from commitlake.pipelines.query.engines import select
-from commitlake.pipelines.tps.answers import rows_of
+from commitlake.pipelines.query.engines import run_select
+from commitlake.pipelines.tps.answers import to_row_dicts
 from commitlake.pipelines.tps.coverage import NONE, Coverage
-from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows
-from commitlake.pipelines.tps.minute_sketches import merge_minutes
+from commitlake.pipelines.tps.minute_counts import sum_whole_range, sum_windows
+from commitlake.pipelines.tps.minute_sketches import merge_minute_sketches
 from commitlake.pipelines.tps.question import INSTEAD, MINUTES, SUMS, Origins, RatesQuestion
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 MAX_CELLS = 200_000
 """Largest number of windows of all groups together."""
@@ -57,7 +57,7 @@ class Rates:
     coverage: Coverage
     engine: Engine = Engine.DELTALAKE
 
-    def rows(self, question: RatesQuestion, *, has_quantiles: bool = False) -> list[Row]:
+    def read_rates(self, question: RatesQuestion, *, has_quantiles: bool = False) -> list[Row]:
         """Return the rates that a question asks for.
 
         Args:
@@ -76,7 +76,7 @@ class Rates:
         rows = self._rows_of_whole_range(question) if question.window is None else self._rows_by_window(question)
         if has_quantiles:
             if len(rows) > MAX_SKETCHED:
-                raise _too_many(len(rows), MAX_SKETCHED, "with percentiles")
+                raise _too_many_rows_error(len(rows), MAX_SKETCHED, "with percentiles")
             self._add_quantiles(question, rows)
         return rows
 
@@ -87,13 +87,14 @@ class Rates:
             groups: the groups, each as values in the order of `question.by`.
 
         Returns:
-            Rows as returned by `rows`, with 0 for every figure, or None if nothing is archived; quantiles are None.
+            Rows as returned by `read_rates`, with 0 for every figure, or None if nothing is archived; quantiles are
+            None.
         """
         length = question.window or question.end - question.start
         starts = [question.start] if question.window is None else window_starts(question)
         rows = []
         for start in starts:
-            archived = self.coverage.of_window(start, start + length)
+            archived = self.coverage.share_of_window(start, start + length)
             sums = None if archived == NONE else dict.fromkeys(SUMS, 0)
             more: Row = {"window_start": start}
             if question.window is None:
@@ -108,7 +109,7 @@ class Rates:
             return Origins.ALL
         if "origin_topic" not in self._column_names(question):
             return Origins.NONE
-        asked = replace(question, only=None).where()  # `only` depends on the result
+        asked = replace(question, only=None).where_sql()  # `only` depends on the result
         found = self._query_rows(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
         return Origins.SOME if list(found) else Origins.ALL
 
@@ -118,23 +119,23 @@ class Rates:
     def _column_names(self, question: RatesQuestion) -> set[str]:
         return {field.name for field in self._open_table(question).schema().fields}
 
-    def _counts_minutes(self, question: RatesQuestion) -> bool:
+    def _is_counted_by_minute(self, question: RatesQuestion) -> bool:
         return question.table is MINUTES and self.engine is Engine.DELTALAKE
 
     def _open_table(self, question: RatesQuestion) -> DeltaTable:
         return self.lake.table(question.table.name)
 
     def _query_batches(self, question: RatesQuestion, sql: str) -> Iterator[pa.RecordBatch]:
-        yield from select(self.lake, question.table.name, sql, self.engine)
+        yield from run_select(self.lake, question.table.name, sql, self.engine)
 
     def _query_rows(self, question: RatesQuestion, sql: str) -> Iterator[Row]:
-        yield from rows_of(self._query_batches(question, sql))
+        yield from to_row_dicts(self._query_batches(question, sql))
 
     def _rows_of_whole_range(self, question: RatesQuestion) -> list[Row]:
         seconds = (question.end - question.start).total_seconds()
         unit = question.table.unit.total_seconds()
         found = self._with_peaks(question)
-        archived = self.coverage.of_window(question.start, question.end)
+        archived = self.coverage.share_of_window(question.start, question.end)
         rows = []
         for key, sums in found.items():
             row = _to_row(question, key, {name: int(sums[f"sum_{name}"]) for name in SUMS}, seconds)
@@ -144,21 +145,21 @@ class Rates:
     def _with_peaks(self, question: RatesQuestion, unit: datetime.timedelta | None = None) -> dict[Key, Row]:
         """Return the sums of each group, with its busiest unit of time; of a cut minute only the wanted part counts."""
         found: dict[Key, Row] = {}
-        if len(parts := question.parts()) > 1:
+        if len(parts := question.divide_by_minute()) > 1:
             for each in parts:
                 counted = replace(each, has_formats=self._has_formats(each))
                 for key, row in self._with_peaks(counted, question.table.unit).items():
                     _add_sums(found, key, row)
                 check_row_count(len(found))
             return found
-        if self._counts_minutes(question):
-            sums, peaks = sum_all(self.lake, question, check_row_count)
+        if self._is_counted_by_minute(question):
+            sums, peaks = sum_whole_range(self.lake, question, check_row_count)
             for key, numbers in sums.items():
                 found[key] = {f"sum_{name}": number for name, number in zip(SUMS, numbers.tolist(), strict=True)}
                 found[key]["peak"], found[key]["peak_at"] = peaks[key]
             return found
         for part in self._divide_by_time(question):
-            for row in self._query_rows(part, part.in_all(unit)):
+            for row in self._query_rows(part, part.whole_range_sql(unit)):
                 if row["sum_messages"] is not None:  # the single row without groups
                     _add_sums(found, _group_key(question, row), row)
             check_row_count(len(found))
@@ -168,7 +169,7 @@ class Rates:
         return found
 
     def _query_rechecked(self, question: RatesQuestion, length: datetime.timedelta | None) -> Iterator[Row]:
-        sql = question.rechecked(length)
+        sql = question.rechecked_sql(length)
         return iter(()) if sql is None else self._query_rows(question, sql)
 
     def _divide_by_time(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
@@ -177,7 +178,9 @@ class Rates:
             yield question
             return
         table = question.table
-        (counted,) = self._query_rows(question, f"SELECT count(*) AS count FROM {table.name} WHERE {question.where()}")
+        (counted,) = self._query_rows(
+            question, f"SELECT count(*) AS count FROM {table.name} WHERE {question.where_sql()}"
+        )
         units = (question.end - question.start) // table.unit
         length = max(1, units // max(1, -(-counted["count"] // _PART_ROWS))) * table.unit
         start = question.start
@@ -192,7 +195,7 @@ class Rates:
         span = int(question.window / step)
         starts = _step_starts(question, step)
         check_row_count(len(starts))
-        if self._counts_minutes(question):
+        if self._is_counted_by_minute(question):
             sums = sum_windows(self.lake, question, step, check_row_count)
         else:
             sums = self._sum_windows_by_sql(question, step, starts)
@@ -201,7 +204,7 @@ class Rates:
         seconds = question.window.total_seconds()
         rows = []
         for place, start in enumerate(window_starts(question)):
-            archived = self.coverage.of_window(start, start + question.window)
+            archived = self.coverage.share_of_window(start, start + question.window)
             for key, numbers in zip(keys, summed, strict=True):
                 counts = {name: int(number) for name, number in zip(SUMS, numbers[:, place], strict=True)}
                 figures = None if archived == NONE and not counts["messages"] else counts
@@ -213,7 +216,7 @@ class Rates:
     ) -> dict[Key, Array]:
         places = {start: place for place, start in enumerate(starts)}
         sums: dict[Key, Array] = {}
-        for found in self._query_rows(question, question.by_window(step)):
+        for found in self._query_rows(question, question.window_sums_sql(step)):
             key = _group_key(question, found)
             if key not in sums:
                 check_row_count((len(sums) + 1) * len(starts))
@@ -225,7 +228,7 @@ class Rates:
 
     def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:
         """Add quantiles of merged sketches to rows."""
-        if self._counts_minutes(question):
+        if self._is_counted_by_minute(question):
             merged = self._merged_sketches(question)
         else:
             merged = self._sketches_by_spark(question)
@@ -234,7 +237,7 @@ class Rates:
 
     def _merged_sketches(self, question: RatesQuestion) -> Sketches:
         length = question.window or question.end - question.start
-        found = merge_minutes(self.lake, question, length, list(_SKETCHES.values()))
+        found = merge_minute_sketches(self.lake, question, length, list(_SKETCHES.values()))
         return {
             (key, None if question.window is None else question.start + number * length): sketches
             for (key, number), sketches in found.items()
@@ -242,13 +245,13 @@ class Rates:
 
     def _sketches_by_spark(self, question: RatesQuestion) -> Sketches:
         table = question.table
-        columns = [f"{sql} AS g{number}" for number, sql in enumerate(question.groups())]
+        columns = [f"{sql} AS g{number}" for number, sql in enumerate(question.group_columns_sql())]
         if question.window is not None:
-            columns.append(f"{question.window_start(question.window)} AS window_start")
+            columns.append(f"{question.window_start_sql(question.window)} AS window_start")
         keys = ", ".join(str(number + 1) for number in range(len(columns)))
         columns += [f"kll_merge_agg_double({name}) AS {name}" for name in _SKETCHES.values()]
         grouped = f" GROUP BY {keys}" if keys else ""
-        sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {question.where()}{grouped}"
+        sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {question.where_sql()}{grouped}"
         merged: Sketches = {}
         for found in self._query_rows(question, sql):
             sketches = {}
@@ -296,7 +299,7 @@ def _group_key(question: RatesQuestion, found: Mapping[str, Any]) -> Key:
 
 
 def key_of(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
-    """Return the group of a row of `Rates.rows`."""
+    """Return the group of a row of `Rates.read_rates`."""
     return tuple(row[name] for name in question.by)
 
 
@@ -332,11 +335,11 @@ def _rolling_sums(numbers: Array, span: int) -> Array:
 def check_row_count(count: int) -> None:
     """Raise `LakeError` if an answer has more than `MAX_CELLS` rows."""
     if count > MAX_CELLS:
-        raise _too_many(count, MAX_CELLS, "")
+        raise _too_many_rows_error(count, MAX_CELLS, "")
 
 
-def _too_many(count: int, most: int, what: str) -> LakeError:
+def _too_many_rows_error(count: int, most: int, what: str) -> LakeError:
     return LakeError(
-        f"the answer has {count_text(count, 'row')} or more{' ' + what if what else ''}, expected at most {most:,}: "
+        f"the answer has {format_count(count, 'row')} or more{' ' + what if what else ''}, expected at most {most:,}: "
         "use longer windows, a shorter time range, or fewer groups"
     )

@@ -13,10 +13,10 @@ from typing import Any
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
-from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.tps.comparison import Comparison, silent_groups
+from commitlake.connectors.plain_arrays import rows_to_dicts
+from commitlake.pipelines.tps.comparison import Comparison, find_silent_groups
 from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damage
-from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion, rounded
+from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion, round_time
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
 from commitlake.schemas.times import TimeWindows
@@ -104,15 +104,15 @@ def make_report(
     whole = replace(question, window=None, step=None, is_by_second=is_by_second)
     windows = _report_windows(question)
     by_window = replace(whole, start=windows.start, end=windows.end, window=windows.length)
-    groups = rates.rows(whole) if compared is None else Comparison(rates, whole, compared).rows()
+    groups = rates.read_rates(whole) if compared is None else Comparison(rates, whole, compared).rows()
     shown = groups[:MAX_GROUPS]
-    total = rates.rows(replace(whole, by=())) if groups else []
+    total = rates.read_rates(replace(whole, by=())) if groups else []
     sketches = _count_sketches(lake, by_window)
     has_percentiles = 0 < sketches <= MAX_SKETCHES
     largest = [tuple(row[name] for name in question.by) for row in groups[:MAX_LINES]]
     lines: dict[Key, list[Row]] = {key: [] for key in largest}
     if question.by:
-        for row in rates.rows(replace(by_window, only=largest)):
+        for row in rates.read_rates(replace(by_window, only=largest)):
             lines[tuple(row[name] for name in question.by)].append(row)
     return RatesReport(
         question=whole,
@@ -122,34 +122,34 @@ def make_report(
         groups=shown,
         group_count=len(groups),
         rest={name: sum(row[name] or 0 for row in groups[MAX_GROUPS:]) for name in SUMS},
-        all_windows=_each_window(rates, replace(by_window, by=()), windows, has_percentiles=has_percentiles),
+        all_windows=_read_report_windows(rates, replace(by_window, by=()), windows, has_percentiles=has_percentiles),
         lines={key: rows for key, rows in lines.items() if rows},
         has_percentiles=has_percentiles,
         sketches=sketches,
         damage=read_damage(lake, coverage),
         compared=compared,
-        silent=[] if compared is None else silent_groups(whole, groups),
+        silent=[] if compared is None else find_silent_groups(whole, groups),
         outcomes=read_outcomes_if_intact(lake, whole, total[0]["prepared"] if total else 0, engine),
     )
 
 
 def _report_windows(question: RatesQuestion) -> TimeWindows:
     if question.window is not None:
-        start, end = rounded(question.start, question.window), rounded(question.end, question.window, up=True)
+        start, end = round_time(question.start, question.window), round_time(question.end, question.window, up=True)
         count = (end - start) // question.window
         if count <= MAX_GIVEN_WINDOWS:
             return TimeWindows(start, question.window, count)
     return TimeWindows.covering(question.start, question.end, MAX_WINDOWS, datetime.timedelta(minutes=1))
 
 
-def _each_window(
+def _read_report_windows(
     rates: Rates, question: RatesQuestion, windows: TimeWindows, *, has_percentiles: bool
 ) -> Sequence[Row]:
     """Return one row for each window, including windows without messages."""
-    found = {row["window_start"]: row for row in rates.rows(question, has_quantiles=has_percentiles)}
+    found = {row["window_start"]: row for row in rates.read_rates(question, has_quantiles=has_percentiles)}
     rows = []
     for start in windows.starts():
-        archived = rates.coverage.of_window(start, start + windows.length)
+        archived = rates.coverage.share_of_window(start, start + windows.length)
         nothing = None if archived == NONE else 0
         empty = {"messages": nothing, "messages_per_s": nothing, "bytes_per_s": nothing, "archived": archived}
         rows.append(found.get(start, empty))
@@ -161,6 +161,6 @@ def _count_sketches(lake: Lake, question: RatesQuestion) -> int:
     if question.table is not MINUTES:
         return 0
     table = question.table.name
-    sql = f"SELECT count(*) AS count FROM {table} WHERE {question.where()}"
-    count: int = dict_rows(run_sql(lake.table(table), table, sql).read_all())[0]["count"]
+    sql = f"SELECT count(*) AS count FROM {table} WHERE {question.where_sql()}"
+    count: int = rows_to_dicts(run_sql(lake.table(table), table, sql).read_all())[0]["count"]
     return count

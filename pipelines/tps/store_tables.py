@@ -24,7 +24,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.continuity import check_not_truncated
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
@@ -47,7 +47,7 @@ from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import SOURCE, STORE_DATE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
-from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, after, from_ms, last_usual_time
+from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, add_capped, from_ms, latest_plausible_time
 
 _RUN_ID = "store"
 _MESSAGES_COLUMNS = (
@@ -141,7 +141,7 @@ class StoreLogs:
         self._request = partial(Request.of, options, filters)
         self.size = sum(split.size for split in self._splits)
 
-    def fill(
+    def fill_table(
         self,
         table: CountedTable,
         lake: Lake,
@@ -173,7 +173,7 @@ class StoreLogs:
         return StoreTables(self._coverage(dict(_read_spans(lake, table))), damaged)
 
     def _coverage(self, read: Mapping[str, TimeSpan]) -> Coverage:
-        times = {store.broker: _log_times(store, self._ranges.ranges[store.broker]) for store in self._stores}
+        times = {store.broker: _read_log_times(store, self._ranges.ranges[store.broker]) for store in self._stores}
         spans = {
             broker: span
             for broker, (logged, _) in times.items()
@@ -213,11 +213,11 @@ def _with_date(rows: pa.Table) -> pa.Table:
     return rows.append_column(STORE_DATE.name, rows.column("store_timestamp").cast(pa.date32()))
 
 
-def _log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | None, list[TimeSpan]]:
+def _read_log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | None, list[TimeSpan]]:
     """Return the time range from a log's first record to its last one, and the time ranges of its missing segments."""
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     found = [
-        _usual_span(bounds.low + _ANY_STEP_MS, bounds.high - _ANY_STEP_MS)
+        _plausible_span(bounds.low + _ANY_STEP_MS, bounds.high - _ANY_STEP_MS)
         if bounds.low is not None and bounds.high is not None
         else None
         for bounds in time_bounds(wholes, store_range.last_record, _ANY_STEP_MS, DEFAULT_MAX_RECORD_BYTES)
@@ -227,9 +227,9 @@ def _log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | None, 
     return _unite_spans(known), gaps
 
 
-def _usual_span(first_ms: int, last_ms: int) -> TimeSpan | None:
+def _plausible_span(first_ms: int, last_ms: int) -> TimeSpan | None:
     """Return the minutes from one store time to another, without times that only wrong clocks have; None if none."""
-    first, last = max(from_ms(first_ms), FIRST_USUAL_TIME), min(from_ms(last_ms), last_usual_time())
+    first, last = max(from_ms(first_ms), FIRST_USUAL_TIME), min(from_ms(last_ms), latest_plausible_time())
     return TimeSpan(_minute_start(first), _minute_start(last) + MINUTE) if first <= last else None
 
 
@@ -244,5 +244,5 @@ def _unite_spans(spans: Iterable[TimeSpan]) -> TimeSpan | None:
 
 def _read_spans(lake: Lake, table: CountedTable) -> Iterator[tuple[str, TimeSpan]]:
     """Yield the time range of the messages that were read from each store."""
-    for row in dict_rows(run_sql(lake.table(table.name), table.name, first_and_last_sql(table)).read_all()):
-        yield row["broker"], TimeSpan(_minute_start(row["first"]), after(_minute_start(row["last"]), MINUTE))
+    for row in rows_to_dicts(run_sql(lake.table(table.name), table.name, first_and_last_sql(table)).read_all()):
+        yield row["broker"], TimeSpan(_minute_start(row["first"]), add_capped(_minute_start(row["last"]), MINUTE))

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.lake.sql import Engine, is_one_of, timestamp_literal, value_literal
-from commitlake.pipelines.query.engines import select
-from commitlake.pipelines.tps.answers import rows_of
+from commitlake.connectors.lake.sql import Engine, in_condition, timestamp_literal, value_literal
+from commitlake.pipelines.query.engines import run_select
+from commitlake.pipelines.tps.answers import to_row_dicts
 from commitlake.pipelines.tps.question import RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, Kind
 from commitlake.schemas.tables.edges import EdgeKind, StepOutcome
@@ -91,14 +91,15 @@ def read_outcomes(
     """
     if not prepared:
         return TransactionOutcomes()
-    if prepared > MAX_TRANSACTIONS or not _can_select(question):
+    if prepared > MAX_TRANSACTIONS or not _selects_half_messages(question):
         return None
     try:
         lake.table("edges")
     except NoTableError:
         return None
     found = {
-        row["outcome"]: row["count"] for row in rows_of(select(lake, "edges", _outcomes_sql(question, engine), engine))
+        row["outcome"]: row["count"]
+        for row in to_row_dicts(run_select(lake, "edges", _outcomes_sql(question, engine), engine))
     }
     outcomes = TransactionOutcomes(
         committed=found.get(_COMMITTED, 0),
@@ -109,7 +110,7 @@ def read_outcomes(
     return outcomes if outcomes.total else None
 
 
-def _can_select(question: RatesQuestion) -> bool:
+def _selects_half_messages(question: RatesQuestion) -> bool:
     asked = question.selection
     return not asked.tags and set(asked.topics) <= {HALF_TOPIC} and set(asked.kinds) <= {Kind.HALF}
 
@@ -125,7 +126,7 @@ def _outcomes_sql(question: RatesQuestion, engine: Engine) -> str:
     ]
     for column, values in question.selection.values:
         if column in ("broker", "queue_id"):
-            conditions.append(is_one_of(f"from_{column}", (value_literal(value, engine) for value in values)))
+            conditions.append(in_condition(f"from_{column}", (value_literal(value, engine) for value in values)))
     outcome = (
         f"max(CASE WHEN outcome = '{StepOutcome.COMMITTED}' THEN {_COMMITTED} "
         f"WHEN outcome = '{StepOutcome.ROLLED_BACK}' THEN {_ROLLED_BACK} "

@@ -11,7 +11,7 @@ from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 
 
-def dead_letters_of(messages: DataFrame, computed: Mapping[str, str]) -> DataFrame:
+def with_dead_letter_columns(messages: DataFrame, computed: Mapping[str, str]) -> DataFrame:
     """Add the columns of dead letters to rows of `messages`.
 
     With `substr(topic, 6)` as the group, and no other column:

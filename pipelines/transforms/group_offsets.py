@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.moments import AT, Moments, latest_at
+from commitlake.pipelines.transforms.moments import AT, Moments, latest_values_at
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX
 
@@ -46,7 +46,7 @@ def snapshots_at(offsets: DataFrame, moments: Moments) -> DataFrame:
     following = {"next": F.lead("taken").over(in_order), "next_log_end": F.lead("log_end").over(in_order)}
     names = ("taken", "next", "log_end", "log_start", "next_log_end")
     latest = F.max_by(F.struct(*names), "taken")
-    found = latest_at(marks.withColumns(following), ["broker"], F.col("taken"), moments, {"snapshot": latest})
+    found = latest_values_at(marks.withColumns(following), ["broker"], F.col("taken"), moments, {"snapshot": latest})
     return found.select("broker", AT, *(f"snapshot.{name}" for name in names))
 
 
@@ -81,7 +81,7 @@ def offsets_at(offsets: DataFrame, snapshots: DataFrame, moments: Moments) -> Da
     time = F.unix_micros("as_of").alias("as_of")
     rows = rows.select("broker", F.col("group").alias("owner"), "topic", "queue_id", time, "offset")
     latest = F.max_by(F.struct("offset"), "as_of")
-    known = latest_at(rows, POSITION, F.col("as_of"), moments, {"known": latest})
+    known = latest_values_at(rows, POSITION, F.col("as_of"), moments, {"known": latest})
     next_snapshot = snapshots.select("broker", AT, F.col("next").alias("as_of")).where(F.col(AT) != F.col("taken"))
     moved = (
         rows.join(next_snapshot, ["broker", "as_of"])
@@ -102,7 +102,7 @@ def offsets_at(offsets: DataFrame, snapshots: DataFrame, moments: Moments) -> Da
     return found.select(*POSITION, AT, group, F.coalesce(low, F.lit(0)).cast("long").alias("low"), high.alias("high"))
 
 
-def topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
+def store_topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
     """Return the topics in the stores' own settings at each moment; before the first settings, those of the first.
 
     Args:
@@ -118,7 +118,7 @@ def topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
     rows = store_config.withColumn("since", F.when(since > first, since).otherwise(F.lit(0)))
     rows = rows.where(F.col("kind") == "topic").withColumnRenamed("name", "topic")
     latest = F.max_by(F.struct("value"), "recorded_at")
-    found = latest_at(rows, ["broker", "topic"], F.col("since"), moments, {"latest": latest})
+    found = latest_values_at(rows, ["broker", "topic"], F.col("since"), moments, {"latest": latest})
     value = F.col("latest.value")
     counts = [F.get_json_object(value, f"$.{name}").try_cast("long") for name in ("readQueueNums", "writeQueueNums")]
     return found.where(value.isNotNull()).select(
@@ -132,12 +132,12 @@ def topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
     )
 
 
-def without_impossible(positions: DataFrame, topics: DataFrame, most: int) -> DataFrame:
+def drop_impossible_offsets(positions: DataFrame, topics: DataFrame, most: int) -> DataFrame:
     """Leave out a store's offsets in queues that do not exist, if there are more than `most` of them at a moment.
 
     Args:
         positions: from `offsets_at`.
-        topics: from `topics_at`; of a store without any, all offsets are left.
+        topics: from `store_topics_at`; of a store without any, all offsets are left.
         most: largest number of such offsets.
 
     Returns:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.moments import AT, Moments, latest_at
+from commitlake.pipelines.transforms.moments import AT, Moments, latest_values_at
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, TAG_EXPRESSION
 
@@ -53,7 +53,7 @@ def subscriptions_at(
     """
     time = F.unix_micros("as_of")
     marks = subscriptions.where(F.col("topic").isNull() & (F.col("source") == "broker"))
-    asked = latest_at(marks, ["broker"], time, moments, {"asked_at": F.max(time)})
+    asked = latest_values_at(marks, ["broker"], time, moments, {"asked_at": F.max(time)})
     is_recent = (F.col("asked_at") >= F.col(AT) - F.lit(max_age_us)).alias("is_recent")
     rows = subscriptions.where(F.col("topic").isNotNull() & F.col("group").isNotNull())
     choice = F.struct("expression_type", "expression")
@@ -63,7 +63,7 @@ def subscriptions_at(
         "choice": F.max_by(choice, F.when(is_choice, time)),
         "newest": F.max_by(newest, F.when(F.col("source") == "broker", time)),
     }
-    known = _with_filter(latest_at(rows, KEY, time, moments, values).where(F.col("choice").isNotNull()), sql92)
+    known = _with_filter(latest_values_at(rows, KEY, time, moments, values).where(F.col("choice").isNotNull()), sql92)
     first = rows.where(is_choice).groupBy(*KEY).agg(F.min_by(choice, time).alias("choice"))
     clients = F.when(F.col("newest").isNotNull(), F.greatest("newest.clients", F.lit(0))).alias("clients")
     return Subscriptions(
@@ -123,7 +123,7 @@ def with_subscription(rows: DataFrame, subscriptions: Subscriptions) -> DataFram
     return answer.select(*rows.columns, *FILTER, "members", "model")
 
 
-def without_subscription(rows: DataFrame) -> DataFrame:
+def with_unknown_subscription(rows: DataFrame) -> DataFrame:
     """Add the columns of `with_subscription` where a lake knows no subscriptions."""
     is_retry = F.col("topic").startswith(RETRY_PREFIX)
     none = {"tags": "array<string>", "sql92": "string", "members": "int", "model": "string"}

@@ -16,20 +16,20 @@ from pyspark.sql import functions as F
 
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.pipelines.transforms.group_offsets import (
+    drop_impossible_offsets,
     offsets_at,
     snapshots_at,
-    topics_at,
-    without_impossible,
+    store_topics_at,
 )
 from commitlake.pipelines.transforms.group_subscriptions import (
     BROADCASTING,
     Subscriptions,
     subscriptions_at,
     with_subscription,
-    without_subscription,
+    with_unknown_subscription,
 )
 from commitlake.pipelines.transforms.moments import AT, Moments
-from commitlake.pipelines.transforms.queue_spans import QUEUE, spans_at, with_runs
+from commitlake.pipelines.transforms.queue_spans import QUEUE, queue_spans_at, with_queue_runs
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, SYSTEM_GROUP_PREFIX
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
 
@@ -89,12 +89,12 @@ class LagRules:
     sql92: Collection[str] = ()
     match_sql92: Callable[[DataFrame], DataFrame] | None = None
 
-    def takes_owner(self, owner: Column, group: Column) -> Column:
+    def is_measured_owner(self, owner: Column, group: Column) -> Column:
         """Return whether a group is measured; never one of the broker's own."""
         is_chosen = owner.isin(*self.groups) | group.isin(*self.groups) if self.groups else F.lit(True)
         return ~owner.startswith(SYSTEM_GROUP_PREFIX) & is_chosen
 
-    def takes_topic(self, topic: Column) -> Column:
+    def is_measured_topic(self, topic: Column) -> Column:
         """Return whether a topic is measured, for rows with the column `topics` of `LagTables.progress`."""
         is_archived = F.col("topics").isNull() | F.array_contains("topics", topic)
         return is_archived & (topic.isin(*self.topics) if self.topics else F.lit(True))
@@ -126,28 +126,30 @@ def lag_at(tables: LagTables, moments: Moments, rules: LagRules) -> DataFrame:
         One row for each moment, store, group, topic and queue, with the columns `QUEUE_LAG`. Times are UTC.
     """
     # A plan holds each input as often as it is used: an intermediate result is joined with itself only if it is small.
-    offsets = _of_brokers(tables.offsets, rules)
+    offsets = _filter_brokers(tables.offsets, rules)
     snapshots = snapshots_at(offsets, moments)
     positions = offsets_at(offsets, snapshots, moments)
     topics = None
     if tables.store_config is not None:
-        topics = topics_at(_of_brokers(tables.store_config, rules), moments)
-        positions = without_impossible(positions, topics, rules.max_impossible)
+        topics = store_topics_at(_filter_brokers(tables.store_config, rules), moments)
+        positions = drop_impossible_offsets(positions, topics, rules.max_impossible)
     subscriptions = None
     if tables.subscriptions is not None:
-        rows = _of_brokers(tables.subscriptions, rules)
+        rows = _filter_brokers(tables.subscriptions, rules)
         subscriptions = subscriptions_at(rows, moments, max_age_us=rules.max_age_us, sql92=rules.sql92)
     archived = tables.progress.withColumnRenamed("end", "archived")
-    groups = _groups(positions, subscriptions).join(F.broadcast(archived), ["broker"], "left")
-    groups = groups.where(rules.takes_owner(F.col("owner"), F.col("group")) & rules.takes_topic(F.col("topic")))
+    groups = _find_consuming_groups(positions, subscriptions).join(F.broadcast(archived), ["broker"], "left")
+    groups = groups.where(
+        rules.is_measured_owner(F.col("owner"), F.col("group")) & rules.is_measured_topic(F.col("topic"))
+    )
     groups = groups.drop("topics").join(snapshots.drop("log_start"), ["broker", AT])
     if topics is None:
         groups = groups.withColumn("has_batches", F.lit(False))
     else:
         groups = groups.join(topics.select("broker", "topic", AT, "has_batches"), ["broker", "topic", AT], "left")
-    runs = with_runs(_stored_until_last(_of_brokers(tables.messages, rules), moments, rules), moments)
-    queues = _queues(groups, spans_at(runs, snapshots, moments))
-    return _figures(_counted(queues, runs.where(rules.may_be_live()), rules))
+    runs = with_queue_runs(_filter_by_last_moment(_filter_brokers(tables.messages, rules), moments, rules), moments)
+    queues = _join_group_queues(groups, queue_spans_at(runs, snapshots, moments))
+    return _lag_columns(_with_message_counts(queues, runs.where(rules.may_be_live()), rules))
 
 
 def lag_of_groups(lag: DataFrame, times: Sequence[str]) -> DataFrame:
@@ -169,7 +171,7 @@ def lag_of_groups(lag: DataFrame, times: Sequence[str]) -> DataFrame:
         that of any queue is.
     """
 
-    def most(name: str, largest: Column) -> Column:
+    def null_unless_all_known(name: str, largest: Column) -> Column:
         return F.when(F.count(name) == F.count("*"), largest).alias(name)
 
     is_behind = F.col("messages_max").isNull() | (F.col("messages_max") > 0)
@@ -177,11 +179,11 @@ def lag_of_groups(lag: DataFrame, times: Sequence[str]) -> DataFrame:
         F.count("*").alias("queues"),
         F.count_if(is_behind).alias("queues_behind"),
         F.sum("messages_min").alias("messages_min"),
-        most("messages_max", F.sum("messages_max")),
+        null_unless_all_known("messages_max", F.sum("messages_max")),
         F.sum("bytes_min").alias("bytes_min"),
-        most("bytes_max", F.sum("bytes_max")),
+        null_unless_all_known("bytes_max", F.sum("bytes_max")),
         F.max("time_lag_s_min").alias("time_lag_s_min"),
-        most("time_lag_s_max", F.max("time_lag_s_max")),
+        null_unless_all_known("time_lag_s_max", F.max("time_lag_s_max")),
         F.min("next_message_time").alias("next_message_time"),
     ]
     if not times:
@@ -189,11 +191,11 @@ def lag_of_groups(lag: DataFrame, times: Sequence[str]) -> DataFrame:
     return to_columns(lag.groupBy("group", *times).agg(*figures), GROUP_LAG)
 
 
-def _of_brokers(rows: DataFrame, rules: LagRules) -> DataFrame:
+def _filter_brokers(rows: DataFrame, rules: LagRules) -> DataFrame:
     return rows.where(F.col("broker").isin(*rules.brokers)) if rules.brokers else rows
 
 
-def _stored_until_last(messages: DataFrame, moments: Moments, rules: LagRules) -> DataFrame:
+def _filter_by_last_moment(messages: DataFrame, moments: Moments, rules: LagRules) -> DataFrame:
     """Return the messages that were stored up to the last moment, by conditions by which files can be skipped."""
     if rules.topics:
         messages = messages.where(F.col("topic").isin(*rules.topics))
@@ -204,7 +206,7 @@ def _stored_until_last(messages: DataFrame, moments: Moments, rules: LagRules) -
     return messages.where(is_stored & (F.col("store_date") <= day))
 
 
-def _groups(positions: DataFrame, subscriptions: Subscriptions | None) -> DataFrame:
+def _find_consuming_groups(positions: DataFrame, subscriptions: Subscriptions | None) -> DataFrame:
     """Return the groups that may consume each topic: those with an offset in it, or with clients; and retry topics.
 
     Returns:
@@ -232,7 +234,7 @@ def _groups(positions: DataFrame, subscriptions: Subscriptions | None) -> DataFr
         keys = keys.union(with_clients)
     places = F.collect_list("place").alias("positions")  # without nulls
     found = keys.groupBy(*_GROUP).agg(places, F.max("has_offset").alias("has_offset"))
-    found = without_subscription(found) if subscriptions is None else with_subscription(found, subscriptions)
+    found = with_unknown_subscription(found) if subscriptions is None else with_subscription(found, subscriptions)
     is_suffixed, has_places = F.col("owner") != F.col("group"), F.size("positions") > 0
     of_group = Window.partitionBy("broker", AT, "group", "topic")
     broadcasts = F.coalesce(F.col("model") == BROADCASTING, F.lit(False))
@@ -249,12 +251,12 @@ def _groups(positions: DataFrame, subscriptions: Subscriptions | None) -> DataFr
     return found.where(~is_outdated).drop("has_suffixed", "has_plain", "has_offset", "model")
 
 
-def _queues(groups: DataFrame, spans: DataFrame) -> DataFrame:
+def _join_group_queues(groups: DataFrame, spans: DataFrame) -> DataFrame:
     """Return the queues of each group: those with an offset, and of consumers the others that have messages.
 
     Args:
-        groups: from `_groups`, with the columns of `snapshots_at`.
-        spans: from `spans_at`.
+        groups: from `_find_consuming_groups`, with the columns of `snapshots_at`.
+        spans: from `queue_spans_at`.
 
     Returns:
         One row for each group and queue: the columns of `groups`, `queue_id`, the columns of spans (null if no message
@@ -294,12 +296,12 @@ def _queues(groups: DataFrame, spans: DataFrame) -> DataFrame:
     )
 
 
-def _counted(queues: DataFrame, messages: DataFrame, rules: LagRules) -> DataFrame:
+def _with_message_counts(queues: DataFrame, messages: DataFrame, rules: LagRules) -> DataFrame:
     """Count the messages at or after the bounds of each offset, with their size and the time of the first.
 
     Args:
-        queues: from `_queues`.
-        messages: from `with_runs`.
+        queues: from `_join_group_queues`.
+        messages: from `with_queue_runs`.
         rules: for the SQL92 expressions.
 
     Returns:
@@ -308,12 +310,12 @@ def _counted(queues: DataFrame, messages: DataFrame, rules: LagRules) -> DataFra
     """
     start = F.greatest("low", F.coalesce("first", "run_first"))
     last = F.col("end") - F.lit(1)
-    bins = F.sequence(_bin(start), _bin(last), F.lit(_BIN).cast("long"))
+    bins = F.sequence(_offset_bin(start), _offset_bin(last), F.lit(_BIN).cast("long"))
     # A queue in which nothing waits is in no bin, but keeps its row.
     waiting = queues.withColumns({"start": start, "bin": F.explode_outer(F.when(start <= last, bins))})
     rows = messages.select(
         *QUEUE,
-        _bin(F.col("queue_offset")).alias("bin"),
+        _offset_bin(F.col("queue_offset")).alias("bin"),
         "queue_offset",
         "physical_offset",
         "size",
@@ -324,15 +326,15 @@ def _counted(queues: DataFrame, messages: DataFrame, rules: LagRules) -> DataFra
         "properties",
     )
 
-    def joined(some: DataFrame, rows: DataFrame) -> DataFrame:
+    def join_messages(some: DataFrame, rows: DataFrame) -> DataFrame:
         return some.join(rows, [*QUEUE, "bin"], "left")
 
     has_tag = F.col("tags").isNull() | F.array_contains("tags", F.col("message_tags"))
-    found = joined(waiting, rows.drop("properties")).withColumn("matches", has_tag)
+    found = join_messages(waiting, rows.drop("properties")).withColumn("matches", has_tag)
     if rules.match_sql92 is not None:
         has_none = F.col("sql92").isNull()
-        found = joined(waiting.where(has_none), rows.drop("properties")).withColumn("matches", has_tag)
-        by_sql92 = rules.match_sql92(joined(waiting.where(~has_none), rows))
+        found = join_messages(waiting.where(has_none), rows.drop("properties")).withColumn("matches", has_tag)
+        by_sql92 = rules.match_sql92(join_messages(waiting.where(~has_none), rows))
         found = found.unionByName(by_sql92.drop("properties"))
     offset = F.col("queue_offset")
     is_stored = (F.col("seen_at") <= F.col(AT)) & (F.col("message_run") == F.col("run"))
@@ -348,11 +350,11 @@ def _counted(queues: DataFrame, messages: DataFrame, rules: LagRules) -> DataFra
     return found.groupBy(*queues.columns).agg(*counts)
 
 
-def _bin(offset: Column) -> Column:
+def _offset_bin(offset: Column) -> Column:
     return offset - F.pmod(offset, F.lit(_BIN))
 
 
-def _figures(found: DataFrame) -> DataFrame:
+def _lag_columns(found: DataFrame) -> DataFrame:
     """Return the columns `QUEUE_LAG`, from the offsets, spans and counts of each row."""
     none = F.lit(0).cast("long")
     most = {name: F.col(f"most_{name}") for name in _COUNTED}
@@ -375,14 +377,14 @@ def _figures(found: DataFrame) -> DataFrame:
         "messages_max": F.when(is_complete & ~(has_batches & (messages > 0)), messages),
         "bytes_min": F.coalesce(least["bytes"], none),
         "bytes_max": F.when(is_complete, F.coalesce(most["bytes"], none)),
-        "time_lag_s_min": _waited(least["next_time"]),
-        "time_lag_s_max": F.when(is_complete | (messages > 0), _waited(most["next_time"])),
+        "time_lag_s_min": _waited_seconds(least["next_time"]),
+        "time_lag_s_max": F.when(is_complete | (messages > 0), _waited_seconds(most["next_time"])),
         "next_message_time": most["next_time"],
     }
     return to_columns(found.withColumns(columns), QUEUE_LAG)
 
 
-def _waited(next_time: Column) -> Column:
+def _waited_seconds(next_time: Column) -> Column:
     """Return the seconds since a time, by milliseconds; 0 for null."""
     at_ms = (F.col(AT) - F.pmod(F.col(AT), F.lit(1000))) / F.lit(1000)
     waited = (at_ms - F.unix_millis(next_time)) / F.lit(1000)

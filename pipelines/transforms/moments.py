@@ -33,9 +33,9 @@ class Moments:
     count: int = 1
     is_last: bool = False
 
-    def at_or_after(self, time: Column) -> Column:
+    def first_at_or_after(self, time: Column) -> Column:
         """Return the first moment that is not before a time, for rows with a column `broker`; null if there is none."""
-        first, every = self._first, F.lit(self.every_us)
+        first, every = self._first_moment_us, F.lit(self.every_us)
         elapsed = F.greatest(time - first, F.lit(0)) + every - F.lit(1)
         steps = elapsed - elapsed % every
         return F.when(steps < F.lit(self.count * self.every_us), first + steps)
@@ -43,7 +43,7 @@ class Moments:
     def between(self, start: Column, end: Column) -> Column:
         """Return an array of the moments from one of them to before another one; to the last for null."""
         every = F.lit(self.every_us)
-        last = self._first + F.lit((self.count - 1) * self.every_us)
+        last = self._first_moment_us + F.lit((self.count - 1) * self.every_us)
         return F.sequence(start, F.coalesce(end - every, last), every)
 
     @property
@@ -53,14 +53,14 @@ class Moments:
         return max(firsts, default=0) + (self.count - 1) * self.every_us if firsts and self.count else None
 
     @property
-    def _first(self) -> Column:
+    def _first_moment_us(self) -> Column:
         if not isinstance(self.first_us, Mapping):
             return F.lit(self.first_us)
         pairs = [F.lit(each) for pair in self.first_us.items() for each in pair]
         return F.create_map(*pairs)[F.col("broker")] if pairs else F.lit(None).cast("long")
 
 
-def latest_at(
+def latest_values_at(
     rows: DataFrame, keys: Sequence[str], time: Column, moments: Moments, values: Mapping[str, Column]
 ) -> DataFrame:
     """Return what rows last said on each key, at each moment from the first row of the key on.
@@ -87,12 +87,18 @@ def latest_at(
         One row for each key and moment: the keys, `at`, and the values.
     """
     holds_from = F.lit(_LONG_AGO_US) if moments.is_last else time
-    found = rows.withColumn(AT, moments.at_or_after(holds_from)).where(F.col(AT).isNotNull())
+    found = rows.withColumn(AT, moments.first_at_or_after(holds_from)).where(F.col(AT).isNotNull())
     found = found.groupBy(*keys, AT).agg(*(value.alias(name) for name, value in values.items()))
-    return found if moments.count == 1 else held(found, keys, moments, {name: _last(name, keys) for name in values})
+    return (
+        found
+        if moments.count == 1
+        else repeat_until_next(found, keys, moments, {name: _last_known_value(name, keys) for name in values})
+    )
 
 
-def held(found: DataFrame, keys: Sequence[str], moments: Moments, values: Mapping[str, Column]) -> DataFrame:
+def repeat_until_next(
+    found: DataFrame, keys: Sequence[str], moments: Moments, values: Mapping[str, Column]
+) -> DataFrame:
     """Return a row for each moment from one row of a key up to the next one.
 
     Args:
@@ -110,10 +116,10 @@ def held(found: DataFrame, keys: Sequence[str], moments: Moments, values: Mappin
     return known.select(*keys, every.alias(AT), *values)
 
 
-def up_to_now(keys: Sequence[str]) -> WindowSpec:
+def window_up_to_row(keys: Sequence[str]) -> WindowSpec:
     """Return the window of the rows of a key up to the moment of a row."""
     return Window.partitionBy(*keys).orderBy(AT).rowsBetween(Window.unboundedPreceding, Window.currentRow)
 
 
-def _last(name: str, keys: Sequence[str]) -> Column:
-    return F.last(name, ignorenulls=True).over(up_to_now(keys))
+def _last_known_value(name: str, keys: Sequence[str]) -> Column:
+    return F.last(name, ignorenulls=True).over(window_up_to_row(keys))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from commitlake.pipelines.transforms.moments import AT, Moments, held, up_to_now
+from commitlake.pipelines.transforms.moments import AT, Moments, repeat_until_next, window_up_to_row
 
 QUEUE = ("broker", "topic", "queue_id")
 _SEEN = "seen_at"
 
 
-def with_runs(messages: DataFrame, moments: Moments) -> DataFrame:
+def with_queue_runs(messages: DataFrame, moments: Moments) -> DataFrame:
     """Add to each message the first moment that it counts for, and the run of its queue that it belongs to.
 
     A run ends where the offsets of a queue begin again:
@@ -37,7 +37,7 @@ def with_runs(messages: DataFrame, moments: Moments) -> DataFrame:
         are those that are known at the last moment: if the clock was set back where a run begins, an earlier moment
         alone may not show it.
     """
-    seen = messages.withColumn(_SEEN, moments.at_or_after(F.unix_micros("store_timestamp")))
+    seen = messages.withColumn(_SEEN, moments.first_at_or_after(F.unix_micros("store_timestamp")))
     seen = seen.where(F.col(_SEEN).isNotNull())
     rises = seen.groupBy(*QUEUE).agg(
         F.count("*").alias("messages"),
@@ -57,7 +57,7 @@ def with_runs(messages: DataFrame, moments: Moments) -> DataFrame:
     return found.withColumn("run", F.greatest(F.size(earlier), F.lit(0))).drop("begins")
 
 
-def spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) -> DataFrame:
+def queue_spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) -> DataFrame:
     """Return where queues begin and end at each moment.
 
     With a log that begins at physical offset 100 at the moment 60:
@@ -71,7 +71,7 @@ def spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) -> Dat
         +--------+---------------+------------+---------+
 
     Args:
-        messages: from `with_runs`.
+        messages: from `with_queue_runs`.
         snapshots: from `snapshots_at`, for the same moments.
         moments: the moments.
 
@@ -93,9 +93,12 @@ def spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) -> Dat
         F.max("physical_offset").alias("last"),
     )
     if moments.count != 1:
-        least = {name: F.min(name).over(up_to_now(key)) for name in ("least", "begin")}
-        found = held(
-            found, key, moments, {**least, **{name: F.max(name).over(up_to_now(key)) for name in ("largest", "last")}}
+        least = {name: F.min(name).over(window_up_to_row(key)) for name in ("least", "begin")}
+        found = repeat_until_next(
+            found,
+            key,
+            moments,
+            {**least, **{name: F.max(name).over(window_up_to_row(key)) for name in ("largest", "last")}},
         )
     times = snapshots.join(starts, ["broker"]).select(
         "broker",
@@ -121,10 +124,10 @@ def spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) -> Dat
         F.max(F.when(~is_last, F.col("last"))).alias("before"),
     )
     first = F.when(F.col("log_start").isNotNull(), F.coalesce("first_live", "end"))
-    return _without_deleted(spans.withColumn("first", first))
+    return _reset_deleted_queues(spans.withColumn("first", first))
 
 
-def _without_deleted(spans: DataFrame) -> DataFrame:
+def _reset_deleted_queues(spans: DataFrame) -> DataFrame:
     """End queues at 0 that have no message since their topic was created again, as other queues of the topic show."""
     topic = Window.partitionBy("broker", "topic", AT)
     is_again = F.col("before").isNotNull() & F.col("has_live")

@@ -43,7 +43,7 @@ def window_counts(rows: DataFrame, groups: Mapping[str, str], window: str, count
     return rows.groupBy(*keys, F.expr(window).alias(WINDOW)).agg(*sums)
 
 
-def rates_of(
+def compute_rates(
     parts: Sequence[DataFrame], groups: Sequence[str], window_us: int, start_us: int, end_us: int
 ) -> DataFrame:
     """Sum the counts of all parts by group and window, and divide them by the window's seconds in the time range.

@@ -10,22 +10,22 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds, may_have_light_queues
+from commitlake.connectors.formats.rocketmq.topic_kinds import may_have_light_queues, read_configured_kinds
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.small_files import SmallFiles
 from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
-from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
+from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.newer_data import find_other_logs
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, read_log
-from commitlake.connectors.reading.stores import Store, list_again, segment_size
+from commitlake.connectors.reading.stores import Store, refresh_store, segment_size
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings
-from commitlake.pipelines.verify.index_files import IndexPart, open_part, read_between
-from commitlake.pipelines.verify.observed_delays import differing_levels, observe_delays, with_observed
+from commitlake.pipelines.verify.index_files import IndexPart, open_part, read_entries_between
+from commitlake.pipelines.verify.observed_delays import complete_delay_levels, nondefault_levels, observe_delays
 from commitlake.pipelines.verify.queue_ends import check_kinds
 from commitlake.pipelines.verify.store_view import (
     ABORT,
@@ -65,7 +65,7 @@ class VerifyOptions:
 
 
 @dataclass(frozen=True)
-class Admitted:
+class AdmittedStore:
     """A store that is ready for its log to be read.
 
     Attributes:
@@ -89,17 +89,17 @@ def check_is_readable(store: Store) -> None:
     Raises:
         StoreError: if it is in an object store and no copy by `commitlake ship`, or its manifest is damaged.
     """
-    open_store_files(store_of(store.root))
+    open_store_files(store_folder_of_log(store.root))
 
 
-def admit(store: Store, options: VerifyOptions) -> Admitted:
+def admit_store(store: Store, options: VerifyOptions) -> AdmittedStore:
     """Check everything but the log. Small files come first, because a running broker keeps changing them.
 
     Raises:
         StoreError: if it cannot be read, or is in an object store and no copy by `commitlake ship`.
         UnsafeFileError: for a link, or anything else that is not a regular file, in place of one of its files.
     """
-    root = store_of(store.root)
+    root = store_folder_of_log(store.root)
     findings = Findings(options.limit)
     with open_small_files(store.root) as folder:
         is_remote = is_uri(root)
@@ -109,9 +109,9 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
         files = open_store_files(root)
         if is_remote:  # see `store_view` for the order
             was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
-            store = list_again(store)
+            store = refresh_store(store)
         log = log_range(store, is_live=is_live)
-        manifest = _manifest_of(files, root)
+        manifest = _read_manifest(files, root)
         view = StoreView(
             broker=store.broker,
             files=files,
@@ -125,7 +125,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
             was_aborted=was_aborted,
             is_copy=manifest is not None,
             has_other_logs=_find_other_logs(store, log, findings),
-            is_behind=is_remote and manifest is not None and _is_behind(root, manifest),
+            is_behind=is_remote and manifest is not None and _are_queues_behind(root, manifest),
             queue_file_size=0,
             batch_file_size=0,
             dispatched_end=log.end,
@@ -139,12 +139,12 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
             dialect=store.format.dialects.dialect_of(store.segments),
             may_have_light_queues=may_have_light_queues(folder),
         )
-        view, queues, batches = _add_queues_to_view(view, listed_kinds(folder), findings)
+        view, queues, batches = _add_queues_to_view(view, read_configured_kinds(folder), findings)
     if store.format.brokers.has_delay_levels and options.delay_levels_of(store.broker) is None:
         view = _with_observed_delays(view, queues, findings)
     _check_segments(store, view, small, findings)
-    index = tuple(_index_parts(store, view, manifest, findings)) if view.has_key_index else ()
-    return Admitted(store, replace(view, index=index), small, findings, [*queues, *batches])
+    index = tuple(_find_index_parts(store, view, manifest, findings)) if view.has_key_index else ()
+    return AdmittedStore(store, replace(view, index=index), small, findings, [*queues, *batches])
 
 
 def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
@@ -171,14 +171,14 @@ def _unreadable_queues(log_format: Format, folder: Path, manifest: Manifest | No
     return ""
 
 
-def _manifest_of(files: StoreFiles, root: str) -> Manifest | None:
+def _read_manifest(files: StoreFiles, root: str) -> Manifest | None:
     """Return the manifest of a copy's queues and indexes; None if the store is not a copy."""
     if isinstance(files, ShippedStoreFiles):
         return files.manifest
     return read_shipped_manifest(pafs.LocalFileSystem(), root, FILES_MANIFEST)
 
 
-def _is_behind(root: str, manifest: Manifest) -> bool:
+def _are_queues_behind(root: str, manifest: Manifest) -> bool:
     """Return whether the log of a copy may be newer than its queues."""
     log = read_shipped_manifest(*resolve_filesystem(root), LOG_MANIFEST)
     return log is None or log.written_at_ms > manifest.written_at_ms
@@ -216,7 +216,7 @@ def _with_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], fi
     records = LogRecords(view.segments, view.format)
     topic = view.dialect.schedule_topic
     observed = observe_delays(view.files, queues, topic, view.queue_file_size, view.queues, records)
-    for level in differing_levels(observed):
+    for level in nondefault_levels(observed):
         default = DEFAULT_DELAY_LEVELS_MS[level - 1 : level]
         findings.add(
             Finding(
@@ -226,7 +226,7 @@ def _with_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], fi
                 expected=f"{default[0] // DELAY_UNIT_MS} s, the default" if default else "18 levels, the default",
             )
         )
-    return replace(view, delay_levels_ms=with_observed(observed))
+    return replace(view, delay_levels_ms=complete_delay_levels(observed))
 
 
 def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: Findings) -> None:
@@ -251,7 +251,9 @@ def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: 
         )  # fmt: skip
 
 
-def _index_parts(store: Store, view: StoreView, manifest: Manifest | None, findings: Findings) -> Iterator[IndexPart]:
+def _find_index_parts(
+    store: Store, view: StoreView, manifest: Manifest | None, findings: Findings
+) -> Iterator[IndexPart]:
     """Yield the readable IndexFiles that cover the existing log, in log order.
 
     Those that the manifest of a copy names are complete, and none of them is the broker's newest one.
@@ -266,7 +268,7 @@ def _index_parts(store: Store, view: StoreView, manifest: Manifest | None, findi
             findings.add(Finding("index_file_size", name, found=error.found, expected=error.expected))
             continue
         if part is not None:
-            parts.append(_checked_header(store, part, view, findings))
+            parts.append(_compare_header(store, part, view, findings))
     parts = sorted((part for part in parts if part.last_offset >= view.start), key=lambda part: part.first_offset)
     kept: list[IndexPart] = []
     for part in parts:
@@ -297,7 +299,7 @@ def _note_missing_files(last: str, complete: Collection[str], findings: Findings
 
 def _note_entries_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:
     with closing(view.files.open(part.name)) as file:
-        first, entries = read_between(file, part, view.end, 1 << 62)
+        first, entries = read_entries_between(file, part, view.end, 1 << 62)
     expected = f"an offset before the log's end, {view.end}"
     code = view.code_beyond("index_beyond_log")
     findings.add_many(
@@ -311,23 +313,23 @@ def _note_entries_beyond(part: IndexPart, view: StoreView, findings: Findings) -
     )  # fmt: skip
 
 
-def _checked_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
+def _compare_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
     """Compare an IndexFile's header with the log, and return its description with confirmed begin and end."""
     header = part.header
     first_offset, last_offset = part.first_offset, part.last_offset
     begin, is_known = part.begin_timestamp, True
-    first = _record_time(store, first_offset)
+    first = _read_record_time(store, first_offset)
     if first is None:
         first_offset = header.begin_physical_offset
-        first = _record_time(store, first_offset)
+        first = _read_record_time(store, first_offset)
     if first is not None:
         begin, is_known = first, True
         _compare_span(part, "begin", (header.begin_timestamp, header.begin_physical_offset), (first, first_offset),
                       findings)  # fmt: skip
-    last = _record_time(store, last_offset)
+    last = _read_record_time(store, last_offset)
     if last is None or last_offset < first_offset:
         last_offset = header.end_physical_offset
-        last = _record_time(store, last_offset)
+        last = _read_record_time(store, last_offset)
     if last is not None and not (view.is_live and header.index_count - 1 != part.last):
         _compare_span(part, "end", (header.end_timestamp, header.end_physical_offset), (last, last_offset), findings)
     return replace(part, first_offset=first_offset, last_offset=max(first_offset, last_offset),
@@ -344,7 +346,7 @@ def _compare_span(
         )  # fmt: skip
 
 
-def _record_time(store: Store, offset: int) -> int | None:
+def _read_record_time(store: Store, offset: int) -> int | None:
     """Return the store time of the valid record at an offset, or None."""
     message = LogRecords(store.segments, store.format).at(offset)
     return None if message is None else int(message.store_timestamp)

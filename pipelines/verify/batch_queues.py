@@ -15,11 +15,11 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.batch_queues import message_counts
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.queue_check import BadRanges, Restarts, Run, recorded_ranges, runs_of
+from commitlake.pipelines.verify.queue_check import BadRanges, Restarts, Run, find_runs, recorded_ranges
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueFolders
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 _BATCH_FIELDS = ("message_base_offset", "batch_size", "store_timestamp")
 
@@ -38,11 +38,11 @@ class BatchChecker:
             The runs of the records.
         """
         files = self._view.batch_queue(entries.topic, entries.queue_id)
-        runs = [run for run, _ in runs_of(entries, message_counts(entries))]
+        runs = [run for run, _ in find_runs(entries, message_counts(entries))]
         if files.starts:
             expected = files.layout.to_entries(entries)
             offsets = expected["physical_offset"]
-            places, found = files.between(int(offsets[0]), int(offsets[-1]))
+            places, found = files.entries_between(int(offsets[0]), int(offsets[-1]))
             if len(found) == len(expected) and (found["physical_offset"] == offsets).all():
                 self._compare_entries(files, places, found, expected)
             else:
@@ -55,7 +55,7 @@ class BatchChecker:
         All entries of the queue are read, because damaged ones may be anywhere.
         """
         offsets = expected["physical_offset"]
-        places, found = files.between(int(offsets[0]), int(offsets[-1]), by_search=False)
+        places, found = files.entries_between(int(offsets[0]), int(offsets[-1]), by_search=False)
         _, in_found, in_expected = np.intersect1d(found["physical_offset"], offsets, return_indices=True)
         self._compare_entries(files, places[in_found], found[in_found], expected[in_expected])
         without = np.setdiff1d(np.arange(len(expected)), in_expected)
@@ -64,7 +64,7 @@ class BatchChecker:
             self._findings.add_many(
                 code,
                 len(rows),
-                (self._absent_entry(code, files, expected[row]) for row in rows[: self._view.limit].tolist()),
+                (self._absent_entry_finding(code, files, expected[row]) for row in rows[: self._view.limit].tolist()),
             )
         loose = np.setdiff1d(np.arange(len(found)), in_found)
         within = np.zeros(len(loose), np.bool_)
@@ -76,7 +76,10 @@ class BatchChecker:
         self._findings.add_many(
             "queue_dangling_entry",
             len(rows),
-            (self._dangling_entry(files, int(places[row]), found[row]) for row in rows[: self._view.limit].tolist()),
+            (
+                self._queue_dangling_finding(files, int(places[row]), found[row])
+                for row in rows[: self._view.limit].tolist()
+            ),
         )
 
     def _compare_entries(self, files: QueueFiles, places: Array, found: Array, expected: Array) -> None:
@@ -93,30 +96,30 @@ class BatchChecker:
                 code,
                 len(rows),
                 (
-                    self._wrong_entry(code, files, int(places[row]), found[row], expected[row])
+                    self._wrong_entry_finding(code, files, int(places[row]), found[row], expected[row])
                     for row in rows[: self._view.limit].tolist()
                 ),
             )
 
-    def _wrong_entry(self, code: str, files: QueueFiles, place: int, found: Array, expected: Array) -> Finding:
-        file, position = files.place_of(place)
+    def _wrong_entry_finding(self, code: str, files: QueueFiles, place: int, found: Array, expected: Array) -> Finding:
+        file, position = files.entry_place(place)
         words, base = files.layout.words, int(expected["message_base_offset"])
         offset = int(expected["physical_offset"])
         return Finding(code, file, position, offset, files.name, base, words(found), words(expected))
 
-    def _absent_entry(self, code: str, files: QueueFiles, expected: Array) -> Finding:
+    def _absent_entry_finding(self, code: str, files: QueueFiles, expected: Array) -> Finding:
         return Finding(
             code, files.folder, None, int(expected["physical_offset"]), files.name,
             int(expected["message_base_offset"]), "no entry", files.layout.words(expected),
         )  # fmt: skip
 
-    def _dangling_entry(self, files: QueueFiles, place: int, found: Array) -> Finding:
-        return dangling_entry("queue_dangling_entry", files, place, found, "a record there, or no entry")
+    def _queue_dangling_finding(self, files: QueueFiles, place: int, found: Array) -> Finding:
+        return dangling_entry_finding("queue_dangling_entry", files, place, found, "a record there, or no entry")
 
 
-def dangling_entry(code: str, files: QueueFiles, place: int, found: Array, expected: str) -> Finding:
+def dangling_entry_finding(code: str, files: QueueFiles, place: int, found: Array, expected: str) -> Finding:
     """Return a finding for an entry that points to no record."""
-    file, position = files.place_of(place)
+    file, position = files.entry_place(place)
     offset, base = int(found["physical_offset"]), int(found["message_base_offset"])
     return Finding(code, file, position, offset, files.name, base, files.layout.words(found), expected)
 
@@ -154,7 +157,7 @@ class BatchEnds:
                 [
                     Finding("log_lost_messages", self._view.log, queue=files.name, number=first,
                             found=f"no record of numbers {first} to {end - 1}",
-                            expected=count_text(end - first, "message"))
+                            expected=format_count(end - first, "message"))
                 ],
             )  # fmt: skip
         begins = np.array([run.first_offset for run in runs], np.int64)
@@ -162,7 +165,7 @@ class BatchEnds:
         begins.sort()
         ends.sort()
         queue_end = 0
-        for first_place, entries in files.blocks():
+        for first_place, entries in files.read_blocks():
             written = files.layout.is_written(entries)
             offsets = entries["physical_offset"].astype(np.int64)
             if written.any():
@@ -176,7 +179,7 @@ class BatchEnds:
 
     def _note_dangling(self, files: QueueFiles, place: int, entry: Array) -> None:
         offset = int(entry["physical_offset"])
-        if self._bad.has(offset) or (offset >= self._view.end and self._view.is_live):
+        if self._bad.contains_offset(offset) or (offset >= self._view.end and self._view.is_live):
             return  # damage of the log is reported once; entries newer than the log's end were not compared
         if self._view.is_awaited(offset):
             self.awaits_record = True
@@ -187,4 +190,4 @@ class BatchEnds:
                 self._view.code_beyond("queue_beyond_log"),
                 f"an offset before the log's end, {self._view.end}",
             )
-        self._findings.add(dangling_entry(code, files, place, entry, expected))
+        self._findings.add(dangling_entry_finding(code, files, place, entry, expected))

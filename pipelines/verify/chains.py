@@ -32,7 +32,7 @@ def _is_of_other_slot(memory: Array, at: Any, slots: int, slot: Any) -> Any:
 
 
 @compiled
-def _note(kind: int, number: Any, counts: Array, first: Array) -> None:
+def _count_problem(kind: int, number: Any, counts: Array, first: Array) -> None:
     place = counts[kind]
     if place < first.shape[1]:
         first[kind, place] = number
@@ -61,18 +61,18 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
         key_hash, offset = np.int64(load_be_i32(memory, at)), load_be_i64(memory, at + _AT_OFFSET)
         previous = np.int64(load_be_i32(memory, at + _AT_PREVIOUS))
         if key_hash == 0 and offset == 0 and previous == 0 and load_be_i64(memory, at + _ENTRY_SIZE - 8) == 0:
-            _note(EMPTY, number, counts, first)
+            _count_problem(EMPTY, number, counts, first)
             continue
         if offset < before:
-            _note(DISORDER, number, counts, first)
+            _count_problem(DISORDER, number, counts, first)
         else:
             before = offset
         if previous < 0 or previous >= number:
-            _note(LOOP, number, counts, first)
+            _count_problem(LOOP, number, counts, first)
         elif previous > 0:
             references[previous] = 1
             if _is_of_other_slot(memory, entries + _ENTRY_SIZE * previous, slots, key_hash % slots):
-                _note(WRONG_CHAIN, number, counts, first)
+                _count_problem(WRONG_CHAIN, number, counts, first)
     for slot in range(slots):
         newest = np.int64(load_be_i32(memory, _FIRST_SLOT + _SLOT_SIZE * slot))
         if newest == 0:
@@ -86,14 +86,14 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
         if newest == 0:
             continue
         if newest < 0 or newest > last:
-            _note(BAD_SLOT, slot, counts, first)
+            _count_problem(BAD_SLOT, slot, counts, first)
             continue
         references[newest] = 1
         if _is_of_other_slot(memory, entries + _ENTRY_SIZE * newest, slots, np.int64(slot)):
-            _note(WRONG_CHAIN, newest, counts, first)
+            _count_problem(WRONG_CHAIN, newest, counts, first)
     for number in range(1, last + 1):
         if references[number] == 0:
-            _note(UNREACHABLE, number, counts, first)
+            _count_problem(UNREACHABLE, number, counts, first)
 
 
 @compiled

@@ -12,25 +12,25 @@ from dataclasses import dataclass, field
 
 from commitlake.connectors.formats.rocketmq.small_files import DELAY_OFFSETS
 from commitlake.connectors.log_format.small_files import CHECKPOINT, CheckedLog, SmallFiles
-from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS, read_each
-from commitlake.connectors.reading.files.store_files import threads_for
+from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS, map_concurrently
+from commitlake.connectors.reading.files.store_files import choose_thread_count
 from commitlake.connectors.reading.single_records import LogRecords
-from commitlake.connectors.reading.snapshots import StoreRange, divide, segment_ranges
+from commitlake.connectors.reading.snapshots import StoreRange, divide_segment, segment_ranges
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.pipelines.verify import index_files
-from commitlake.pipelines.verify.admission import Admitted, VerifyOptions, admit, check_is_readable
+from commitlake.pipelines.verify.admission import AdmittedStore, VerifyOptions, admit_store, check_is_readable
 from commitlake.pipelines.verify.batch_queues import BatchEnds
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import check_chains
 from commitlake.pipelines.verify.index_files import IndexPart
-from commitlake.pipelines.verify.log_check import LogReport, check_range, time_back
-from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_order, restarts_of
+from commitlake.pipelines.verify.log_check import LogReport, check_range, time_back_finding
+from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_order, find_restarts
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueEnds
 from commitlake.pipelines.verify.store_view import ABORT, StoreView
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 MAX_COPIES_AT_ONCE = 50
@@ -89,7 +89,7 @@ def join_findings(reports: Sequence[StoreReport]) -> Findings:
 class _StoreInProgress:
     """A store whose tasks are running, with its ranges of the log and the results of finished tasks."""
 
-    admitted: Admitted
+    admitted: AdmittedStore
     splits: list[Split]
     reports: dict[int, LogReport] = field(default_factory=dict)
     chains: dict[int, Findings] = field(default_factory=dict)
@@ -116,7 +116,7 @@ def verify_stores(
     step = MAX_COPIES_AT_ONCE if are_remote else max(1, len(stores))
     together = [stores[first : first + step] for first in range(0, len(stores), step)]
     if len(together) > 1:  # a store that is no copy must not cost the reports of those before it
-        read_each(check_is_readable, stores, REMOTE_THREADS)
+        map_concurrently(check_is_readable, stores, REMOTE_THREADS)
     threads = _COPIES_ADMITTED_AT_ONCE if are_remote else 1
     return [report for group in together for report in _verify_together(group, options, runner, advance, threads)]
 
@@ -125,7 +125,7 @@ def _verify_together(
     stores: Sequence[Store], options: VerifyOptions, runner: Runner, advance: Advance | None, threads: int
 ) -> list[StoreReport]:
     """Verify some stores together, and admit at most `threads` of them at a time."""
-    all_admitted = read_each(lambda store: admit(store, options), stores, threads)
+    all_admitted = map_concurrently(lambda store: admit_store(store, options), stores, threads)
     started = [_StoreInProgress(admitted, _plan_splits(admitted, options)) for admitted in all_admitted]
     tasks: list[Task] = []
     places: list[int] = []
@@ -151,12 +151,12 @@ def _run_task(task: Task) -> LogReport | Findings:
     return check_range(view.value, what) if isinstance(what, Split) else check_chains(view.value, what)
 
 
-def _plan_splits(admitted: Admitted, options: VerifyOptions) -> list[Split]:
+def _plan_splits(admitted: AdmittedStore, options: VerifyOptions) -> list[Split]:
     view = admitted.view
     return [
         split
         for whole in segment_ranges(admitted.store, StoreRange(view.start, view.end))
-        for split in divide(whole, options.partition_bytes, DEFAULT_MAX_RECORD_BYTES)
+        for split in divide_segment(whole, options.partition_bytes, DEFAULT_MAX_RECORD_BYTES)
     ]
 
 
@@ -167,8 +167,8 @@ def _make_report(store: _StoreInProgress) -> StoreReport:
     queues = _join_runs(store.splits, reports, findings)
     for place in sorted(store.chains):
         findings.merge(store.chains[place])
-    bad = BadRanges.of(each for report in reports for each in report.bad)
-    restarts = restarts_of(queues)
+    bad = BadRanges.from_bad_ranges(each for report in reports for each in report.bad)
+    restarts = find_restarts(queues)
     ends, batch_ends = QueueEnds(view, bad, findings, restarts), BatchEnds(view, bad, findings, restarts)
     batch_topics = view.kinds.batch.union(*(report.batch_topics for report in reports))
     bounds = {}
@@ -200,7 +200,7 @@ def _make_report(store: _StoreInProgress) -> StoreReport:
     return StoreReport(
         broker=view.broker,
         root=view.root,
-        findings=findings.of_broker(view.broker),
+        findings=findings.with_broker(view.broker),
         segments=len(admitted.store.segments),
         records=sum(report.records for report in reports),
         bytes=sum(report.bytes for report in reports),
@@ -219,10 +219,10 @@ def _check_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_
 
     def read(queue: tuple[str, int]) -> None:
         files = view.batch_queue(*queue) if queue[0] in batch_topics else view.queue(*queue)
-        files.written_end()
+        files.find_written_end()
 
-    if (threads := threads_for(view.files)) > 1:
-        read_each(read, queues, threads)
+    if (threads := choose_thread_count(view.files)) > 1:
+        map_concurrently(read, queues, threads)
 
 
 def _check_index(view: StoreView, reports: Sequence[LogReport], findings: Findings) -> None:
@@ -230,7 +230,7 @@ def _check_index(view: StoreView, reports: Sequence[LogReport], findings: Findin
     count = sum(report.not_copied if view.index else report.with_keys for report in reports)
     if count and view.lacks_newest_index:
         offsets = (each.first_not_copied for each in reports if each.first_not_copied is not None)
-        found = f"no file with the keys of {count_text(count, 'record')}"
+        found = f"no file with the keys of {format_count(count, 'record')}"
         expected = "one, which 'commitlake ship' does not copy"
         findings.add(
             Finding("index_not_copied", index_files.FOLDER, None, next(offsets, None), found=found, expected=expected)
@@ -250,7 +250,7 @@ def _join_runs(
         for run in report.runs:
             queues[run.topic, run.queue_id].append(run)
         if last_time is not None and report.first_time is not None and report.first_time < last_time:
-            findings.add(time_back(split, split.start, report.first_time, last_time))
+            findings.add(time_back_finding(split, split.start, report.first_time, last_time))
         last_time = report.last_time if report.last_time is not None else last_time
     return queues
 

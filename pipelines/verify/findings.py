@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 DEFAULT_LIMIT = 20
 
@@ -109,7 +109,7 @@ class Findings:
         for code, count in other.counts.items():
             self.add_many(code, count, other.kept.get(code, ()))
 
-    def of_broker(self, broker: str) -> Findings:
+    def with_broker(self, broker: str) -> Findings:
         """Return a copy whose findings have the store's name."""
         kept = {code: [replace(each, broker=broker) for each in found] for code, found in self.kept.items()}
         return Findings(self.limit, Counter(self.counts), kept)
@@ -129,7 +129,7 @@ class Findings:
         return sum(count for code, count in self.counts.items() if CLASSES[code].severity is severity)
 
     @property
-    def worst(self) -> Severity | None:
+    def worst_severity(self) -> Severity | None:
         """The worst severity with findings; None if there are none."""
         return next((severity for severity in Severity if self.count(severity)), None)
 
@@ -149,10 +149,10 @@ class StoresVerdict:
     is_damage: bool
 
 
-def verdict_of(findings: Findings, stores: int) -> StoresVerdict:
+def make_verdict(findings: Findings, stores: int) -> StoresVerdict:
     """Return the verdict on the findings of all stores."""
-    of = count_text(stores, "store")
-    worst = findings.worst
+    of = format_count(stores, "store")
+    worst = findings.worst_severity
     if worst is None:
         return StoresVerdict(f"{of}: sound, nothing found", "good", False)
     counts = ", ".join(f"{findings.count(severity):,} {severity}" for severity in Severity if findings.count(severity))

@@ -12,15 +12,15 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import IndexedFile
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile
 from commitlake.connectors.reading.files.windows import Mapping
 from commitlake.pipelines.verify import chains
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.index_files import ENTRY_DTYPE, IndexPart, read_between
+from commitlake.pipelines.verify.index_files import ENTRY_DTYPE, IndexPart, read_entries_between
 from commitlake.pipelines.verify.store_view import StoreView
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY
 
 _PIECE_BYTES = 8 << 20
@@ -62,18 +62,18 @@ class IndexChecker:
         while self._open:
             self._open.popitem()[1].close()
 
-    def check(self, facts: Facts) -> None:
+    def check(self, facts: IndexData) -> None:
         """Compare the records of a chunk with their index entries."""
         view = self._view
         if not view.index:
             return
         begin, end = view.index[0].first_offset, view.index[-1].last_offset
         rows = slice(*np.searchsorted(facts.physical_offset, [begin, end + 1]).tolist())
-        self._note_outside(facts, rows, begin)
+        self._report_keys_outside(facts, rows, begin)
         if rows.start == rows.stop and facts.end <= begin:
             return
         stretches = [
-            (part, *read_between(self._open_part(part), part, max(facts.start, view.start), facts.end))
+            (part, *read_entries_between(self._open_part(part), part, max(facts.start, view.start), facts.end))
             for part in view.index
             if part.first_offset < facts.end and part.last_offset >= facts.start
         ]
@@ -88,7 +88,7 @@ class IndexChecker:
             self._open[part.name] = self._view.files.open(part.name)
         return self._open[part.name]
 
-    def _note_outside(self, facts: Facts, rows: slice, begin: int) -> None:
+    def _report_keys_outside(self, facts: IndexData, rows: slice, begin: int) -> None:
         """Report records with keys before the first index file, and after the last."""
         counts = np.diff(facts.key_ends, prepend=0)
         before, after = np.flatnonzero(counts[: rows.start]), np.flatnonzero(counts[rows.stop :]) + rows.stop
@@ -124,7 +124,7 @@ class IndexChecker:
         self.first_not_copied = min(known, offset)
         self.not_copied += count
 
-    def _compare_entries(self, facts: Facts, rows: slice, stretches: list[tuple[IndexPart, int, Array]]) -> None:
+    def _compare_entries(self, facts: IndexData, rows: slice, stretches: list[tuple[IndexPart, int, Array]]) -> None:
         entries = np.concatenate([np.empty(0, ENTRY_DTYPE), *(each for _, _, each in stretches)])
         numbers = np.concatenate([np.empty(0, np.int64), *(n + np.arange(len(e)) for _, n, e in stretches)])
         of_part = np.repeat(np.arange(len(stretches)), [len(each) for _, _, each in stretches])
@@ -155,7 +155,7 @@ class IndexChecker:
             )
             self._findings.add_many(code, chosen.shape[1], first)
 
-    def _drop_undecidable(self, facts: Facts, rows: slice, offsets: Array, chosen: Array) -> Array:
+    def _drop_undecidable(self, facts: IndexData, rows: slice, offsets: Array, chosen: Array) -> Array:
         """Leave out problems that cannot be decided at the ends of the index, and those that are findings of the log.
 
         Keys of the first record may be in a file that was deleted. Keys of the last record may be still to be written,
@@ -181,7 +181,8 @@ class IndexChecker:
         return chosen[:, kept]
 
     def _entry_finding(
-        self, code: str, facts: Facts, row: int | None, stretches: list[tuple[IndexPart, int, Array]], of_part: Array,
+        self, code: str, facts: IndexData, row: int | None, stretches: list[tuple[IndexPart, int, Array]],
+        of_part: Array,
         numbers: Array, entry: int,
     ) -> Finding:  # fmt: skip
         offset = None if row is None else int(facts.physical_offset[row])
@@ -241,17 +242,21 @@ def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findi
     mapping = Mapping.of(descriptor, 0, size)
     if mapping is None:
         memory = np.frombuffer(bytearray(os.pread(descriptor, size, 0)), np.uint8)
-        return _check_memory(view, part, memory) if len(memory) == size else _cut_findings(view, part, len(memory))
+        return (
+            _check_mapped_chains(view, part, memory)
+            if len(memory) == size
+            else _shortened_file_findings(view, part, len(memory))
+        )
     try:
         if len(mapping.window) < size:
-            return _cut_findings(view, part, len(mapping.window))
-        findings = _check_memory(view, part, mapping.window)
-        return _cut_findings(view, part, os.fstat(descriptor).st_size) if mapping.was_cut else findings
+            return _shortened_file_findings(view, part, len(mapping.window))
+        findings = _check_mapped_chains(view, part, mapping.window)
+        return _shortened_file_findings(view, part, os.fstat(descriptor).st_size) if mapping.was_cut else findings
     finally:
         mapping.close()
 
 
-def _cut_findings(view: StoreView, part: IndexPart, size: int) -> Findings:
+def _shortened_file_findings(view: StoreView, part: IndexPart, size: int) -> Findings:
     """Return the only finding to report on an IndexFile that became shorter while it was checked."""
     findings = Findings(view.limit)
     expected = f"{part.geometry.file_size} bytes, as when it was opened"
@@ -259,7 +264,7 @@ def _cut_findings(view: StoreView, part: IndexPart, size: int) -> Findings:
     return findings
 
 
-def _check_memory(view: StoreView, part: IndexPart, memory: Array) -> Findings:
+def _check_mapped_chains(view: StoreView, part: IndexPart, memory: Array) -> Findings:
     findings = Findings(view.limit)
     counts = np.zeros(chains.CHAIN_COUNTS, np.int64)
     first = np.zeros((len(_CHAIN_CODES), max(1, view.limit)), np.int64)
@@ -295,7 +300,7 @@ def _chain_finding(part: IndexPart, memory: Array, kind: int, code: str, number:
 
 def _check_header(part: IndexPart, used_slots: int, *, is_live: bool, findings: Findings) -> None:
     """Compare the header's counts with the file; those of the newest file may be old, since a broker sets them last."""
-    claimed, header = part.claimed, part.header
+    claimed, header = part.claimed_entries, part.header
     may_be_stale = part.is_newest
     if claimed > part.last or (claimed < part.last and not may_be_stale) or claimed < 0:
         findings.add(
@@ -303,7 +308,7 @@ def _check_header(part: IndexPart, used_slots: int, *, is_live: bool, findings: 
                 "index_header_count",
                 part.name,
                 36,
-                found=count_text(claimed, "entry", "entries"),
+                found=format_count(claimed, "entry", "entries"),
                 expected=f"{part.last}",
             )
         )
@@ -315,7 +320,7 @@ def _check_header(part: IndexPart, used_slots: int, *, is_live: bool, findings: 
                 "index_header_slots",
                 part.name,
                 32,
-                found=count_text(header.used_slots, "slot"),
+                found=format_count(header.used_slots, "slot"),
                 expected=f"{used_slots}",
             )
         )

@@ -48,7 +48,7 @@ class IndexPart:
         return Geometry(self.slots, self.entries)
 
     @property
-    def claimed(self) -> int:
+    def claimed_entries(self) -> int:
         """The number of entries according to the file's header."""
         return max(0, self.header.index_count - 1)
 
@@ -96,7 +96,7 @@ def _entries_at(file: SegmentFile, geometry: Geometry, first: int, count: int) -
     return data
 
 
-def read_between(file: SegmentFile, part: IndexPart, start: int, end: int) -> tuple[int, Array]:
+def read_entries_between(file: SegmentFile, part: IndexPart, start: int, end: int) -> tuple[int, Array]:
     """Find the entries that point to a range of the log, by bisection.
 
     Args:

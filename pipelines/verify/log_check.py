@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.reading import read_facts
-from commitlake.connectors.reading.facts.topic_kinds import can_be_folder, evidence_of
+from commitlake.connectors.reading.facts.reading import read_index_data
+from commitlake.connectors.reading.facts.topic_kinds import collect_batch_evidence, is_valid_folder_name
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.single_records import examine_at
 from commitlake.connectors.reading.splits import Split
@@ -23,7 +23,7 @@ from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import IndexChecker
 from commitlake.pipelines.verify.queue_check import QueueChecker, Run
 from commitlake.pipelines.verify.store_view import StoreView
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
 _CODES = {
@@ -86,7 +86,7 @@ def check_range(view: StoreView, split: Split) -> LogReport:
 
 def _check_facts(view: StoreView, split: Split, report: LogReport, index: IndexChecker) -> None:
     queues, batches = QueueChecker(view, report.findings), BatchChecker(view, report.findings)
-    for facts in read_facts(split, delay_levels_ms=view.delay_levels_ms):
+    for facts in read_index_data(split, delay_levels_ms=view.delay_levels_ms):
         report.records += facts.rows
         report.bytes += facts.end - facts.start
         report.with_keys += int(np.count_nonzero(np.diff(facts.key_ends, prepend=0)))
@@ -110,10 +110,10 @@ def _has_batches(view: StoreView, entries: QueueEntries, flagged: Array) -> bool
         return True
     if not len(flagged) or not view.kinds.is_unknown(entries.topic):
         return False
-    return evidence_of(entries, flagged).shows_batches(len(entries))
+    return collect_batch_evidence(entries, flagged).shows_batch_queues(len(entries))
 
 
-def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:
+def _check_times(facts: IndexData, split: Split, report: LogReport, limit: int) -> None:
     if facts.rows:
         report.newest_time = max(report.newest_time, int(facts.store_timestamp.max()))
     times, offsets = facts.store_timestamp, facts.physical_offset
@@ -127,7 +127,10 @@ def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> N
     report.findings.add_many(
         "log_time_back",
         len(back),
-        (time_back(split, int(offsets[row]), int(times[row]), int(before[row])) for row in back[:limit].tolist()),
+        (
+            time_back_finding(split, int(offsets[row]), int(times[row]), int(before[row]))
+            for row in back[:limit].tolist()
+        ),
     )
     if report.first_time is None:
         report.first_time = int(times[0])
@@ -136,7 +139,7 @@ def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> N
 
 def _can_have_queue(view: StoreView, entries: QueueEntries) -> bool:
     """Return whether a topic and queue id are valid for queue files; no checksum of a record covers them."""
-    return entries.queue_id >= 0 and can_be_folder(entries.topic) and view.queues.has_queues(entries.topic)
+    return entries.queue_id >= 0 and is_valid_folder_name(entries.topic) and view.queues.has_queues(entries.topic)
 
 
 def _note_bad_topic(entries: QueueEntries, split: Split, findings: Findings) -> None:
@@ -144,7 +147,7 @@ def _note_bad_topic(entries: QueueEntries, split: Split, findings: Findings) -> 
         "log_bad_topic",
         len(entries),
         (
-            Finding("log_bad_topic", segment_file(split), offset - split.base_offset, offset, number=number,
+            Finding("log_bad_topic", segment_path(split), offset - split.base_offset, offset, number=number,
                     found=f"topic {_topic_text(entries.topic)}, queue {entries.queue_id}", expected=_EXPECTED_QUEUE)
             for offset, number in zip(entries.physical_offset[: findings.limit].tolist(),
                                       entries.queue_offset[: findings.limit].tolist(), strict=True)
@@ -156,7 +159,7 @@ def _topic_text(topic: str) -> str:
     return repr(topic if len(topic) <= _MAX_SHOWN_CHARS else f"{topic[:_MAX_SHOWN_CHARS]}...")
 
 
-def _check_receive_times(facts: Facts, split: Split, report: LogReport, limit: int) -> None:
+def _check_receive_times(facts: IndexData, split: Split, report: LogReport, limit: int) -> None:
     if facts.receive_timestamp is None:
         return
     rows = np.flatnonzero(facts.receive_timestamp > facts.store_timestamp)
@@ -164,7 +167,7 @@ def _check_receive_times(facts: Facts, split: Split, report: LogReport, limit: i
         "log_received_late",
         len(rows),
         (
-            Finding("log_received_late", segment_file(split), int(facts.physical_offset[row]) - split.base_offset,
+            Finding("log_received_late", segment_path(split), int(facts.physical_offset[row]) - split.base_offset,
                     int(facts.physical_offset[row]), found=f"received at {facts.receive_timestamp[row]} ms",
                     expected=f"{facts.store_timestamp[row]} ms, when it was stored, or earlier")
             for row in rows[:limit].tolist()
@@ -172,15 +175,15 @@ def _check_receive_times(facts: Facts, split: Split, report: LogReport, limit: i
     )  # fmt: skip
 
 
-def time_back(split: Split, offset: int, time: int, before: int) -> Finding:
+def time_back_finding(split: Split, offset: int, time: int, before: int) -> Finding:
     """Return a finding for a store time that is earlier than that of the previous record."""
     return Finding(
-        "log_time_back", segment_file(split), offset - split.base_offset, offset,
+        "log_time_back", segment_path(split), offset - split.base_offset, offset,
         found=f"{time} ms", expected=f"{before} ms, as before, or later",
     )  # fmt: skip
 
 
-def segment_file(split: Split) -> str:
+def segment_path(split: Split) -> str:
     """Return the path of a segment, relative to the store's folder."""
     return f"{split.format.folder}/{split.path.rsplit('/', 1)[-1]}"
 
@@ -196,12 +199,12 @@ def _report_bad_ranges(bad: Sequence[BadRange], split: Split, findings: Findings
         if len(findings.kept.get(code, ())) >= view.limit and each.fault is not Fault.PHYSICAL_OFFSET:
             findings.add_many(code, 1, ())
             continue
-        findings.add(_bad_finding(each, split))
+        findings.add(_bad_range_finding(each, split))
 
 
-def _bad_finding(bad: BadRange, split: Split) -> Finding:
-    code, file = _CODES[bad.fault], segment_file(split)
-    size = count_text(bad.end - bad.start, "byte")
+def _bad_range_finding(bad: BadRange, split: Split) -> Finding:
+    code, file = _CODES[bad.fault], segment_path(split)
+    size = format_count(bad.end - bad.start, "byte")
     if bad.fault in (Fault.MISSING_SEGMENT, Fault.HOLE):
         found = "no such file" if bad.fault is Fault.MISSING_SEGMENT else f"{size} without a record, zeros first"
         return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=f"{size} of log")

@@ -15,11 +15,11 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.queues import QueueLayout
-from commitlake.connectors.reading.files.concurrent_reads import read_each
-from commitlake.connectors.reading.files.store_files import threads_for
+from commitlake.connectors.reading.files.concurrent_reads import map_concurrently
+from commitlake.connectors.reading.files.store_files import choose_thread_count
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.pipelines.verify.queue_files import QueueFiles
-from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_in_range, parse_int
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
 
 SAMPLE_ENTRIES = 64
@@ -55,15 +55,15 @@ def observe_delays(
         return None
 
     queue_ids = [queue_id for topic, queue_id in queues if topic == schedule_topic and 0 <= queue_id < MAX_LEVELS]
-    delays = read_each(delay_of, queue_ids, threads_for(files))
+    delays = map_concurrently(delay_of, queue_ids, choose_thread_count(files))
     return {queue_id + 1: delay for queue_id, delay in zip(queue_ids, delays, strict=True) if delay is not None}
 
 
 def _observed_delays(files: QueueFiles, records: LogRecords) -> list[int]:
-    end = files.written_end()
+    end = files.find_written_end()
     first = max(files.first_number, end - SAMPLE_ENTRIES)
     delays = []
-    for begin, stop, is_there in files.pieces(first, end):
+    for begin, stop, is_there in files.split_by_file(first, end):
         if not is_there:
             continue
         for number, entry in enumerate(files.read(begin, stop), begin):
@@ -73,10 +73,10 @@ def _observed_delays(files: QueueFiles, records: LogRecords) -> list[int]:
             ):  # fmt: skip
                 continue
             delays.append(int(entry["tags_code"]) - message.store_timestamp)
-    return [delay for delay in delays if is_delay(delay)]
+    return [delay for delay in delays if is_plausible_delay(delay)]
 
 
-def is_delay(difference_ms: int) -> bool:
+def is_plausible_delay(difference_ms: int) -> bool:
     """Return whether the time between storing and delivery of a message can be a configured delay.
 
     A flipped bit changes a delivery time by a power of two, which is never a whole number of seconds.
@@ -84,13 +84,13 @@ def is_delay(difference_ms: int) -> bool:
     return 0 < difference_ms <= MAX_DELAY_MS and difference_ms % DELAY_UNIT_MS == 0
 
 
-def are_delays(differences_ms: Array) -> Array:
-    """Return a mask of the differences that can be configured delays, as `is_delay` for each element."""
+def are_plausible_delays(differences_ms: Array) -> Array:
+    """Return a mask of the differences that can be configured delays, as `is_plausible_delay` for each element."""
     can_be: Array = (differences_ms > 0) & (differences_ms <= MAX_DELAY_MS) & (differences_ms % DELAY_UNIT_MS == 0)
     return can_be
 
 
-def with_observed(observed: Mapping[int, int]) -> tuple[int, ...]:
+def complete_delay_levels(observed: Mapping[int, int]) -> tuple[int, ...]:
     """Return the delays of all levels: those that were observed, and RocketMQ's defaults for the others.
 
     A level above the defaults that was not observed gets the delay of the level below it.
@@ -103,7 +103,7 @@ def with_observed(observed: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(delays.tolist())
 
 
-def archived_levels(settings: Mapping[str, object]) -> tuple[int, ...] | None:
+def read_archived_delays(settings: Mapping[str, object]) -> tuple[int, ...] | None:
     """Return the delays of all levels, as the table `store_config` has them.
 
     Args:
@@ -112,11 +112,11 @@ def archived_levels(settings: Mapping[str, object]) -> tuple[int, ...] | None:
     Returns:
         The delays, with RocketMQ's defaults for levels that the table does not have; None if it has no levels.
     """
-    known = known_levels(settings)
-    return with_observed(known) if known else None
+    known = parse_archived_delays(settings)
+    return complete_delay_levels(known) if known else None
 
 
-def known_levels(settings: Mapping[str, object]) -> dict[int, int]:
+def parse_archived_delays(settings: Mapping[str, object]) -> dict[int, int]:
     """Return the delays by level in the table `store_config`; none if it has no readable ones.
 
     Args:
@@ -128,11 +128,11 @@ def known_levels(settings: Mapping[str, object]) -> dict[int, int]:
     return {
         level: delay
         for text, value in found.items()
-        if (level := parse_int(text, 1, MAX_LEVELS)) and (delay := int_within(value, 1, INT64_MAX))
+        if (level := parse_int(text, 1, MAX_LEVELS)) and (delay := int_in_range(value, 1, INT64_MAX))
     }
 
 
-def differing_levels(observed: Mapping[int, int]) -> tuple[int, ...]:
+def nondefault_levels(observed: Mapping[int, int]) -> tuple[int, ...]:
     """Return the levels whose delay is not RocketMQ's default."""
     defaults = dict(enumerate(DEFAULT_DELAY_LEVELS_MS, 1))
     return tuple(sorted(level for level, delay in observed.items() if defaults.get(level) != delay))

@@ -20,7 +20,7 @@ from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.observed_delays import are_delays
+from commitlake.pipelines.verify.observed_delays import are_plausible_delays
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
 
@@ -52,7 +52,7 @@ class Run(NamedTuple):
     last_offset: int
 
 
-def runs_of(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Run, slice]]:
+def find_runs(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Run, slice]]:
     """Yield the runs of a queue in a chunk, each with its slice of the entries.
 
     Args:
@@ -89,12 +89,12 @@ class QueueChecker:
         Returns:
             The runs of the records, wrong queue offsets corrected.
         """
-        found = list(runs_of(entries))
+        found = list(find_runs(entries))
         files = self._view.queue(entries.topic, entries.queue_id)
         # A queue without files is reported once, by `QueueFolders`.
         if files.starts and not self._view.lacks_queues:
             if len(found) > 1:
-                found = self._with_right_numbers(files, found)
+                found = self._correct_numbers(files, found)
             begun_at = self._first_entry_offset(files)
             for run, rows in found:
                 if run.last_offset >= begun_at or run.first < files.first_number:
@@ -119,7 +119,7 @@ class QueueChecker:
             self._begins[files.name] = offset if is_its else 0
         return self._begins[files.name]
 
-    def _with_right_numbers(self, files: QueueFiles, found: list[tuple[Run, slice]]) -> list[tuple[Run, slice]]:
+    def _correct_numbers(self, files: QueueFiles, found: list[tuple[Run, slice]]) -> list[tuple[Run, slice]]:
         """Return the runs of a queue; report wrong queue offsets of short runs, and correct them by their entries."""
         right: list[tuple[Run, slice]] = []
         for place, (run, rows) in enumerate(found):
@@ -137,13 +137,13 @@ class QueueChecker:
     def _check_run(self, files: QueueFiles, run: Run, entries: QueueEntries, rows: slice) -> None:
         if not 0 <= run.first <= MAX_NUMBER:
             return
-        for first, end, is_there in files.pieces(run.first, run.end):
+        for first, end, is_there in files.split_by_file(run.first, run.end):
             # A missing file before or between others is one finding. After the last one, entries are not written yet.
             if is_there or first >= files.end_number:
                 begin = rows.start + first - run.first
-                self._compare(files, first, files.read(first, end), entries, slice(begin, begin + end - first))
+                self._compare_entries(files, first, files.read(first, end), entries, slice(begin, begin + end - first))
 
-    def _compare(self, files: QueueFiles, first: int, found: Array, entries: QueueEntries, rows: slice) -> None:
+    def _compare_entries(self, files: QueueFiles, first: int, found: Array, entries: QueueEntries, rows: slice) -> None:
         layout, offsets = self._view.queues, entries.physical_offset[rows]
         same_offset, same_size = found["physical_offset"] == offsets, found["size"] == entries.size[rows]
         same_code = np.ones(len(found), np.bool_)
@@ -162,7 +162,7 @@ class QueueChecker:
         wrong_code = wrong & ~empty & valid & same_offset & same_size & ~same_code & ~extended
         other_delay = np.zeros(len(found), np.bool_)
         if wrong_code.any() and files.topic == self._view.dialect.schedule_topic:
-            other_delay = wrong_code & are_delays(found[layout.code_field] - entries.store_timestamp[rows])
+            other_delay = wrong_code & are_plausible_delays(found[layout.code_field] - entries.store_timestamp[rows])
         for code, rows_of_class in (
             ("queue_not_dispatched", wrong & lags),
             ("queue_missing_entry", wrong & empty & ~lags),
@@ -185,7 +185,7 @@ class QueueChecker:
     def _entry_finding(
         self, code: str, files: QueueFiles, number: int, found: Array, entries: QueueEntries, row: int
     ) -> Finding:
-        file, position = files.place_of(number)
+        file, position = files.entry_place(number)
         words = self._view.queues.words
         expected = self._view.queues.to_entries(entries.take_rows(slice(row, row + 1)))[0]
         offset = int(entries.physical_offset[row])
@@ -206,12 +206,12 @@ class BadRanges:
     ends: Sequence[int]
 
     @classmethod
-    def of(cls, bad: Iterable[BadRange]) -> BadRanges:
+    def from_bad_ranges(cls, bad: Iterable[BadRange]) -> BadRanges:
         """Collect the bad ranges of all parts of the log."""
         ordered = sorted(bad, key=lambda each: each.start)
         return cls([each.start for each in ordered], [each.end for each in ordered])
 
-    def has(self, offset: int) -> bool:
+    def contains_offset(self, offset: int) -> bool:
         """Return whether an offset is in a bad range."""
         place = bisect_right(self.starts, offset) - 1
         return place >= 0 and offset < self.ends[place]
@@ -226,7 +226,7 @@ Restarts = Mapping[str, Sequence[tuple[int, int]]]
 and its first record after it."""
 
 
-def restarts_of(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
+def find_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
     """Return where in the log topics were created again, as far as the records of a single queue show it.
 
     A queue whose offsets begin at 0 again after a single record is no proof: the record may have been stored twice.

@@ -16,7 +16,7 @@ from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import MAX_NUMBER, BadRanges, Restarts, Run, recorded_ranges
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 
@@ -47,7 +47,7 @@ class QueueFolders:
         first = (dispatched or runs)[0]
         self._findings.add(
             Finding(code, files.folder, None, first.first_offset, files.name, first.first,
-                    "no file", f"entries of {count_text(count, 'record')}")
+                    "no file", f"entries of {format_count(count, 'record')}")
         )  # fmt: skip
 
     def check(self, files: QueueFiles, first_number: int | None) -> None:
@@ -65,7 +65,7 @@ class QueueFolders:
         for before, after in pairwise([wanted - files.file_size, *files.starts]):
             start, missing = max(0, before + files.file_size), (after - before) // files.file_size - 1
             name, number = f"{files.folder}/{segment_name(start)}", start // files.layout.entry_size
-            expected = f"{count_text(missing, 'file')} before {segment_name(after)}"
+            expected = f"{format_count(missing, 'file')} before {segment_name(after)}"
             finding = Finding("queue_missing_file", name, None, None, files.name, number, "no such file", expected)
             self._findings.add_many(finding.code, missing, [finding])
 
@@ -170,7 +170,7 @@ class QueueEnds:
             self._folders.check_absent(files, runs)
             return QueueBounds(ranges[0][0] if ranges else 0, ranges[-1][1] if ranges else 0)
         self._folders.check(files, ranges[0][0] if ranges else None)
-        written = files.written_end()
+        written = files.find_written_end()
         if not ranges:
             self._check_head(files, written)
             return QueueBounds(written, written)
@@ -195,14 +195,15 @@ class QueueEnds:
         """Report queue offsets without a record as lost messages, unless their entries point to damage in the log."""
         explained = 0
         for number, entries in _read_blocks(files, max(first, files.first_number), min(end, files.end_number)):
-            explained += self._note_dangling(files, number, entries, self._queues.is_loose(entries))
+            explained += self._note_dangling(files, number, entries, self._queues.claims_missing_record(entries))
         lost = end - first - explained
         self._findings.add_many(
             "log_lost_messages",
             lost,
             [
                 Finding("log_lost_messages", self._view.log, queue=files.name, number=first,
-                        found=f"no record of numbers {first} to {end - 1}", expected=count_text(end - first, "record"))
+                        found=f"no record of numbers {first} to {end - 1}",
+                        expected=format_count(end - first, "record"))
             ],
         )  # fmt: skip
 
@@ -226,7 +227,7 @@ class QueueEnds:
         explained = 0
         for place in places.tolist():
             offset = int(entries["physical_offset"][place])
-            if self._bad.has(offset):
+            if self._bad.contains_offset(offset):
                 explained += 1
                 continue
             if offset >= self._view.end and self._view.is_live:
@@ -235,7 +236,7 @@ class QueueEnds:
                 self.awaits_record = True
                 continue
             code = self._view.code_beyond("queue_beyond_log") if offset >= self._view.end else "queue_dangling_entry"
-            file, position = files.place_of(first + place)
+            file, position = files.entry_place(first + place)
             expected = (
                 f"an offset before the log's end, {self._view.end}"
                 if offset >= self._view.end
@@ -247,6 +248,6 @@ class QueueEnds:
 
 
 def _read_blocks(files: QueueFiles, first: int, end: int) -> Iterator[tuple[int, Array]]:
-    for begin, stop, is_there in files.pieces(first, end):
+    for begin, stop, is_there in files.split_by_file(first, end):
         for number in range(begin, stop, _ENTRIES_AT_ONCE) if is_there else ():
             yield number, files.read(number, min(stop, number + _ENTRIES_AT_ONCE))

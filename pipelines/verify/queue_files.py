@@ -81,7 +81,7 @@ class QueueFiles:
         """The number after the last entry that fits into the last file."""
         return (self.starts[-1] + self.file_size) // self.layout.entry_size if self.starts else 0
 
-    def place_of(self, number: int) -> tuple[str, int]:
+    def entry_place(self, number: int) -> tuple[str, int]:
         """Return the path of an entry's file, relative to the store's folder, and the entry's byte position there."""
         start = max(0, self.file_start(number))
         name = self._known.get(start, segment_name(start))
@@ -92,7 +92,7 @@ class QueueFiles:
         position = number * self.layout.entry_size
         return position - (position - self.origin) % self.file_size
 
-    def pieces(self, first: int, end: int) -> Iterator[tuple[int, int, bool]]:
+    def split_by_file(self, first: int, end: int) -> Iterator[tuple[int, int, bool]]:
         """Yield ranges of numbers that lie in one file each: first, end, and whether the file exists."""
         while first < end:
             start = self.file_start(first)
@@ -119,7 +119,7 @@ class QueueFiles:
             file.close()
         return data.view(self.layout.dtype)
 
-    def written_end(self) -> int:
+    def find_written_end(self) -> int:
         """Return the number after the last valid entry, found by bisection of the last file that has one."""
         for start in reversed(self.starts):
             first = start // self.layout.entry_size
@@ -129,7 +129,7 @@ class QueueFiles:
                 return low
         return self.first_number
 
-    def blocks(self) -> Iterator[tuple[int, Array]]:
+    def read_blocks(self) -> Iterator[tuple[int, Array]]:
         """Yield all entries of the files in blocks: the number of the first entry, and the entries."""
         for start in self.starts:
             first = start // self.layout.entry_size
@@ -140,7 +140,7 @@ class QueueFiles:
                     return
                 yield number, entries
 
-    def between(self, first_offset: int, last_offset: int, *, by_search: bool = True) -> tuple[Array, Array]:
+    def entries_between(self, first_offset: int, last_offset: int, *, by_search: bool = True) -> tuple[Array, Array]:
         """Return the written entries that point to a range of the log.
 
         Args:
@@ -151,9 +151,9 @@ class QueueFiles:
         Returns:
             The numbers of the entries, and the entries.
         """
-        blocks = self.blocks()
+        blocks = self.read_blocks()
         if by_search:
-            pieces = self.pieces(self.first_from(first_offset), self.first_from(last_offset + 1))
+            pieces = self.split_by_file(self.first_number_from(first_offset), self.first_number_from(last_offset + 1))
             blocks = ((first, self.read(first, end)) for first, end, _ in pieces)
         numbers, found = [np.zeros(0, np.int64)], [np.zeros(0, self.layout.dtype)]
         for first, entries in blocks:
@@ -163,10 +163,10 @@ class QueueFiles:
             found.append(entries[leads])
         return np.concatenate(numbers), np.concatenate(found)
 
-    def first_from(self, offset: int) -> int:
+    def first_number_from(self, offset: int) -> int:
         """Return the number of the first entry that points to an offset of the log or after it."""
         return self._first_failing(
-            self.first_number, self.written_end(), lambda entries: entries["physical_offset"] < offset
+            self.first_number, self.find_written_end(), lambda entries: entries["physical_offset"] < offset
         )
 
     def _first_failing(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:

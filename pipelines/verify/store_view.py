@@ -31,13 +31,13 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
+from commitlake.connectors.formats.rocketmq.topic_configs import needs_topic_config
 from commitlake.connectors.log_format.files import Segment, StoreFiles
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.queues import QueueLayout, TopicKinds
-from commitlake.connectors.reading.files.concurrent_reads import read_each
+from commitlake.connectors.reading.files.concurrent_reads import map_concurrently
 from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES
-from commitlake.connectors.reading.files.store_files import threads_for
+from commitlake.connectors.reading.files.store_files import choose_thread_count
 from commitlake.connectors.reading.snapshots import TailKind
 from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.queue_files import QueueFiles
@@ -137,7 +137,7 @@ class StoreView:
 
     def is_deleted(self, topic: str) -> bool:
         """Return whether a topic of the log was deleted: topics.json no longer has it."""
-        return self.topics is not None and topic not in self.topics and is_listed(topic)
+        return self.topics is not None and topic not in self.topics and needs_topic_config(topic)
 
     def code_beyond(self, code: str) -> str:
         """Return the finding class for data after the log's end: `code`, unless the log continues in other folders."""
@@ -224,13 +224,15 @@ def last_dispatched(
 
     def newest_of(queue: tuple[str, int]) -> int:
         found = QueueFiles(files, *queue, file_size, layout)
-        written_end = found.written_end()
+        written_end = found.find_written_end()
         if written_end == found.first_number:
             return 0
         # A copy has one entry beyond its log. A log that lost its end in a crash may leave many, which a search skips.
-        return _record_end_before(found, written_end, end) or _record_end_before(found, found.first_from(end), end)
+        return _record_end_before(found, written_end, end) or _record_end_before(
+            found, found.first_number_from(end), end
+        )
 
-    return max(read_each(newest_of, queues, threads_for(files)), default=0)
+    return max(map_concurrently(newest_of, queues, choose_thread_count(files)), default=0)
 
 
 def _record_end_before(files: QueueFiles, number: int, end: int) -> int:
@@ -241,7 +243,7 @@ def _record_end_before(files: QueueFiles, number: int, end: int) -> int:
         end: end of the log; entries beyond it do not count.
     """
     layout, newest = files.layout, 0
-    for first, stop, _ in files.pieces(max(files.first_number, number - _NEWEST_ENTRIES), number):
+    for first, stop, _ in files.split_by_file(max(files.first_number, number - _NEWEST_ENTRIES), number):
         entries = files.read(first, stop)
         offsets, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
         counts = layout.is_written(entries) & ~layout.is_filler(entries) & (offsets <= end - sizes)

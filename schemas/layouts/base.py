@@ -71,7 +71,7 @@ class Layout:
         return [(field.name, _NUMPY_CODES[field.code]) for field in self.fields]
 
 
-def parse_page(layout: Layout, name: str, data: bytes) -> tuple[Any, ...]:
+def parse_file_head(layout: Layout, name: str, data: bytes) -> tuple[Any, ...]:
     """Parse the fields at the start of a small file, such as a checkpoint.
 
     Args:
@@ -87,6 +87,6 @@ def parse_page(layout: Layout, name: str, data: bytes) -> tuple[Any, ...]:
     return layout.unpack(data)
 
 
-def serialize_page(fields: bytes) -> bytes:
+def pad_to_page(fields: bytes) -> bytes:
     """Return the bytes of a whole page: the given fields, followed by zeros."""
     return fields.ljust(PAGE_SIZE, b"\0")

@@ -99,7 +99,7 @@ def parse_decimal(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def int_within(value: object, minimum: int, maximum: int) -> int | None:
+def int_in_range(value: object, minimum: int, maximum: int) -> int | None:
     """Return a value of JSON or TOML if it is an integer of the range, else None; booleans are not integers."""
     return value if type(value) is int and minimum <= value <= maximum else None
 

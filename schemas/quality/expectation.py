@@ -78,19 +78,19 @@ class Suite:
     expectations: tuple[Expectation, ...] = field(default=())
 
 
-def none_of(name: str, column: str, severity: Severity, why: str, action: str) -> Expectation:
+def expect_none(name: str, column: str, severity: Severity, why: str, action: str) -> Expectation:
     """Return the expectation that a count column is 0 in all rows; the reported value is the sum of the column."""
     kwargs = {"column": column, "min_value": 0, "max_value": 0}
     return Expectation(name, "ExpectColumnSumToBeBetween", kwargs, severity, why, action)
 
 
-def at_most(name: str, column: str, limit: float, severity: Severity, why: str, action: str) -> Expectation:
+def expect_at_most(name: str, column: str, limit: float, severity: Severity, why: str, action: str) -> Expectation:
     """Return an expectation that no value of a column exceeds a limit; the observed value is the maximum."""
     kwargs = {"column": column, "max_value": limit}
     return Expectation(name, "ExpectColumnMaxToBeBetween", kwargs, severity, why, action)
 
 
-def never_less(name: str, greater: str, less: str, severity: Severity, why: str, action: str) -> Expectation:
+def expect_never_less(name: str, greater: str, less: str, severity: Severity, why: str, action: str) -> Expectation:
     """Return the expectation that `greater` is never less than `less` within a row."""
     kwargs = {"column_A": greater, "column_B": less, "or_equal": True}
     return Expectation(name, "ExpectColumnPairValuesAToBeGreaterThanB", kwargs, severity, why, action)

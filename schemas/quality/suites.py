@@ -15,7 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite, at_most, never_less, none_of
+from commitlake.schemas.quality.expectation import (
+    Expectation,
+    Grain,
+    Severity,
+    Suite,
+    expect_at_most,
+    expect_never_less,
+    expect_none,
+)
 from commitlake.schemas.tables.profile import BORN_TOLERANCE_MS, KEY_COLUMNS
 from commitlake.schemas.times import FIRST_USUAL_TIME, epoch_ms
 
@@ -28,8 +36,8 @@ ROWS = Suite(
     Grain.WINDOW,
     "Rules for each message; observed is the number of messages that break them",
     (
-        none_of("rows_are_there_once", "duplicate_rows", _CRITICAL, "A record was read twice", _OURS),
-        none_of(
+        expect_none("rows_are_there_once", "duplicate_rows", _CRITICAL, "A record was read twice", _OURS),
+        expect_none(
             "numbers_are_not_negative",
             "negative_values",
             _WARNING,
@@ -37,63 +45,63 @@ ROWS = Suite(
             "record's header, which no checksum covers, can cause all of them",
             "Check the raw records with 'commitlake dump'",
         ),
-        none_of(
+        expect_none(
             "sizes_are_valid_for_records",
             "size_violations",
             _CRITICAL,
             "A record is smaller than the minimum or larger than the maximum that can be read",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "bodies_fit_into_their_records",
             "body_size_violations",
             _CRITICAL,
             "A body is as large as the record that holds it",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "every_message_has_an_id",
             "null_msg_id",
             _CRITICAL,
             "A message id is missing, although it is computed from host and offset",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "kinds_are_known",
             "unknown_kinds",
             _CRITICAL,
             "A kind is missing, although it is computed from the topic",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "every_message_has_hosts",
             "null_hosts",
             _WARNING,
             "A message has no born host or store host",
             "Check the raw records with 'commitlake dump'",
         ),
-        none_of(
+        expect_none(
             "properties_could_be_read",
             "null_properties",
             _WARNING,
             "Keys, tags and properties of some messages could not be read",
             "See the table quarantine for their bytes",
         ),
-        none_of(
+        expect_none(
             "codecs_are_known",
             "unknown_codecs",
             _WARNING,
             "A client uses an unknown compression; its bodies are kept as stored",
             "Find the producer by born_host; readers of these bodies need its codec",
         ),
-        none_of(
+        expect_none(
             "producers_set_a_time",
             "null_born_timestamp",
             _WARNING,
             "A producer's born time is outside the range that a table can store",
             "Find the producer by born_host",
         ),
-        none_of(
+        expect_none(
             "messages_are_born_before_they_are_stored",
             "born_after_store",
             _WARNING,
@@ -108,21 +116,21 @@ BODIES = Suite(
     Grain.WINDOW,
     "Bodies are at the positions in the table",
     (
-        none_of(
+        expect_none(
             "bodies_have_a_place",
             "null_body_ref",
             _CRITICAL,
             "Messages would be in the lake without their bodies",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "body_places_match_the_messages",
             "body_ref_violations",
             _CRITICAL,
             "A position in a pack has another length than the body, so another body would be read there",
             _OURS,
         ),
-        never_less(
+        expect_never_less(
             "records_are_larger_than_their_bodies",
             "bytes",
             "body_bytes",
@@ -162,14 +170,14 @@ WINDOWS = Suite(
             "A row without a broker has no primary key",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "topics_are_named",
             "unnamed",
             _WARNING,
             "A topic's name is empty, or longer than any that a broker creates",
             "See the table quarantine, which has the original bytes of a name that is not UTF-8",
         ),
-        never_less(
+        expect_never_less(
             "queue_offsets_are_in_order",
             "last_queue_offset",
             "first_queue_offset",
@@ -177,7 +185,7 @@ WINDOWS = Suite(
             "The smallest offset of a queue is above its largest",
             _OURS,
         ),
-        never_less(
+        expect_never_less(
             "physical_offsets_are_in_order",
             "last_physical_offset",
             "first_physical_offset",
@@ -185,14 +193,14 @@ WINDOWS = Suite(
             "The smallest offset of the log is above its largest",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "times_lie_in_their_window",
             "seconds_outside",
             _CRITICAL,
             "Messages were counted in the wrong window",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "records_fit_into_their_range",
             "bytes_beyond",
             _CRITICAL,
@@ -215,28 +223,28 @@ RUN = Suite(
     Grain.BROKER,
     "The numbers of counted, written and read messages agree",
     (
-        none_of(
+        expect_none(
             "profile_and_files_agree",
             "uncounted_messages",
             _CRITICAL,
             "Data files contain more or fewer messages than the profile",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "messages_fit_into_the_log",
             "bytes_beyond_log",
             _CRITICAL,
             "A broker's messages have more bytes in total than its log",
             _OURS,
         ),
-        none_of(
+        expect_none(
             "logs_are_intact",
             "bad_ranges",
             _WARNING,
             "Parts of a log could not be read",
             "See the table quarantine; a replica may still have these messages",
         ),
-        none_of(
+        expect_none(
             "logs_have_no_gaps",
             "missing_ranges",
             _WARNING,
@@ -244,7 +252,7 @@ RUN = Suite(
             "See the table gaps; archive more often, or let the broker keep its log longer ('commitlake guard' shows "
             "how long)",
         ),
-        none_of(
+        expect_none(
             "values_fit_their_columns",
             "marked_rows",
             _WARNING,
@@ -267,7 +275,7 @@ QUEUES = Suite(
     Grain.WINDOW,
     "Each queue's offsets are consecutive, from window to window and from commit to commit; observed is their number",
     (
-        none_of(
+        expect_none(
             "no_message_is_lost",
             "unexplained_offsets",
             _DAMAGE,
@@ -275,21 +283,21 @@ QUEUES = Suite(
             "Everything that the log has is archived. Check 'commitlake dump --consumequeue' of the queue; a replica "
             "of the broker may have the messages",
         ),
-        none_of(
+        expect_none(
             "no_message_is_lost_by_damage",
             "lost_offsets",
             _WARNING,
             "Messages of a queue are missing, most likely because the log is damaged or has gaps",
             "See the tables quarantine and gaps; a replica of the broker may still have the messages",
         ),
-        none_of(
+        expect_none(
             "queue_offsets_do_not_restart",
             "queue_restarts",
             _WARNING,
             "A queue's offsets went back: its topic was deleted and created again, or the broker was restored",
             "Query messages of such a queue by time, not by offset",
         ),
-        none_of(
+        expect_none(
             "queue_offsets_are_unique",
             "repeated_offsets",
             _WARNING,
@@ -312,7 +320,7 @@ TIMES = Suite(
             "A broker stored messages with times before 2010: its clock was not set",
             _CLOCKS,
         ),
-        at_most(
+        expect_at_most(
             "no_message_is_from_the_future",
             "seconds_ahead",
             _AHEAD_S,
@@ -320,7 +328,7 @@ TIMES = Suite(
             f"A broker's clock is more than {_AHEAD_S // 60} minutes ahead of this machine's",
             _CLOCKS,
         ),
-        at_most(
+        expect_at_most(
             "clocks_do_not_step_back",
             "seconds_back",
             _BACK_S,
@@ -336,7 +344,7 @@ TOPICS = Suite(
     Grain.TOPIC,
     "Checks for operators of producers and consumers",
     (
-        at_most(
+        expect_at_most(
             "clients_give_message_ids",
             "share_without_id",
             _WITHOUT_ID_SHARE,
@@ -344,7 +352,7 @@ TOPICS = Suite(
             "Messages without a client id cannot be followed through retries and delays",
             "Find the producer by born_host, and update its client",
         ),
-        at_most(
+        expect_at_most(
             "queues_share_the_load",
             "largest_queue_share",
             _QUEUE_SHARE,
@@ -352,14 +360,14 @@ TOPICS = Suite(
             "Nearly all of a topic's messages are in one of its queues: one consumer does all the work",
             "Check how the producer chooses queues (MessageQueueSelector)",
         ),
-        none_of(
+        expect_none(
             "no_dead_letters",
             "dead_letters",
             _WARNING,
             "Messages are in dead-letter topics: all retries failed",
             "See them with 'commitlake query --kind dlq'; the group is the topic's name after %DLQ%",
         ),
-        at_most(
+        expect_at_most(
             "records_are_not_huge",
             "max_size",
             _LARGE_RECORD,
@@ -392,6 +400,6 @@ FORMER_NAMES: Mapping[str, str] = {
 """The present name for each former one, which the table `quality_results` of older lakes still contains."""
 
 
-def present_name(name: str) -> str:
+def current_name(name: str) -> str:
     """Return the current name of an expectation that may have been renamed."""
     return FORMER_NAMES.get(name, name)

@@ -63,7 +63,7 @@ def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: boo
     """
     values = []
     get = fields.get
-    for key, limit, default in _plan(kind, one_letter):
+    for key, limit, default in _list_fields(kind, one_letter):
         text = get(key)
         if text is None:
             if default is _REQUIRED:
@@ -90,7 +90,7 @@ def to_ext_fields(header: NamedTuple, *, one_letter: bool = False) -> dict[str, 
     """Return a header as ext fields, without fields that are None."""
     return {
         key: value if value.__class__ is str else _BOOLEANS[value] if value.__class__ is bool else str(value)
-        for key, value in zip(_keys(header.__class__, one_letter), header, strict=True)
+        for key, value in zip(_list_field_names(header.__class__, one_letter), header, strict=True)
         if value is not None
     }
 
@@ -99,7 +99,7 @@ _BOOLEANS = {True: "true", False: "false"}
 
 
 @functools.cache
-def _keys(kind: type[NamedTuple], one_letter: bool) -> tuple[str, ...]:
+def _list_field_names(kind: type[NamedTuple], one_letter: bool) -> tuple[str, ...]:
     """Return the names of a header's ext fields, in the order of the declaration."""
     if one_letter:
         return tuple(chr(ord("a") + number) for number in range(len(kind._fields)))
@@ -108,12 +108,12 @@ def _keys(kind: type[NamedTuple], one_letter: bool) -> tuple[str, ...]:
 
 
 @functools.cache
-def _plan(kind: type[NamedTuple], one_letter: bool) -> _Plan:
+def _list_fields(kind: type[NamedTuple], one_letter: bool) -> _Plan:
     """Return the name, type and default of each ext field of a header, in the order of the declaration."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
         (key, _limit_of_type(hints[name]), kind._field_defaults.get(name, _REQUIRED))
-        for name, key in zip(kind._fields, _keys(kind, one_letter), strict=True)
+        for name, key in zip(kind._fields, _list_field_names(kind, one_letter), strict=True)
     )
 
 

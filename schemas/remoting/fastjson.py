@@ -39,13 +39,13 @@ _TOKEN = re.compile(
 )
 
 
-def without_half_pairs(document: str) -> str:
+def replace_lone_surrogates(document: str) -> str:
     r"""Return a JSON document in which each half surrogate pair is replaced by a question mark, as Java encodes it.
 
     JSON may contain a lone `\ud800`. Python parses it to a string that cannot be encoded in UTF-8, so the error would
     only appear later, when the string is stored or sent.
 
-    >>> without_half_pairs(r'["\ud83d\ude00 \ud800 \\ud800"]')
+    >>> replace_lone_surrogates(r'["\ud83d\ude00 \ud800 \\ud800"]')
     '["\\ud83d\\ude00 ? \\\\ud800"]'
     """
     if "\\ud" not in document and "\\uD" not in document:  # nearly all
@@ -65,7 +65,7 @@ def parse_fastjson(text: str | bytes | memoryview) -> Any:
     """
     if not isinstance(text, str):
         text = str(text, "utf-8", "replace")
-    text = without_half_pairs(text)
+    text = replace_lone_surrogates(text)
     try:
         return json.loads(text)
     except RecursionError:
@@ -73,7 +73,7 @@ def parse_fastjson(text: str | bytes | memoryview) -> Any:
     except ValueError:
         pass
     try:
-        return json.loads(_TOKEN.sub(_quote_key, text), object_pairs_hook=_read_keys)
+        return json.loads(_TOKEN.sub(_quote_key, text), object_pairs_hook=_convert_keys)
     except RecursionError:
         raise _too_deep_error() from None
 
@@ -90,7 +90,7 @@ def _quote_key(token: re.Match[str]) -> str:
     return token[0]
 
 
-def _read_keys(pairs: list[tuple[str, Any]]) -> dict[Key, Any]:
+def _convert_keys(pairs: list[tuple[str, Any]]) -> dict[Key, Any]:
     return {_read_key(key): value for key, value in pairs}
 
 
@@ -118,20 +118,20 @@ def serialize_fastjson(value: Any, indent: int = 0) -> str:
 def serialize_compact(value: Any) -> bytes:
     """Serialize a document like a body: no white space, in UTF-8."""
     # As in Java's UTF-8, an unpaired surrogate becomes a question mark.
-    return _compact(value).encode("utf-8", "replace")
+    return _serialize_compact(value).encode("utf-8", "replace")
 
 
-def _compact(value: Any) -> str:
+def _serialize_compact(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ",".join([f"{_write_key(key)}:{_compact(item)}" for key, item in value.items()]) + "}"
+        return "{" + ",".join([f"{_write_key(key)}:{_serialize_compact(item)}" for key, item in value.items()]) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join([_compact(item) for item in value]) + "]"
+        return "[" + ",".join([_serialize_compact(item) for item in value]) + "]"
     return json.dumps(value, ensure_ascii=False)
 
 
 def _write_key(key: Key) -> str:
     if isinstance(key, tuple):
-        return _compact(dict(key))
+        return _serialize_compact(dict(key))
     return str(key) if isinstance(key, int) else json.dumps(key, ensure_ascii=False)
 
 

@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 
 from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
-from commitlake.schemas.remoting.fastjson import without_half_pairs
+from commitlake.schemas.remoting.fastjson import replace_lone_surrogates
 
 BINARY_HEADER = Layout(
     Field("code", "h", "code of the request or of the answer"),
@@ -242,13 +242,13 @@ def _check_length(length: int, offset: int, limit: int) -> None:
 
 
 def _parse_json(text: str, body: bytes, start: int) -> Command:
-    text = without_half_pairs(text.strip())
+    text = replace_lone_surrogates(text.strip())
     try:
         header, end = _DECODE_JSON(text)
     except (ValueError, RecursionError) as error:
-        raise _wrong_header(start, f"{type(error).__name__}: {str(error)[:80]}") from None
+        raise _header_error(start, f"{type(error).__name__}: {str(error)[:80]}") from None
     if type(header) is not dict or end != len(text):
-        raise _wrong_header(start, repr(text[:80]))
+        raise _header_error(start, repr(text[:80]))
     get = header.get
     try:
         code, version, opaque, flag = header["code"], get("version", 0), get("opaque", 0), get("flag", 0)
@@ -262,7 +262,7 @@ def _parse_json(text: str, body: bytes, start: int) -> Command:
     try:
         "".join(fields.values())  # fails unless all are text
     except TypeError:
-        fields = {key: _text(key, value, start) for key, value in fields.items() if value is not None}
+        fields = {key: _value_to_text(key, value, start) for key, value in fields.items() if value is not None}
     remark = get("remark")
     if remark is not None and type(remark) is not str:
         raise LayoutError("remark", start, "text", _describe_value(remark))
@@ -280,7 +280,7 @@ def _parse_json(text: str, body: bytes, start: int) -> Command:
     )
 
 
-def _wrong_header(start: int, found: str) -> LayoutError:
+def _header_error(start: int, found: str) -> LayoutError:
     return LayoutError("header", start, "one JSON object", found)
 
 
@@ -291,7 +291,7 @@ def _describe_value(value: Any) -> str:
     return repr(value)[:80]
 
 
-def _text(key: str, value: Any, start: int) -> str:
+def _value_to_text(key: str, value: Any, start: int) -> str:
     """Convert the value of an ext field to text, as fastjson does for a map of strings."""
     if isinstance(value, str):
         return value
@@ -313,10 +313,10 @@ def serialize_command(command: Command) -> bytes:
     Raises:
         UnserializableError: if a number or a text does not fit in the format.
     """
-    return serialize_head(command) + command.body
+    return serialize_without_body(command) + command.body
 
 
-def serialize_head(command: Command) -> bytes:
+def serialize_without_body(command: Command) -> bytes:
     """Serialize a frame without its body, for a caller that sends a large body separately.
 
     Raises:

@@ -19,10 +19,10 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from commitlake.schemas.layouts.numbers import int_within, parse_int
+from commitlake.schemas.layouts.numbers import int_in_range, parse_int
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.ext_fields import Bits, field_key
-from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compact, without_half_pairs
+from commitlake.schemas.remoting.fastjson import parse_fastjson, replace_lone_surrogates, serialize_compact
 from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES
 
 B = TypeVar("B", bound=NamedTuple)
@@ -47,7 +47,7 @@ def parse_body(kind: type[B], body: bytes | memoryview, *, limit: int = MAX_FRAM
     if len(body) > limit:
         raise BodyError(f"{kind.__name__}: expected at most {limit} bytes, found {len(body)}")
     try:
-        value = json.loads(without_half_pairs(str(body, "utf-8", "replace"))) if is_plain else parse_fastjson(body)
+        value = json.loads(replace_lone_surrogates(str(body, "utf-8", "replace"))) if is_plain else parse_fastjson(body)
     except RecursionError:
         raise BodyError(f"{kind.__name__}: expected JSON, found JSON that is nested too deeply") from None
     except ValueError as error:
@@ -61,7 +61,7 @@ def from_json(kind: type[B], value: Any) -> B:
     Raises:
         BodyError: if a required field is missing or has a wrong type.
     """
-    return cast("B", _reader(kind)(value, kind.__name__))
+    return cast("B", _make_reader(kind)(value, kind.__name__))
 
 
 def serialize_body(value: NamedTuple, *, standard: bool = False) -> bytes:
@@ -80,7 +80,7 @@ def serialize_body(value: NamedTuple, *, standard: bool = False) -> bytes:
 def to_json(value: Any) -> Any:
     """Convert a value to the input of `serialize_fastjson`, without fields that are None."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        keys = _keys(type(value))
+        keys = _list_json_keys(type(value))
         return {key: to_json(item) for key, item in zip(keys, value, strict=True) if item is not None}
     if isinstance(value, tuple | list):
         return [to_json(item) for item in value]
@@ -94,30 +94,30 @@ def _json_key(key: Any) -> Any:
 
 
 @functools.cache
-def _keys(kind: Any) -> tuple[str, ...]:
+def _list_json_keys(kind: Any) -> tuple[str, ...]:
     hints = get_type_hints(kind, include_extras=True)
     return tuple(field_key(name, hints[name]) for name in kind._fields)
 
 
 @functools.cache
-def _reader(hint: Any) -> _Reader:
+def _make_reader(hint: Any) -> _Reader:
     """Return a function that converts a value to a type; its second argument is the path of the value, for errors."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _long if Bits(64) in arguments[1:] else _reader(arguments[0])
+        return _long if Bits(64) in arguments[1:] else _make_reader(arguments[0])
     if origin in (Union, types.UnionType):
         (hint,) = (part for part in arguments if part is not types.NoneType)
-        return _reader(hint)
+        return _make_reader(hint)
     if origin is tuple:
-        return _list_reader(_reader(arguments[0]))
+        return _make_list_reader(_make_reader(arguments[0]))
     if origin is dict:
-        return _dict_reader(arguments[0], _reader(arguments[1]))
+        return _make_dict_reader(arguments[0], _make_reader(arguments[1]))
     if hasattr(hint, "_fields"):
-        return _object_reader(hint)
+        return _make_object_reader(hint)
     return _READERS[hint]
 
 
-def _list_reader(read: _Reader) -> _Reader:
+def _make_list_reader(read: _Reader) -> _Reader:
     def read_list(value: Any, path: str) -> Any:
         if not isinstance(value, list):
             raise _value_error(path, "a list", value)
@@ -126,8 +126,8 @@ def _list_reader(read: _Reader) -> _Reader:
     return read_list
 
 
-def _dict_reader(key_hint: Any, read: _Reader) -> _Reader:
-    read_key = _reader(key_hint)
+def _make_dict_reader(key_hint: Any, read: _Reader) -> _Reader:
+    read_key = _make_reader(key_hint)
     is_object = hasattr(key_hint, "_fields")
 
     def read_dict(value: Any, path: str) -> Any:
@@ -141,11 +141,11 @@ def _dict_reader(key_hint: Any, read: _Reader) -> _Reader:
     return read_dict
 
 
-def _object_reader(kind: Any) -> _Reader:
+def _make_object_reader(kind: Any) -> _Reader:
     hints = get_type_hints(kind, include_extras=True)
     plan = [
-        (key, _reader(hints[name]), kind._field_defaults.get(name, _REQUIRED))
-        for name, key in zip(kind._fields, _keys(kind), strict=True)
+        (key, _make_reader(hints[name]), kind._field_defaults.get(name, _REQUIRED))
+        for name, key in zip(kind._fields, _list_json_keys(kind), strict=True)
     ]
 
     def read_object(value: Any, path: str) -> Any:
@@ -180,12 +180,12 @@ def _read_text(value: Any, path: str) -> str:
     raise _value_error(path, "text", value)
 
 
-def _integer_reader(bits: int) -> _Reader:
+def _make_integer_reader(bits: int) -> _Reader:
     limit = 1 << (bits - 1)
 
     def read(value: Any, path: str) -> int:
         is_text = isinstance(value, str)
-        number = parse_int(value, -limit, limit - 1) if is_text else int_within(value, -limit, limit - 1)
+        number = parse_int(value, -limit, limit - 1) if is_text else int_in_range(value, -limit, limit - 1)
         if number is None:
             raise _value_error(path, f"a whole number of {bits} bits", value)
         return number
@@ -193,7 +193,7 @@ def _integer_reader(bits: int) -> _Reader:
     return read
 
 
-_long = _integer_reader(64)
+_long = _make_integer_reader(64)
 
 
 def _read_bool(value: Any, path: str) -> bool:
@@ -213,4 +213,4 @@ def _read_float(value: Any, path: str) -> float:
     raise _value_error(path, "a number", value)
 
 
-_READERS: dict[Any, _Reader] = {str: _read_text, int: _integer_reader(32), bool: _read_bool, float: _read_float}
+_READERS: dict[Any, _Reader] = {str: _read_text, int: _make_integer_reader(32), bool: _read_bool, float: _read_float}

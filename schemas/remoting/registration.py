@@ -24,7 +24,7 @@ from typing import Any
 
 from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.errors import BodyError
-from commitlake.schemas.remoting.fastjson import parse_fastjson, without_half_pairs
+from commitlake.schemas.remoting.fastjson import parse_fastjson, replace_lone_surrogates
 from commitlake.schemas.remoting.frames import VERSION, Version
 from commitlake.schemas.remoting.json_fields import from_json, serialize_body
 
@@ -81,14 +81,14 @@ class JsonCursor:
         Raises:
             BodyError: if there is no object at the cursor, or it is not well-formed.
         """
-        if self._take("null"):
+        if self._skip_token("null"):
             return
         self._expect("{")
-        if self._take("}"):
+        if self._skip_token("}"):
             return
         while True:
             yield self._key()
-            if not self._take(","):
+            if not self._skip_token(","):
                 self._expect("}")
                 return
 
@@ -168,12 +168,12 @@ class JsonCursor:
         start, self._position = self._position, match.end()
         self._expect(":")
         try:
-            key: str = json.loads(without_half_pairs(match[0]), strict=False)
+            key: str = json.loads(replace_lone_surrogates(match[0]), strict=False)
         except ValueError as error:
             raise BodyError(f"expected a key at character {start}: {str(error)[:80]}") from None
         return key
 
-    def _take(self, token: str) -> bool:
+    def _skip_token(self, token: str) -> bool:
         """Move the cursor past a token if it is the next one, and return whether it was."""
         self._skip_blanks()
         is_here = self._text.startswith(token, self._position)
@@ -181,7 +181,7 @@ class JsonCursor:
         return is_here
 
     def _expect(self, token: str) -> None:
-        if not self._take(token):
+        if not self._skip_token(token):
             raise self._syntax_error(repr(token))
 
     def _skip_blanks(self) -> None:
@@ -253,7 +253,7 @@ class RegistrationReader:
         for piece in _decompress(self._body):
             data += piece
             yield None
-        stream = _Texts(data)
+        stream = _TextReader(data)
         self.data_version = from_json(DataVersion, _parse_json(stream.text("the data version")))
         for _ in range(stream.count("the number of topics")):
             config = _parse_topic(stream.text("a topic"))
@@ -275,7 +275,7 @@ def parse_registration(body: bytes | memoryview, *, compressed: bool) -> Registe
 def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:
     """Serialize the compressed body as a broker of the given version does; 4.9 cannot read attributes of topics."""
     wrapper = registration.topic_config_serialize_wrapper
-    parts = [_with_length(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
+    parts = [_prefix_length(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
     for topic in wrapper.topic_config_table.values():
         line = (
             f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} "
@@ -283,14 +283,14 @@ def serialize_registration(registration: RegisterBrokerBody, *, version: int = V
         )
         if topic.attributes is not None:
             line += f" {json.dumps(topic.attributes, separators=(',', ':'))}"
-        parts.append(_with_length(line.encode()))
-    parts.append(_with_length(json.dumps(list(registration.filter_server_list)).encode()))
+        parts.append(_prefix_length(line.encode()))
+    parts.append(_prefix_length(json.dumps(list(registration.filter_server_list)).encode()))
     if version >= Version.V5_0_0:
         parts.append(_INT.pack(0))
     return zlib.compress(b"".join(parts))
 
 
-def _with_length(data: bytes) -> bytes:
+def _prefix_length(data: bytes) -> bytes:
     return _INT.pack(len(data)) + data
 
 
@@ -314,7 +314,7 @@ def _decompress(body: bytes | memoryview) -> Iterator[bytes]:
         raise BodyError("registration: expected a complete zlib stream, found a truncated one")
 
 
-class _Texts:
+class _TextReader:
     """Reader of consecutive texts and numbers."""
 
     def __init__(self, data: bytes | bytearray) -> None:

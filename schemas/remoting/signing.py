@@ -47,7 +47,7 @@ def signature(fields: Mapping[str, str], body: bytes | memoryview, secret_key: s
     return base64.b64encode(digest.digest()).decode()
 
 
-def signed(fields: Mapping[str, str], body: bytes | memoryview, credentials: Credentials) -> dict[str, str]:
+def sign_fields(fields: Mapping[str, str], body: bytes | memoryview, credentials: Credentials) -> dict[str, str]:
     """Return the ext fields with access key, token and signature added."""
     complete = dict(fields)
     complete[ACCESS_KEY] = credentials.access_key

@@ -153,7 +153,7 @@ def equal(left: Operand, right: Operand) -> Condition:
     return condition
 
 
-def ordered(left: Operand, right: Operand, compare: Callable[[float, float], bool]) -> Condition:
+def compare_numbers(left: Operand, right: Operand, compare: Callable[[float, float], bool]) -> Condition:
     """Return a condition that compares two numbers, such as `<`."""
 
     def condition(properties: Properties) -> bool | None:
@@ -166,7 +166,7 @@ def ordered(left: Operand, right: Operand, compare: Callable[[float, float], boo
     return condition
 
 
-def text_test(left: Operand, test: Callable[[str], bool]) -> Condition:
+def test_text(left: Operand, test: Callable[[str], bool]) -> Condition:
     """Return a condition that a text operand passes a test."""
 
     def condition(properties: Properties) -> bool | None:
@@ -344,7 +344,7 @@ class _Parser:
             condition = equal(left, self._operand()[0])
             return condition if sign == "=" else negated(condition)
         if sign := self._take(*_ORDERS):
-            return ordered(left, self._number_operand(), _ORDERS[sign])
+            return compare_numbers(left, self._number_operand(), _ORDERS[sign])
         if self._take("IS"):
             negative = self._take("NOT") is not None
             self._expect("NULL")
@@ -362,19 +362,19 @@ class _Parser:
             low = self._number_operand()
             self._expect("AND")
             high = self._number_operand()
-            return all_of([ordered(left, low, operator.ge), ordered(left, high, operator.le)])
+            return all_of([compare_numbers(left, low, operator.ge), compare_numbers(left, high, operator.le)])
         if word == "IN":
             self._expect("(")
             texts = {self._text()}
             while self._take(","):
                 texts.add(self._text())
             self._expect(")")
-            return text_test(left, lambda value: value in texts)
+            return test_text(left, lambda value: value in texts)
         part = self._text()
         if word == "CONTAINS":
             return contains(left, part)
         test = _TEXT_TESTS[word]
-        return text_test(left, lambda value: test(value, part))
+        return test_text(left, lambda value: test(value, part))
 
     def _text(self) -> str:
         token = self._peek()

@@ -89,7 +89,9 @@ def server_context(settings: TlsProperties) -> ssl.SSLContext:
     if settings.client_auth is not ClientAuth.NONE:
         is_required = settings.client_auth is ClientAuth.REQUIRE
         context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
-        _load_trust(context, "tls.server.trustCertPath", settings.server_trust_path, ssl.Purpose.CLIENT_AUTH)
+        _load_trusted_certificates(
+            context, "tls.server.trustCertPath", settings.server_trust_path, ssl.Purpose.CLIENT_AUTH
+        )
     return context
 
 
@@ -103,7 +105,9 @@ def client_context(settings: TlsProperties) -> ssl.SSLContext:
     _set_protocol(context)
     context.check_hostname = settings.verifies_servers and settings.checks_host_names
     if settings.verifies_servers:
-        _load_trust(context, "tls.client.trustCertPath", settings.client_trust_path, ssl.Purpose.SERVER_AUTH)
+        _load_trusted_certificates(
+            context, "tls.client.trustCertPath", settings.client_trust_path, ssl.Purpose.SERVER_AUTH
+        )
     else:
         context.verify_mode = ssl.CERT_NONE
     if settings.client is not None and not settings.test_mode:
@@ -123,25 +127,25 @@ def _load_identity(context: ssl.SSLContext, identity: Identity) -> None:
         # Without this callback, ssl would prompt for a password at the terminal.
         context.load_cert_chain(identity.cert_path, identity.key_path, lambda: password)
     except OSError as error:
-        found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _reason(error)
+        found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _error_reason(error)
         raise TlsConfigError(
             f"certificate {identity.cert_path} with key {identity.key_path}: expected PEM files that belong together"
             f"{' and the password of the key' if identity.key_password else ''}, found {found}"
         ) from None
 
 
-def _load_trust(context: ssl.SSLContext, key: str, path: str | None, purpose: ssl.Purpose) -> None:
+def _load_trusted_certificates(context: ssl.SSLContext, key: str, path: str | None, purpose: ssl.Purpose) -> None:
     if path is None:
         context.load_default_certs(purpose)
         return
     try:
         context.load_verify_locations(path)
     except OSError as error:
-        found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _reason(error)
+        found = error.strerror if error.errno and not isinstance(error, ssl.SSLError) else _error_reason(error)
         raise TlsConfigError(f"{key} {path}: expected certificates in PEM, found {found}") from None
 
 
-def _reason(error: OSError) -> str:
+def _error_reason(error: OSError) -> str:
     return getattr(error, "reason", None) or "invalid content"
 
 

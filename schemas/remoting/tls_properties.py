@@ -131,27 +131,27 @@ def parse_tls_properties(text: str, environment: Mapping[str, str]) -> TlsProper
             close = difflib.get_close_matches(key, _KEYS, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise TlsConfigError(f"{key[:100]}: unknown setting of TLS{hint}")
-    test_mode = _boolean(given, "tls.test.mode.enable") or False
+    test_mode = _parse_boolean(given, "tls.test.mode.enable") or False
     client_trust_path = given.get("tls.client.trustCertPath") or None
-    verifies_servers = _boolean(given, "tls.client.authServer")
+    verifies_servers = _parse_boolean(given, "tls.client.authServer")
     return TlsProperties(
         test_mode=test_mode,
-        server_mode=_choice(given, "tls.server.mode", TlsMode, TlsMode.PERMISSIVE),
-        server=_identity(given, "tls.server", environment.get(SERVER_PASSWORD_VARIABLE)),
-        client_auth=_client_auth(given, test_mode=test_mode),
+        server_mode=_parse_choice(given, "tls.server.mode", TlsMode, TlsMode.PERMISSIVE),
+        server=_read_identity(given, "tls.server", environment.get(SERVER_PASSWORD_VARIABLE)),
+        client_auth=_read_client_auth(given, test_mode=test_mode),
         server_trust_path=given.get("tls.server.trustCertPath") or None,
-        is_client_enabled=_boolean(given, "tls.enable"),
-        client=_identity(given, "tls.client", environment.get(CLIENT_PASSWORD_VARIABLE)),
+        is_client_enabled=_parse_boolean(given, "tls.enable"),
+        client=_read_identity(given, "tls.client", environment.get(CLIENT_PASSWORD_VARIABLE)),
         verifies_servers=not test_mode and verifies_servers is not False,
         client_trust_path=client_trust_path,
         # A certificate by one of the system's many CAs proves nothing unless its name is checked.
-        checks_host_names=_boolean(given, "tls.client.checkHostName") or client_trust_path is None,
+        checks_host_names=_parse_boolean(given, "tls.client.checkHostName") or client_trust_path is None,
     )
 
 
-def _client_auth(given: Mapping[str, str], *, test_mode: bool) -> ClientAuth:
-    wanted = _choice(given, "tls.server.need.client.auth", ClientAuth, ClientAuth.NONE)
-    if test_mode or _boolean(given, "tls.server.authClient"):
+def _read_client_auth(given: Mapping[str, str], *, test_mode: bool) -> ClientAuth:
+    wanted = _parse_choice(given, "tls.server.need.client.auth", ClientAuth, ClientAuth.NONE)
+    if test_mode or _parse_boolean(given, "tls.server.authClient"):
         return ClientAuth.NONE if test_mode else wanted
     if wanted is ClientAuth.REQUIRE:
         raise TlsConfigError(
@@ -161,7 +161,7 @@ def _client_auth(given: Mapping[str, str], *, test_mode: bool) -> ClientAuth:
     return ClientAuth.NONE
 
 
-def _identity(given: Mapping[str, str], prefix: str, password: str | None) -> Identity | None:
+def _read_identity(given: Mapping[str, str], prefix: str, password: str | None) -> Identity | None:
     key_path, cert_path = given.get(f"{prefix}.keyPath"), given.get(f"{prefix}.certPath")
     if not key_path and not cert_path:
         return None
@@ -170,7 +170,7 @@ def _identity(given: Mapping[str, str], prefix: str, password: str | None) -> Id
     return Identity(key_path, cert_path, password or given.get(f"{prefix}.keyPassword") or None)
 
 
-def _boolean(given: Mapping[str, str], key: str) -> bool | None:
+def _parse_boolean(given: Mapping[str, str], key: str) -> bool | None:
     text = given.get(key)
     if text is None:
         return None
@@ -179,7 +179,7 @@ def _boolean(given: Mapping[str, str], key: str) -> bool | None:
     return text.lower() == "true"
 
 
-def _choice(given: Mapping[str, str], key: str, kind: type[E], default: E) -> E:
+def _parse_choice(given: Mapping[str, str], key: str, kind: type[E], default: E) -> E:
     text = given.get(key, "").lower()
     if not text:
         return default

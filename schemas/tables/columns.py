@@ -88,29 +88,29 @@ class Columns:
 
     def json(self) -> str:
         """Return the columns as the JSON schema that Delta's log contains and Spark's `StructType.fromJson` reads."""
-        return json.dumps(_json_of(self))
+        return json.dumps(_type_to_json(self))
 
 
 DataType: TypeAlias = Scalar | ListOf | MapOf | Columns
 
 
-def _json_of(data_type: DataType) -> Any:
+def _type_to_json(data_type: DataType) -> Any:
     match data_type:
         case Columns(columns):
-            return {"type": "struct", "fields": _fields_of(columns)}
+            return {"type": "struct", "fields": _fields_to_json(columns)}
         case ListOf(element):
-            return {"type": "array", "elementType": _json_of(element), "containsNull": False}
+            return {"type": "array", "elementType": _type_to_json(element), "containsNull": False}
         case MapOf(key, value):
-            kinds = {"keyType": _json_of(key), "valueType": _json_of(value)}
+            kinds = {"keyType": _type_to_json(key), "valueType": _type_to_json(value)}
             return {"type": "map", **kinds, "valueContainsNull": False}
     return str(data_type)
 
 
-def _fields_of(columns: Sequence[Column]) -> list[dict[str, Any]]:
+def _fields_to_json(columns: Sequence[Column]) -> list[dict[str, Any]]:
     return [
         {
             "name": column.name,
-            "type": _json_of(column.type),
+            "type": _type_to_json(column.type),
             "nullable": True,
             "metadata": {"comment": column.comment} if column.comment else {},
         }

@@ -81,7 +81,7 @@ class StepOutcome(StrEnum):
     CANCELLED = "cancelled"
 
 
-def _end(prefix: str, what: str) -> list[Column]:
+def _endpoint_columns(prefix: str, what: str) -> list[Column]:
     return [
         Column(f"{prefix}_broker", TEXT, f"store that has {what}; null if not known, or if there is none"),
         Column(f"{prefix}_physical_offset", INT64, f"physical offset of {what} in that store"),
@@ -98,8 +98,8 @@ EDGES = Columns(
         Column("node", TEXT, "unique key of the message, or BROKER@OFFSET of a record without one"),
         Column("side", TEXT, "ends of the step that have this node: both, from or to"),
         Column("kind", TEXT, "see EdgeKind: " + ", ".join(EdgeKind)),
-        *_end("from", "the earlier record"),
-        *_end("to", "the later record"),
+        *_endpoint_columns("from", "the earlier record"),
+        *_endpoint_columns("to", "the later record"),
         Column("unique_key", TEXT, "unique key of the message, as in messages; null if it has none"),
         Column("absent_end", TEXT, "the missing end: from or to; null for a complete step"),
         Column("absent_reason", TEXT, "why, see AbsentReason: " + ", ".join(AbsentReason)),

@@ -161,12 +161,12 @@ LAKE_TABLES: Mapping[str, LakeTable] = {table.name: table for table in _TABLES}
 """All tables, by name."""
 
 
-def tables_of(*origins: Origin) -> tuple[str, ...]:
+def tables_with_origin(*origins: Origin) -> tuple[str, ...]:
     """Return the names of the tables whose rows have one of the given origins."""
     return tuple(name for name, table in LAKE_TABLES.items() if table.origin in origins)
 
 
-FOLLOWING = tables_of(Origin.COMMITS)
+FOLLOWING = tables_with_origin(Origin.COMMITS)
 """The tables whose files a commit of `messages` may name."""
-SNAPSHOT_TABLES = tables_of(Origin.SNAPSHOTS)
+SNAPSHOT_TABLES = tables_with_origin(Origin.SNAPSHOTS)
 """The tables of earlier states of groups."""

@@ -91,7 +91,7 @@ New columns of `messages` get a separate checksum at the end, over the primary k
 """
 
 
-def _count(name: str, comment: str) -> Column:
+def _count_column(name: str, comment: str) -> Column:
     return Column(name, INT64, comment)
 
 
@@ -102,10 +102,10 @@ _KEY = [
     Column("window_start", TIME, "start of the window, UTC; null for messages without a store_timestamp"),
 ]
 _AMOUNTS = [
-    _count("messages", "rows"),
-    _count("bytes", "sum of size"),
-    _count("body_bytes", "sum of body_size"),
-    _count("checksum", "checksum of all rows in any order; see the module's docstring"),
+    _count_column("messages", "rows"),
+    _count_column("bytes", "sum of size"),
+    _count_column("body_bytes", "sum of body_size"),
+    _count_column("checksum", "checksum of all rows in any order; see the module's docstring"),
 ]
 _EXTREMES = [
     Column("first_queue_offset", INT64, "smallest queue offset"),
@@ -122,37 +122,39 @@ _MORE_EXTREMES = [
     Column("max_size", INT64, "size of the largest record, bytes"),
 ]
 _NULLS = [
-    _count("null_msg_id", "rows without an offset message id"),
-    _count("null_unique_key", "rows without a client message id"),
-    _count("null_keys", "rows without business keys"),
-    _count("null_tags", "rows without a tag"),
-    _count("null_born_timestamp", "rows without a producer's time"),
-    _count("null_hosts", "rows without the producer's or the broker's host"),
-    _count("null_properties", "rows whose properties cannot be parsed"),
-    _count("null_body_ref", "rows with a body whose location is missing"),
+    _count_column("null_msg_id", "rows without an offset message id"),
+    _count_column("null_unique_key", "rows without a client message id"),
+    _count_column("null_keys", "rows without business keys"),
+    _count_column("null_tags", "rows without a tag"),
+    _count_column("null_born_timestamp", "rows without a producer's time"),
+    _count_column("null_hosts", "rows without the producer's or the broker's host"),
+    _count_column("null_properties", "rows whose properties cannot be parsed"),
+    _count_column("null_body_ref", "rows with a body whose location is missing"),
 ]
 _VIOLATIONS = [
-    _count("negative_values", "rows with a negative offset, queue, size or count of retries"),
-    _count("size_violations", "rows with an impossible size"),
-    _count("body_size_violations", "rows with a body that does not fit in its record"),
-    _count(
+    _count_column("negative_values", "rows with a negative offset, queue, size or count of retries"),
+    _count_column("size_violations", "rows with an impossible size"),
+    _count_column("body_size_violations", "rows with a body that does not fit in its record"),
+    _count_column(
         "body_ref_violations", "rows whose place in a pack has another length than the body, or is outside its pack"
     ),
-    _count(
+    _count_column(
         "born_after_store", f"rows with a store time more than {BORN_TOLERANCE_MS // 1000} s before their born time"
     ),
-    _count("unknown_codecs", "rows with a body in an unknown codec"),
-    _count("unknown_kinds", "rows of an unknown kind"),
+    _count_column("unknown_codecs", "rows with a body in an unknown codec"),
+    _count_column("unknown_kinds", "rows of an unknown kind"),
 ]
 _QUEUE = [
-    _count("inner_batches", "rows that hold several messages (5.x batch queues)"),
-    _count("queue_offsets", "queue offsets used by the rows: one each, and for an inner batch one for each message"),
-    _count("duplicate_rows", "queue offsets used twice by one physical offset: duplicate rows"),
-    _count("duplicate_offsets", "queue offsets used by several physical offsets"),
-    _count("missing_offsets", "queue offsets that are missing between consecutive rows of the window"),
-    _count("restarts", "times that the queue offset does not increase from one row of the window to the next"),
+    _count_column("inner_batches", "rows that hold several messages (5.x batch queues)"),
+    _count_column(
+        "queue_offsets", "queue offsets used by the rows: one each, and for an inner batch one for each message"
+    ),
+    _count_column("duplicate_rows", "queue offsets used twice by one physical offset: duplicate rows"),
+    _count_column("duplicate_offsets", "queue offsets used by several physical offsets"),
+    _count_column("missing_offsets", "queue offsets that are missing between consecutive rows of the window"),
+    _count_column("restarts", "times that the queue offset does not increase from one row of the window to the next"),
 ]
-_CHECKSUMS = [_count(checksum.name, checksum.comment) for checksum in COLUMN_CHECKSUMS]
+_CHECKSUMS = [_count_column(checksum.name, checksum.comment) for checksum in COLUMN_CHECKSUMS]
 RUN = Columns(
     [
         Column("first_physical_offset", INT64, "physical offset of the first row"),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from commitlake.schemas.tables.columns import DOUBLE, INT32, INT64, TEXT, TIME, Column, Columns
 
 
-def _count(name: str, comment: str) -> Column:
+def _count_column(name: str, comment: str) -> Column:
     return Column(name, INT64, comment)
 
 
@@ -29,14 +29,14 @@ RATE_GROUPS = Columns(
 """The columns by which messages can be counted."""
 RATE_COUNTS = Columns(
     [
-        _count("messages", "messages that the broker stored"),
-        _count("bytes", "their stored size"),
-        _count("sent", "messages that producers sent, each once, when consumers could see it"),
-        _count("retries", "copies for a further try of a consumer group"),
-        _count("dead_letters", "messages that a consumer group gave up"),
-        _count("prepared", "half messages of transactions, each once"),
-        _count("committed", "messages of committed transactions"),
-        _count("clock_skew", "messages stored before they were born, by the clocks of producer and broker"),
+        _count_column("messages", "messages that the broker stored"),
+        _count_column("bytes", "their stored size"),
+        _count_column("sent", "messages that producers sent, each once, when consumers could see it"),
+        _count_column("retries", "copies for a further try of a consumer group"),
+        _count_column("dead_letters", "messages that a consumer group gave up"),
+        _count_column("prepared", "half messages of transactions, each once"),
+        _count_column("committed", "messages of committed transactions"),
+        _count_column("clock_skew", "messages stored before they were born, by the clocks of producer and broker"),
     ]
 )
 """The counts of each group and window, which are never null."""

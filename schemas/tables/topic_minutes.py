@@ -29,7 +29,7 @@ SKETCH_K = 400
 """Size parameter of the sketches."""
 
 
-def _long(name: str, comment: str) -> Column:
+def _long_column(name: str, comment: str) -> Column:
     return Column(name, INT64, comment)
 
 
@@ -42,28 +42,30 @@ TOPIC_MINUTES = Columns(
         Column("other_tags", BOOLEAN, f"true if the row counts all tags beyond the {MAX_TAGS} most frequent"),
         Column("kind", TEXT, "as in messages"),
         Column("minute", TIME, "start of the minute, UTC; null for messages without a store_timestamp"),
-        _long("first_physical_offset", "smallest physical offset of the counted rows"),
-        _long("last_physical_offset", "largest physical offset of the counted rows"),
-        _long("messages", "number of rows of messages"),
-        _long("bytes", "sum of size"),
-        _long("body_bytes", "sum of body_size"),
+        _long_column("first_physical_offset", "smallest physical offset of the counted rows"),
+        _long_column("last_physical_offset", "largest physical offset of the counted rows"),
+        _long_column("messages", "number of rows of messages"),
+        _long_column("bytes", "sum of size"),
+        _long_column("body_bytes", "sum of body_size"),
         Column("busiest_second", TIME, "the second with the most messages, UTC; of several the first"),
-        _long("busiest_second_messages", "messages in that second"),
-        _long("max_size", "size of the largest record, bytes"),
+        _long_column("busiest_second_messages", "messages in that second"),
+        _long_column("max_size", "size of the largest record, bytes"),
         Column("size_sketch", BINARY, "sketch of size"),
-        _long("latency_messages", "number of messages with a latency"),
-        _long("latency_ms", "sum of their latencies"),
-        _long("max_latency_ms", "the longest latency; null if there is none"),
+        _long_column("latency_messages", "number of messages with a latency"),
+        _long_column("latency_ms", "sum of their latencies"),
+        _long_column("max_latency_ms", "the longest latency; null if there is none"),
         Column("latency_sketch", BINARY, "sketch of the latencies in milliseconds; null if there are none"),
-        _long("wait_messages", "number of copies that were stored later on purpose"),
-        _long("wait_ms", "sum of their times from born to stored"),
-        _long("max_wait_ms", "the longest of these times; null if there is none"),
+        _long_column("wait_messages", "number of copies that were stored later on purpose"),
+        _long_column("wait_ms", "sum of their times from born to stored"),
+        _long_column("max_wait_ms", "the longest of these times; null if there is none"),
         Column("wait_sketch", BINARY, "sketch of these times in milliseconds; null if there are none"),
-        _long("clock_skew_messages", "messages with a store time before their born time, by the two clocks"),
-        _long("max_clock_skew_ms", "the largest such difference; null if there is none"),
-        _long("reconsumed", "messages with reconsume_times above 0"),
-        _long("rechecked", "half messages that the broker stored again when it asked the producer for the outcome"),
-        _long("committed", "messages of committed transactions"),
+        _long_column("clock_skew_messages", "messages with a store time before their born time, by the two clocks"),
+        _long_column("max_clock_skew_ms", "the largest such difference; null if there is none"),
+        _long_column("reconsumed", "messages with reconsume_times above 0"),
+        _long_column(
+            "rechecked", "half messages that the broker stored again when it asked the producer for the outcome"
+        ),
+        _long_column("committed", "messages of committed transactions"),
         Column("run_id", TEXT, "the archive run, as in archive_runs; backfill-… for rows added later"),
     ]
 )

@@ -25,15 +25,15 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.lookups import look_up, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.spark.runner import SparkRunner
-from commitlake.jobs.arguments.runner import open_session
+from commitlake.jobs.arguments.runner import get_spark_session
 from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.query.keys import condition_of_keys
+from commitlake.pipelines.query.keys import business_keys_condition
 from commitlake.schemas.selection import Selection
 from tests.benchmarks.machine import machine
 from tests.servers.hbase import HBase
@@ -59,14 +59,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         lake = Lake(folder)
         for rows in chunks(arguments.messages, _CHUNK):
             append(lake.uri("messages"), rows)
-        spark = open_session("benchmark")
+        spark = get_spark_session("benchmark")
         with HBase(Path(folder) / "hbase", heap_mb=arguments.heap_mb, jvm=FAST_JVM) as server:
             options = HBaseOptions(host="127.0.0.1", port=server.thrift_port)
             for connections in _numbers(arguments.connections):
                 for batch_rows in _numbers(arguments.batch_rows):
                     chosen = replace(options, batch_rows=batch_rows, connections=connections)
                     chosen = replace(chosen, table=f"messages_{connections}_{batch_rows}")
-                    followed = follow(SparkRunner(spark), lake, chosen, task_rows=1)
+                    followed = follow_messages(SparkRunner(spark), lake, chosen, task_rows=1)
                     print(
                         f"{followed.rows:,} messages, {batch_rows} a call, {connections} connections: "
                         f"{followed.seconds:.1f} s, {followed.rows / followed.seconds:,.0f} messages/s",
@@ -119,7 +119,7 @@ def _time_delta(lake: Lake, spark: SparkSession, messages: int) -> None:
     for _ in range(DELTA_LOOK_UPS):
         key = f"order-{chance.randrange(messages // 4)}"
         began = time.perf_counter()
-        where = f"{condition_of_keys(lake, [key])} AND array_contains(keys, '{key}')"
+        where = f"{business_keys_condition(lake, [key])} AND array_contains(keys, '{key}')"
         found += (
             run_sql(DeltaTable(lake.uri("messages")), "messages", f"SELECT * FROM messages WHERE {where}")
             .read_all()

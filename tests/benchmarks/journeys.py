@@ -166,9 +166,9 @@ def _measure_arrow(folder: str, keys: int) -> None:
 
 
 def _measure_spark(folder: str, keys: int) -> None:
-    from commitlake.jobs.arguments.runner import open_session
+    from commitlake.jobs.arguments.runner import get_spark_session
 
-    spark = open_session("journeys")
+    spark = get_spark_session("journeys")
     lake = commitlake.open(folder, spark)
     for name, frame in (("journeys", lake.journeys(**_WINDOW)), ("hops", lake.topic_flow(**_WINDOW))):
         began = time.perf_counter(), time.process_time()

@@ -26,7 +26,7 @@ from commitlake.connectors.reading.request import Request
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.reading.walking import End, walk
+from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
@@ -124,7 +124,7 @@ def read_bodies(split: Split) -> Iterator[memoryview]:
 
 def _walk(split: Split, *, verify: bool) -> int:
     with OpenSegment(split.path) as file:
-        steps = walk(file, split, _READ_BYTES, DEFAULT_MAX_RECORD_BYTES, End(), verify=verify)
+        steps = walk(file, split, _READ_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd(), verify=verify)
         return sum(step.parts.shape[1] for step in steps)
 
 

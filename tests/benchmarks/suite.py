@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from commitlake.jobs.arguments.runner import open_session
+from commitlake.jobs.arguments.runner import get_spark_session
 from tests.benchmarks import java, reading
 from tests.benchmarks.asked import AskedProcess
 from tests.benchmarks.journals import JOURNAL, kernel_steps, make_journal, spark_steps
@@ -86,7 +86,7 @@ def measure(plan: Plan, folder: Path, work: Path, tell: Tell) -> Figures:
         journal = make_journal(folder, main)
         figures |= _measure_journal_kernel(plan, main, journal)
     if set(plan.sections) & set(_SPARK):
-        spark = open_session("bench")
+        spark = get_spark_session("bench")
         try:
             figures |= _measure_spark(spark, plan, corpora, work, tell)
             if journal is not None:

@@ -20,7 +20,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.jmq.queue import ENTRY
@@ -98,7 +98,7 @@ class PlantedJmq(PlantedStores):
             assert code == 2, f"rebuild --salvage of a journal ended with {code}"
         with step("restore"):
             try:
-                restore_store(lake, folder / "restored", Chosen(""))
+                restore_store(lake, folder / "restored", RestoreSelection(""))
             except UsageError as error:
                 assert "JMQ" in str(error), error
             else:

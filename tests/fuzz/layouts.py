@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.jmq.consumption import (
 )
 from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
-from commitlake.schemas.layouts.jmq.queue import MessagePlace
+from commitlake.schemas.layouts.jmq.queue import MessageIdParts
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile
 from commitlake.schemas.layouts.rocketmq.checkpoint import parse_checkpoint
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
@@ -127,9 +127,9 @@ def _parse_journal(data: bytes) -> None:
 
 def _parse_journal_entries(data: bytes) -> None:
     data = data.ljust(2 * jmq_queue.ENTRY.size, b"\0")
-    jmq_queue.count_valid(data[: len(data) // jmq_queue.ENTRY.size * jmq_queue.ENTRY.size])
+    jmq_queue.count_valid_entries(data[: len(data) // jmq_queue.ENTRY.size * jmq_queue.ENTRY.size])
     jmq_queue.parse_entry(data)
 
 
-def _parse_place(data: bytes) -> MessagePlace:
+def _parse_place(data: bytes) -> MessageIdParts:
     return jmq_message_id.parse_message_id(str(data, "latin-1"))

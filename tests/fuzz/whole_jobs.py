@@ -19,10 +19,10 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.judging import judge_run
-from commitlake.pipelines.archive.profile_files import staging
-from commitlake.pipelines.archive.run import Config, _commit
+from commitlake.pipelines.archive.profile_files import staged_profile_files
+from commitlake.pipelines.archive.run import Config, _commit_run
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
@@ -81,15 +81,15 @@ def step(name: str) -> Iterator[None]:
 
 def archive(root: Path, lake: Lake, split_bytes: int) -> None:
     """Archive as the job does, in this process."""
-    work = find_work(str(root), "a", lake)
+    work = find_archive_work(str(root), "a", lake)
     open_for_append(lake)
     config = Config(str(root), lake, broker="a")
     splits = work.splits(split_bytes)
     tasks = ArchiveTasks(splits, lake, work.commit.run_id, "1")
-    with staging(lake, work.commit.run_id) as manifest:
+    with staged_profile_files(lake, work.commit.run_id) as manifest:
         manifest.extend(tasks.run(0, splits))
         judged = judge_run(lake, work, manifest, None)
-    commit = _commit(config, work, manifest, judged, {}, datetime.datetime.now(datetime.UTC))
+    commit = _commit_run(config, work, manifest, judged, {}, datetime.datetime.now(datetime.UTC))
     finish_runs(lake, commit.run_id, "1")
     follow_keys(lake)
 

@@ -22,7 +22,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE
@@ -209,7 +209,7 @@ def run_jobs(folder: Path, count: int) -> None:
         assert verify(folder / "salvaged").records >= count
     with step("restore"):
         restored = restore_store(
-            lake, folder / "restored", Chosen(""), settings=_WANTED, segment_size=SEGMENT_BYTES,
+            lake, folder / "restored", RestoreSelection(""), settings=_WANTED, segment_size=SEGMENT_BYTES,
             skip=True, threads=1,
         )  # fmt: skip
         assert restored.records + restored.lost == count

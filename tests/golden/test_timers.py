@@ -21,12 +21,12 @@ from commitlake.schemas.layouts.rocketmq.timers import (
     TimerUnit,
     parse_timer_checkpoint,
     parse_timer_slot,
+    parse_timer_units,
     serialize_timer_blank,
     serialize_timer_checkpoint,
     serialize_timer_slot,
     serialize_timer_unit,
     slot_position,
-    timer_units,
 )
 
 FOLDER = Path(__file__).parent / "timers"
@@ -41,7 +41,7 @@ WRITE_MS, HOUR_MS = 1795406456952 // 1000 * 1000, 3_600_000
 
 def units() -> list[TimerUnit]:
     """Return all units of the recorded log."""
-    return [unit for path in LOG.values() for unit in timer_units(path.read_bytes())]
+    return [unit for path in LOG.values() for unit in parse_timer_units(path.read_bytes())]
 
 
 def slots() -> list[TimerSlot]:
@@ -66,7 +66,7 @@ def test_units_match_the_timers_that_were_sent() -> None:
     assert {(unit.slot_ms - WRITE_MS) // HOUR_MS for unit in found} == {0, 1, 24}  # a roll stops after a day
     for path in LOG.values():
         data = path.read_bytes()
-        whole = b"".join(map(serialize_timer_unit, timer_units(data)))
+        whole = b"".join(map(serialize_timer_unit, parse_timer_units(data)))
         assert data.startswith(whole)
     first = LOG[f"{0:020d}"].read_bytes()
     assert BLANK.unpack(first, 8 * UNIT.size) == (36, 0, BLANK_MAGIC)

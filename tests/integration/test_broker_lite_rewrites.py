@@ -18,7 +18,7 @@ from commitlake.schemas.layouts.rocketmq.topics import (
     OP_TOPIC,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
-    finished_offsets,
+    parse_op_offsets,
 )
 from tests.servers.recording import FAILING_GROUP, FAILING_TOPIC, RecordedStore
 
@@ -56,7 +56,7 @@ def assert_made(made: NewMessage, stored: Message) -> None:
     for field in ("topic", "queue_id", "body", "flag", "born_timestamp", "born_host", "reconsume_times"):
         assert getattr(made, field) == getattr(stored, field), field
     assert made.prepared_transaction_offset == stored.prepared_transaction_offset
-    assert made.sys_flag == rewrites.copy_of(stored).sys_flag
+    assert made.sys_flag == rewrites.to_new_message(stored).sys_flag
     assert dict(made.properties) == stored.properties
 
 
@@ -70,7 +70,9 @@ def test_delayed_messages_are_rewritten_as_by_rocketmq(messages: dict[int, Messa
     assert {delivered.topic for _, delivered in pairs} >= {"EveryDelay", RETRY_TOPIC}
     for parked, delivered in pairs:
         place = parked.properties
-        assert_made(rewrites.unpark(parked, place[props.REAL_TOPIC], int(place[props.REAL_QID])), delivered)
+        assert_made(
+            rewrites.to_delivered_message(parked, place[props.REAL_TOPIC], int(place[props.REAL_QID])), delivered
+        )
 
 
 def test_failed_messages_are_rewritten_as_by_rocketmq(messages: dict[int, Message]) -> None:
@@ -79,8 +81,8 @@ def test_failed_messages_are_rewritten_as_by_rocketmq(messages: dict[int, Messag
         for failed, parked in pairwise(family):
             if failed.topic in (FAILING_TOPIC, RETRY_TOPIC) and parked.topic == SCHEDULE_TOPIC:
                 level = rewrites.FIRST_RETRY_LEVEL + failed.reconsume_times
-                again = rewrites.send_back(failed, FAILING_GROUP, 0, level)
-                assert_made(rewrites.park(again, level, SCHEDULE_TOPIC), parked)
+                again = rewrites.to_retry_message(failed, FAILING_GROUP, 0, level)
+                assert_made(rewrites.to_scheduled_message(again, level, SCHEDULE_TOPIC), parked)
                 retries += 1
     assert retries == 6
 
@@ -91,7 +93,7 @@ def test_dead_letters_are_rewritten_as_by_rocketmq(messages: dict[int, Message])
     ]
     assert len(pairs) == 3
     for failed, dead in pairs:
-        assert_made(rewrites.give_up(failed, FAILING_GROUP), dead)
+        assert_made(rewrites.to_dead_letter(failed, FAILING_GROUP), dead)
 
 
 def test_committed_messages_are_rewritten_as_by_rocketmq(
@@ -101,7 +103,9 @@ def test_committed_messages_are_rewritten_as_by_rocketmq(
     assert committed
     for stored in committed:
         half = messages[stored.prepared_transaction_offset]
-        made = rewrites.commit(half, half.properties[props.REAL_TOPIC], int(half.properties[props.REAL_QID]))
+        made = rewrites.to_committed_message(
+            half, half.properties[props.REAL_TOPIC], int(half.properties[props.REAL_QID])
+        )
         if recorded_store.version < "5.5":
             kept = {key: half.properties[key] for key in (props.REAL_TOPIC, props.REAL_QID)}
             made = NewMessage(
@@ -116,13 +120,13 @@ def test_op_marks_of_finished_halves_equal_those_of_rocketmq(
 ) -> None:
     halves = {message.queue_offset: message for message in messages.values() if message.topic == HALF_TOPIC}
     marks = [message for message in messages.values() if message.topic == OP_TOPIC]
-    finished = [offset for mark in marks for offset in finished_offsets(mark.body)]
+    finished = [offset for mark in marks for offset in parse_op_offsets(mark.body)]
     assert finished
     assert set(finished) <= set(halves)
     committed = {message.prepared_transaction_offset for message in commits(messages)}
     decided = {offset for offset, half in halves.items() if half.physical_offset in committed}
     assert decided <= set(finished)
-    made = rewrites.finish(halves[finished[0]], marks[0].born_timestamp, marks[0].born_host)
+    made = rewrites.to_op_record(halves[finished[0]], marks[0].born_timestamp, marks[0].born_host)
     assert dict(made.properties) == marks[0].properties
     assert (made.topic, made.queue_id, made.sys_flag) == (OP_TOPIC, marks[0].queue_id, 0)
     if recorded_store.version >= "5.5":

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.broker_lite.delivery.rewrites import copy_of
+from commitlake.broker_lite.delivery.rewrites import to_new_message
 from commitlake.broker_lite.shop_traffic import SHOP_OPTIONS, ShopTraffic, fill_shop_store
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -250,7 +250,7 @@ def test_rocketmq_and_broker_lite_continue_each_others_store(
         known = store.get_at(template["physical_offset"])
         assert known is not None
         ours = store.put(
-            replace(copy_of(known), queue_id=0, properties=(("KEYS", "from-ours"), ("UNIQ_KEY", "F" * 32)))
+            replace(to_new_message(known), queue_id=0, properties=(("KEYS", "from-ours"), ("UNIQ_KEY", "F" * 32)))
         )
     servers = start_broker(recorded_store.version, root, RECORDING_OPTIONS, recorded_store.broker_port)
     found = look_up(servers, ("key", "EveryKeyed", "from-ours"))

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading import index_lookups
 from commitlake.connectors.reading.index_lookups import QueueIndex
-from commitlake.connectors.reading.planning import Way
+from commitlake.connectors.reading.planning import ReadMethod
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.snapshots import segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -42,7 +42,7 @@ def test_queues_claim_every_record(
     open_ranges = [
         each
         for whole in segment_ranges(store, take_snapshot([store]).ranges[store.broker])
-        for each in index.answer(whole).unknown
+        for each in index.find_records(whole).unknown
     ]
     unclaimed = [
         found.topic for found in messages if any(start <= found.physical_offset < end for start, end in open_ranges)
@@ -51,14 +51,14 @@ def test_queues_claim_every_record(
 
 
 def test_topics_are_read_by_their_queues(recorded_store: RecordedStore, messages: list[Message]) -> None:
-    ways = Counter[Way]()
+    ways = Counter[ReadMethod]()
     for topic in sorted({found.topic for found in messages}):
         filters = Filters(topics=frozenset({topic}))
         assert read_by_plan(recorded_store.store, topics=topic) == wanted(messages, filters), topic
         ways.update(
             segment.way for store in plan_of(recorded_store.store, topics=topic).stores for segment in store.segments
         )
-    assert ways[Way.CONSUME_QUEUE] > ways[Way.SCAN]
+    assert ways[ReadMethod.CONSUME_QUEUE] > ways[ReadMethod.SCAN]
 
 
 def keys_of(messages: list[Message]) -> Iterator[tuple[str, str]]:
@@ -69,10 +69,10 @@ def keys_of(messages: list[Message]) -> Iterator[tuple[str, str]]:
 
 def test_keys_are_found(recorded_store: RecordedStore, messages: list[Message]) -> None:
     pairs = sorted(set(keys_of(messages)))
-    ways = Counter[Way]()
+    ways = Counter[ReadMethod]()
     for topic, key in pairs[:: max(1, len(pairs) // 150)]:
         filters = Filters(topics=frozenset({topic}), keys=frozenset({key}))
         assert read_by_plan(recorded_store.store, topics=topic, keys=key) == wanted(messages, filters), (topic, key)
         for store in plan_of(recorded_store.store, topics=topic, keys=key).stores:
             ways.update(segment.way for segment in store.segments)
-    assert ways[Way.INDEX_FILE] > ways[Way.SCAN]
+    assert ways[ReadMethod.INDEX_FILE] > ways[ReadMethod.SCAN]

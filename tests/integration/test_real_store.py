@@ -231,7 +231,7 @@ def indexed_keys(record: Row) -> Iterable[str]:
     yield from properties.get("KEYS", "").split(" ")
     for name in ("UNIQ_KEY", "TAGS"):
         if name in properties:
-            yield properties[name] if name == "UNIQ_KEY" else indexfile.tags_key(properties[name])
+            yield properties[name] if name == "UNIQ_KEY" else indexfile.tags_index_key(properties[name])
 
 
 # --- damage ---

@@ -19,19 +19,19 @@ from commitlake.schemas.layouts.jmq.consumption import (
 from commitlake.schemas.layouts.jmq.journal import (
     NewJournalMessage,
     compress_body,
-    delay_of,
     original_body,
     parse_message,
     serialize_filler,
     serialize_message,
+    stored_delay_ms,
 )
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
 from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
 from commitlake.schemas.layouts.jmq.queue import (
     ENTRY,
     JmqQueueEntry,
-    MessagePlace,
-    count_valid,
+    MessageIdParts,
+    count_valid_entries,
     parse_entry,
     parse_message_id,
     serialize_entry,
@@ -104,8 +104,8 @@ def test_any_message_round_trips(
     assert message.property_pairs == list(new.properties)
     assert (message.client_address, message.server_address) == (new.client_address, server)
     assert (message.queue_id, message.queue_offset, message.journal_offset) == (queue_id, number, offset)
-    assert message.receive_timestamp == new.send_timestamp + delay_of(received, new.send_timestamp)
-    assert message.store_timestamp == new.send_timestamp + delay_of(stored, new.send_timestamp)
+    assert message.receive_timestamp == new.send_timestamp + stored_delay_ms(received, new.send_timestamp)
+    assert message.store_timestamp == new.send_timestamp + stored_delay_ms(stored, new.send_timestamp)
 
 
 @given(st.binary(max_size=2000))
@@ -151,7 +151,7 @@ def test_any_bytes_of_the_small_files_give_a_value_or_a_documented_error(data: b
     for key, _ in parse_properties(data):
         assert key
     whole = len(data) - len(data) % ENTRY.size
-    assert 0 <= count_valid(data[:whole]) <= whole // ENTRY.size
+    assert 0 <= count_valid_entries(data[:whole]) <= whole // ENTRY.size
 
 
 @given(st.text(max_size=40) | st.from_regex(r"[a/@]{1,4}/[0-9]{1,3}/[0-9]{1,4}@[a-z]", fullmatch=True))
@@ -162,7 +162,7 @@ def test_any_text_is_an_id_or_a_documented_error(text: str) -> None:
 
 @given(NAMES, BYTE, LONG, NAMES.filter(lambda name: "@" not in name))
 def test_any_id_round_trips(topic: str, queue_id: int, number: int, broker: str) -> None:
-    place = MessagePlace(topic, queue_id, number, broker)
+    place = MessageIdParts(topic, queue_id, number, broker)
     assert parse_message_id(serialize_message_id(place)) == place
 
 

@@ -24,7 +24,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import write_indexed_store
@@ -53,7 +53,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with this store."""
     places = Lake(str(tmp_path_factory.mktemp("lake")))
-    work = find_work(str(whole), None, places)
+    work = find_archive_work(str(whole), None, places)
     open_for_append(places)
     tasks = ArchiveTasks(work.splits(5000), places, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
@@ -61,7 +61,7 @@ def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         places,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.started_from,
+        work.progress_before,
     )
     return Path(places.root)
 

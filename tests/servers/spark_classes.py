@@ -24,8 +24,8 @@ _NAME = "classes.jsa"
 _QUICK = "-XX:TieredStopAtLevel=1"
 _JOB = """
 import sys
-from commitlake.jobs.arguments.runner import open_session
-spark = open_session("classes")
+from commitlake.jobs.arguments.runner import get_spark_session
+spark = get_spark_session("classes")
 spark.range(100).mapInArrow(lambda batches: batches, "id long").write.format("delta").save(sys.argv[1])
 assert spark.read.format("delta").load(sys.argv[1]).groupBy("id").count().count() == 100
 spark.stop()

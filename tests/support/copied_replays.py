@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.replay.ledger import add_event
+from commitlake.pipelines.replay.ledger import add_replay_event
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import SCHEMA
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -34,6 +34,6 @@ def add_copied_replay(lake: Lake, replay_id: str, *events: ReplayEvent) -> None:
         replay_id, datetime.datetime.now(datetime.UTC), "true", parts, COPIES, 1, 0, target, 1, is_changed=True
     )
     add_copies(lake, replay_id)
-    add_event(lake, replay_id, ReplayEvent.PLANNED, plan=plan)
+    add_replay_event(lake, replay_id, ReplayEvent.PLANNED, plan=plan)
     for event in events:
-        add_event(lake, replay_id, event)
+        add_replay_event(lake, replay_id, event)

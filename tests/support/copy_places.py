@@ -153,7 +153,7 @@ class S3Place(CopyPlace):
 
     def forget_clients(self) -> None:
         """See CopyPlace."""
-        s3_clients._forget()
+        s3_clients._forget_clients()
 
     def new_copy(self) -> str:
         """See CopyPlace."""

@@ -17,7 +17,7 @@ from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.planning import ReadPlan, plan_read
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.splits import ListedSplit, Split
-from commitlake.connectors.reading.walking import End, WalkStep, walk
+from commitlake.connectors.reading.walking import WalkEnd, WalkStep, walk
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
@@ -117,7 +117,7 @@ def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterat
             if isinstance(split, ListedSplit):
                 steps = walk_listed(file, split, window_bytes, 1 << 20)
             else:
-                steps = walk(file, split, window_bytes, 1 << 20, End())
+                steps = walk(file, split, window_bytes, 1 << 20, WalkEnd())
             for step in steps:
                 assert not step.bad, step.bad
                 for start in step.parts[0].tolist():

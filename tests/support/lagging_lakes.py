@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -165,7 +165,7 @@ class _RandomLake:
             log_end=None if chance.random() < 0.05 else len(growing.log),
             log_start=None if chance.random() < 0.1 else self._starts[broker],
         )
-        append_progress(self.lake, snapshot)
+        append_snapshot(self.lake, snapshot)
 
     def _subscriptions(self) -> list[tuple[GroupTopic, Subscription]]:
         chance, found = self._chance, []

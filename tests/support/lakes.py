@@ -25,7 +25,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from tests.support.logs import BROKER_HOST, new_message, write_store
 
@@ -150,7 +150,7 @@ def archive_store(store: Path, lake: Lake, broker: str | None = None, *, finish:
         broker: the store's name; by default that of its folder.
         finish: also update the tables that are derived from `messages`.
     """
-    work = find_work(str(store), broker, lake)
+    work = find_archive_work(str(store), broker, lake)
     open_for_append(lake)
     splits = work.splits(PARTITION)
     tasks = ArchiveTasks(splits, lake, work.commit.run_id, "1")
@@ -160,7 +160,7 @@ def archive_store(store: Path, lake: Lake, broker: str | None = None, *, finish:
     if config is not None:
         written = replace(written, files={**written.files, "store_config": (config,)})
     files = _files(manifest).pop("messages", [])
-    commit = commit_run(lake, files, written, work.started_from)
+    commit = commit_run(lake, files, written, work.progress_before)
     if finish:
         finish_runs(lake, commit.run_id, "1")
     return commit
@@ -179,7 +179,7 @@ def _written(commit: ArchiveCommit, manifest: Iterable[ManifestRow]) -> ArchiveC
     counts = RunCounts(
         datetime.datetime.now(datetime.UTC).isoformat(), sum(file.rows for file in files.pop("messages", [])), 0, 0
     )
-    return commit.with_written(counts, files)
+    return commit.with_results(counts, files)
 
 
 def rows_of(table_uri: str) -> list[dict[str, Any]]:

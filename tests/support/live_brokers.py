@@ -96,7 +96,7 @@ class LiveBroker:
     def _lost(self) -> None:
         with self._cluster.lock:
             for channel, _ in self._connection.__dict__.values():
-                self.dispatcher.lost(channel)
+                self.dispatcher.on_connection_lost(channel)
 
 
 def _new_channel() -> tuple[Channel, list[bytes]]:

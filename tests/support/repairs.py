@@ -12,10 +12,10 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.maintain.work import MaintenancePlan, maintain_tables
 from commitlake.pipelines.archive.run import Config, Result, run_archive
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.maintenance.log_care import vacuum
 from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.repair.refill import Stores
+from commitlake.pipelines.repair.refill import RefillStores
 from tests.support.audited_lakes import judge_nothing
 from tests.support.lakes import GrowingLake
 
@@ -27,7 +27,7 @@ _OF_RUNS = frozenset(
 
 def archive(growing: GrowingLake) -> None:
     """Run the next archive."""
-    work = find_work(str(growing.store), None, growing.lake)
+    work = find_archive_work(str(growing.store), None, growing.lake)
     if work.snapshot.size:
         growing.archive()
     else:
@@ -35,9 +35,9 @@ def archive(growing: GrowingLake) -> None:
     follow_keys(growing.lake)
 
 
-def stores_of(growing: GrowingLake) -> Stores:
+def stores_of(growing: GrowingLake) -> RefillStores:
     """Return the lake's store, for a repair."""
-    return Stores(find_stores(str(growing.store), None, formats=all_formats()))
+    return RefillStores(find_stores(str(growing.store), None, formats=all_formats()))
 
 
 def contents(lake: Lake, *tables: str, without: Collection[str] = ()) -> dict[str, list[str]]:

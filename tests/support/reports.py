@@ -32,5 +32,5 @@ def figures_of(*stretches: pa.Table, most: int = 30) -> PageFigures:
     """Return the figures of a profile that arrives in parts."""
     figures = PageFigures(most)
     for stretch in stretches:
-        figures.add(stretch)
+        figures.add_windows(stretch)
     return figures

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -63,7 +63,7 @@ def shop_day(folder: Path, *, messages_per_minute: float = 1.0, snapshot_minutes
         ends[row["topic"], row["queue_id"]].append(row["store_timestamp"])
     for minute in range(0, HOURS * 60 + 1, snapshot_minutes):
         if minute // 60 not in SILENT_HOURS:
-            append_progress(growing.lake, _progress(minute, ends))
+            append_snapshot(growing.lake, _progress(minute, ends))
     return growing
 
 

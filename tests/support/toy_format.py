@@ -27,7 +27,7 @@ from commitlake.connectors.log_format.format import (
     FormatSmallFiles,
     StoreFolders,
 )
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange, FormatKernel, HopArguments
 from commitlake.connectors.log_format.queues import (
     AFTER_ALL,
@@ -234,7 +234,7 @@ QUEUES = QueueLayout(
 
 
 class _Reader:
-    """A collector of index data; see `facts.reading.FactsReader`."""
+    """A collector of index data; see `facts.reading.IndexDataReader`."""
 
     is_full = False
 
@@ -249,7 +249,7 @@ class _Reader:
         found: Array = self._parts[:, : state[h.RECORDS]]
         return found
 
-    def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+    def add_records(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         found = (_parse(window.data[start:]) for start in parts[h.START].tolist())
         self._messages += [parsed[0] for parsed in found if parsed]
         self._bad += bad
@@ -257,11 +257,11 @@ class _Reader:
     def add_bad(self, bad: BadRange) -> None:
         self._bad.append(bad)
 
-    def finish(self, end: int | None = None) -> Facts:
+    def finish(self, end: int | None = None) -> IndexData:
         messages, count = self._messages, len(self._messages)
         topics = sorted({message.topic for message in messages})
         nothing = np.zeros(count, np.int32)
-        return Facts(
+        return IndexData(
             start=self._start,
             end=self._start if end is None else end,
             topics=topics,
@@ -319,10 +319,10 @@ class _Queues(FormatQueues):
 
 
 class _Indexes(FormatIndexes):
-    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
+    def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
         return _Reader(start)
 
-    def why_no_keys(self, segments: Sequence[Segment]) -> str:
+    def no_key_index_reason(self, segments: Sequence[Segment]) -> str:
         return "a toylog has no index of keys"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from commitlake.pipelines.audit.windows import to_windows
+from commitlake.pipelines.audit.windows import count_messages_by_window
 from tests.support.profiles import Row, table_of
 
 
@@ -12,4 +12,4 @@ def windows_of(rows: list[Row]) -> pa.Table:
     """Return the windows of rows of `messages`, as a table with the columns of `AUDIT`."""
     table = table_of(rows)
     dates = table.column("store_timestamp").cast(pa.date32(), safe=False)
-    return to_windows(table.append_column("store_date", dates).combine_chunks())
+    return count_messages_by_window(table.append_column("store_date", dates).combine_chunks())

@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 
 from commitlake.connectors.spark import kubernetes_executor
-from commitlake.jobs.launch.submit import split
+from commitlake.jobs.launch.submit import split_command_line
 from commitlake.schemas.errors import ExitCode
 from tests.support.kubernetes_manifests import EXAMPLES, FOLDER, SETTINGS, containers, documents, pod_spec
 
@@ -61,7 +61,7 @@ def test_containers_have_valid_arguments_and_mount_what_their_settings_name(
     settings = tomllib.loads((FOLDER / SETTINGS).read_text())
     used = set()
     for container in containers(pod):
-        job, *arguments = split(container["args"])[1]
+        job, *arguments = split_command_line(container["args"])[1]
         mounts = {mount["mountPath"]: mount for mount in container["volumeMounts"]}
         used |= {mount["name"] for mount in mounts.values()}
         places = [value for key, value in settings[job].items() if key in {"store", "lake"}]
@@ -88,7 +88,7 @@ def test_executors_have_the_volumes_and_the_image_of_their_job() -> None:
     assert executor["securityContext"] == driver["securityContext"]
     assert executor["envFrom"] == driver["envFrom"]
     assert executor["command"] == ["python3", "-P", "-m", kubernetes_executor.__name__]
-    options = split(driver["args"])[0]
+    options = split_command_line(driver["args"])[0]
     settings = dict(word.split("=", 1) for word in options if word.startswith("spark."))
     (image,) = documents(KUSTOMIZATION)[0]["images"]
     assert settings["spark.kubernetes.container.image"] == f"{image['newName']}:{image['newTag']}"

@@ -48,23 +48,23 @@ class EntryQueue(ABC):
         return range(self.files.start // self.entry_size, self.files.end // self.entry_size)
 
     @abstractmethod
-    def _leads_before(self, place: int, log_offset: int) -> bool:
+    def _points_before(self, place: int, log_offset: int) -> bool:
         """Return whether the entry at a place points before an offset of the log, or is filler."""
 
-    def first_place(self, log_offset: int) -> int:
+    def first_entry_from(self, log_offset: int) -> int:
         """Return the place of the first entry that points to or after an offset of the log; by default, the end."""
         first = self.files.start // self.entry_size
-        if self.is_empty or not self._leads_before(first, log_offset):
+        if self.is_empty or not self._points_before(first, log_offset):
             return first  # the usual case: nothing has expired
         places = self.places
-        return first + bisect_left(places, True, key=lambda place: not self._leads_before(place, log_offset))
+        return first + bisect_left(places, True, key=lambda place: not self._points_before(place, log_offset))
 
     @staticmethod
     @abstractmethod
     def _count_valid(data: bytes) -> int:
         """Return the number of valid entries before the first invalid one; must be fast, because files are large."""
 
-    def _end_of_entries(self, starts: Sequence[int]) -> int:
+    def _find_entries_end(self, starts: Sequence[int]) -> int:
         """Return the byte position of the first invalid entry in the files that start at the given positions."""
         end = self.files.start
         for start in starts:
@@ -80,18 +80,18 @@ class EntryQueue(ABC):
         would be taken for valid entries.
         """
         self.files.truncate(end)
-        self.files.clear_rest()
+        self.files.clear_after_end()
 
     def truncate_physically(self, log_offset: int) -> None:
         """Remove the entries of records at or after an offset of the log, and also filler if the log is empty."""
-        place = self.first_place(log_offset) if log_offset else self.places.start
+        place = self.first_entry_from(log_offset) if log_offset else self.places.start
         self.truncate_to(place * self.entry_size)
 
     def delete_expired(self, log_offset: int) -> None:
         """Delete files whose entries all point before an offset of the log; the last file keeps the numbering."""
         count = 0
         for start in self.files.file_starts[:-1]:
-            if not self._leads_before((start + self.files.file_size) // self.entry_size - 1, log_offset):
+            if not self._points_before((start + self.files.file_size) // self.entry_size - 1, log_offset):
                 break
             count += 1
         self.files.delete_first(count)
@@ -112,7 +112,7 @@ class NumberedQueue(EntryQueue):
 
     def min_offset(self, log_offset: int) -> int:
         """Return the queue offset of the first entry whose record is still in the log, or `max_offset`."""
-        return self.first_place(log_offset)
+        return self.first_entry_from(log_offset)
 
     @abstractmethod
     def log_offset_at(self, number: int) -> int:

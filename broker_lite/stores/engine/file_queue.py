@@ -94,7 +94,7 @@ class FileQueue:
         memory, position = self.locate(offset)
         return memory[position : position + size]
 
-    def begin_at(self, offset: int, *, exactly: bool = False) -> None:
+    def set_start(self, offset: int, *, exactly: bool = False) -> None:
         """Let an empty queue start at an offset; the bytes of the first file before that are zeros.
 
         Args:
@@ -114,7 +114,7 @@ class FileQueue:
         while self.start + len(self._files) * self.file_size - self.end < size:
             self._add_file()
 
-    def reserve(self) -> tuple[mmap.mmap, int]:
+    def locate_end(self) -> tuple[mmap.mmap, int]:
         """Return the mapped file and the position in it of the next byte; the caller writes and then advances `end`."""
         position = self.end - self.start - (len(self._files) - 1) * self.file_size
         if 0 <= position < self.file_size:  # the usual case: in the last file
@@ -124,7 +124,7 @@ class FileQueue:
 
     def append(self, data: bytes | bytearray) -> None:
         """Append bytes, all in one file: they must fit in the rest of the last file, or in a new file."""
-        memory, position = self.reserve()
+        memory, position = self.locate_end()
         memory[position : position + len(data)] = data
         self.end += len(data)
 
@@ -135,11 +135,11 @@ class FileQueue:
 
     def truncate(self, offset: int) -> None:
         """Set the end to an offset; later files are deleted, and bytes after the end are not changed."""
-        self._delete_from(max(0, -(-(offset - self.start) // self.file_size)))
+        self._delete_files_from(max(0, -(-(offset - self.start) // self.file_size)))
         self.end = max(offset, self.start)
         self.synced = min(self.synced, self.end)
 
-    def clear_rest(self) -> None:
+    def clear_after_end(self) -> None:
         """Overwrite the bytes after the end with zeros, so that they are not taken for a part of the queue."""
         if self.room:
             number, position = divmod(self.end - self.start, self.file_size)
@@ -182,10 +182,10 @@ class FileQueue:
 
     def delete(self) -> None:
         """Delete all files, so that the queue is empty, as if new."""
-        self._delete_from(0)
+        self._delete_files_from(0)
         self.start = self.end = self.synced = 0
 
-    def _delete_from(self, keep: int) -> None:
+    def _delete_files_from(self, keep: int) -> None:
         # Newest first: if the process is killed in between, the queue is shorter, but has no gap.
         while len(self._files) > keep:
             self._files[-1].delete()

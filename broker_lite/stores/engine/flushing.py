@@ -69,7 +69,7 @@ class LogFlusher:
         if self._thread.is_alive():
             self._thread.join()
 
-    def paused(self) -> threading.Lock:
+    def flush_lock(self) -> threading.Lock:
         """Return a lock that prevents flushes while it is held, so that files can be deleted."""
         return self._guard
 
@@ -106,16 +106,16 @@ class LogFlusher:
     def _note_synced_log(self, progress: LogProgress) -> None:
         """Record how far the log is flushed; the caller holds the lock."""
 
-    def sync_rest(self) -> None:
+    def sync_derived_files(self) -> None:
         """Flush the derived files (queues and index) to disk, and then write the checkpoint."""
         with self._guard:
             try:
-                self._sync_rest()
+                self._sync_derived_files()
             except OSError as error:
                 self._note_failure(error)
                 raise StoreUnusableError(f"cannot flush queues, index or checkpoint: {error}") from error
 
-    def _sync_rest(self) -> None:
+    def _sync_derived_files(self) -> None:
         raise NotImplementedError
 
     def _save_checkpoint(self, save: Callable[[], None]) -> None:
@@ -138,7 +138,7 @@ class LogFlusher:
                 self.sync_log()
                 if now >= rest_due:
                     rest_due = now + QUEUE_FLUSH_INTERVAL_SECONDS
-                    self.sync_rest()
+                    self.sync_derived_files()
             except StoreUnusableError as error:
                 if self._writer.failure is not None:
                     # The next put reports the error, too.

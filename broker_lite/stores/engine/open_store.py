@@ -65,7 +65,7 @@ class OpenStore(ABC, Generic[M, R]):
         try:
             if self._writer.failure is None:
                 self.flush()
-                self._save_rest()
+                self._save_before_close()
                 self._abort.clear()
         finally:
             with self._writer.lock:
@@ -73,13 +73,13 @@ class OpenStore(ABC, Generic[M, R]):
             self._lock.release()
 
     @abstractmethod
-    def _save_rest(self) -> None:
+    def _save_before_close(self) -> None:
         """Save data that `flush` does not include; called by `close`."""
 
     def flush(self) -> None:
         """Flush everything written so far to disk, and then the checkpoint."""
         self._flusher.sync_log()
-        self._flusher.sync_rest()
+        self._flusher.sync_derived_files()
 
     def sync_log(self) -> int:
         """Flush the log to disk, and return the offset up to which it is flushed.
@@ -91,11 +91,11 @@ class OpenStore(ABC, Generic[M, R]):
 
     def clean(self, now_seconds: float) -> int:
         """Delete expired files of log, queues and index; return the number of log files deleted. See `Retention`."""
-        with self._flusher.paused(), self._reading():
+        with self._flusher.flush_lock(), self._lock_reader():
             return self._retention.clean(now_seconds)
 
     @contextmanager
-    def _reading(self) -> Iterator[R]:
+    def _lock_reader(self) -> Iterator[R]:
         """Hold the store's lock while the block runs, and yield the reader; raise an error if the store is closed."""
         with self._writer.lock:
             if self._writer.is_closed:
@@ -117,7 +117,7 @@ class OpenStore(ABC, Generic[M, R]):
         """Offset of the end of the last record; available without waiting, also in a closed store."""
         return self._writer.last.log_end
 
-    def take_arrived(self) -> set[tuple[str, int]]:
+    def take_arrived_queues(self) -> set[tuple[str, int]]:
         """Return the (topic, queue id) pairs that received messages since the last call."""
         arrived, self._writer.arrived = self._writer.arrived, set()
         return arrived
@@ -125,12 +125,12 @@ class OpenStore(ABC, Generic[M, R]):
     @property
     def queues(self) -> list[tuple[str, int]]:
         """Sorted (topic, queue id) pairs of the queues that have entries."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.queues()
 
     def bounds(self, topic: str, queue_id: int) -> range:
         """Return the queue offsets of a queue's messages that are still in the log; empty for an unknown queue."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.bounds(topic, queue_id)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -143,16 +143,16 @@ class OpenStore(ABC, Generic[M, R]):
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the queue offset of the first message stored at or after a time; without one, the end of the queue."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.offset_by_time(topic, queue_id, timestamp_ms)
 
     def get_at(self, log_offset: int) -> M | None:
         """Return the message whose record begins at an offset of the log, or None."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             found: M | None = reader.message_at(log_offset)
             return found
 
     def record_at(self, log_offset: int, size: int) -> bytes:
         """Return the bytes of a record with a known offset and size."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.record_at(log_offset, size)

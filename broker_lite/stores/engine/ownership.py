@@ -67,7 +67,7 @@ class StoreLock:
 
 
 @contextmanager
-def holding(root: Path) -> Iterator[StoreLock]:
+def hold_store_lock(root: Path) -> Iterator[StoreLock]:
     """Hold a folder's lock while the block opens a store; release it only if that fails.
 
     Raises:

@@ -51,7 +51,7 @@ class QueuePosition(NamedTuple):
     max_offset: int
 
 
-class Numbered(Protocol):
+class BoundedQueue(Protocol):
     """Interface of a queue with a range of offsets."""
 
     @property
@@ -62,7 +62,7 @@ class Numbered(Protocol):
         """Return the queue offset of the first entry whose record is still in the log."""
 
 
-def position_in(queue: Numbered | None, log_start: int, queue_offset: int) -> QueuePosition:
+def locate_offset(queue: BoundedQueue | None, log_start: int, queue_offset: int) -> QueuePosition:
     """Compare a queue offset with those of a queue (None if it is unknown), for a log that begins at `log_start`."""
     if queue is None:
         return QueuePosition(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
@@ -96,7 +96,7 @@ class GetResult(NamedTuple, Generic[M]):
     max_offset: int
 
 
-class StoredQueue(Numbered, Protocol):
+class StoredQueue(BoundedQueue, Protocol):
     """Interface of a queue of a store."""
 
     topic: str
@@ -178,7 +178,7 @@ class PullLimits(NamedTuple):
     deadline: float = math.inf
 
     @property
-    def is_over(self) -> bool:
+    def is_deadline_passed(self) -> bool:
         """Return True if the deadline has passed."""
         return time.perf_counter() >= self.deadline
 

@@ -92,7 +92,7 @@ class RecordLog(ABC):
         RocketMQ does not. But if a new record is exactly as long as the damaged one that it replaces, old records would
         follow it without a gap, and the next recovery would take them for new ones.
         """
-        self.files.clear_rest()
+        self.files.clear_after_end()
         self._rest_is_clear = True
 
 

@@ -95,7 +95,7 @@ class SavedTable(ABC):
             if self.is_changed:
                 self._save()
             elif self.is_dated:
-                self._file.renew(DATED_SECONDS)
+                self._file.touch_if_older(DATED_SECONDS)
 
     def _save(self) -> None:
         with self._guard:
@@ -137,7 +137,7 @@ class FileWithBackup:
         except FileNotFoundError:
             return None
 
-    def renew(self, seconds: float) -> None:
+    def touch_if_older(self, seconds: float) -> None:
         """Set the file's modification time to now if it is more than `seconds` old."""
         with suppress(FileNotFoundError):
             if time.time() - self.path.lstat().st_mtime > seconds:
@@ -158,7 +158,7 @@ class FileWithBackup:
         sync_folder(self.path.parent)
 
 
-def read_in_place(path: Path) -> bytes | None:
+def read_checkpoint_file_bytes(path: Path) -> bytes | None:
     """Return the content of a checkpoint; None if the file does not exist.
 
     Raises:

@@ -97,7 +97,7 @@ class Consuming:
                 self._store.offsets.acknowledge(place, found.next_offset)
                 return self.take(topic, app, queue_id, client, max_messages)
             self._batches[place] = batch
-            self._store.offsets.hand_out(place, batch.end)
+            self._store.offsets.mark_delivered(place, batch.end)
             return batch
 
     def finish(self, batch: Batch, failures: Mapping[int, str] | None = None) -> None:
@@ -112,22 +112,24 @@ class Consuming:
         """
         failures = failures or {}
         with self._guard:
-            self._check_is_held(batch)
+            self._check_batch_is_valid(batch)
             failed = [message for message in batch.messages if message.queue_offset in failures]
             records = [self._store.record_at(message.journal_offset, message.size) for message in failed]
             reasons = [failures[message.queue_offset] for message in failed]
             self.retries.add(batch.place.app, list(zip(failed, records, reasons, strict=True)))
             self._store.log_consumption(
-                [self._first_consumption(batch, message, failures) for message in batch.messages]
+                [self._make_first_consumption(batch, message, failures) for message in batch.messages]
             )
             self._store.offsets.acknowledge(batch.place, batch.end)
             del self._batches[batch.place]
 
-    def _first_consumption(self, batch: Batch, message: JournalMessage, failures: Mapping[int, str]) -> Consumption:
+    def _make_first_consumption(
+        self, batch: Batch, message: JournalMessage, failures: Mapping[int, str]
+    ) -> Consumption:
         outcome = DeliveryOutcome.FAILED if message.queue_offset in failures else DeliveryOutcome.CONSUMED
         return _consumption(message, batch.place.app, outcome, self._store.clock(), 1, batch.client)
 
-    def _check_is_held(self, batch: Batch) -> None:
+    def _check_batch_is_valid(self, batch: Batch) -> None:
         if self._batches.get(batch.place) is not batch:
             what = f"the batch up to message {batch.end} of {batch.place}"
             raise BatchLostError(f"{what} no longer belongs to {batch.client}: it has expired")
@@ -139,7 +141,7 @@ class Consuming:
             BatchLostError: if the batch no longer belongs to the consumer.
         """
         with self._guard:
-            self._check_is_held(batch)
+            self._check_batch_is_valid(batch)
             del self._batches[batch.place]
 
     def set_back(self, topic: str, app: str, queue_id: int, queue_offset: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.log_writer import LogProgress, QueueGapError, RecoveryReport
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.small_files import read_in_place, write_in_place
+from commitlake.broker_lite.stores.engine.small_files import read_checkpoint_file_bytes, write_in_place
 from commitlake.broker_lite.stores.jmq.consume_log import ConsumeLog
 from commitlake.broker_lite.stores.jmq.journal import Journal
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
@@ -39,7 +39,7 @@ class JournalCheckpointFile:
 
     def __init__(self, root: Path) -> None:
         self._path = root / FILE_NAME
-        stored = read_in_place(self._path)
+        stored = read_checkpoint_file_bytes(self._path)
         self.value = None if stored is None else parse_journal_checkpoint(stored)
 
     def save(self, checkpoint: JournalCheckpoint) -> None:
@@ -115,22 +115,22 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
     if journal.files.is_empty:
         queues.recover(0)
         return RecoveryReport(crashed, stopped_by="no journal")
-    known = _known_progress(files)
+    known = _confirmed_progress(files)
     if known.log_end:
         queues.recover(known.log_end)
         if files.checkpoint.value is None or queues.entries != files.checkpoint.value.entries:
             _logger.warning("rebuilding all queues: they do not match the count in the checkpoint")
             known = LogProgress()
     try:
-        report = _read(files, crashed, known)
+        report = _replay_journal(files, crashed, known)
     except QueueGapError as error:
         _logger.warning("rebuilding all queues: %s", error)
-        report = _read(files, crashed, LogProgress())
+        report = _replay_journal(files, crashed, LogProgress())
     journal.files.truncate(report.end)
     return report
 
 
-def _known_progress(files: JournalFiles) -> LogProgress:
+def _confirmed_progress(files: JournalFiles) -> LogProgress:
     """Return the progress that the checkpoint and the journal agree on; zeros if there is none."""
     checkpoint, journal = files.checkpoint.value, files.journal
     if checkpoint is None or not journal.start < checkpoint.journal_end <= journal.end:
@@ -141,7 +141,7 @@ def _known_progress(files: JournalFiles) -> LogProgress:
     return LogProgress(checkpoint.journal_end, last.store_timestamp, last.journal_offset)
 
 
-def _read(files: JournalFiles, crashed: bool, known: LogProgress) -> RecoveryReport:
+def _replay_journal(files: JournalFiles, crashed: bool, known: LogProgress) -> RecoveryReport:
     journal, queues = files.journal, files.queues
     is_from_start = not known.log_end
     last = LogProgress(journal.start) if is_from_start else known
@@ -154,6 +154,6 @@ def _read(files: JournalFiles, crashed: bool, known: LogProgress) -> RecoveryRep
             message = journal.next_message(last.log_end, journal.end)
         except LayoutError as error:
             return RecoveryReport(crashed, start, records, last, str(error), journal.lost_bytes)
-        queues.dispatch_again(message, from_journal_start=is_from_start, journal_start=journal.start)
+        queues.dispatch_recovered(message, from_journal_start=is_from_start, journal_start=journal.start)
         last = LogProgress(message.journal_offset + message.size, message.store_timestamp, message.journal_offset)
         records += 1

@@ -79,9 +79,9 @@ class Journal(MessageLog[JournalMessage]):
             try:
                 return self.parse_at(position)
             except LayoutError as error:
-                following = self._after_filler(position)
+                following = self._next_file_after_filler(position)
                 if following is None and position < sound_end:
-                    following = self._after_damage(position)
+                    following = self._next_record_after_damage(position)
                     if following is not None:
                         self.lost_bytes += following - position
                         _logger.warning("the journal is damaged from %d to %d, skipped: %s", position, following, error)
@@ -89,7 +89,7 @@ class Journal(MessageLog[JournalMessage]):
                     raise
                 position = following
 
-    def _after_filler(self, position: int) -> int | None:
+    def _next_file_after_filler(self, position: int) -> int | None:
         """Return the start of the next file if this one ends at the position, else None."""
         if not self.start <= position < self.end:
             return None
@@ -99,7 +99,7 @@ class Journal(MessageLog[JournalMessage]):
         is_filler = FILLER.unpack(memory, at) == (len(memory) - at, Magic.FILLER)
         return self.files.file_end(position) if is_filler else None
 
-    def _after_damage(self, position: int) -> int | None:
+    def _next_record_after_damage(self, position: int) -> int | None:
         """Return the offset of the next valid record in this file, else the start of the next file, or None."""
         end = self.files.file_end(position)
         scanner, size = JournalScanner(position, SizeLimits(end, end)), _SEARCH_BYTES

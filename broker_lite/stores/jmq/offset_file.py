@@ -65,7 +65,7 @@ class OffsetFile(SavedTable):
                 del self._positions[place]
                 self.is_changed = True
 
-    def hand_out(self, place: ConsumedQueue, following: int) -> None:
+    def mark_delivered(self, place: ConsumedQueue, following: int) -> None:
         """Record that consumers have been given all messages before a queue offset."""
         with self._guard:
             position = self.get(place)
@@ -86,7 +86,7 @@ class OffsetFile(SavedTable):
             self._positions[place] = ConsumerPosition(queue_offset, queue_offset, max(0, self._clock()))
             self.is_changed = True
 
-    def clamp(self, max_offset_of: Callable[[str, int], int]) -> None:
+    def clamp_to_queue_ends(self, max_offset_of: Callable[[str, int], int]) -> None:
         """Lower positions after the end of their queue to the end, because the next messages there are new."""
         with self._guard:
             for place, position in list(self._positions.items()):

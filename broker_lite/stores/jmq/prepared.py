@@ -19,7 +19,13 @@ from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.broker_lite.stores.engine.topic_names import check_topic
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.schemas.layouts.errors import UnserializableError
-from commitlake.schemas.layouts.jmq.journal import HEAD, NewJournalMessage, compress_body, delay_of, serialize_message
+from commitlake.schemas.layouts.jmq.journal import (
+    HEAD,
+    NewJournalMessage,
+    compress_body,
+    serialize_message,
+    stored_delay_ms,
+)
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 
 _POSITIVE = 0x7FFFFFFF
@@ -33,7 +39,7 @@ _check_topic = lru_cache(maxsize=4096)(check_topic)
 _pack_place, _pack_stored = _PLACE.pack_into, _STORED.pack_into
 
 
-def ordered_queue(business_id: str, queue_count: int) -> int:
+def ordered_queue_id(business_id: str, queue_count: int) -> int:
     """Return the queue id of an ordered message, computed from its business id."""
     return (java_hash(business_id) & _POSITIVE) % queue_count
 
@@ -90,7 +96,7 @@ class Routing:
     def _check_ordered_queue(message: NewJournalMessage, count: int, wanted: int | None) -> int:
         if not message.business_id:
             raise MessageRefusedError("business_id: expected a business id in an ordered message, found none")
-        queue_id = ordered_queue(message.business_id, count)
+        queue_id = ordered_queue_id(message.business_id, count)
         if wanted not in (None, queue_id):
             raise MessageRefusedError(
                 f"queue_id: expected {queue_id} for ordered messages of {message.business_id!r}, found {wanted}"
@@ -113,11 +119,11 @@ class PreparedMessage(NamedTuple):
     def place(self, queue_offset: int, journal_offset: int, store_timestamp: int) -> None:
         """Write offsets and store time into the serialized record."""
         _pack_place(self.record, _AT_PLACE, journal_offset, self.queue_id, queue_offset)
-        _pack_stored(self.record, _AT_STORED, delay_of(store_timestamp, self.send_timestamp))
+        _pack_stored(self.record, _AT_STORED, stored_delay_ms(store_timestamp, self.send_timestamp))
 
     def recorded_timestamp(self, store_timestamp: int) -> int:
         """Return the store time as the record contains it, ms: limited to 24 days from the send time."""
-        return self.send_timestamp + delay_of(store_timestamp, self.send_timestamp)
+        return self.send_timestamp + stored_delay_ms(store_timestamp, self.send_timestamp)
 
 
 class JournalMessagePreparer:

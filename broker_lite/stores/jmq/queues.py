@@ -21,7 +21,14 @@ from commitlake.broker_lite.stores.engine.queue_table import QueueTable
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE, JournalMessage
-from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, ENTRY, FOLDER, JmqQueueEntry, count_valid, parse_entry
+from commitlake.schemas.layouts.jmq.queue import (
+    CRC_POSITION,
+    ENTRY,
+    FOLDER,
+    JmqQueueEntry,
+    count_valid_entries,
+    parse_entry,
+)
 from commitlake.schemas.layouts.segments import max_entry_number
 
 _MAX_QUEUE_OFFSET = max_entry_number(ENTRY.size)
@@ -38,12 +45,12 @@ class JournalQueue(NumberedQueue):
         """Return the journal offset of the record that an entry points to."""
         return self.entry(number).journal_offset
 
-    def _leads_before(self, place: int, log_offset: int) -> bool:
+    def _points_before(self, place: int, log_offset: int) -> bool:
         return self.entry(place).journal_offset < log_offset
 
     @staticmethod
     def _count_valid(data: bytes) -> int:
-        return count_valid(data)
+        return count_valid_entries(data)
 
     def entry(self, number: int) -> JmqQueueEntry:
         """Return the entry at a queue offset, which must be from `first_number` to `max_offset` - 1.
@@ -73,7 +80,7 @@ class JournalQueue(NumberedQueue):
         crc = zlib.crc32(memory[position : position + CRC_POSITION])
         memory[position + CRC_POSITION : position + ENTRY.size] = crc.to_bytes(8, "big")
 
-    def append_again(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
+    def append_recovered(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
         """Append the entry of a record that recovery has read from the journal.
 
         A record's checksum only covers its body: a record with a damaged queue id or offset must not prevent later
@@ -91,12 +98,12 @@ class JournalQueue(NumberedQueue):
         number, offset = message.queue_offset, message.journal_offset
         if number > self.max_offset and not from_journal_start:
             raise QueueGapError(f"{self.name}: expected message {self.max_offset}, found {number}")
-        if self._must_begin_at(number, journal_start):
+        if self._must_restart_at(number, journal_start):
             self.files.delete()
-            self.files.begin_at(number * ENTRY.size, exactly=True)
+            self.files.set_start(number * ENTRY.size, exactly=True)
         missing = number - self.max_offset
         previous_offset = journal_start if self.is_empty else self.entry(self.max_offset - 1).journal_offset
-        if missing > (most := max(0, offset - previous_offset) // MIN_RECORD_SIZE) or not self._is_free(number):
+        if missing > (most := max(0, offset - previous_offset) // MIN_RECORD_SIZE) or not self._is_free_offset(number):
             expected = f"a missing message of {self.name}, from {self.first_number} to"
             raise LayoutError("queue_offset", offset, f"{expected} {self.max_offset + most}", f"{number}")
         if missing < 0:
@@ -108,7 +115,7 @@ class JournalQueue(NumberedQueue):
             self.append(offset, 0)
         self.append(offset, message.size)
 
-    def _must_begin_at(self, number: int, journal_start: int) -> bool:
+    def _must_restart_at(self, number: int, journal_start: int) -> bool:
         """Return whether the queue must be restarted at a queue offset.
 
         This is so for an empty queue that ends elsewhere, if the journal no longer begins at 0, and for a queue whose
@@ -118,7 +125,7 @@ class JournalQueue(NumberedQueue):
             return journal_start > 0 and number != self.max_offset
         return number < self.first_number == self.max_offset - 1
 
-    def _is_free(self, number: int) -> bool:
+    def _is_free_offset(self, number: int) -> bool:
         return number >= self.max_offset or (number >= self.first_number and self.entry(number).is_lost)
 
     def recover(self, journal_offset: int) -> None:
@@ -129,12 +136,12 @@ class JournalQueue(NumberedQueue):
         """
         starts = self.files.file_starts
         first = next(
-            (start for start in reversed(starts) if self._file_leads_before(start, journal_offset)), self.files.start
+            (start for start in reversed(starts) if self._file_points_before(start, journal_offset)), self.files.start
         )
-        self.files.end = self._end_of_entries(starts[(first - self.files.start) // self.files.file_size :])
+        self.files.end = self._find_entries_end(starts[(first - self.files.start) // self.files.file_size :])
         self.truncate_physically(journal_offset)
 
-    def _file_leads_before(self, position: int, journal_offset: int) -> bool:
+    def _file_points_before(self, position: int, journal_offset: int) -> bool:
         try:
             entry = parse_entry(*self.files.locate(position))
         except LayoutError:
@@ -158,7 +165,7 @@ class JournalQueues(QueueTable[JournalQueue]):
         """Sum of the next queue offsets of all queues, which shows if a queue is missing or has lost entries."""
         return sum(queue.max_offset for queue in self)
 
-    def dispatch_again(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
+    def dispatch_recovered(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
         """Append a record that recovery has read from the journal to its queue.
 
         A journal may come from an untrusted source, and its topics become folders: a record with an invalid topic name
@@ -176,7 +183,7 @@ class JournalQueues(QueueTable[JournalQueue]):
             return
         queue = self.find_or_create(message.topic, message.queue_id)
         try:
-            queue.append_again(message, from_journal_start=from_journal_start, journal_start=journal_start)
+            queue.append_recovered(message, from_journal_start=from_journal_start, journal_start=journal_start)
         except LayoutError as error:
             _logger.warning("message %d of %s is not entered: %s", message.queue_offset, message.topic, error)
 

@@ -15,7 +15,7 @@ from commitlake.broker_lite.stores.engine.reading import (
     PullLimits,
     PullResult,
     QueueReader,
-    position_in,
+    locate_offset,
 )
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.queues import JournalQueue
@@ -42,7 +42,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult[JournalMessage]:
         """Return messages of a queue from a queue offset on; see `JournalStore.get`."""
         queue = self._queues.find(topic, queue_id)
-        where = position_in(queue, self._journal.start, queue_offset)
+        where = locate_offset(queue, self._journal.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:
             return GetResult(where.status, [], *where[1:])
         following = min(where.max_offset, queue_offset + max(0, max_messages))
@@ -60,7 +60,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
     def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, form: Form) -> PullResult:
         """Return messages of a queue in the form in which they are delivered; see `JournalStore.pull`."""
         queue = self._queues.find(topic, queue_id)
-        where = position_in(queue, self._journal.start, queue_offset)
+        where = locate_offset(queue, self._journal.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:
             return PullResult(where.status, [], *where[1:])
         records: list[bytes] = []
@@ -68,7 +68,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         number = queue_offset
         is_cut = False
         for number in range(queue_offset, min(where.max_offset, queue_offset + max(MAX_EXAMINED, limits.messages))):
-            if number > queue_offset and limits.is_over:
+            if number > queue_offset and limits.is_deadline_passed:
                 is_cut = True
                 break
             try:

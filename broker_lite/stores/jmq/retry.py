@@ -108,15 +108,15 @@ class Retry(NamedTuple):
         return self.failed_retries + 2
 
 
-def _definitions(database: sqlite3.Connection) -> set[tuple[str, str | None]]:
+def _read_definitions(database: sqlite3.Connection) -> set[tuple[str, str | None]]:
     """Return name and SQL statement of each table, index, view and trigger of a database."""
     return set(database.execute("SELECT name, sql FROM sqlite_master"))
 
 
-def _own_definitions() -> set[tuple[str, str | None]]:
+def _expected_definitions() -> set[tuple[str, str | None]]:
     with closing(sqlite3.connect(":memory:")) as database:
         database.executescript(_SCHEMA)
-        return _definitions(database)
+        return _read_definitions(database)
 
 
 def retry_delay_ms(attempt: int) -> int:
@@ -124,7 +124,7 @@ def retry_delay_ms(attempt: int) -> int:
     return 1000 * int(3 ** min(attempt - 1, _MAX_EXPONENT))
 
 
-def _reason(exception: str) -> str:
+def _shorten_reason(exception: str) -> str:
     """Return the reason of a failure in stored form: limited in length, as valid UTF-8."""
     return exception[:_MAX_REASON].encode("utf-8", "replace").decode()
 
@@ -177,7 +177,7 @@ class RetryStore:
                 self._database.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version={VERSION}; COMMIT;")
             elif version != VERSION:
                 raise StoreFilesError(f"{self.path}: expected a retry store of version {VERSION}, found {version}")
-            elif different := _definitions(self._database) ^ _own_definitions():
+            elif different := _read_definitions(self._database) ^ _expected_definitions():
                 names = ", ".join(sorted({repr(name) for name, _ in different}))
                 raise StoreFilesError(
                     f"{self.path}: expected the tables of a broker's retry store, found other definitions of {names}"
@@ -226,7 +226,8 @@ class RetryStore:
                     f" WHERE status <> {RetryStatus.RETRYING:d}",
                     (
                         message.topic, app, message.queue_id, message.queue_offset, message.journal_offset,
-                        message.business_id, RetryStatus.RETRYING, first, expires, now, now, _reason(exception), record,
+                        message.business_id, RetryStatus.RETRYING, first, expires, now, now,
+                        _shorten_reason(exception), record,
                     ),
                 )  # fmt: skip
 
@@ -315,11 +316,11 @@ class RetryStore:
             database.execute(
                 "UPDATE message_retry SET status = ?, retry_count = ?, retry_time = ?, update_time = ?, exception = ?,"
                 " place = NULL WHERE id = ? AND retry_count = ?",
-                (status, failed, due, now, _reason(exception), retry.id, retry.failed_retries),
+                (status, failed, due, now, _shorten_reason(exception), retry.id, retry.failed_retries),
             )
         return status
 
-    def revive(self, numbers: Iterable[int]) -> None:
+    def requeue_dead_letters(self, numbers: Iterable[int]) -> None:
         """Schedule dead letters for delivery at once, with the full number of retries again."""
         now = self._clock()
         values = (RetryStatus.RETRYING, now, now + self._options.retry_expiry_ms, now)

@@ -6,7 +6,7 @@ crash of the broker. A retry that fails leaves the queue, and later gets a new o
 offset has consumed all retries before it that are still in the queue.
 
 `is_passed` is set when the application has also acknowledged the first, failed delivery of a message: only then is the
-next delivery of the same message a new one (see `take_failed`).
+next delivery of the same message a new one (see `take_failed_offsets`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RetryQueue(NamedTuple):
     status: RetryStatus
 
 
-def topic_of(queue: RetryQueue) -> str:
+def topic_of_retry_queue(queue: RetryQueue) -> str:
     """Return the name of the retry or dead-letter topic that stands for a queue of the retry store."""
     return f"{DLQ_PREFIX if queue.status is RetryStatus.DEAD else RETRY_PREFIX}{queue.app}"
 
@@ -55,13 +55,13 @@ class RetryQueues:
     def next_due_ms(self) -> int | None:
         """Return the time at which a message must next be entered into a queue, ms; None if there is none."""
         with self._retries.transaction() as database:
-            if _first(database, "SELECT 1 FROM message_retry WHERE status = ? AND place IS NULL LIMIT 1", _DEAD):
+            if _select_int(database, "SELECT 1 FROM message_retry WHERE status = ? AND place IS NULL LIMIT 1", _DEAD):
                 return 0
-            return _first(
+            return _select_int(
                 database, "SELECT min(retry_time) FROM message_retry WHERE status = ? AND place IS NULL", _RETRYING
             )
 
-    def enter_due(self, now_ms: int, limit: int) -> dict[RetryQueue, int]:
+    def queue_due_retries(self, now_ms: int, limit: int) -> dict[RetryQueue, int]:
         """Enter due retries into the retry queues, longest due first, and new dead letters into the dead-letter queues.
 
         Args:
@@ -83,15 +83,18 @@ class RetryQueues:
                     queue = RetryQueue(app, status)
                     entered[queue] = entered.get(queue, 0) + 1
                     database.execute(
-                        "UPDATE message_retry SET place = ? WHERE id = ?", (_next_place(database, queue), number)
+                        "UPDATE message_retry SET place = ? WHERE id = ?",
+                        (_next_queue_position(database, queue), number),
                     )
         return entered
 
     def bounds(self, queue: RetryQueue) -> range:
         """Return the range of offsets of a queue, from the first message that is still in it."""
         with self._retries.transaction() as database:
-            following = _first(database, "SELECT following FROM retry_queue WHERE app = ? AND status = ?", *queue) or 0
-            first = _first(
+            following = (
+                _select_int(database, "SELECT following FROM retry_queue WHERE app = ? AND status = ?", *queue) or 0
+            )
+            first = _select_int(
                 database, "SELECT min(place) FROM message_retry WHERE app = ? AND status = ? AND place >= 0", *queue
             )
         return range(following if first is None else first, following)
@@ -118,7 +121,7 @@ class RetryQueues:
         rows = self._retries.select("app = ? AND status = ?", tuple(queue))
         self._retries.delete([retry.id for retry in rows])
 
-    def take_failed(self, place: ConsumedQueue, start: int, end: int) -> set[int]:
+    def take_failed_offsets(self, place: ConsumedQueue, start: int, end: int) -> set[int]:
         """Return the offsets in a range at which an application has failed messages; each is returned only once.
 
         Args:
@@ -139,13 +142,13 @@ _EVER = (1 << 63) - 1
 _DEAD, _RETRYING = RetryStatus.DEAD, RetryStatus.RETRYING
 
 
-def _first(database: sqlite3.Connection, question: str, *values: object) -> int | None:
+def _select_int(database: sqlite3.Connection, question: str, *values: object) -> int | None:
     row = database.execute(question, values).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 
-def _next_place(database: sqlite3.Connection, queue: RetryQueue) -> int:
-    place = _first(database, "SELECT following FROM retry_queue WHERE app = ? AND status = ?", *queue) or 0
+def _next_queue_position(database: sqlite3.Connection, queue: RetryQueue) -> int:
+    place = _select_int(database, "SELECT following FROM retry_queue WHERE app = ? AND status = ?", *queue) or 0
     database.execute(
         "INSERT INTO retry_queue (app, status, following) VALUES (?, ?, ?)"
         " ON CONFLICT (app, status) DO UPDATE SET following = excluded.following",

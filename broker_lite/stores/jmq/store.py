@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.stores.engine.flushing import LogFlusher
 from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_clock
-from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, holding
+from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, hold_store_lock
 from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult, PullLimits, PullResult
 from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.jmq.files import JournalFiles, recover
@@ -30,7 +30,7 @@ from commitlake.broker_lite.stores.jmq.writing import JournalPutResult, JournalW
 from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
 from commitlake.schemas.layouts.jmq.consumption import Consumption, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, MessagePlace, serialize_message_id
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, MessageIdParts, serialize_message_id
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 
@@ -74,9 +74,9 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         self._retention = Retention(path, self._files.journal.files, self._files.delete_expired, options.retention)
         max_record_bytes = self._files.journal.max_record_bytes
         self.preparing = JournalMessagePreparer(options, routing, clock, max_record_bytes)
-        self.offsets.clamp(self._end_of_positions)
+        self.offsets.clamp_to_queue_ends(self._max_consumer_offset)
 
-    def _end_of_positions(self, topic: str, queue_id: int) -> int:
+    def _max_consumer_offset(self, topic: str, queue_id: int) -> int:
         """Return the largest offset that a consumer may store for a queue; unlimited for dead letters."""
         return sys.maxsize if topic.startswith(DLQ_PREFIX) else self.max_offset(topic, queue_id)
 
@@ -109,13 +109,13 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
             ConfigFileError: if the offset file and its `.bak` are invalid.
         """
         root = Path(path)
-        with holding(root) as lock:
+        with hold_store_lock(root) as lock:
             options = options or JournalOptions()
             store = cls(root, options, clock, lock, Routing(options, chance, queue_count_of), save_beside)
         store._flusher.start()
         return store
 
-    def _save_rest(self) -> None:
+    def _save_before_close(self) -> None:
         self.offsets.save_changed()
 
     def put(self, message: NewJournalMessage, queue_id: int | None = None) -> JournalPutResult:
@@ -168,7 +168,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         Raises:
             StoreFilesError: if the queue or a record of it is damaged.
         """
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.get(topic, queue_id, queue_offset, max_messages)
 
     def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, form: Form) -> PullResult:
@@ -177,12 +177,12 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         Raises:
             StoreFilesError: if the first of them is damaged; messages before a damaged one are returned.
         """
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.pull(topic, queue_id, queue_offset, limits, form)
 
     def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, JmqQueueEntry]]:
         """Return existing entries of a queue with their offsets, in a range of offsets."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.entries(topic, queue_id, numbers)
 
     def get_by_id(self, message_id: str) -> JournalMessage | None:
@@ -191,19 +191,19 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         Raises:
             LayoutError: if the text is not a message id.
         """
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.by_id(message_id)
 
     @property
     def min_journal_offset(self) -> int:
         """Journal offset of the first byte of the journal."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.log_start
 
     @property
     def max_journal_offset(self) -> int:
         """Journal offset of the end of the last record; the next one goes there, or to a new file."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.log_end
 
     def log_consumption(self, consumptions: Sequence[Consumption]) -> None:
@@ -214,19 +214,19 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
             DiskFullError: if the disk is full.
         """
         records = [serialize_consumption(consumption) for consumption in consumptions]
-        with self._reading():
+        with self._lock_reader():
             for record in records:
                 self._files.consume_log.append((record,))
 
     def read_consumptions(self, offset: int, max_records: int) -> tuple[list[Consumption], int]:
         """Return flushed consume records from an offset on, and the offset to continue at; see `ArchiveView`."""
-        with self._reading():
+        with self._lock_reader():
             log = self._files.consume_log
             return log.read(offset, log.files.synced, max_records)
 
     def read_journal(self, journal_offset: int, max_messages: int) -> tuple[list[JournalMessage], int]:
         """Return flushed messages from a journal offset on, and the offset to continue at; see `ArchiveView`."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.read_journal(journal_offset, max_messages)
 
 
@@ -248,7 +248,7 @@ class JournalFlusher(LogFlusher):
         self._offsets.save_changed()
         self._save_beside()
 
-    def _sync_rest(self) -> None:
+    def _sync_derived_files(self) -> None:
         with self._lock:
             progress, entries, consumed = self._writer.last, self._queues.entries, self._consume_log.files.end
         # The checkpoint confirms both, so both are flushed up to their state at one moment.
@@ -271,7 +271,7 @@ class Produced(NamedTuple):
     def message_id(self) -> str:
         """Id of the message."""
         message = self.message
-        return serialize_message_id(MessagePlace(message.topic, message.queue_id, message.queue_offset, self.broker))
+        return serialize_message_id(MessageIdParts(message.topic, message.queue_id, message.queue_offset, self.broker))
 
 
 class ArchiveView:

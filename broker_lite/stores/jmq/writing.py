@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.engine.log_writer import LogProgress, LogWrit
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.prepared import PreparedMessage
-from commitlake.schemas.layouts.jmq.queue import ENTRY, MessagePlace, serialize_message_id
+from commitlake.schemas.layouts.jmq.queue import ENTRY, MessageIdParts, serialize_message_id
 
 
 class JournalPutResult(NamedTuple):
@@ -40,7 +40,7 @@ class JournalPutResult(NamedTuple):
     @property
     def message_id(self) -> str:
         """Id of the message."""
-        return serialize_message_id(MessagePlace(self.topic, self.queue_id, self.queue_offset, self.broker))
+        return serialize_message_id(MessageIdParts(self.topic, self.queue_id, self.queue_offset, self.broker))
 
 
 class JournalWriter(LogWriter):

@@ -27,7 +27,7 @@ RECORDS_PER_ANSWER = 1000
 """Records written before an answer is sent; they take about ten milliseconds."""
 
 
-class _OffsetRange(NamedTuple):
+class _UnrecordedRange(NamedTuple):
     """Range of queue offsets whose consumption was reported, but is not recorded in the log yet."""
 
     place: ConsumedQueue
@@ -54,7 +54,7 @@ class ConsumedOffsets:
         self._positions = journal.offsets
         self._failures = failed_messages
         self._begun: dict[ConsumedQueue, int] = {}
-        self._unrecorded: deque[_OffsetRange] = deque()
+        self._unrecorded: deque[_UnrecordedRange] = deque()
 
     @property
     def entries(self) -> dict[Any, Any]:
@@ -88,9 +88,9 @@ class ConsumedOffsets:
             )
         place = ConsumedQueue(topic, group, queue_id)
         self._begun.pop(place, None)
-        self._positions.set_back(place, min(offset, self._end_of(place)))
+        self._positions.set_back(place, min(offset, self._queue_end(place)))
 
-    def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
+    def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
         """Record that a member of a group has been given the messages of a queue from `offset` to `following` - 1."""
         if topic.startswith(RETRY_PREFIX):
             return
@@ -98,7 +98,7 @@ class ConsumedOffsets:
         if self._positions.find(place) is None:
             self._begun.setdefault(place, offset)
         else:
-            self._positions.hand_out(place, following)
+            self._positions.mark_delivered(place, following)
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
         """Set a group's offset in a queue after a member has finished all messages before it, successfully or not."""
@@ -108,19 +108,19 @@ class ConsumedOffsets:
             return
         place = ConsumedQueue(topic, group, queue_id)
         position = self._positions.find(place)
-        offset = min(offset, self._end_of(place))
+        offset = min(offset, self._queue_end(place))
         start = self._begun.pop(place, offset) if position is None else position.ack
         if position is not None and offset == position.ack:
             return
         if position is not None and offset < position.ack:
             self._positions.set_back(place, offset)
             return
-        self._unrecorded.append(_OffsetRange(place, range(start, offset), client, self._journal.clock()))
+        self._unrecorded.append(_UnrecordedRange(place, range(start, offset), client, self._journal.clock()))
         if len(self._unrecorded) == 1:
             self.record(RECORDS_PER_ANSWER)
         self._positions.acknowledge(place, offset)
 
-    def _end_of(self, place: ConsumedQueue) -> int:
+    def _queue_end(self, place: ConsumedQueue) -> int:
         if retry_queue_of(place.topic) is not None:
             return self._failures.bounds(place.topic, place.queue_id).stop
         return self._journal.max_offset(place.topic, place.queue_id)
@@ -140,13 +140,13 @@ class ConsumedOffsets:
             place, numbers, client, time_ms = self._unrecorded.popleft()
             now = numbers if limit is None else numbers[:limit]
             if len(now) < len(numbers):
-                self._unrecorded.appendleft(_OffsetRange(place, numbers[len(now) :], client, time_ms))
+                self._unrecorded.appendleft(_UnrecordedRange(place, numbers[len(now) :], client, time_ms))
             if limit is not None:
                 limit -= max(1, len(now))
             if now:
-                self._record(_OffsetRange(place, now, client, time_ms))
+                self._record_range(_UnrecordedRange(place, now, client, time_ms))
 
-    def _record(self, offset_range: _OffsetRange) -> None:
+    def _record_range(self, offset_range: _UnrecordedRange) -> None:
         place, numbers, client, time_ms = offset_range
         topic, group, queue_id = place
         queue = retry_queue_of(topic)
@@ -154,7 +154,7 @@ class ConsumedOffsets:
             for letter in self._failures.dead_letters(queue.app, numbers):
                 self._failures.record(letter, group, DeliveryOutcome.CONSUMED, 1, client)
             return
-        failed = self._failures.queues.take_failed(place, numbers.start, numbers.stop)
+        failed = self._failures.queues.take_failed_offsets(place, numbers.start, numbers.stop)
         self._journal.log_consumption(
             [
                 Consumption(

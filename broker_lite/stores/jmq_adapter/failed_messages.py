@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from commitlake.broker_lite.errors import SendBackError
 from commitlake.broker_lite.stores.jmq import JournalStore, Retry, RetryStatus, RetryStore
-from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, RetryQueues, retry_queue_of, topic_of
+from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, RetryQueues, retry_queue_of, topic_of_retry_queue
 from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -37,7 +37,7 @@ class FailedMessages:
         """Close the retry store."""
         self._retries.close()
 
-    def forget_expired(self) -> None:
+    def delete_expired_retries(self) -> None:
         """Remove finished retries of messages that are no longer in the journal."""
         self._retries.forget(self._journal.min_journal_offset)
 
@@ -60,10 +60,10 @@ class FailedMessages:
         found = self.queues.get(RetryQueue(app, RetryStatus.DEAD), numbers.start, len(numbers))
         return [letter for letter in found if letter.place in numbers]
 
-    def enter_due(self, now_ms: int, limit: int = MAX_ENTERED) -> int:
+    def queue_due_retries(self, now_ms: int, limit: int = MAX_ENTERED) -> int:
         """Enter due retries and dead letters into their queues, and return their number."""
-        entered = self.queues.enter_due(now_ms, limit)
-        self.arrived.update((topic_of(queue), 0) for queue in entered)
+        entered = self.queues.queue_due_retries(now_ms, limit)
+        self.arrived.update((topic_of_retry_queue(queue), 0) for queue in entered)
         return sum(entered.values())
 
     def send_back(self, group: str, journal_offset: int, max_attempts: int, client: Host) -> RetryStatus | None:
@@ -91,9 +91,9 @@ class FailedMessages:
             status = self._retries.fail(known, reason, max_attempts)
             self.record(known, group, _OUTCOMES[status], known.attempt, client)
         else:
-            status = self._first_failure(group, self._message_at(journal_offset), reason, max_attempts, client)
+            status = self._add_first_failure(group, self._message_at(journal_offset), reason, max_attempts, client)
         if status is RetryStatus.DEAD:
-            self.enter_due(0)
+            self.queue_due_retries(0)
         return status
 
     def _message_at(self, journal_offset: int) -> JournalMessage:
@@ -102,7 +102,7 @@ class FailedMessages:
             raise SendBackError(f"expected a message at {journal_offset} to send back, found none")
         return message
 
-    def _first_failure(
+    def _add_first_failure(
         self, group: str, message: JournalMessage, reason: str, max_attempts: int, client: Host
     ) -> RetryStatus:
         record = self._journal.record_at(message.journal_offset, message.size)

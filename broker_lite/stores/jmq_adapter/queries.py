@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Container, Mapping
 from typing import Never
 
 from commitlake.broker_lite.errors import StoreFilesError, UnsupportedError
-from commitlake.broker_lite.stores.engine.reading import MAX_EXAMINED, GetStatus, PullLimits, PullResult, position_in
+from commitlake.broker_lite.stores.engine.reading import MAX_EXAMINED, GetStatus, PullLimits, PullResult, locate_offset
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
 from commitlake.broker_lite.stores.jmq_adapter import wire
 from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
-from commitlake.broker_lite.stores.rocketmq.pulling import is_wanted
+from commitlake.broker_lite.stores.rocketmq.pulling import matches_code
 from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Bounds:
-    """Offset range of a retry or dead-letter queue, in the form that `position_in` takes."""
+    """Offset range of a retry or dead-letter queue, in the form that `locate_offset` takes."""
 
     def __init__(self, numbers: range) -> None:
         self._numbers = numbers
@@ -64,7 +64,7 @@ class JmqQueries:
 
         def form(message: JournalMessage) -> bytes | None:
             known = wire.client_properties(message, self._marks)
-            if codes is not None and not is_wanted(tags_code(known.get(props.TAGS)), codes):
+            if codes is not None and not matches_code(tags_code(known.get(props.TAGS)), codes):
                 return None
             record = wire.record_of(message, known)
             return record if accepts_record is None or accepts_record(record) else None
@@ -77,15 +77,15 @@ class JmqQueries:
             except StoreFilesError as error:
                 # Consumers continue after damaged records, as with RocketMQ's broker.
                 _logger.warning("skipped a damaged message: %s", error)
-            if limits.is_over:
+            if limits.is_deadline_passed:
                 break
         low, high = self.min_offset(topic, queue_id), self.max_offset(topic, queue_id)
-        return PullResult(GetStatus.NO_MATCHED_MESSAGE, [], following + 1, low, high, limits.is_over)
+        return PullResult(GetStatus.NO_MATCHED_MESSAGE, [], following + 1, low, high, limits.is_deadline_passed)
 
     def _pull_retries(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits) -> PullResult:
         """Return messages of a retry or dead-letter topic; filters are not applied."""
         numbers = self._failures.bounds(topic, queue_id)
-        where = position_in(_Bounds(numbers) if queue_id == 0 else None, 0, queue_offset)
+        where = locate_offset(_Bounds(numbers) if queue_id == 0 else None, 0, queue_offset)
         if where.status is not GetStatus.FOUND:
             return PullResult(where.status, [], *where[1:])
         records: list[bytes] = []

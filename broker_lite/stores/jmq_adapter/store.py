@@ -14,12 +14,12 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Never, Self
 
-from commitlake.broker_lite.delivery.timers import asks_for_timer
+from commitlake.broker_lite.delivery.timers import sets_delivery_time
 from commitlake.broker_lite.errors import UnsupportedError
 from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalPutResult, JournalStore, RetryStatus
 from commitlake.broker_lite.stores.jmq.options import MAX_QUEUES
-from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, retry_queue_of, topic_of
+from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, retry_queue_of, topic_of_retry_queue
 from commitlake.broker_lite.stores.jmq_adapter import wire
 from commitlake.broker_lite.stores.jmq_adapter.config import (
     RECORDS_PER_ANSWER,
@@ -62,7 +62,7 @@ class JmqStore(JmqQueries):
         for topic, queue_id in journal.queues:
             self.config.topics.ensure(topic, queue_id)
         for queue in self._failures.queues.all():
-            self.config.topics.ensure(topic_of(queue))
+            self.config.topics.ensure(topic_of_retry_queue(queue))
 
     @classmethod
     def open(
@@ -163,14 +163,14 @@ class JmqStore(JmqQueries):
                 raise UnsupportedError(
                     f"{message.topic}: producers may not send to this kind of topic; use send-back for failures"
                 )
-            new = wire.to_journal(message)
+            new = wire.to_journal_message(message)
             if queue_id is None and not new.is_ordered:
                 queue_id = message.queue_id
             prepared.append(self._journal.preparing.prepare(new, queue_id))
             queue_id = prepared[0].queue_id
-        return [self._result(result) for result in self._journal.append_batch(prepared)]
+        return [self._to_put_result(result) for result in self._journal.append_batch(prepared)]
 
-    def _result(self, result: JournalPutResult) -> PutResult:
+    def _to_put_result(self, result: JournalPutResult) -> PutResult:
         return PutResult(
             result.journal_offset,
             result.size,
@@ -199,7 +199,7 @@ class JmqStore(JmqQueries):
         known = dict(message.properties)
         if known.get(props.TRAN_MSG, "").lower() == "true":
             raise UnsupportedError(_NO_TRANSACTIONS)
-        if (parse_delay_level(known.get(props.DELAY)) or 0) > 0 or asks_for_timer(known):
+        if (parse_delay_level(known.get(props.DELAY)) or 0) > 0 or sets_delivery_time(known):
             raise UnsupportedError("a journal does not support delays: send the message without a delay")
         return self.send(message)
 
@@ -228,7 +228,7 @@ class JmqStore(JmqQueries):
         most = 0 if delay_level < 0 else limit
         status = self._failures.send_back(group, physical_offset, most, client or _NOBODY)
         if status is RetryStatus.DEAD:
-            self.config.topics.ensure(topic_of(RetryQueue(group, status)))
+            self.config.topics.ensure(topic_of_retry_queue(RetryQueue(group, status)))
         return status
 
     def next_due_ms(self) -> int | None:
@@ -239,7 +239,7 @@ class JmqStore(JmqQueries):
         """Make due retries available to consumers, and write consume records; the result's length is their number."""
         limit = RECORDS_PER_ANSWER if limit is None else limit
         self._offsets_of_groups.record(limit)
-        return range(self._failures.enter_due(now_ms, limit))
+        return range(self._failures.queue_due_retries(now_ms, limit))
 
     def find_half(self, physical_offset: int) -> Never:  # noqa: ARG002
         """Raise an error, because a journal has no transactions.
@@ -261,9 +261,9 @@ class JmqStore(JmqQueries):
         """Return an empty iterator, because a journal has no half messages."""
         return iter(())
 
-    def take_arrived(self) -> set[tuple[str, int]]:
+    def take_arrived_queues(self) -> set[tuple[str, int]]:
         """Return the (topic, queue id) pairs that received messages since the last call."""
-        arrived = self._journal.take_arrived()
+        arrived = self._journal.take_arrived_queues()
         if self._failures.arrived:
             arrived |= self._failures.arrived
             self._failures.arrived = set()
@@ -289,7 +289,7 @@ class JmqStore(JmqQueries):
         """Delete expired files, and return the number of journal files deleted."""
         count = self._journal.clean(now_seconds)
         if count:
-            self._failures.forget_expired()
+            self._failures.delete_expired_retries()
         return count
 
     @property

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from commitlake.broker_lite.errors import MessageRefusedError, UnsupportedError
 from commitlake.broker_lite.stores.jmq.retry import Retry
-from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, topic_of
+from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, topic_of_retry_queue
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
 from commitlake.schemas.layouts.rocketmq import properties as props
@@ -34,7 +34,7 @@ _INT63 = 1 << 63
 _ZLIB = compression_bits(BodyCodec.ZLIB)
 
 
-def to_journal(message: SentMessage) -> NewJournalMessage:
+def to_journal_message(message: SentMessage) -> NewJournalMessage:
     """Return a producer's message in the journal's form.
 
     Raises:
@@ -84,7 +84,7 @@ def record_of(message: JournalMessage, known: dict[str, str]) -> bytes:
     Args:
         known: its `client_properties`.
     """
-    return _record(message, (message.topic, message.queue_id, message.queue_offset), 0, known)
+    return _serialize_record(message, (message.topic, message.queue_id, message.queue_offset), 0, known)
 
 
 def record_of_retry(retry: Retry, marks: Mapping[str, str]) -> bytes:
@@ -96,10 +96,14 @@ def record_of_retry(retry: Retry, marks: Mapping[str, str]) -> bytes:
     }
     known = {key: value for key, value in client_properties(message, marks).items() if key not in changes}
     assert retry.place is not None, "expected a retry that is in a queue"
-    return _record(message, (topic_of(RetryQueue(retry.app, retry.status)), 0, retry.place), failures, changes | known)
+    return _serialize_record(
+        message, (topic_of_retry_queue(RetryQueue(retry.app, retry.status)), 0, retry.place), failures, changes | known
+    )
 
 
-def _record(message: JournalMessage, place: tuple[str, int, int], failures: int, known: dict[str, str]) -> bytes:
+def _serialize_record(
+    message: JournalMessage, place: tuple[str, int, int], failures: int, known: dict[str, str]
+) -> bytes:
     topic, queue_id, queue_offset = place
     return serialize_message(
         NewMessage(
@@ -111,7 +115,7 @@ def _record(message: JournalMessage, place: tuple[str, int, int], failures: int,
             flag=message.business_tag,
             sys_flag=_ZLIB if message.is_compressed else 0,
             reconsume_times=failures,
-            properties=_fitting_properties(known),
+            properties=_convertible_properties(known),
         ),
         queue_offset=queue_offset,
         physical_offset=message.journal_offset,
@@ -121,7 +125,7 @@ def _record(message: JournalMessage, place: tuple[str, int, int], failures: int,
     )
 
 
-def _fitting_properties(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
+def _convertible_properties(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the properties that fit in RocketMQ's record: not empty, without its separators, and not too large.
 
     Properties of RocketMQ's clients always do. Other producers' may not, and must not block consumers.

@@ -58,7 +58,7 @@ class BatchConsumeQueue(CommitLogQueue):
 
     def min_offset(self, min_physical_offset: int) -> int:
         """Return the queue offset of the first message that is still in the log, or `max_offset` if there is none."""
-        place = self.first_place(min_physical_offset)
+        place = self.first_entry_from(min_physical_offset)
         return self._entry(place).message_base_offset if place < self.places.stop else self.max_offset
 
     def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
@@ -90,17 +90,17 @@ class BatchConsumeQueue(CommitLogQueue):
             self.append(*entry, store_timestamp)
 
     def _append(self, entry: BatchQueueEntry) -> None:
-        memory, position = self.files.reserve()
+        memory, position = self.files.locate_end()
         _pack_entry(memory, position, *entry)
         self.files.end += ENTRY.size
-        self._note_last(entry)
+        self._set_last_entry(entry)
 
-    def _note_last(self, entry: BatchQueueEntry) -> None:
+    def _set_last_entry(self, entry: BatchQueueEntry) -> None:
         self.last_record = entry.physical_offset
         self.max_physical_offset = entry.physical_offset + entry.size
         self.max_offset = entry.message_base_offset + entry.batch_size
 
-    def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
+    def append_recovered(self, record: Dispatch, *, from_log_start: bool) -> None:
         """Append the entry of a record that recovery has read from the log, unless the queue already has it.
 
         Raises:
@@ -130,7 +130,7 @@ class BatchConsumeQueue(CommitLogQueue):
             )
         )
 
-    def drop_unproven_tail(self, log: CommitLog) -> None:
+    def drop_invalid_tail(self, log: CommitLog) -> None:
         """Remove entries at the end that point to no valid record; see `ConsumeQueue.drop_unproven_tail`."""
         while not self.is_empty and self.last_record >= log.start:
             message = log.message_at(self.last_record)
@@ -145,14 +145,14 @@ class BatchConsumeQueue(CommitLogQueue):
             self.last_record = self.max_physical_offset = -1
             self.max_offset = 0
         else:
-            self._note_last(self._entry(self.places[-1]))
+            self._set_last_entry(self._entry(self.places[-1]))
 
     def clear(self) -> None:
         """Remove all entries; the queue starts again."""
         super().clear()
         self.max_offset = 0
 
-    def _leads_before(self, place: int, log_offset: int) -> bool:
+    def _points_before(self, place: int, log_offset: int) -> bool:
         return self._entry(place).physical_offset < log_offset
 
     @staticmethod
@@ -203,9 +203,9 @@ class BatchTopics:
         self._queue_counts[topic] = max(self._queue_counts.get(topic, 0), record.queue_id + 1)
         self._last[queue] = record
 
-    def decide(self) -> dict[str, tuple[bool, int]]:
+    def detect_queue_types(self) -> dict[str, tuple[bool, int]]:
         """Return for each topic whether its queues are BatchConsumeQueues, and its number of queues."""
         return {
-            topic: (evidence.shows_batches(self._records[topic]), self._queue_counts[topic])
+            topic: (evidence.shows_batch_queues(self._records[topic]), self._queue_counts[topic])
             for topic, evidence in self._evidence.items()
         }

@@ -22,7 +22,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import (
     MIN_RECORD_SIZE,
     STORED,
     Message,
-    dialect_of_segment,
+    detect_segment_dialect,
     parse_message,
     serialize_blank,
 )
@@ -42,7 +42,7 @@ def dialect_of(root: Path) -> Dialect | None:
     folder = root / FOLDER
     for name in sorted(files_in(folder, is_segment_name), key=int):
         with os.fdopen(open_file(folder / name), "rb") as file:
-            dialect = dialect_of_segment(partial(os.pread, file.fileno(), BLANK.size))
+            dialect = detect_segment_dialect(partial(os.pread, file.fileno(), BLANK.size))
         if dialect is not None:
             return dialect
     return None
@@ -75,7 +75,7 @@ class CommitLog(MessageLog[Message]):
             DiskFullError: if the disk has no room for the next segment.
         """
         if self.files.is_empty:
-            self.files.begin_at(physical_offset)
+            self.files.set_start(physical_offset)
         assert physical_offset == self.end, "expected an append at the end of the log"
         if not self._rest_is_clear:
             self._clear_rest()
@@ -86,7 +86,7 @@ class CommitLog(MessageLog[Message]):
         self.files.truncate(physical_offset)
         self._rest_is_clear = False
 
-    def truncate_unproven(self, last_record: int, vouched_timestamp: int) -> None:
+    def truncate_to_confirmed(self, last_record: int, vouched_timestamp: int) -> None:
         """Truncate a copy of a log to the end of a record that is known to be complete.
 
         A copy grows by arbitrary numbers of bytes. An incomplete last record can look valid, because its checksum

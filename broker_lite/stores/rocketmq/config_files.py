@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from commitlake.broker_lite.stores.engine.small_files import SavedTable
 from commitlake.schemas.layouts.boltmq import config as boltmq
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
-from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_within, parse_int
+from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_in_range, parse_int
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE, has_batch_queues
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.topics import (
@@ -72,7 +72,7 @@ class ConfigFile(SavedTable):
         self.document = self._read(self._parse, *others) or {}
         version = {"counter": 0, "stateVersion": 0, "timestamp": clock()}
         self.document["dataVersion"] = version | self.document.get("dataVersion", {})
-        self.document[self.table] = self._normal(self.document.get(self.table, {}))
+        self.document[self.table] = self._normalize_keys(self.document.get(self.table, {}))
         self.is_changed = not self._file.exists
 
     def _parse(self, data: bytes) -> dict[str | int, Any]:
@@ -108,7 +108,7 @@ class ConfigFile(SavedTable):
         """Return the document in BoltMQ's format."""
         raise NotImplementedError
 
-    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
+    def _normalize_keys(self, table: dict[Any, Any]) -> dict[Any, Any]:
         """Return the main table with keys converted to the types used in memory, such as integers."""
         return table
 
@@ -147,7 +147,7 @@ class ConfigFile(SavedTable):
 
 def is_number(value: Any) -> bool:
     """Return whether a value is a 64-bit integer."""
-    return int_within(value, INT64_MIN, INT64_MAX) is not None
+    return int_in_range(value, INT64_MIN, INT64_MAX) is not None
 
 
 DEFAULT_TOPIC_QUEUES = 4
@@ -204,7 +204,7 @@ class Topics(ConfigFile):
     def queue_count(self, topic: str) -> int:
         """Return the number of a topic's queues: the maximum of read and write queues; 0 for an unknown topic."""
         config = self.entries.get(topic, {})
-        counts = (int_within(config.get(name), 0, INT32_MAX) for name in ("readQueueNums", "writeQueueNums"))
+        counts = (int_in_range(config.get(name), 0, INT32_MAX) for name in ("readQueueNums", "writeQueueNums"))
         return max(count or 0 for count in counts)
 
     def create(self, topic: str, queues: int) -> None:
@@ -318,7 +318,7 @@ class ConsumerOffsets(ConfigFile):
     def _is_entry(self, value: Any) -> bool:
         return isinstance(value, dict) and all(map(is_number, value.values()))
 
-    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
+    def _normalize_keys(self, table: dict[Any, Any]) -> dict[Any, Any]:
         return {key: _with_int_keys(offsets) for key, offsets in table.items()}
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
@@ -338,7 +338,7 @@ class ConsumerOffsets(ConfigFile):
         """Store the offset as `commit` does; RocketMQ does not record the client."""
         self.commit(topic, group, queue_id, offset)
 
-    def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
+    def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
         """Do nothing, because RocketMQ does not record messages that were handed out."""
 
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
@@ -362,7 +362,7 @@ class DelayOffsets(ConfigFile):
     def _is_entry(self, value: Any) -> bool:
         return is_number(value)
 
-    def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
+    def _normalize_keys(self, table: dict[Any, Any]) -> dict[Any, Any]:
         return _with_int_keys(table)
 
     def get(self, level: int) -> int:

@@ -63,7 +63,7 @@ class CommitLogQueue(EntryQueue):
         super().__init__(topic, queue_id, files)
         self.last_record = self.max_physical_offset = -1
         if not files.is_empty:
-            self.truncate_to(self._end_of_entries(files.file_starts[-FILES_READ_ON_RECOVERY:]))
+            self.truncate_to(self._find_entries_end(files.file_starts[-FILES_READ_ON_RECOVERY:]))
 
     def clear(self) -> None:
         """Remove all entries; the queue starts again."""
@@ -89,7 +89,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
         self, physical_offset: int, size: int, tags_code: int, _store_timestamp: int = 0, _message_count: int = 1
     ) -> None:
         """Append an entry for the next message; time and count are ignored, as only BatchConsumeQueues store them."""
-        memory, position = self.files.reserve()
+        memory, position = self.files.locate_end()
         _pack_entry(memory, position, physical_offset, size, tags_code)
         self.files.end += ENTRY.size
         self.last_record = physical_offset
@@ -99,7 +99,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
         """Append entries for the next messages, given as physical offset, size and tag hash."""
         done = 0
         while done < len(entries):
-            memory, position = self.files.reserve()
+            memory, position = self.files.locate_end()
             fitting = entries[done : done + (self.files.file_size - position) // ENTRY.size]
             for number, entry in enumerate(fitting):
                 _pack_entry(memory, position + number * ENTRY.size, *entry)
@@ -109,7 +109,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             self.last_record, size, _ = entries[-1]
             self.max_physical_offset = self.last_record + size
 
-    def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
+    def append_recovered(self, record: Dispatch, *, from_log_start: bool) -> None:
         """Append the entry of a record that recovery has read from the log, unless the queue already has it.
 
         Raises:
@@ -131,11 +131,11 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
         self.append(record.physical_offset, record.size, record.tags_code)
 
     def _begin_at(self, position: int) -> None:
-        self.files.begin_at(position)
+        self.files.set_start(position)
         if filler := (position - self.files.start) // ENTRY.size:
             self.files.append(serialize_entry(PRE_BLANK) * filler)
 
-    def drop_unproven_tail(self, log: CommitLog) -> None:
+    def drop_invalid_tail(self, log: CommitLog) -> None:
         """Remove entries at the end that point to no valid record, because a crash may leave garbage in the files.
 
         Entries of expired records stay, to keep the queue's numbering.
@@ -161,7 +161,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
         """Return the physical offset of the record that an entry points to."""
         return self.entry(number).physical_offset
 
-    def _leads_before(self, place: int, log_offset: int) -> bool:
+    def _points_before(self, place: int, log_offset: int) -> bool:
         entry = self.entry(place)
         return entry == PRE_BLANK or entry.physical_offset < log_offset
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
-from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, queue_numbers
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, base_offset_and_count
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from commitlake.schemas.layouts.rocketmq.indexfile import tags_key
-from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_QUEUE_OFFSET, light_queue_entries
+from commitlake.schemas.layouts.rocketmq.indexfile import tags_index_key
+from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_QUEUE_OFFSET, light_queue_offsets
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
 
 _QUEUED_TYPES = frozenset({int(TransactionType.NOT), int(TransactionType.COMMIT)})
@@ -60,7 +60,7 @@ def parse_delay_level(value: str | None) -> int | None:
     return parse_int32(value)
 
 
-def _as_long(number: int) -> int:
+def _wrap_int64(number: int) -> int:
     """Wrap a sum of two 64-bit integers around like Java; only damaged or forged records need this."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
@@ -82,7 +82,7 @@ class DispatchBuilder:
     def entries_of_message(self, message: Message) -> Dispatch:
         """Return the fields that queues and index need, of a message read from the log."""
         properties = message.properties
-        base, count = queue_numbers(properties, message.queue_offset)
+        base, count = base_offset_and_count(properties, message.queue_offset)
         return Dispatch(
             message.topic,
             message.queue_id,
@@ -96,13 +96,13 @@ class DispatchBuilder:
             base,
             count,
             bool(message.sys_flag & INNER_BATCH) and INNER_BASE in properties,
-            light_queue_entries(message.topic, properties) if MULTI_QUEUE_OFFSET in properties else (),
+            light_queue_offsets(message.topic, properties) if MULTI_QUEUE_OFFSET in properties else (),
         )
 
     def entry_code(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
         """Return the code of a ConsumeQueue entry: the hash of TAGS, or the delivery time in the schedule topic."""
         delay_ms = self.delay_for(properties) if topic == self.schedule_topic else None
-        return self.tags_code_for(properties) if delay_ms is None else _as_long(store_timestamp + delay_ms)
+        return self.tags_code_for(properties) if delay_ms is None else _wrap_int64(store_timestamp + delay_ms)
 
     def delay_for(self, properties: Mapping[str, str]) -> int | None:
         """Return the delay of a message in the schedule topic, ms; None if its DELAY property is missing or invalid."""
@@ -129,5 +129,5 @@ class DispatchBuilder:
         if keys:
             found += props.split_keys(keys)
         if tags:
-            found.append(tags_key(tags))
+            found.append(tags_index_key(tags))
         return tuple(found)

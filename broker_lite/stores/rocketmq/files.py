@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.small_files import read_in_place, write_in_place
+from commitlake.broker_lite.stores.engine.small_files import read_checkpoint_file_bytes, write_in_place
 from commitlake.broker_lite.stores.rocketmq import commitlog, consume_queue, message_index
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.config_files import ConfigFiles
@@ -31,7 +31,7 @@ class CheckpointFile:
     def __init__(self, root: Path) -> None:
         """Read the file; values that are missing are 0, with which recovery reads the whole log."""
         self._path = root / FILE_NAME
-        stored = read_in_place(self._path) or b""
+        stored = read_checkpoint_file_bytes(self._path) or b""
         self.value = parse_checkpoint(stored.ljust(FILE_SIZE, b"\0"))
 
     def update(self, **values: int) -> None:

@@ -126,7 +126,7 @@ class IndexFile:
             slot = _FIRST_SLOT + SLOT.size * (hashed % slots)
             newest = _unpack_slot(memory, slot)[0]
             if not 0 <= newest < number:
-                newest = self._newest_before(number, newest)
+                newest = self._skip_uncounted_entries(number, newest)
             _pack_entry(memory, position, hashed, physical_offset, time_diff, newest)
             _pack_slot(memory, slot, number)
             if number <= 1:
@@ -138,7 +138,7 @@ class IndexFile:
         self._set_header(Header(begin, store_timestamp, begin_offset, physical_offset, used_slots, number))
         self.is_synced = False
 
-    def _newest_before(self, number: int, newest: int) -> int:
+    def _skip_uncounted_entries(self, number: int, newest: int) -> int:
         """Return a slot's newest entry with a number below `number`, to skip entries that the header does not count.
 
         If a process ended after it wrote an entry and before it wrote the header, the slot names an entry that the
@@ -174,19 +174,19 @@ class IndexFile:
         number = _unpack_slot(self._file.memory, slot)[0]
         above = self.header.index_count
         if number >= above:
-            number = self._newest_before(above, number)
+            number = self._skip_uncounted_entries(above, number)
         count = 0
         # Valid links lead to older entries only; a damaged one could form a cycle.
         while 0 < number < above:
             entry = parse_entry(self._file.memory, self._geometry.entry_position(number))
-            if entry.key_hash == key_hash and self._may_be_within(number, entry, begin_ms, end_ms):
+            if entry.key_hash == key_hash and self._may_be_in_time_range(number, entry, begin_ms, end_ms):
                 yield entry.physical_offset
             count += 1
             if count % ENTRIES_OF_STEP == 0:
                 yield None
             number, above = entry.previous_entry, number
 
-    def _may_be_within(self, number: int, entry: IndexFileEntry, begin_ms: int, end_ms: int) -> bool:
+    def _may_be_in_time_range(self, number: int, entry: IndexFileEntry, begin_ms: int, end_ms: int) -> bool:
         time = self.header.begin_timestamp
         if number > 1:
             # The first entry's time is relative to the previous file.
@@ -272,7 +272,7 @@ class MessageIndex:
             files = -(-missing // (self._geometry.entries - 1))
             check_disk(self._folder, files * self._geometry.file_size)
 
-    def put_again(self, record: Dispatch) -> None:
+    def put_recovered(self, record: Dispatch) -> None:
         """Enter a record that was read from the log, unless the index already contains later ones."""
         end = self.end_physical_offset
         if record.physical_offset < end:
@@ -332,15 +332,15 @@ class MessageIndex:
         A later file can have earlier times if the clock was set back. It is deleted, too, because recovery adds entries
         only at the end of the index.
         """
-        self._drop_from_first(lambda file: file.header.end_timestamp > timestamp_ms)
+        self._drop_files_from_first(lambda file: file.header.end_timestamp > timestamp_ms)
 
-    def drop_beyond(self, physical_offset: int) -> bool:
+    def drop_from_offset(self, physical_offset: int) -> bool:
         """Delete all files from the first one with entries at or after an offset; return whether there was one."""
-        return self._drop_from_first(
+        return self._drop_files_from_first(
             lambda file: not file.is_empty and file.header.end_physical_offset >= physical_offset
         )
 
-    def _drop_from_first(self, is_wrong: Callable[[IndexFile], bool]) -> bool:
+    def _drop_files_from_first(self, is_wrong: Callable[[IndexFile], bool]) -> bool:
         first = next((place for place, file in enumerate(self._files) if is_wrong(file)), len(self._files))
         dropped = self._files[first:]
         for file in dropped:

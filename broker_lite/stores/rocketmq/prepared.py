@@ -48,12 +48,12 @@ _BATCH_FRAME_BYTES = 22
 """Bytes of a producer's batch for each message besides body and properties: five int32 and an int16."""
 
 
-def _field_codes(layout: Layout) -> str:
+def _struct_codes(layout: Layout) -> str:
     return "".join(field.code for field in layout.fields)
 
 
 _HOST_V4 = "4si"
-_FIXED_V4 = struct.Struct(f">{_field_codes(HEAD)}{_HOST_V4}{_field_codes(STORED)}{_HOST_V4}{_field_codes(TAIL)}")
+_FIXED_V4 = struct.Struct(f">{_struct_codes(HEAD)}{_HOST_V4}{_struct_codes(STORED)}{_HOST_V4}{_struct_codes(TAIL)}")
 """All fields of a record before its body, if both hosts are IPv4."""
 assert _FIXED_V4.size == 88
 
@@ -147,7 +147,7 @@ class SentMessage(NamedTuple):
     stored_properties: bytes
     producer_group: str = ""
 
-    def with_pairs(self) -> NewMessage:
+    def as_new_message(self) -> NewMessage:
         """Return the message as a `NewMessage`, with properties as pairs."""
         return NewMessage(
             self.topic,
@@ -243,7 +243,7 @@ class MessagePreparer:
         dialect = self._dialect
         is_v4 = len(born_host.address) == 4 and len(self._store_host.address) == 4
         if not is_v4 or len(name) > MAX_V1_TOPIC_LENGTH or queue_id < 0:
-            return self.prepare(message.with_pairs())
+            return self.prepare(message.as_new_message())
         if len(body) > self._max_body_bytes:
             raise MessageRefusedError(f"body: expected at most {self._max_body_bytes} bytes, found {len(body)}")
         if len(stored) > props.MAX_SIZE:
@@ -256,7 +256,7 @@ class MessagePreparer:
                 reconsume_times, 0, len(body),
             )  # fmt: skip
         except struct.error:
-            return self.prepare(message.with_pairs())  # raises an error that names the field
+            return self.prepare(message.as_new_message())  # raises an error that names the field
         record = bytearray().join((fixed, body, _TOPIC_LENGTH.pack(len(name)), name, _LENGTH.pack(len(stored)), stored))
         return self._finish_record(topic, queue_id, record, _STORED_AT_V4, sys_flag, known)
 

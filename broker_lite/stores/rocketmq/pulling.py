@@ -13,13 +13,13 @@ from commitlake.broker_lite.stores.engine.reading import (
     PullLimits,
     PullResult,
     QueuePosition,
-    position_in,
+    locate_offset,
 )
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, BOLTMQ, ROCKETMQ
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, in_dialect
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, convert_to_dialect
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.remoting.sql92 import PausedError
 
@@ -46,7 +46,7 @@ def pull_records(
             record for which it raises PausedError.
     """
     queue = files.queues.find(topic, queue_id)
-    where = position_in(queue, files.log.start, queue_offset)
+    where = locate_offset(queue, files.log.start, queue_offset)
     if queue is None or where.status is not GetStatus.FOUND:
         return PullResult(where.status, [], *where[1:])
     if isinstance(queue, BatchConsumeQueue):
@@ -59,11 +59,11 @@ def pull_records(
     for number in range(queue_offset, min(high, queue_offset + max(MAX_EXAMINED, limits.messages))):
         # Without a filter an entry takes a microsecond, and checking the clock each time would add a third.
         looks_at_clock = accepts_record is not None or not number % _UNFILTERED_OF_STEP
-        if looks_at_clock and number > queue_offset and limits.is_over:
+        if looks_at_clock and number > queue_offset and limits.is_deadline_passed:
             is_cut = True
             break
         physical_offset, record_size, code = ENTRY.struct.unpack_from(*queue.files.locate(number * ENTRY.size))
-        if codes is not None and not is_wanted(code, codes):
+        if codes is not None and not matches_code(code, codes):
             continue
         if records and (len(records) >= limits.messages or size + record_size > limits.bytes):
             break
@@ -96,7 +96,7 @@ def _pull_batches(
     following = where.next_offset
     is_cut = False
     for unit in queue.units_from(where.next_offset):
-        if following > where.next_offset and limits.is_over:
+        if following > where.next_offset and limits.is_deadline_passed:
             is_cut = True
             break
         physical_offset, record_size, code = unit.entry
@@ -107,7 +107,7 @@ def _pull_batches(
         if records and (messages + count > limits.messages or size + record_size > limits.bytes):
             break
         following = unit.following
-        if codes is not None and not is_wanted(code, codes):
+        if codes is not None and not matches_code(code, codes):
             continue
         record = _record_at(files, physical_offset, record_size)
         try:
@@ -123,7 +123,7 @@ def _pull_batches(
     return PullResult(status, records, following, where.min_offset, where.max_offset, is_cut)
 
 
-def is_wanted(code: int, codes: Container[int]) -> bool:
+def matches_code(code: int, codes: Container[int]) -> bool:
     """Return whether a tag hash is among the wanted ones; only the lower 32 of the stored 64 bits are compared."""
     return low_32_bits(code) in codes
 
@@ -140,7 +140,7 @@ def with_client_magic(record: bytes) -> bytes:
     """
     if BLANK.unpack(record)[1] == BOLTMQ.message:
         try:
-            return in_dialect(record, ROCKETMQ)
+            return convert_to_dialect(record, ROCKETMQ)
         except LayoutError:
             return record
     return record

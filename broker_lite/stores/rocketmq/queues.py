@@ -28,7 +28,7 @@ from commitlake.schemas.layouts.rocketmq.light_queues import (
     LIGHT_PREFIX,
     LIGHT_QUEUE_ID,
     MAX_LIGHT_QUEUES,
-    can_be_folder,
+    is_valid_folder_name,
 )
 from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES
 
@@ -98,9 +98,9 @@ class StoreQueues:
 
     def find_or_create(self, topic: str, queue_id: int) -> AnyQueue:
         """Return the queue, created with the topic's type if necessary; its folder is created with its first entry."""
-        return self._simple.find(topic, queue_id) or self._find_or_create_other(topic, queue_id)
+        return self._simple.find(topic, queue_id) or self._find_or_create_regular(topic, queue_id)
 
-    def _find_or_create_other(self, topic: str, queue_id: int) -> AnyQueue:
+    def _find_or_create_regular(self, topic: str, queue_id: int) -> AnyQueue:
         return (self._batch if self._topics.is_batch(topic) else self._simple).find_or_create(topic, queue_id)
 
     def find_light(self, name: str) -> ConsumeQueue | None:
@@ -126,7 +126,7 @@ class StoreQueues:
         """Physical offset of the last record that has an entry in a queue, -1 if there is none."""
         return max((queue.last_record for queue in self), default=-1)
 
-    def dispatch_again(self, record: Dispatch, *, from_log_start: bool) -> None:
+    def dispatch_recovered(self, record: Dispatch, *, from_log_start: bool) -> None:
         """Append a record that recovery has read from the log to its queues, unless they already have it.
 
         A log may come from an untrusted source, and its topics become folders: a record with an invalid topic name gets
@@ -138,24 +138,24 @@ class StoreQueues:
         if not record.is_queued:
             return
         if not is_valid_topic(record.topic) or record.queue_id < 0:
-            self._note_refused(record)
+            self._log_refused_topic(record)
             return
-        if not self._is_kind_known(record.topic):
+        if not self._is_queue_type_known(record.topic):
             self._unknown.note(record)
-        self.find_or_create(record.topic, record.queue_id).append_again(record, from_log_start=from_log_start)
+        self.find_or_create(record.topic, record.queue_id).append_recovered(record, from_log_start=from_log_start)
         for name, number in record.light_queues:
-            light = self.find_light(name) or self._recreate_light(name)
+            light = self.find_light(name) or self._recreate_light_queue(name)
             if light is not None:
                 entry = record._replace(topic=name, queue_id=LIGHT_QUEUE_ID, queue_offset=number)
-                light.append_again(entry, from_log_start=from_log_start)
+                light.append_recovered(entry, from_log_start=from_log_start)
 
-    def _recreate_light(self, name: str) -> ConsumeQueue | None:
+    def _recreate_light_queue(self, name: str) -> ConsumeQueue | None:
         """Return a new light queue that a record of the log names; None if it must not be created.
 
         Clients can name any number of queues. So a store without light queues gets none, like that of a RocketMQ broker
         without `enableLmq`. If all queues are missing, only the log can show that the store had some.
         """
-        if not self._creates_light_again or not can_be_folder(name):
+        if not self._creates_light_again or not is_valid_folder_name(name):
             return None
         if not self.has_room_for_light((name,)):
             if not self._has_warned_of_light:
@@ -164,7 +164,7 @@ class StoreQueues:
             return None
         return self.find_or_create_light(name)
 
-    def _is_kind_known(self, topic: str) -> bool:
+    def _is_queue_type_known(self, topic: str) -> bool:
         """Return whether the type of a topic's queues is known: from topics.json, its folders, or its name."""
         return (
             topic in self._topics.entries
@@ -173,27 +173,27 @@ class StoreQueues:
             or topic.startswith(LIGHT_PREFIX)
         )
 
-    def expect_kind(self, record: Dispatch) -> None:
+    def create_batch_topic_if_needed(self, record: Dispatch) -> None:
         """Give a topic BatchConsumeQueues if a record has an inner batch and the topic's settings are not known yet.
 
         The slave's master has accepted the record, and its settings follow within seconds. In a log that is read from
-        disk, the following records decide instead, see `decide_kinds`.
+        disk, the following records decide instead, see `decide_queue_types`.
         """
-        if record.is_inner_batch and not self._is_kind_known(record.topic) and is_valid_topic(record.topic):
+        if record.is_inner_batch and not self._is_queue_type_known(record.topic) and is_valid_topic(record.topic):
             self._topics.create_batch(record.topic, min(record.queue_id + 1, MAX_QUEUES))
 
-    def start_reading(self) -> None:
+    def reset_type_evidence(self) -> None:
         """Forget the evidence for queue types, because the log is read from the start again."""
         self._unknown = BatchTopics()
 
-    def decide_kinds(self) -> None:
+    def decide_queue_types(self) -> None:
         """Decide the queue types of topics that only the log shows, after the log was read.
 
         Raises:
             QueueGapError: if a topic that has BatchConsumeQueues was entered into ConsumeQueues.
         """
         wrong = []
-        for topic, (is_batch, queues) in self._unknown.decide().items():
+        for topic, (is_batch, queues) in self._unknown.detect_queue_types().items():
             if is_batch:
                 self._topics.create_batch(topic, min(queues, MAX_QUEUES))
                 wrong.append(topic)
@@ -202,15 +202,15 @@ class StoreQueues:
         if wrong:
             raise QueueGapError(f"{', '.join(wrong)}: the log shows topics of BatchConsumeQueues")
 
-    def _note_refused(self, record: Dispatch) -> None:
+    def _log_refused_topic(self, record: Dispatch) -> None:
         if record.topic not in self.refused_topics:
             _logger.warning("messages of %r/%d get no queue: invalid topic name", record.topic[:100], record.queue_id)
             self.refused_topics.add(record.topic)
 
-    def drop_unproven_tails(self, log: CommitLog) -> None:
+    def drop_invalid_tails(self, log: CommitLog) -> None:
         """Remove invalid entries at the end of every queue; see `ConsumeQueue.drop_unproven_tail`."""
         for queue in self:
-            queue.drop_unproven_tail(log)
+            queue.drop_invalid_tail(log)
 
     def truncate_physically(self, physical_offset: int) -> None:
         """Remove the entries of records at or after an offset of the log from all queues."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from commitlake.broker_lite.errors import IndexDisabledError, StoreFilesError
-from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, position_in
+from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, locate_offset
 from commitlake.broker_lite.stores.rocketmq.consume_queue import QueueUnit
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK, ConsumeQueueEntry
-from commitlake.schemas.layouts.rocketmq.indexfile import tags_key
+from commitlake.schemas.layouts.rocketmq.indexfile import tags_index_key
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
 
@@ -50,7 +50,7 @@ class Reader(QueueReader[Message, AnyQueue]):
     def get(self, topic: str, queue_id: int, queue_offset: int, max_messages: int) -> GetResult[Message]:
         """Return messages of a queue from a queue offset on; see `MessageStore.get`."""
         queue = self._queues.find(topic, queue_id)
-        where = position_in(queue, self._log.start, queue_offset)
+        where = locate_offset(queue, self._log.start, queue_offset)
         if queue is None or where.status is not GetStatus.FOUND:
             return GetResult(where.status, [], *where[1:])
         low, high = where.min_offset, where.max_offset
@@ -107,5 +107,5 @@ def _has_key(message: Message, key: str) -> bool:
     return (
         key == message.properties.get(UNIQ_KEY)
         or key in (message.keys or ())
-        or (tags is not None and key == tags_key(tags))
+        or (tags is not None and key == tags_index_key(tags))
     )

@@ -50,25 +50,25 @@ class Recovery:
         if self._log.files.is_empty:
             self._queues.delete_all()
             if self._index is not None:
-                self._index.drop_beyond(0)
+                self._index.drop_from_offset(0)
             return RecoveryReport(crashed)
         self._queues.truncate_physically(self._log.files.end)
-        self._queues.drop_unproven_tails(self._log)
-        report = self._read_until_consistent(crashed)
+        self._queues.drop_invalid_tails(self._log)
+        report = self._replay_until_consistent(crashed)
         self._queues.truncate_physically(report.end)
         self._log.files.truncate(report.end)
         return report
 
-    def _read_until_consistent(self, crashed: bool) -> RecoveryReport:
+    def _replay_until_consistent(self, crashed: bool) -> RecoveryReport:
         while True:
             try:
-                report = self._read(self._find_start(crashed), crashed)
+                report = self._replay_log(self._find_start(crashed), crashed)
             except QueueGapError as error:
                 _logger.warning("rebuilding all queues: %s", error)
                 self._queues.delete_all()
                 continue
             # Entries of lost records would prevent new records at the same offset from being indexed.
-            if self._index is not None and self._index.drop_beyond(report.end):
+            if self._index is not None and self._index.drop_from_offset(report.end):
                 continue
             return report
 
@@ -86,10 +86,10 @@ class Recovery:
                 return start
         return starts[0]
 
-    def _read(self, start: int, crashed: bool) -> RecoveryReport:
+    def _replay_log(self, start: int, crashed: bool) -> RecoveryReport:
         from_log_start = start == self._log.start
         records, last = 0, LogProgress(start)
-        self._queues.start_reading()
+        self._queues.reset_type_evidence()
         while True:
             position = last.log_end
             try:
@@ -98,12 +98,12 @@ class Recovery:
                 if (following := self._next_segment(position)) is not None:
                     last = last._replace(log_end=following)
                     continue
-                self._queues.decide_kinds()
+                self._queues.decide_queue_types()
                 return RecoveryReport(crashed, start, records, last, str(error))
             dispatch = self._dispatching.entries_of_message(message)
-            self._queues.dispatch_again(dispatch, from_log_start=from_log_start)
+            self._queues.dispatch_recovered(dispatch, from_log_start=from_log_start)
             if self._index is not None:
-                self._index.put_again(dispatch)
+                self._index.put_recovered(dispatch)
             last = LogProgress(position + message.size, message.store_timestamp, position)
             records += 1
 

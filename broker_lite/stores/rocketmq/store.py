@@ -16,7 +16,7 @@ from pathlib import Path
 from commitlake.broker_lite.stores.engine.flushing import LogFlusher
 from commitlake.broker_lite.stores.engine.log_writer import LogProgress
 from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_clock
-from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, holding
+from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, hold_store_lock
 from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult, PullLimits, PullResult
 from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, ConfigFiles
@@ -31,7 +31,7 @@ from commitlake.broker_lite.stores.rocketmq.writing import (
     PutResult,
     Writer,
     has_broker_properties,
-    needs_numbers,
+    needs_queue_offsets,
     without_broker_properties,
 )
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
@@ -75,7 +75,7 @@ class MessageStore(OpenStore[Message, Reader]):
         if is_copy:
             self._files.queues.enable_light_queues_of_records()
             checkpoint = self._files.checkpoint.value
-            self._files.log.truncate_unproven(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
+            self._files.log.truncate_to_confirmed(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
         self.recovery = Recovery(self._files, DispatchBuilder(options)).run(crashed=self._abort.was_found)
         for queue in self._files.queues:
             if not queue.topic.startswith(LIGHT_PREFIX):
@@ -116,7 +116,7 @@ class MessageStore(OpenStore[Message, Reader]):
             options: settings; file sizes must be those of the existing files.
             clock: returns ms since 1970.
             is_copy: whether the log is a copy of a master's, which will send its uncertain end again; see
-                `CommitLog.truncate_unproven`.
+                `CommitLog.truncate_to_confirmed`.
 
         Raises:
             StoreLockedError: if a broker or another store has the folder open.
@@ -125,7 +125,7 @@ class MessageStore(OpenStore[Message, Reader]):
             ConfigFileError: if a file under `config/` and its `.bak` are invalid.
         """
         root = Path(path)
-        with holding(root) as lock:
+        with hold_store_lock(root) as lock:
             store = cls(root, options or StoreOptions(), clock, lock, is_copy=is_copy)
         store._flusher.start()
         return store
@@ -139,7 +139,7 @@ class MessageStore(OpenStore[Message, Reader]):
         finally:
             super().close()
 
-    def _save_rest(self) -> None:
+    def _save_before_close(self) -> None:
         if self._files.index is not None:
             self._files.index.sync()
         self.config.save()
@@ -163,17 +163,17 @@ class MessageStore(OpenStore[Message, Reader]):
 
     def send(self, message: SentMessage) -> PutResult:
         """Store a producer's message without waiting for the disk, even in SYNC mode; see `put`."""
-        if needs_numbers(message.sys_flag, message.properties):
-            return self._writer.put_one(message.with_pairs())
-        return self._writer.append_one(self._prepared(message))
+        if needs_queue_offsets(message.sys_flag, message.properties):
+            return self._writer.put_one(message.as_new_message())
+        return self._writer.append_one(self._prepare_sent_message(message))
 
     def send_batch(self, messages: Sequence[SentMessage]) -> list[PutResult]:
         """Store all messages of a batch in one queue, or none of them, as `send` does."""
-        return self._writer.append([self._prepared(message) for message in messages])
+        return self._writer.append([self._prepare_sent_message(message) for message in messages])
 
-    def _prepared(self, message: SentMessage) -> Prepared:
+    def _prepare_sent_message(self, message: SentMessage) -> Prepared:
         if has_broker_properties(message.properties):
-            return self._writer.preparing.prepare(without_broker_properties(message.with_pairs()))
+            return self._writer.preparing.prepare(without_broker_properties(message.as_new_message()))
         return self._writer.preparing.prepare_sent(message)
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
@@ -190,12 +190,12 @@ class MessageStore(OpenStore[Message, Reader]):
 
     def delete_queues(self, topic: str) -> None:
         """Delete the queues of a topic with their files; the messages stay in the log."""
-        with self._reading():
+        with self._lock_reader():
             self._files.queues.delete(topic)
 
     def cut_log(self, progress: LogProgress) -> None:
         """Set the end of the log to the end of a record; the queues must already end before it."""
-        with self._flusher.paused(), self._reading():
+        with self._flusher.flush_lock(), self._lock_reader():
             self._files.log.cut(progress.log_end)
             self._writer.last = progress
 
@@ -222,7 +222,7 @@ class MessageStore(OpenStore[Message, Reader]):
         Raises:
             StoreFilesError: if a record of the queue is damaged.
         """
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.get(topic, queue_id, queue_offset, max_messages)
 
     def pull(
@@ -235,12 +235,12 @@ class MessageStore(OpenStore[Message, Reader]):
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
         """Return records of a queue in the form for clients, from a queue offset on; see `pull_records`."""
-        with self._reading():
+        with self._lock_reader():
             return pull_records(self._files, topic, queue_id, queue_offset, limits, codes, accepts_record)
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
         """Return the ConsumeQueue entry of a message, or None if the queue has none or only filler."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.entry_at(topic, queue_id, queue_offset)
 
     def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
@@ -265,7 +265,7 @@ class MessageStore(OpenStore[Message, Reader]):
         Raises:
             LayoutError: if the text is not an offset message id.
         """
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.by_id(msg_id)
 
     def get_by_key(
@@ -304,10 +304,10 @@ class MessageStore(OpenStore[Message, Reader]):
             limit: maximum number of messages.
             limit_bytes: maximum size of all records together; a single one may be larger.
         """
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             steps = reader.by_key(topic, key, begin_ms, end_ms, limit, limit_bytes)
         while True:
-            with self._reading():
+            with self._lock_reader():
                 try:
                     next(steps)
                 except StopIteration as done:
@@ -317,26 +317,26 @@ class MessageStore(OpenStore[Message, Reader]):
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return the store time of a message, or -1 if there is no message at that offset."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.timestamp_at(topic, queue_id, queue_offset)
 
     def get_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, max_messages: int = DEFAULT_MAX_MESSAGES
     ) -> GetResult[Message]:
         """Return messages of a queue from the first one stored at or after a time; see `get`."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.get(topic, queue_id, reader.offset_by_time(topic, queue_id, timestamp_ms), max_messages)
 
     @property
     def min_physical_offset(self) -> int:
         """Physical offset of the first byte of the log."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.log_start
 
     @property
     def max_physical_offset(self) -> int:
         """Physical offset of the end of the last record: the next one goes there, or to a new segment."""
-        with self._reading() as reader:
+        with self._lock_reader() as reader:
             return reader.log_end
 
 
@@ -356,7 +356,7 @@ class Flusher(LogFlusher):
         if progress.store_timestamp:
             self._checkpoint.update(physic_msg_timestamp=progress.store_timestamp)
 
-    def _sync_rest(self) -> None:
+    def _sync_derived_files(self) -> None:
         progress = self._writer.last
         self._queues.sync()
         self._timers.sync()

@@ -44,12 +44,12 @@ from commitlake.schemas.layouts.rocketmq.timers import (
     TimerUnit,
     parse_timer_checkpoint,
     parse_timer_slot,
+    parse_timer_units,
     serialize_timer_blank,
     serialize_timer_checkpoint,
     serialize_timer_slot,
     serialize_timer_unit,
     slot_position,
-    timer_units,
 )
 from commitlake.schemas.layouts.segments import is_segment_name
 from commitlake.schemas.store_files import create_file, files_in, make_folders, open_file, remove_file
@@ -141,7 +141,7 @@ class TimerFiles:
             if self._log.is_empty:
                 return waiting, last
             self._log.truncate(end)
-            self._log.clear_rest()
+            self._log.clear_after_end()
             if last is not None and self._wheel is not None:
                 self._find_precision(last)
             if slots and (crashed or self._wheel is None):
@@ -150,11 +150,11 @@ class TimerFiles:
 
     def _read_units(self) -> Iterator[tuple[int, TimerUnit]]:
         for start in self._log.file_starts:
-            position, end = start, start + self._units_size
+            position, end = start, start + self._usable_file_size
             while position < end:
                 size = min(_READ_AT_ONCE, end - position)
                 count = 0
-                for unit in timer_units(self._log.read(position, size)):
+                for unit in parse_timer_units(self._log.read(position, size)):
                     yield position + count * UNIT.size, unit
                     count += 1
                 if count * UNIT.size < size:
@@ -162,7 +162,7 @@ class TimerFiles:
                 position += size
 
     @property
-    def _units_size(self) -> int:
+    def _usable_file_size(self) -> int:
         """Number of bytes in a timer log file that units can use; the rest is for the blank."""
         return (self._log.file_size - BLANK.size) // UNIT.size * UNIT.size
 
@@ -269,8 +269,8 @@ class TimerFiles:
         with self._guard:
             count = 0
             for start in self._log.file_starts[:-1]:
-                last = start + self._units_size - UNIT.size
-                unit = next(timer_units(self._log.read(last, UNIT.size)), None)
+                last = start + self._usable_file_size - UNIT.size
+                unit = next(parse_timer_units(self._log.read(last, UNIT.size)), None)
                 if unit is not None and unit.physical_offset >= min_physical_offset:
                     break
                 count += 1

@@ -36,7 +36,7 @@ from commitlake.schemas.layouts.rocketmq.light_queues import (
     MULTI_DISPATCH,
     MULTI_QUEUE_OFFSET,
     SEPARATOR,
-    can_be_folder,
+    is_valid_folder_name,
     light_queue_names,
 )
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
@@ -71,7 +71,7 @@ class PutResult(NamedTuple):
         return serialize_message_id(self.store_host, self.physical_offset)
 
 
-def needs_numbers(sys_flag: int, properties: Container[str]) -> bool:
+def needs_queue_offsets(sys_flag: int, properties: Container[str]) -> bool:
     """Return whether a record may need queue offsets in its properties, as for inner batches and light queues."""
     return bool(sys_flag & INNER_BATCH) or MULTI_DISPATCH in properties or INNER_NUM in properties
 
@@ -119,11 +119,11 @@ class Writer(LogWriter):
     def put_one(self, message: NewMessage) -> PutResult:
         """Append one message; see `put`."""
         message = without_broker_properties(message)
-        if needs_numbers(message.sys_flag, dict(message.properties)):
-            return self._append_numbered(message)
+        if needs_queue_offsets(message.sys_flag, dict(message.properties)):
+            return self._append_with_offset_properties(message)
         return self.append_one(self.preparing.prepare(message))
 
-    def _append_numbered(self, message: NewMessage) -> PutResult:
+    def _append_with_offset_properties(self, message: NewMessage) -> PutResult:
         """Append a message whose properties contain its queue offsets, which are only known under the lock."""
         with self.lock:
             numbers, count, names = self._queue_offset_properties(message)
@@ -144,7 +144,7 @@ class Writer(LogWriter):
             queue = self._queues.find_or_create(message.topic, message.queue_id)
             return {INNER_BASE: str(queue.max_offset)}, count, ()
         names = light_queue_names(message.topic, known)
-        if not names or not self._queues.has_light_queues or not all(map(can_be_folder, names)):
+        if not names or not self._queues.has_light_queues or not all(map(is_valid_folder_name, names)):
             return {}, 1, ()
         distinct = tuple(dict.fromkeys(names))
         if len(names) > MAX_LIGHT_QUEUES_OF_MESSAGE:

@@ -15,7 +15,7 @@ from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 _BATCH_ROWS = 1 << 14
 
 
-def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
+def make_entry_batch(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
     """Return an Arrow batch with the columns of a schema, given their values by name; other columns are null.
 
     Args:
@@ -23,11 +23,11 @@ def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.Rec
         columns: an array of numbers, one text or number for all rows, or an Arrow array; other columns are null.
     """
     return pa.RecordBatch.from_arrays(
-        [_column(field, rows, columns.get(field.name)) for field in schema], schema=schema
+        [_make_column(field, rows, columns.get(field.name)) for field in schema], schema=schema
     )
 
 
-def _column(field: pa.Field, rows: int, value: Any) -> pa.Array:
+def _make_column(field: pa.Field, rows: int, value: Any) -> pa.Array:
     if value is None:
         return pa.nulls(rows, field.type)
     if isinstance(value, str | int):
@@ -45,14 +45,16 @@ def is_timestamp(milliseconds: Array) -> Array:
     return fits
 
 
-def timestamps(milliseconds: Array) -> pa.Array:
+def to_timestamp_column(milliseconds: Array) -> pa.Array:
     """Convert times in ms since 1970 to a timestamp column; a time that it cannot store becomes null."""
     fits = is_timestamp(milliseconds)
     micros = np.where(fits, milliseconds, 0).astype(np.int64) * 1000
     return pa.array(micros, pa.int64(), mask=~fits).cast(pa.timestamp("us", tz="UTC"))
 
 
-def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Mapping[str, Any]) -> pa.RecordBatch:
+def make_bad_range_batch(
+    schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Mapping[str, Any]
+) -> pa.RecordBatch:
     """Return a batch with one row for each bad range, which the column `_corrupt_record` describes.
 
     Args:
@@ -60,7 +62,7 @@ def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Map
         place: the columns that are known from the position, see `batch_of`.
     """
     field = schema.field(CORRUPT_ENTRY)
-    return batch_of(schema, len(values), {**place, CORRUPT_ENTRY: pa.array(values, field.type)})
+    return make_entry_batch(schema, len(values), {**place, CORRUPT_ENTRY: pa.array(values, field.type)})
 
 
 def join_short_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -13,12 +13,12 @@ from commitlake.connectors.source_options import (
     NEEDED,
     DeclaredOptions,
     byte_count,
-    name_set,
-    names,
-    number_set,
-    one_of,
+    choice_parser,
+    integer_parser,
     option,
-    whole_number,
+    parse_name_set,
+    parse_names,
+    parse_number_set,
 )
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.indexfile import MAX_FILE_BYTES, Geometry, key_hash
@@ -48,22 +48,22 @@ class EntryOptions(DeclaredOptions):
     )
     mode: Mode = option(
         "mode",
-        one_of(Mode, str.upper),
+        choice_parser(Mode, str.upper),
         Mode.FAILFAST,
         "FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted)",
     )
     columns: tuple[str, ...] | None = option(
         "columns",
-        names,
+        parse_names,
         None,
         "comma-separated; other columns are not created. `.schema(...)` does the same",
         shown="all",
     )
     starting_offset: int | None = option(
-        "startingOffset", whole_number(), None, "entries of records from this physical offset", shown="all"
+        "startingOffset", integer_parser(), None, "entries of records from this physical offset", shown="all"
     )
     ending_offset: int | None = option(
-        "endingOffset", whole_number(), None, "entries of records before this physical offset", shown="all"
+        "endingOffset", integer_parser(), None, "entries of records before this physical offset", shown="all"
     )
     max_partition_bytes: int | None = option(
         "maxPartitionBytes",
@@ -95,10 +95,10 @@ class QueueOptions(EntryOptions):
         "commitlog, journal or any: which stores of the path are meant",
     )
     topics: frozenset[str] | None = option(
-        "topics", name_set, None, "comma-separated; folders of other topics are not opened", shown="all"
+        "topics", parse_name_set, None, "comma-separated; folders of other topics are not opened", shown="all"
     )
     queue_ids: frozenset[int] | None = option(
-        "queueIds", number_set, None, "comma-separated; folders of other queues are not opened", shown="all"
+        "queueIds", parse_number_set, None, "comma-separated; folders of other queues are not opened", shown="all"
     )
 
     @property
@@ -123,28 +123,32 @@ class IndexFileOptions(EntryOptions):
 
     content: IndexContent = option(
         "content",
-        one_of(IndexContent),
+        choice_parser(IndexContent),
         IndexContent.ENTRIES,
         "entries; slots: the used slots, with their newest entry; headers: a row for each file",
     )
     keys: frozenset[str] | None = option(
         "keys",
-        name_set,
+        parse_name_set,
         None,
         "comma-separated: entries whose hash is that of one of these keys; needs `topics`",
         shown="all",
     )
     topics: frozenset[str] | None = option(
         "topics",
-        name_set,
+        parse_name_set,
         None,
         "comma-separated: the topics of `keys`; an index has hashes of topic and key only",
     )
     index_slots: int | None = option(
-        "indexSlots", whole_number(), None, "the broker's maxHashSlotNum, if not in the ratio 1:4", shown="by the size"
+        "indexSlots",
+        integer_parser(),
+        None,
+        "the broker's maxHashSlotNum, if not in the ratio 1:4",
+        shown="by the size",
     )
     index_entries: int | None = option(
-        "indexEntries", whole_number(), None, "the broker's maxIndexNum, if not in the ratio 1:4", shown="by the size"
+        "indexEntries", integer_parser(), None, "the broker's maxIndexNum, if not in the ratio 1:4", shown="by the size"
     )
 
     @property

@@ -69,7 +69,7 @@ class EntryWindow:
 
 
 @dataclass(slots=True)
-class _Unwritten:
+class _InvalidRun:
     """Run of invalid entries, after which no valid entry has been found yet.
 
     Attributes:
@@ -99,7 +99,7 @@ class _Walk:
         self._file = file
         self._range = wanted
         self._size = wanted.dtype.itemsize
-        self._unwritten: _Unwritten | None = None
+        self._unwritten: _InvalidRun | None = None
         self._is_over, self._over_at = False, 0
 
     def windows(self) -> Iterator[EntryWindow]:
@@ -111,21 +111,21 @@ class _Walk:
                 yield from self._windows_at_hole(position)
                 position = data_start
                 continue
-            data = self._read(position, min(self._data_end(position), position + WINDOW_ENTRIES * self._size))
+            data = self._read(position, min(self._find_data_end(position), position + WINDOW_ENTRIES * self._size))
             entries = np.frombuffer(data, self._range.dtype, len(data) // self._size)
             if not len(entries):
                 break
             yield self._make_window(position, entries)
             position += len(entries) * self._size
-        bad = [] if self._is_over else [*self._bad_at_end(position)]
+        bad = [] if self._is_over else [*self._bad_ranges_at_end(position)]
         if bad:
             yield EntryWindow(position, np.empty(0, self._range.dtype), None, bad)
 
     def _windows_at_hole(self, position: int) -> Iterator[EntryWindow]:
         if not self._range.are_zeros_sound:
-            self._note_unwritten(position, bytes(FIRST_BYTES), 0)
+            self._extend_invalid_run(position, bytes(FIRST_BYTES), 0)
         elif self._unwritten is not None:
-            yield EntryWindow(position, np.empty(0, self._range.dtype), None, [*self._bad_before_written(position)])
+            yield EntryWindow(position, np.empty(0, self._range.dtype), None, [*self._flush_invalid_run(position)])
 
     def _next_data(self, position: int) -> int:
         """Return the start of the first entry that is not in a hole, or the range's end."""
@@ -134,7 +134,7 @@ class _Walk:
             return self._range.end
         return min(position + (found - position) // self._size * self._size, self._range.end)
 
-    def _data_end(self, position: int) -> int:
+    def _find_data_end(self, position: int) -> int:
         """Return the end of the last entry that begins before the next hole."""
         size = max(1, self._file.next_hole(position) - position)
         return min(position + -(-size // self._size) * self._size, self._range.end)
@@ -147,7 +147,7 @@ class _Walk:
         sound = self._range.is_sound(start, entries)
         window = EntryWindow(start, entries)
         if sound.all():
-            window.bad = [*self._bad_before_written(start)]
+            window.bad = [*self._flush_invalid_run(start)]
         else:
             window.sound = sound
             window.bad = [*self._bad_ranges(start, entries, sound)]
@@ -160,28 +160,28 @@ class _Walk:
         edges = np.flatnonzero(np.diff(sound, prepend=True, append=True))
         raw = entries.view(np.uint8)
         if sound[0]:
-            yield from self._bad_before_written(start)
+            yield from self._flush_invalid_run(start)
         for first, stop in edges.reshape(-1, 2).tolist():
             if self._is_over:
                 return
             place, rest = start + first * self._size, raw[first * self._size : stop * self._size]
             not_zero = np.flatnonzero(rest)
             not_zero_end = place + (int(not_zero[-1]) // self._size + 1) * self._size if len(not_zero) else 0
-            self._note_unwritten(place, raw[first * self._size :][:FIRST_BYTES].tobytes(), not_zero_end)
+            self._extend_invalid_run(place, raw[first * self._size :][:FIRST_BYTES].tobytes(), not_zero_end)
             if stop < len(entries):
-                yield from self._bad_before_written(start + stop * self._size)
+                yield from self._flush_invalid_run(start + stop * self._size)
 
-    def _note_unwritten(self, start: int, first_bytes: bytes, not_zero_end: int) -> None:
+    def _extend_invalid_run(self, start: int, first_bytes: bytes, not_zero_end: int) -> None:
         if self._unwritten is None:
-            self._unwritten = _Unwritten(start, first_bytes, first_bytes[: self._size], 0)
+            self._unwritten = _InvalidRun(start, first_bytes, first_bytes[: self._size], 0)
         self._unwritten.not_zero_end = max(self._unwritten.not_zero_end, not_zero_end)
 
-    def _bad_before_written(self, end: int) -> Iterator[BadEntries]:
+    def _flush_invalid_run(self, end: int) -> Iterator[BadEntries]:
         """Yield the pending run of invalid entries as a bad range, because a valid entry follows it."""
         unwritten, self._unwritten = self._unwritten, None
         if unwritten is None:
             return
-        if not self._range.are_zeros_sound and self._is_written_by_now(unwritten.start):
+        if not self._range.are_zeros_sound and self._is_written_meanwhile(unwritten.start):
             self._is_over, self._over_at = True, unwritten.start
             return
         found = unwritten.first_entry.hex(" ") if any(unwritten.first_entry) else _ZEROS
@@ -194,12 +194,12 @@ class _Walk:
             unwritten.first_bytes[: end - unwritten.start],
         )
 
-    def _is_written_by_now(self, start: int) -> bool:
+    def _is_written_meanwhile(self, start: int) -> bool:
         """Read an entry again, and return whether the broker has written it meanwhile."""
         data = self._read(start, start + self._size)
         return len(data) == self._size and bool(self._range.is_sound(start, data.view(self._range.dtype)).all())
 
-    def _bad_at_end(self, position: int) -> Iterator[BadEntries]:
+    def _bad_ranges_at_end(self, position: int) -> Iterator[BadEntries]:
         """Yield the bad ranges before the end of the range to read.
 
         Args:
@@ -208,20 +208,20 @@ class _Walk:
         end = self._range.end
         if position < end:
             if self._unwritten is not None:
-                yield from self._bad_before_written(position)
+                yield from self._flush_invalid_run(position)
             expected, found = f"{end} bytes", f"{position}, or a few more: the file was truncated just now"
             yield BadEntries(position, end, Reason.CUT, expected, found)
         elif self._unwritten is not None:
-            yield from self._unwritten_at_end(self._unwritten)
+            yield from self._invalid_run_at_end(self._unwritten)
 
-    def _unwritten_at_end(self, unwritten: _Unwritten) -> Iterator[BadEntries]:
+    def _invalid_run_at_end(self, unwritten: _InvalidRun) -> Iterator[BadEntries]:
         needed = self._range.written_end
         if self._has_data(self._range.end, self._range.file_end):
             needed = self._range.end
         elif unwritten.not_zero_end > unwritten.start + self._size:
             needed = max(needed, unwritten.not_zero_end)
         if needed > unwritten.start:
-            yield from self._bad_before_written(min(needed, self._range.end))
+            yield from self._flush_invalid_run(min(needed, self._range.end))
 
     def _has_data(self, start: int, end: int) -> bool:
         """Return whether a part of the file contains anything but zeros."""

@@ -93,23 +93,28 @@ def plan_index_files(options: IndexFileOptions, filters: Filters) -> list[list[I
     Raises:
         StoreError: if the path has no store with an index, or there is a link among its files, or a copy was changed.
     """
-    return plan_stores(options, filters, lambda store, planned: _parts_of_store(store, planned, options))
+    return plan_stores(options, filters, lambda store, planned: _plan_store_parts(store, planned, options))
 
 
-def _parts_of_store(store: Store, planned: PlannedStore, options: IndexFileOptions) -> Iterator[IndexPart]:
+def _plan_store_parts(store: Store, planned: PlannedStore, options: IndexFileOptions) -> Iterator[IndexPart]:
     files = planned.files()
     if not files.has_folder(_FOLDER):
         if planned.is_copy and any(map(files.has_folder, store.format.queues.folders)):
             return  # the store has one IndexFile at most, and the newest one is not copied
         raise StoreError(f"{planned.root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker")
-    if options.key_hashes is not None and (reason := store.format.indexes.why_no_keys(store.segments)) is not None:
+    if (
+        options.key_hashes is not None
+        and (reason := store.format.indexes.no_key_index_reason(store.segments)) is not None
+    ):
         folder = planned.place_of(_FOLDER)
         raise StoreError(f"{folder}: keys cannot be looked up in this index: {reason}. Read it without the option keys")
     for name in files.files_in(_FOLDER, str.isdecimal):
-        yield from _parts_of_file(planned, files, f"{_FOLDER}/{name}", options)
+        yield from _plan_file_parts(planned, files, f"{_FOLDER}/{name}", options)
 
 
-def _parts_of_file(store: PlannedStore, files: StoreFiles, path: str, options: IndexFileOptions) -> Iterator[IndexPart]:
+def _plan_file_parts(
+    store: PlannedStore, files: StoreFiles, path: str, options: IndexFileOptions
+) -> Iterator[IndexPart]:
     unknown = IndexFile(store, path, Geometry(0, 0), None)
     try:
         with closing(files.open(path, HEADER.size)) as opened:
@@ -131,24 +136,24 @@ def _parts_of_file(store: PlannedStore, files: StoreFiles, path: str, options: I
         yield IndexPart(unknown, bad.start, bad.end, bad)
         return
     header = parse_header(head)
-    fault = _header_fault(header, geometry)
+    fault = _find_header_fault(header, geometry)
     file = IndexFile(store, path, geometry, None if fault else header)
     if fault is not None:
         bad = BadEntries(0, HEADER.size, Reason.HEADER, fault, _header_text(header), head)
         yield IndexPart(file, 0, HEADER.size, bad)
-    yield from _parts_of_content(file, size, options.content)
+    yield from _plan_content_parts(file, size, options.content)
     if size != geometry.file_size:
-        yield IndexPart(file, size, geometry.file_size, _size_fault(size, geometry))
+        yield IndexPart(file, size, geometry.file_size, _find_size_fault(size, geometry))
 
 
-def _size_fault(size: int, geometry: Geometry) -> BadEntries:
+def _find_size_fault(size: int, geometry: Geometry) -> BadEntries:
     """Return the bad range of a file whose size does not match the broker's settings."""
     start, end = sorted((size, geometry.file_size))
     reason = Reason.CUT if size < geometry.file_size else Reason.SIZE
     return BadEntries(start, end, reason, f"{geometry.file_size} bytes", f"{size}")
 
 
-def _header_fault(header: Header, geometry: Geometry) -> str | None:
+def _find_header_fault(header: Header, geometry: Geometry) -> str | None:
     """Return a description of the values that an invalid header field may have; None if all fields are valid."""
     # A killed broker may leave counts that are too low, but never too high.
     if not 0 <= header.index_count <= geometry.entries:
@@ -166,7 +171,7 @@ def _header_text(header: Header) -> str:
     return ", ".join(f"{name} {value}" for name, value in header._asdict().items())
 
 
-def _parts_of_content(file: IndexFile, size: int, content: IndexContent) -> Iterator[IndexPart]:
+def _plan_content_parts(file: IndexFile, size: int, content: IndexContent) -> Iterator[IndexPart]:
     geometry = file.geometry
     if content is IndexContent.HEADERS:
         if file.header is not None:

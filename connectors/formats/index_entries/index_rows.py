@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.index_entries.entry_columns import (
-    bad_batch,
-    batch_of,
     join_short_batches,
-    timestamps,
+    make_bad_range_batch,
+    make_entry_batch,
+    to_timestamp_column,
 )
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
@@ -62,28 +62,28 @@ class _Reader:
     def batches(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part."""
         if part.bad is not None:
-            yield from self._bad_rows(part, [part.bad])
+            yield from self._make_bad_range_rows(part, [part.bad])
         elif self._content is IndexContent.HEADERS:
             yield self._header_row(part)
         else:
-            yield from self._rows_of_windows(part)
+            yield from self._read_windows(part)
 
     def _header_row(self, part: IndexPart) -> pa.RecordBatch:
         header, geometry = part.file.header, part.file.geometry
         assert header is not None
         times = {
-            name: timestamps(np.array([value]))
+            name: to_timestamp_column(np.array([value]))
             for name, value in header._asdict().items()
             if name.endswith("_timestamp")
         }
         columns = {**header._asdict(), **times, "slots": geometry.slots, "entries": geometry.entries}
-        return batch_of(self._schema, 1, columns | self._file_columns(part))
+        return make_entry_batch(self._schema, 1, columns | self._file_columns(part))
 
-    def _rows_of_windows(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
+    def _read_windows(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
         try:
             file = part.file.store.files().open(part.file.path, part.end)
         except (FileNotFoundError, MissingObjectError):
-            yield from self._bad_rows(part, [part.file.store.missing(part.start, part.end)])
+            yield from self._make_bad_range_rows(part, [part.file.store.missing(part.start, part.end)])
             return
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
@@ -94,15 +94,15 @@ class _Reader:
         )
         try:
             for window in walk_entries(file, wanted):
-                yield from self._bad_rows(part, window.bad)
+                yield from self._make_bad_range_rows(part, window.bad)
                 yield rows(part, window)
         finally:
             file.close()
 
-    def _bad_rows(self, part: IndexPart, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
+    def _make_bad_range_rows(self, part: IndexPart, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
         values = [self._damage.take(part.file.place, bad) for bad in found]
         if values and self._damage.mode is Mode.PERMISSIVE:
-            yield bad_batch(self._schema, values, self._file_columns(part))
+            yield make_bad_range_batch(self._schema, values, self._file_columns(part))
 
     def _file_columns(self, part: IndexPart) -> dict[str, Any]:
         return {"broker": part.file.store.broker, "file": part.file.name}
@@ -112,7 +112,7 @@ class _Reader:
         used = newest != 0 if window.sound is None else window.sound & (newest != 0)
         first = (window.start - part.file.geometry.slot_position(0)) // SLOT.size
         columns = {"slot": first + np.flatnonzero(used), "newest_entry": newest[used]}
-        return batch_of(self._schema, int(np.count_nonzero(used)), columns | self._file_columns(part))
+        return make_entry_batch(self._schema, int(np.count_nonzero(used)), columns | self._file_columns(part))
 
     def _entry_rows(self, part: IndexPart, window: EntryWindow) -> pa.RecordBatch:
         file, kept = part.file, self._wanted_entries(window)
@@ -128,8 +128,8 @@ class _Reader:
         }
         if file.header is not None:
             milliseconds = file.header.begin_timestamp + 1000 * entries["time_diff"].astype(np.int64)
-            columns["store_timestamp"] = timestamps(milliseconds)
-        return batch_of(self._schema, len(entries), columns | self._file_columns(part))
+            columns["store_timestamp"] = to_timestamp_column(milliseconds)
+        return make_entry_batch(self._schema, len(entries), columns | self._file_columns(part))
 
     def _wanted_entries(self, window: EntryWindow) -> Array:
         """Return a mask of the entries that become rows."""

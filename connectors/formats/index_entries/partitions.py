@@ -14,8 +14,8 @@ from commitlake.connectors.formats.index_entries.entry_damage import BadEntries,
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.store_files import open_store_files, store_of
-from commitlake.connectors.reading.partition_sizes import Part, costs_of, group_by_size, part_bytes
+from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
+from commitlake.connectors.reading.partition_sizes import Part, choose_part_size, group_by_size, read_costs
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.storage.uris import is_uri
@@ -52,7 +52,7 @@ class PlannedStore:
         Raises:
             StoreError: see `open_store_files`.
         """
-        return _open(self.root, self.read_id)
+        return _open_files_once(self.root, self.read_id)
 
     def place_of(self, path: str) -> str:
         """Return the path or URI of a file, without opening the store."""
@@ -65,7 +65,7 @@ class PlannedStore:
 
 
 @lru_cache(maxsize=_OPEN_STORES)
-def _open(root: str, read_id: str) -> StoreFiles:  # noqa: ARG001 (another read reads the manifest again)
+def _open_files_once(root: str, read_id: str) -> StoreFiles:  # noqa: ARG001 (another read reads the manifest again)
     return open_store_files(root, is_read_once=True)
 
 
@@ -86,15 +86,15 @@ def plan_stores(
     for store in find_stores(options.path, options.broker, formats=options.formats):
         if filters.brokers is None or store.broker in filters.brokers:
             try:
-                parts += parts_of(store, PlannedStore(store.broker, store_of(store.root), read_id))
+                parts += parts_of(store, PlannedStore(store.broker, store_folder_of_log(store.root), read_id))
             except UnsafeFileError as error:
                 raise StoreError(str(error)) from None
             except PermissionError as error:
                 if error.filename is None:
                     raise StoreError(f"{store.root} cannot be read: {error}") from None
                 raise StoreError(f"{error.filename} cannot be read by this user: run as the broker's user") from None
-    costs = costs_of(parts)
-    return group_by_size(parts, costs, options.max_partition_bytes or part_bytes(sum(costs), os.cpu_count() or 1))
+    costs = read_costs(parts)
+    return group_by_size(parts, costs, options.max_partition_bytes or choose_part_size(sum(costs), os.cpu_count() or 1))
 
 
 def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:

@@ -111,10 +111,10 @@ def plan_queues(options: QueueOptions, filters: Filters) -> list[list[QueuePart]
     Raises:
         StoreError: if the path has no store with queues, or there is a link among their files.
     """
-    return plan_stores(options, filters, lambda store, planned: _parts_of_store(store, planned, filters))
+    return plan_stores(options, filters, lambda store, planned: _plan_store_parts(store, planned, filters))
 
 
-def _parts_of_store(store: Store, planned: PlannedStore, filters: Filters) -> Iterator[QueuePart]:
+def _plan_store_parts(store: Store, planned: PlannedStore, filters: Filters) -> Iterator[QueuePart]:
     root, files = planned.root, planned.files()
     layouts = queue_layouts(store)
     if not any(files.has_folder(layout.folder) for layout in layouts):
@@ -125,11 +125,11 @@ def _parts_of_store(store: Store, planned: PlannedStore, filters: Filters) -> It
     if not planned.is_copy and store.format.queues.are_in_rocksdb(Path(root)):  # which are not copied
         refuse_rocksdb_queues(root)
     for layout in layouts:
-        for queue in _wanted_queues(planned, files, layout, filters):
-            yield from _parts_of_queue(queue, files)
+        for queue in _list_wanted_queues(planned, files, layout, filters):
+            yield from _plan_queue_parts(queue, files)
 
 
-def _wanted_queues(
+def _list_wanted_queues(
     store: PlannedStore, files: StoreFiles, layout: QueueLayout, filters: Filters
 ) -> Iterator[QueueFolder]:
     topics, queue_ids = filters.topics, filters.queue_ids
@@ -142,12 +142,12 @@ def _wanted_queues(
                 yield QueueFolder(store, layout, topic, queue_id)
 
 
-def _parts_of_queue(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePart]:
+def _plan_queue_parts(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePart]:
     """Divide the files of a queue, and report invalid names and sizes."""
     names = files.files_in(queue.path, is_segment_name)
     starts = {name: parse_segment_name(name) or 0 for name in names}
     in_order = sorted(names, key=lambda name: starts[name])
-    unit, written = queue.layout.entry_size, _last_written(queue, files, in_order)
+    unit, written = queue.layout.entry_size, _last_written_file(queue, files, in_order)
     for place, (name, following) in enumerate(pairwise([*in_order, None])):
         assert name is not None
         is_followed = place < written
@@ -157,7 +157,7 @@ def _parts_of_queue(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePart
         except FileNotFoundError:
             continue  # deleted since it was listed: the broker has expired it
         room = MAX_FILE_BYTES if following is None else starts[following] - starts[name]
-        bad = _name_fault(queue, starts[name], size)
+        bad = _find_name_fault(queue, starts[name], size)
         if bad is not None:
             yield QueuePart(queue, name, 0, size, size, is_followed, bad)
             continue
@@ -166,12 +166,12 @@ def _parts_of_queue(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePart
         read_end = end if is_followed else min(-(-data_end // unit) * unit, end)
         for first, stop in divide_range(0, read_end, unit):
             yield QueuePart(queue, name, first, stop, read_end, is_followed)
-        bad = _size_fault(size, room, end, is_followed=is_followed, is_last=following is None)
+        bad = _find_size_fault(size, room, end, is_followed=is_followed, is_last=following is None)
         if bad is not None:
             yield QueuePart(queue, name, bad.start, bad.end, end, is_followed, bad)
 
 
-def _name_fault(queue: QueueFolder, start: int, size: int) -> BadEntries | None:
+def _find_name_fault(queue: QueueFolder, start: int, size: int) -> BadEntries | None:
     unit = queue.layout.entry_size
     if start % unit:
         return BadEntries(0, size, Reason.NAME, f"a multiple of {unit}, an entry's bytes", str(start))
@@ -182,7 +182,7 @@ def _name_fault(queue: QueueFolder, start: int, size: int) -> BadEntries | None:
     return None
 
 
-def _size_fault(size: int, room: int, end: int, *, is_followed: bool, is_last: bool) -> BadEntries | None:
+def _find_size_fault(size: int, room: int, end: int, *, is_followed: bool, is_last: bool) -> BadEntries | None:
     """Return the bad range that follows from a file's wrong size; None if the size is right."""
     if size > room:
         reason = Reason.SIZE if is_last else Reason.OVERLAP
@@ -194,7 +194,7 @@ def _size_fault(size: int, room: int, end: int, *, is_followed: bool, is_last: b
     return None
 
 
-def _last_written(queue: QueueFolder, files: StoreFiles, names: Sequence[str]) -> int:
+def _last_written_file(queue: QueueFolder, files: StoreFiles, names: Sequence[str]) -> int:
     """Return the index of the last file with an entry; later files may have been created in advance."""
     for place in range(len(names) - 1, 0, -1):
         try:

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.index_entries.entry_columns import (
-    bad_batch,
-    batch_of,
     is_timestamp,
     join_short_batches,
-    timestamps,
+    make_bad_range_batch,
+    make_entry_batch,
+    to_timestamp_column,
 )
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
@@ -60,18 +60,18 @@ class _Reader:
         """Yield the rows of the part."""
         part = self._part
         if part.bad is not None:
-            yield from self._bad_rows([part.bad])
+            yield from self._make_bad_range_rows([part.bad])
             return
         try:
             file = self._open_file()
         except (FileNotFoundError, MissingObjectError):
-            yield from self._bad_rows([part.queue.store.missing(part.start, part.end)])
+            yield from self._make_bad_range_rows([part.queue.store.missing(part.start, part.end)])
             return
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
         try:
             for window in walk_entries(file, self._entry_range()):
-                yield from self._bad_rows(window.bad)
+                yield from self._make_bad_range_rows(window.bad)
                 yield self._rows(window)
         finally:
             file.close()
@@ -111,10 +111,10 @@ class _Reader:
     def _entry_fields(self) -> tuple[str, ...]:
         return self._layout.dtype.names or ()
 
-    def _bad_rows(self, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
+    def _make_bad_range_rows(self, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
         values = [self._damage.take(self._part.place, bad) for bad in found]
         if values and self._damage.mode is Mode.PERMISSIVE:
-            yield bad_batch(self._schema, values, self._queue_columns())
+            yield make_bad_range_batch(self._schema, values, self._queue_columns())
 
     def _queue_columns(self) -> dict[str, Any]:
         queue = self._part.queue
@@ -130,12 +130,12 @@ class _Reader:
                 columns[name] = entries[name]
         if "message_base_offset" in self._entry_fields:
             columns["queue_offset"] = entries["message_base_offset"]
-            columns["store_timestamp"] = timestamps(entries["store_timestamp"])
+            columns["store_timestamp"] = to_timestamp_column(entries["store_timestamp"])
         else:
             first = self._part.first_number + window.start // self._layout.entry_size
             numbers = np.arange(first, first + len(window.entries))
             columns["queue_offset"] = numbers if kept is None else numbers[kept]
-        return batch_of(self._schema, len(entries), columns)
+        return make_entry_batch(self._schema, len(entries), columns)
 
     def _wanted_entries(self, window: EntryWindow) -> Array | None:
         """Return a mask of the entries that become rows; None if all do."""

@@ -20,7 +20,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.kernel.consumptions import find_consumptions
 from commitlake.connectors.log_format.deliveries import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.connectors.log_format.files import SegmentFile
-from commitlake.connectors.reading.decoding.arrow import spans
+from commitlake.connectors.reading.decoding.arrow import span_array
 from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.reading.files.segment_files import LocalFile, open_remote
 from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem, shipped_sizes
@@ -132,14 +132,14 @@ def read_consume_files(root: str, broker: str, start: int | None) -> Iterator[Co
         if following is not None and following <= position:
             continue
         if base > position:
-            yield ConsumeLogPart(_no_rows(), base, _missing_bytes_text(folder.path(), position, base))
+            yield ConsumeLogPart(_empty_batch(), base, _missing_bytes_text(folder.path(), position, base))
             position = base
-        for part in _File(folder, name, broker, base, following).read(position):
+        for part in _ConsumeFile(folder, name, broker, base, following).read(position):
             yield part
             position = part.end
 
 
-class _File:
+class _ConsumeFile:
     """A file of the consume log.
 
     Args:
@@ -165,7 +165,7 @@ class _File:
             size = file.size()
             if offset > self._base + size:
                 cut = f"expected at least {offset - self._base} bytes, found {size}: the log was cut or replaced"
-                yield ConsumeLogPart(_no_rows(), offset, [f"{self._path}: {cut}"])
+                yield ConsumeLogPart(_empty_batch(), offset, [f"{self._path}: {cut}"])
                 return
             while not is_last:
                 start = offset - self._base
@@ -176,9 +176,9 @@ class _File:
                 ends = found + _record_sizes(window, found)
                 rest = int(ends[-1]) if count else 0
                 end = length if is_last else int(end)
-                before = self._damage_texts(window, start, np.concatenate(([0], ends[:-1]))[:count], found)
-                after = self._damage_texts(window, start, np.array([rest]), np.array([end]))
-                rows = _rows(window, found, self._broker, offset)
+                before = self._describe_damage(window, start, np.concatenate(([0], ends[:-1]))[:count], found)
+                after = self._describe_damage(window, start, np.array([rest]), np.array([end]))
+                rows = _make_consumption_batch(window, found, self._broker, offset)
                 done = offset + rest if count else done
                 offset += end
                 if self._following is not None:
@@ -193,7 +193,7 @@ class _File:
                     continue
                 yield ConsumeLogPart(rows, done, _limit_problems(self._path, problems))
 
-    def _damage_texts(self, window: Array, start: int, starts: Array, ends: Array) -> list[str]:
+    def _describe_damage(self, window: Array, start: int, starts: Array, ends: Array) -> list[str]:
         """Return a sentence for each range of a window with neither valid records nor zeros.
 
         Args:
@@ -226,7 +226,7 @@ def _missing_bytes_text(folder: str, start: int, end: int) -> list[str]:
     return [f"{folder}: bytes {start} to {end - 1} are missing: the lake has no deliveries that were recorded there"]
 
 
-def _no_rows() -> pa.RecordBatch:
+def _empty_batch() -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], CONSUMPTION_ROWS)
 
 
@@ -235,7 +235,7 @@ def _record_sizes(window: Array, positions: Array) -> Array:
     return sizes
 
 
-def _rows(window: Array, positions: Array, broker: str, offset: int) -> pa.RecordBatch:
+def _make_consumption_batch(window: Array, positions: Array, broker: str, offset: int) -> pa.RecordBatch:
     """Return records as an Arrow batch of rows of `consumptions`.
 
     Args:
@@ -245,7 +245,7 @@ def _rows(window: Array, positions: Array, broker: str, offset: int) -> pa.Recor
         offset: offset of the window in the consume log.
     """
     if not len(positions):
-        return _no_rows()
+        return _empty_batch()
     heads = window[positions[:, None] + np.arange(HEAD.size)].view(_HEAD)[:, 0]
     at_topic = positions + HEAD.size
     topic_lengths = window[at_topic].astype(np.int64)
@@ -272,7 +272,7 @@ def _rows(window: Array, positions: Array, broker: str, offset: int) -> pa.Recor
 
 
 def _text_column(window: Array, positions: Array, lengths: Array) -> pa.Array:
-    encoded = pc.dictionary_encode(spans(window, positions, lengths, pa.binary()))
+    encoded = pc.dictionary_encode(span_array(window, positions, lengths, pa.binary()))
     texts = pa.array([text.decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()], pa.string())
     return texts.take(encoded.indices)
 

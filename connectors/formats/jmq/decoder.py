@@ -13,7 +13,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.kernel import records
 from commitlake.connectors.formats.jmq.kernel.columns import ADDRESS_SIZE, NO_DELAY
 from commitlake.connectors.formats.jmq.kernel.properties import MAX_PROPERTIES, OWN_NAMES
-from commitlake.connectors.formats.jmq.message_row import APP, RECEIVE_TIMESTAMP, shown_name, unique_key
+from commitlake.connectors.formats.jmq.message_row import APP, RECEIVE_TIMESTAMP, display_name, unique_key
 from commitlake.connectors.reading.decoding.columns import (
     DecodedBatch,
     Distinct,
@@ -66,17 +66,17 @@ _OWN_NAMES = dict(zip(OWN_NAMES, (APP, RECEIVE_TIMESTAMP), strict=True))
 _TEXTS = ((records.APP, "application"), (records.BUSINESS_ID, "business id"), (h.PROPERTIES, "properties"))
 
 
-def _name_text(stored: bytes) -> str:
+def _decode_name(stored: bytes) -> str:
     """Return the displayed name of a property, given its stored bytes."""
     text = utf8_text(stored)
-    return _OWN_NAMES.get(text) or shown_name(_ESCAPED.sub(r"\1", text))
+    return _OWN_NAMES.get(text) or display_name(_ESCAPED.sub(r"\1", text))
 
 
-def _tag_text(stored: bytes) -> str:
+def _decode_tag(stored: bytes) -> str:
     return str(int.from_bytes(stored))
 
 
-def _address_text(stored: bytes) -> str:
+def _decode_address(stored: bytes) -> str:
     return str(Host(stored[: ADDRESS_SIZE - 2], int.from_bytes(stored[ADDRESS_SIZE - 2 :])))
 
 
@@ -163,12 +163,12 @@ class JournalDecoder(Decoder):
 
     def _make_distinct(self, seed: np.uint64) -> DistinctValues:
         return DistinctValues(
-            names=Distinct(seed, _name_text, OWN_NAMES),
+            names=Distinct(seed, _decode_name, OWN_NAMES),
             topics=Distinct(seed, utf8_text),
-            tags=Distinct(seed, _tag_text),
+            tags=Distinct(seed, _decode_tag),
             producer_groups=Distinct(seed, utf8_text),
-            born_hosts=Distinct(seed, _address_text),
-            store_hosts=Distinct(seed, _address_text),
+            born_hosts=Distinct(seed, _decode_address),
+            store_hosts=Distinct(seed, _decode_address),
         )
 
     def _id_suffix(self) -> Array:

@@ -12,11 +12,11 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.reading import KERNEL
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange, HopArguments
 from commitlake.connectors.reading.facts.reading import SEED, topic_names
 from commitlake.connectors.reading.files.segment_files import Window
-from commitlake.connectors.reading.files.windows import numbers_at
+from commitlake.connectors.reading.files.windows import read_numbers_at
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.kernel.buffers import is_crowded, make_interner
 from commitlake.connectors.reading.kernel.columns import intern_spans
@@ -28,7 +28,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 class JournalReader:
-    """Reader of the data for indexes from one range of a journal; see `FactsReader`."""
+    """Reader of the data for indexes from one range of a journal; see `IndexDataReader`."""
 
     def __init__(self, start: int, chunk_rows: int) -> None:
         """Start with an empty chunk.
@@ -50,12 +50,12 @@ class JournalReader:
         self._bad: list[BadRange] = []
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Return the positions of the next records in a window; see `FactsReader`."""
+        """Return the positions of the next records in a window; see `IndexDataReader`."""
         self._kernel.hop(*arguments, state, self._parts, faults)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
-    def commit(self, window: Window, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+    def add_records(self, window: Window, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Add the records that the last call of `hop` found to the chunk, before their window is reused."""
         self._bad += bad
         if parts.shape[1]:
@@ -70,7 +70,7 @@ class JournalReader:
         starts = parts[h.START]
         topics = np.empty(len(starts), np.int32)
         intern_spans(window, parts[h.TOPIC], parts[h.TOPIC_LENGTH], SEED, self._topics, topics)
-        received, stored = (numbers_at(window, starts + HEAD.offset_of(name), ">i4") for name in _DELAYS)
+        received, stored = (read_numbers_at(window, starts + HEAD.offset_of(name), ">i4") for name in _DELAYS)
         store_times = self._kernel.store_times(window, parts)
         return {
             "physical_offset": origin + starts,
@@ -92,11 +92,11 @@ class JournalReader:
         """True if the chunk may have no room for the next records."""
         return self._found + self._parts.shape[1] - 1 > self._rows or is_crowded(self._topics)
 
-    def finish(self, end: int | None = None) -> Facts:
+    def finish(self, end: int | None = None) -> IndexData:
         """Return the records collected so far as a chunk; the next chunk begins at its end."""
         columns = {name: self._join_column(name, kind) for name, kind in _KINDS.items()}
         nothing = np.zeros(self._found, np.int32)
-        facts = Facts(
+        facts = IndexData(
             start=self._start,
             end=self._last_end if end is None else end,
             topics=topic_names(self._topics),

@@ -22,7 +22,7 @@ from commitlake.schemas.layouts.segments import segment_name
 if TYPE_CHECKING:
     from commitlake.connectors.log_format.deliveries import ConsumeLogPart, StoredRetries
     from commitlake.connectors.log_format.files import Segment, StoreFiles
-    from commitlake.connectors.log_format.indexes import FactsReader
+    from commitlake.connectors.log_format.indexes import IndexDataReader
     from commitlake.connectors.log_format.kernel import FormatKernel
     from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles, QueueFormat, QueueLayout, QueueWriter
     from commitlake.connectors.log_format.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
@@ -74,13 +74,13 @@ class _Queues(FormatQueues):
 
 
 class _Indexes(FormatIndexes):
-    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:  # noqa: ARG002
+    def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:  # noqa: ARG002
         """Return a reader of data for indexes; see `FormatIndexes`."""
         from commitlake.connectors.formats.jmq.facts import JournalReader
 
         return JournalReader(start, chunk_rows)
 
-    def why_no_keys(self, segments: Sequence[Segment]) -> str:  # noqa: ARG002
+    def no_key_index_reason(self, segments: Sequence[Segment]) -> str:  # noqa: ARG002
         """Return the reason: JMQ has no index of keys."""
         return "a journal has no index of keys"
 

@@ -37,7 +37,7 @@ _BITS = 64
 _MASK = (1 << _BITS) - 1
 
 
-def shown_name(name: str) -> str:
+def display_name(name: str) -> str:
     """Return a property's name as it is displayed."""
     return f"_{name}" if _RESERVED.fullmatch(name) else name
 
@@ -47,7 +47,7 @@ def unique_key(topic: str, queue_id: int, queue_offset: int, broker: str) -> str
     return f"{topic}/{queue_id}/{queue_offset}@{broker}"
 
 
-def signed(value: int) -> int:
+def to_signed64(value: int) -> int:
     """Convert an unsigned 64-bit number to the signed one that a column of longs stores."""
     return value - (1 << _BITS) if value >> (_BITS - 1) else value
 
@@ -55,17 +55,17 @@ def signed(value: int) -> int:
 def row_of(message: JournalMessage, broker: str) -> dict[str, object]:
     """Return a message under the column names of the table `messages`; timestamps in ms, without the body."""
     own_id = unique_key(message.topic, message.queue_id, message.queue_offset, broker)
-    properties = {shown_name(name): value for name, value in message.property_pairs}
+    properties = {display_name(name): value for name, value in message.property_pairs}
     if message.app:
         properties[APP] = message.app
-    properties[RECEIVE_TIMESTAMP] = str(signed(message.receive_timestamp & _MASK))
+    properties[RECEIVE_TIMESTAMP] = str(to_signed64(message.receive_timestamp & _MASK))
     return {
         "broker": broker,
         "physical_offset": message.journal_offset,
         "size": message.size,
         "topic": message.topic,
         "queue_id": message.queue_id,
-        "queue_offset": signed(message.queue_offset),
+        "queue_offset": to_signed64(message.queue_offset),
         "msg_id": own_id,
         "unique_key": own_id,
         "keys": [message.business_id] if message.business_id else None,

@@ -30,7 +30,7 @@ def _compute_crcs(data: Array, crcs: Array) -> None:
         crcs[row] = crc32(data, row * _SIZE, CRC_POSITION)
 
 
-def _crcs(entries: Array) -> Array:
+def _entry_crcs(entries: Array) -> Array:
     crcs = np.empty(len(entries), np.uint64)
     _compute_crcs(np.ascontiguousarray(entries).view(np.uint8), crcs)
     return crcs
@@ -38,7 +38,7 @@ def _crcs(entries: Array) -> Array:
 
 def is_written(entries: Array) -> Array:
     """Return a mask of the entries with a valid CRC; entries of zeros have none."""
-    written: Array = entries["entry_crc"] == _crcs(entries)
+    written: Array = entries["entry_crc"] == _entry_crcs(entries)
     return written
 
 
@@ -63,11 +63,11 @@ def make_entries(offsets: Array, sizes: Array) -> Array:
     entries = np.zeros(len(offsets), ENTRY_DTYPE)
     entries["physical_offset"] = offsets
     entries["size"] = sizes
-    entries["entry_crc"] = _crcs(entries)
+    entries["entry_crc"] = _entry_crcs(entries)
     return entries
 
 
-def _entry_text(entry: Any) -> str:
+def _describe_entry(entry: Any) -> str:
     return f"offset {entry['physical_offset']}, {entry['size']} bytes, CRC {entry['entry_crc']:08x}"
 
 
@@ -83,5 +83,5 @@ QUEUES = QueueLayout(
     refuses_other_names=False,
     fills_gaps=True,
     to_entries=to_entries,
-    words=_entry_text,
+    words=_describe_entry,
 )

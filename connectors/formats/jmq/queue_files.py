@@ -68,12 +68,15 @@ def _walk_file(
                 at = number + position // ENTRY.size
                 if position + ENTRY.size > len(data):
                     found = f"{len(data) - position} to the end of the file"
-                    damage(f"{_place(place, first, at)}: expected {ENTRY.size} bytes, found {found}")
+                    damage(f"{_describe_position(place, first, at)}: expected {ENTRY.size} bytes, found {found}")
                     break
                 try:
                     entry = parse_entry(data, position)
                 except LayoutError as error:
-                    damage(f"{_place(place, first, at)}: {error.field}: expected {error.expected}, found {error.found}")
+                    damage(
+                        f"{_describe_position(place, first, at)}: {error.field}: expected {error.expected}, found "
+                        f"{error.found}"
+                    )
                     yield at, None
                 else:
                     if entry is not None:
@@ -81,5 +84,5 @@ def _walk_file(
             number += CHUNK_ENTRIES
 
 
-def _place(place: str, first: int, number: int) -> str:
+def _describe_position(place: str, first: int, number: int) -> str:
     return f"{place}, entry {number}, byte {(number - first) * ENTRY.size}"

@@ -56,13 +56,13 @@ class JournalQueueWriter:
             first: number of the first entry, if there are no numbers.
         """
         if numbers is None:
-            self._add_run(first, entries)
+            self._add_consecutive(first, entries)
             return
         breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
         for begin, end in pairwise([0, *breaks.tolist(), len(numbers)]):
-            self._add_run(int(numbers[begin]), entries[begin:end])
+            self._add_consecutive(int(numbers[begin]), entries[begin:end])
 
-    def _add_run(self, first: int, entries: Array) -> None:
+    def _add_consecutive(self, first: int, entries: Array) -> None:
         """Append the entries of records with consecutive queue offsets."""
         begin, end = max(0, -first), min(len(entries), _MAX_NUMBER + 1 - first)
         self.skipped += len(entries) - max(0, end - begin)
@@ -76,9 +76,9 @@ class JournalQueueWriter:
             self._first = self._end = first
             self.lost = 0
         known = max(0, min(len(entries), self._end - first))
-        self._fill_lost(first, entries[:known])
+        self._replace_placeholders(first, entries[:known])
         first, entries = first + known, entries[known:]
-        taken = self._first_possible(first, entries)
+        taken = self._find_first_possible(first, entries)
         self.skipped += taken
         if taken < len(entries):
             self._append(first + taken, entries[taken:])
@@ -89,7 +89,7 @@ class JournalQueueWriter:
             return self._journal_start > 0 and number != self._end
         return number < self._first == self._end - 1
 
-    def _first_possible(self, first: int, entries: Array) -> int:
+    def _find_first_possible(self, first: int, entries: Array) -> int:
         """Return the index of the first record before which the journal has room for all messages missing so far."""
         if first == self._end or not len(entries):
             return 0
@@ -110,7 +110,7 @@ class JournalQueueWriter:
         self._end = first + len(entries)
         self._last_offset = int(fields["physical_offset"][-1])
 
-    def _fill_lost(self, first: int, entries: Array) -> None:
+    def _replace_placeholders(self, first: int, entries: Array) -> None:
         """Replace placeholders of lost messages by entries of records with the same queue offsets."""
         begin = max(0, min(len(entries), self._first - first))
         self.skipped += begin

@@ -10,7 +10,7 @@ from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry
 
 
-def _place_of(data: bytes) -> int:
+def _entry_sort_key(data: bytes) -> int:
     """Return an entry's sort key; an invalid entry sorts as the end of the queue, like zeros."""
     if len(data) < ENTRY.size:
         return AFTER_ALL
@@ -26,7 +26,7 @@ QUEUE_FILES = QueueFormat(
     folder=FOLDER,
     entry=ENTRY,
     offset_field="journal_offset",
-    place_of=_place_of,
+    place_of=_entry_sort_key,
     min_record_size=MIN_RECORD_SIZE,
     # Any text that can be a folder's name, but without U+FFFD, which stands for invalid bytes.
     topics=re.compile(r"(?!\.{1,2}$)[^/\0\ufffd]+"),

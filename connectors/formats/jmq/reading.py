@@ -17,7 +17,7 @@ from commitlake.connectors.formats.jmq.kernel.records import (
 )
 from commitlake.connectors.log_format.kernel import FormatKernel
 from commitlake.connectors.reading.files.segment_files import Window
-from commitlake.connectors.reading.files.windows import head_field, numbers_at
+from commitlake.connectors.reading.files.windows import make_head_reader, read_numbers_at
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.kernel.borders import find_border
 from commitlake.schemas.layouts.jmq.consumption import FOLDER, Consumption, DeliveryOutcome, serialize_consumption
@@ -52,10 +52,10 @@ def sample_consume_file() -> Mapping[str, bytes]:
     return {f"{FOLDER}/{segment_name(0)}": record}
 
 
-def _store_times(window: Window, parts: Array) -> Array:
+def _compute_store_times(window: Window, parts: Array) -> Array:
     starts = parts[hop.START]
-    sent = numbers_at(window, starts + HEAD.offset_of("send_timestamp"), ">i8")
-    times: Array = sent + numbers_at(window, starts + HEAD.offset_of("store_delay"), ">i4")
+    sent = read_numbers_at(window, starts + HEAD.offset_of("send_timestamp"), ">i8")
+    times: Array = sent + read_numbers_at(window, starts + HEAD.offset_of("store_delay"), ">i4")
     return times
 
 
@@ -69,8 +69,8 @@ KERNEL = FormatKernel(
         (BUSINESS_ID, BUSINESS_ID_LENGTH),
         (hop.PROPERTIES, hop.PROPERTIES_LENGTH),
     ),
-    store_times=_store_times,
-    queue_ids=head_field(HEAD, "queue_id"),
-    queue_offsets=head_field(HEAD, "queue_offset"),
+    store_times=_compute_store_times,
+    queue_ids=make_head_reader(HEAD, "queue_id"),
+    queue_offsets=make_head_reader(HEAD, "queue_offset"),
     decoder=JournalDecoder,
 )

@@ -54,7 +54,7 @@ def read_rows(
         UnicodeDecodeError: if SQLite's own message on it is not UTF-8.
     """
     with closing(_connect(path, how)) as database:
-        if file is not None and not _is_open(file):
+        if file is not None and not _is_file_open(file):
             raise sqlite3.DatabaseError("the file was replaced by a link or another file while it was opened")
         return None if tries and not _can_read(database) else _select_rows(database)
 
@@ -69,7 +69,7 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     return database
 
 
-def _is_open(file: tuple[int, int]) -> bool:
+def _is_file_open(file: tuple[int, int]) -> bool:
     """Return whether this process has a file open, given its device and inode."""
     for opened in _OPEN_FILES.iterdir():
         with suppress(OSError):  # the listing's own file

@@ -71,7 +71,7 @@ def read_retry_store(root: str, broker: str) -> StoredRetries:
     if len(rows) > MAX_ROWS:
         rows = rows[:MAX_ROWS]
         problems.append(f"{path}: has more than {MAX_ROWS:,} messages: the others are left out")
-    good = [row for row in map(_valid_row, rows) if row is not None]
+    good = [row for row in map(_parse_row, rows) if row is not None]
     if len(good) < len(rows):
         problems.append(f"{path}: {len(rows) - len(good):,} rows of message_retry are not as a broker writes them")
     return StoredRetries(_retry_table(broker, good), problems=problems)
@@ -81,17 +81,17 @@ def _read_database(root: str) -> Sequence[Sequence[object]]:
     """Return the rows of a retry store's database; none if it does not exist."""
     if is_uri(root):
         with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
-            return _rows_of_copy(copies) if _download(root, Path(copies)) else ()
+            return _read_copy(copies) if _download(root, Path(copies)) else ()
     folder = Path(root) / FOLDER
     names = files_in(folder, lambda name: name in _FILES, below=Path(root))
     sizes = {name: (folder / name).lstat().st_size for name in names}
     if FILE_NAME not in sizes:
         return ()
-    _check_journal(sizes.get(_JOURNAL))
+    _refuse_rollback_journal(sizes.get(_JOURNAL))
     rows: Sequence[Sequence[object]] | None = None
     file = _file_identity(folder / FILE_NAME, Path(root))
     if _SHARED in sizes:  # a broker's lock file
-        rows = _rows_by_process(folder / FILE_NAME, "mode=ro&readonly_shm=1", file)
+        rows = _read_in_process(folder / FILE_NAME, "mode=ro&readonly_shm=1", file)
     elif not sizes.get(_WAL):  # no transaction waits to be moved to the database
         rows = read_rows(folder / FILE_NAME, "mode=ro&immutable=1", file, tries=True)
     if rows is not None:
@@ -100,7 +100,7 @@ def _read_database(root: str) -> Sequence[Sequence[object]]:
         for name in (_WAL, FILE_NAME):
             if name in sizes:
                 _copy_file(folder / name, Path(root), Path(copies) / name)
-        return _rows_of_copy(copies)
+        return _read_copy(copies)
 
 
 def _file_identity(path: Path, root: Path) -> tuple[int, int]:
@@ -113,11 +113,11 @@ def _file_identity(path: Path, root: Path) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _rows_of_copy(folder: str) -> Sequence[Sequence[object]]:
+def _read_copy(folder: str) -> Sequence[Sequence[object]]:
     return read_rows(Path(folder) / FILE_NAME, "mode=rw") or ()
 
 
-def _rows_by_process(path: Path, how: str, file: tuple[int, int]) -> Sequence[Sequence[object]] | None:
+def _read_in_process(path: Path, how: str, file: tuple[int, int]) -> Sequence[Sequence[object]] | None:
     """Call `read_rows` in a separate process, and return its result; see `retry_database`."""
     command = [sys.executable, "-I", "-c", inspect.getsource(retry_database), str(path), how, *map(str, file)]
     try:
@@ -125,12 +125,14 @@ def _rows_by_process(path: Path, how: str, file: tuple[int, int]) -> Sequence[Se
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * MAX_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise OSError(f"no answer within {2 * MAX_SECONDS:.0f} s") from None
+        raise OSError(f"the process that reads it did not finish within {2 * MAX_SECONDS:.0f} s") from None
     if ended.returncode == CANNOT_OPEN:
         return None
     if ended.returncode < 0:
         name = signal.Signals(-ended.returncode).name
-        raise OSError(f"the process that read it was ended by {name}: was a file of it cut or replaced meanwhile?")
+        raise OSError(
+            f"the process that read it was killed by {name}, perhaps because one of its files was truncated or replaced"
+        )
     if ended.returncode:
         lines = ended.stderr.decode("utf-8", "replace").splitlines()
         raise OSError(lines[-1] if lines else f"the process that read it ended with code {ended.returncode}")
@@ -142,7 +144,7 @@ _WAL, _SHARED, _JOURNAL = (f"{FILE_NAME}{suffix}" for suffix in ("-wal", "-shm",
 _FILES = frozenset({FILE_NAME, _WAL, _SHARED, _JOURNAL})
 
 
-def _check_journal(size: int | None) -> None:
+def _refuse_rollback_journal(size: int | None) -> None:
     """Refuse a database that needs a rollback, because a rollback journal can name files that SQLite then deletes."""
     if size:
         raise OSError(f"expected no unfinished transaction in {_JOURNAL}, found {size:,} bytes")
@@ -162,7 +164,7 @@ def _download(root: str, folder: Path) -> bool:
     found = filesystem.get_file_info([f"{remote}/{name}" for name in names])
     if found[-1].type != pafs.FileType.File:
         return False
-    _check_journal(found[0].size)
+    _refuse_rollback_journal(found[0].size)
     for name, info in zip(names, found, strict=True):
         if info.type != pafs.FileType.File or name == _JOURNAL:
             continue
@@ -173,7 +175,7 @@ def _download(root: str, folder: Path) -> bool:
     return True
 
 
-def _valid_row(row: Sequence[object]) -> tuple[str, int, int, int, str, int, int, int, int] | None:
+def _parse_row(row: Sequence[object]) -> tuple[str, int, int, int, str, int, int, int, int] | None:
     topic, queue_id, queue_offset, physical_offset, app, status, count, due, updated = row
     texts, numbers = (topic, app), (queue_id, queue_offset, physical_offset, status, count, due, updated)
     if not all(isinstance(text, str) and 0 < len(text) <= MAX_TEXT for text in texts):
@@ -189,12 +191,13 @@ def _retry_table(broker: str, rows: Iterable[tuple[str, int, int, int, str, int,
         {
             "broker": broker, "topic": topic, "queue_id": queue_id, "queue_offset": queue_offset,
             "physical_offset": physical_offset, "consumer_group": app, "attempt": count + 1, "is_dead": status == DEAD,
-            "due_timestamp": None if status == DEAD else _micros(due), "event_timestamp": _micros(updated),
+            "due_timestamp": None if status == DEAD else _to_microseconds(due),
+            "event_timestamp": _to_microseconds(updated),
         }
         for topic, queue_id, queue_offset, physical_offset, app, status, count, due, updated in sorted(rows)
     ]  # fmt: skip
     return pa.Table.from_pylist(found, RETRY_ROWS)
 
 
-def _micros(milliseconds: int) -> int | None:
+def _to_microseconds(milliseconds: int) -> int | None:
     return milliseconds * 1000 if 0 <= milliseconds <= MAX_TIMESTAMP_MS else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commitlake.connectors.formats.config_files import note_backup, read_config
+from commitlake.connectors.formats.config_files import read_config, report_backup_use
 from commitlake.connectors.log_format.small_files import (
     CheckedLog,
     Claim,
@@ -79,7 +79,7 @@ def _read_offsets(root: Path, problems: Problems, *, is_live: bool) -> tuple[Sto
         expected = "a file of at most 64 MiB"
         problems.note("offsets_unreadable", OFFSETS, found=str(error.strerror), expected=expected)
         return ()
-    note_backup(problems, OFFSETS, found, "the JSON of a broker", is_live=is_live)
+    report_backup_use(problems, OFFSETS, found, "the JSON of a broker", is_live=is_live)
     return tuple(
         StoredOffset(place.topic, place.app, place.queue_id, position.ack)
         for place, position in (found.content or {}).items()

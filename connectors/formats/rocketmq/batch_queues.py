@@ -51,7 +51,7 @@ def to_entries(columns: QueueEntries) -> Array:
     return entries
 
 
-def _entry_text(entry: Any) -> str:
+def _describe_entry(entry: Any) -> str:
     return (
         f"offset {entry['physical_offset']}, {entry['size']} bytes, code {entry['tags_code']}, "
         f"{entry['batch_size']} messages from {entry['message_base_offset']} on, {entry['store_timestamp']} ms"
@@ -70,5 +70,5 @@ QUEUES = QueueLayout(
     refuses_other_names=True,
     fills_gaps=False,
     to_entries=to_entries,
-    words=_entry_text,
+    words=_describe_entry,
 )

@@ -40,7 +40,7 @@ def to_entries(columns: QueueEntries) -> Array:
     return entries
 
 
-def _entry_text(entry: Any) -> str:
+def _describe_entry(entry: Any) -> str:
     return f"offset {entry['physical_offset']}, {entry['size']} bytes, code {entry['tags_code']}"
 
 
@@ -56,11 +56,11 @@ QUEUES = QueueLayout(
     refuses_other_names=True,
     fills_gaps=False,
     to_entries=to_entries,
-    words=_entry_text,
+    words=_describe_entry,
 )
 
 
-def _place_of(data: bytes) -> int:
+def _entry_sort_key(data: bytes) -> int:
     """Return the sort key of an entry: filler comes first, and entries that the broker rejects last."""
     if len(data) < ENTRY.size:
         return AFTER_ALL
@@ -75,7 +75,7 @@ CONSUME_QUEUES = QueueFormat(
     folder="consumequeue",
     entry=ENTRY,
     offset_field="physical_offset",
-    place_of=_place_of,
+    place_of=_entry_sort_key,
     min_record_size=MIN_RECORD_SIZE,
     topics=re.compile(r"[%|a-zA-Z0-9_-]+"),
     no_queues="%LMQ%",

@@ -13,21 +13,21 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, segment_sizes
-from commitlake.connectors.reading.walking import End, walk
+from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, ROCKETMQ, Dialect
-from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, dialect_of_segment
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, detect_segment_dialect
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 _WINDOW_BYTES = 4 << 20
 
 
-def dialects_of(segments: Sequence[Segment], log_format: Format) -> frozenset[Dialect]:
+def detect_dialects(segments: Sequence[Segment], log_format: Format) -> frozenset[Dialect]:
     """Return the dialects of a CommitLog; a log that a broker wrote has only one.
 
     Reads a few bytes of each segment. If all segments are damaged at their beginning, it reads up to the first intact
     records. The result is empty if there are none.
     """
-    return frozenset(_dialects_of_beginnings(segments)) or _dialect_of_first_records(segments, log_format)
+    return frozenset(_detect_by_segment_starts(segments)) or _detect_by_first_records(segments, log_format)
 
 
 def dialect_of(segments: Sequence[Segment], log_format: Format) -> Dialect:
@@ -36,22 +36,22 @@ def dialect_of(segments: Sequence[Segment], log_format: Format) -> Dialect:
     Stops at the first segment of RocketMQ, because each segment of a store in an object store takes some requests.
     """
     found = set()
-    for dialect in _dialects_of_beginnings(segments):
+    for dialect in _detect_by_segment_starts(segments):
         if dialect is ROCKETMQ:
             return dialect
         found.add(dialect)
-    found = found or set(_dialect_of_first_records(segments, log_format))
+    found = found or set(_detect_by_first_records(segments, log_format))
     return ROCKETMQ if ROCKETMQ in found or not found else min(found, key=lambda dialect: dialect.name)
 
 
-def _dialect_of_first_records(segments: Sequence[Segment], log_format: Format) -> frozenset[Dialect]:
+def _detect_by_first_records(segments: Sequence[Segment], log_format: Format) -> frozenset[Dialect]:
     """Return the most frequent dialect of the first intact records, as a set; empty if there are none."""
     for segment, size in zip(segments, segment_sizes(Store("", "", tuple(segments), log_format)), strict=True):
         base, file_end = segment.base_offset, segment.base_offset + segment.file_size
         split = Split("", segment.path, base, base, file_end, base + size, file_end, log_format)
         try:
             with OpenSegment(segment.path) as file:
-                for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, End()):
+                for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
                     starts = step.parts[hop.START].tolist()
                     counts = Counter(DIALECT_BY_MAGIC[BLANK.unpack(step.window.data, start)[1]] for start in starts)
                     if counts:
@@ -61,29 +61,29 @@ def _dialect_of_first_records(segments: Sequence[Segment], log_format: Format) -
     return frozenset()
 
 
-def _dialects_of_beginnings(segments: Sequence[Segment]) -> Iterator[Dialect]:
+def _detect_by_segment_starts(segments: Sequence[Segment]) -> Iterator[Dialect]:
     """Yield each segment's dialect, as its first bytes show it; skip segments that do not show one."""
     for segment in segments:
         try:
             with OpenSegment(segment.path) as file:
-                dialect = _dialect_of(file, segment.file_size)
+                dialect = _detect_file_dialect(file, segment.file_size)
         except FileNotFoundError:
             continue  # deleted since it was listed
         if dialect is not None:
             yield dialect
 
 
-def _dialect_of(file: SegmentFile, file_size: int) -> Dialect | None:
+def _detect_file_dialect(file: SegmentFile, file_size: int) -> Dialect | None:
     def read(position: int) -> memoryview:
         window = np.empty(max(0, min(BLANK.size, file_size - position)), np.uint8)
         return window.data[: file.read_into(window, position)]
 
-    return dialect_of_segment(read)
+    return detect_segment_dialect(read)
 
 
-def why_no_key_index(segments: Sequence[Segment], log_format: Format) -> str | None:
+def key_index_problem(segments: Sequence[Segment], log_format: Format) -> str | None:
     """Return why a store's IndexFiles cannot be used to search for keys; None if they can."""
-    dialects = dialects_of(segments, log_format)
+    dialects = detect_dialects(segments, log_format)
     if not dialects:
         return "it has no intact records, so its dialect is not known"
     without = sorted(dialect.name for dialect in dialects if not dialect.has_key_index)

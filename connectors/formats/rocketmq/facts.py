@@ -1,6 +1,6 @@
 """Columns from which a RocketMQ store's indexes are built, from its CommitLog, without a Python object per record.
 
-The compiled code leaves irregular records to `irregular_record`, whose rules are the broker's.
+The compiled code leaves irregular records to `parse_irregular_record`, whose rules are the broker's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.kernel import facts as k
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange, HopArguments
 from commitlake.connectors.reading.facts.reading import SEED, topic_names
 from commitlake.connectors.reading.kernel import hop as h
@@ -24,8 +24,8 @@ from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, DIALECTS
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
-from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX, key_hash, tags_key
-from commitlake.schemas.layouts.rocketmq.light_queues import light_queue_entries
+from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX, key_hash, tags_index_key
+from commitlake.schemas.layouts.rocketmq.light_queues import light_queue_offsets
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 
@@ -61,7 +61,7 @@ class IrregularRecord:
     other_queues: tuple[tuple[str, int], ...]
 
 
-def irregular_record(
+def parse_irregular_record(
     raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: Dialect = ROCKETMQ
 ) -> IrregularRecord:
     """Return the data for indexes of one record that the compiled loop leaves to Python.
@@ -82,14 +82,14 @@ def irregular_record(
         tags_code=dialect.tags_code(tags),
         delay_level=max(0, parse_int32(found.get(props.DELAY)) or 0) if topic == dialect.schedule_topic else 0,
         batch_size=max(0, parse_int32(found.get(INNER_NUM)) or 0),
-        tags_hash=key_hash(topic, tags_key(tags)) if tags and indexed else -1,
+        tags_hash=key_hash(topic, tags_index_key(tags)) if tags and indexed else -1,
         key_hashes=tuple(key_hash(topic, key) for key in keys) if indexed else (),
-        other_queues=light_queue_entries(topic, found),
+        other_queues=light_queue_offsets(topic, found),
     )
 
 
 class CommitLogReader:
-    """Reader of the data for indexes from one range of a CommitLog; see `FactsReader`."""
+    """Reader of the data for indexes from one range of a CommitLog; see `IndexDataReader`."""
 
     def __init__(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> None:
         """Start with an empty chunk.
@@ -124,18 +124,18 @@ class CommitLogReader:
         self._other_queues = 0
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Return the positions of the next records in a window, and collect their data; see `FactsReader`."""
+        """Return the positions of the next records in a window, and collect their data; see `IndexDataReader`."""
         before = state.copy()
-        parts = self._read_facts(arguments, state, faults, self._parts)
+        parts = self._read_records(arguments, state, faults, self._parts)
         if parts.shape[1] > _SHORT_STEP_ROWS and self._irregular_bytes > _MAX_IRREGULAR_BYTES:
             state[:] = before
             room = np.empty((COMMITLOG_PART_COUNT, _SHORT_STEP_ROWS + 1), np.int64)
-            parts = self._read_facts(arguments, state, faults, room)
+            parts = self._read_records(arguments, state, faults, room)
         return parts
 
-    def _read_facts(self, arguments: HopArguments, state: Array, faults: Array, room: Array) -> Array:
+    def _read_records(self, arguments: HopArguments, state: Array, faults: Array, room: Array) -> Array:
         self._out.used[:] = self._committed
-        k.read_facts(*arguments, state, room, faults, SEED, self._topics, self._out)
+        k.read_index_data(*arguments, state, room, faults, SEED, self._topics, self._out)
         parts: Array = room[:, : state[h.RECORDS]]
         return parts
 
@@ -143,12 +143,12 @@ class CommitLogReader:
     def _irregular_bytes(self) -> int:
         return int(self._out.irregular[4, : self._out.used[k.ODD]].sum())
 
-    def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+    def add_records(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Add the records that the last call of `hop` found to the chunk, while their window is still open."""
         for row, topic, topic_length, properties, length, magic in self._out.irregular[
             :, : self._out.used[k.ODD]
         ].T.tolist():
-            self._irregular[row] = record = irregular_record(
+            self._irregular[row] = record = parse_irregular_record(
                 window[topic : topic + topic_length].tobytes(),
                 window[properties : properties + length].tobytes(),
                 int(self._out.ints[k.SYS_FLAG, row]),
@@ -178,16 +178,16 @@ class CommitLogReader:
             or free < _MAX_TOPIC_BYTES + 2 * PADDING
         )
 
-    def finish(self, end: int | None = None) -> Facts:
+    def finish(self, end: int | None = None) -> IndexData:
         """Return the records collected so far as a chunk; the next chunk begins at its end."""
         rows, keys = int(self._committed[k.ROWS]), int(self._committed[k.KEYS])
         longs, ints = self._out.longs[:, :rows], self._out.ints[:, :rows]
         topics = topic_names(self._topics)
         key_hashes, key_ends = self._out.key_hashes[:keys], ints[k.KEY_END]
         if self._irregular:
-            key_hashes, key_ends = self._add_irregular(ints, longs, key_hashes)
+            key_hashes, key_ends = self._add_irregular_records(ints, longs, key_hashes)
         self._to_delivery_times(topics, ints, longs)
-        facts = Facts(
+        facts = IndexData(
             start=self._start,
             end=self._last_end if end is None else end,
             topics=topics,
@@ -210,7 +210,7 @@ class CommitLogReader:
         self._begin_chunk()
         return facts
 
-    def _add_irregular(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
+    def _add_irregular_records(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
         """Add the data for indexes that Python has computed for irregular records."""
         counts = np.diff(ints[k.KEY_END], prepend=0)
         places: list[int] = []

@@ -24,7 +24,7 @@ from commitlake.schemas.layouts.segments import segment_name
 
 if TYPE_CHECKING:
     from commitlake.connectors.log_format.files import Segment, StoreFiles
-    from commitlake.connectors.log_format.indexes import FactsReader, KeyIndex
+    from commitlake.connectors.log_format.indexes import IndexDataReader, KeyIndex
     from commitlake.connectors.log_format.kernel import FormatKernel
     from commitlake.connectors.log_format.queues import (
         NewQueue,
@@ -61,9 +61,9 @@ class _Dialects(FormatDialects):
 
     def of(self, segments: Sequence[Segment]) -> frozenset[Dialect]:
         """Return the dialects of segments; see `FormatDialects`."""
-        from commitlake.connectors.formats.rocketmq.dialects import dialects_of
+        from commitlake.connectors.formats.rocketmq.dialects import detect_dialects
 
-        return dialects_of(segments, FORMAT)
+        return detect_dialects(segments, FORMAT)
 
     def dialect_of(self, segments: Sequence[Segment]) -> Dialect:
         """Return the dialect of a store; see `FormatDialects`."""
@@ -140,19 +140,19 @@ class _Queues(FormatQueues):
 class _Indexes(FormatIndexes):
     has_files = True
 
-    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:
+    def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:
         """Return a reader of data for indexes; see `FormatIndexes`."""
         from commitlake.connectors.formats.rocketmq.facts import CommitLogReader
 
         return CommitLogReader(start, delay_levels_ms, chunk_rows)
 
-    def why_no_keys(self, segments: Sequence[Segment]) -> str | None:
+    def no_key_index_reason(self, segments: Sequence[Segment]) -> str | None:
         """Return why the indexes cannot be searched for keys; see `FormatIndexes`."""
-        from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
+        from commitlake.connectors.formats.rocketmq.dialects import key_index_problem
 
-        return why_no_key_index(segments, FORMAT)
+        return key_index_problem(segments, FORMAT)
 
-    def open_keys(
+    def open_key_index(
         self, folder: Path, topics: Collection[str], keys: Collection[str], message_at: Callable[[int], Any]
     ) -> KeyIndex:
         """Open a store's indexes for a search for keys; see `FormatIndexes`."""
@@ -160,11 +160,11 @@ class _Indexes(FormatIndexes):
 
         return IndexFiles(folder, topics, keys, message_at)
 
-    def newest_record(self, root: Path) -> tuple[str, int] | None:
+    def newest_indexed_record(self, root: Path) -> tuple[str, int] | None:
         """Return the newest IndexFile, and the offset of the last record in it; see `FormatIndexes`."""
-        from commitlake.connectors.formats.rocketmq.other_logs import newest_indexed
+        from commitlake.connectors.formats.rocketmq.other_logs import read_newest_indexed
 
-        return newest_indexed(root)
+        return read_newest_indexed(root)
 
 
 class _SmallFiles(FormatSmallFiles):

@@ -103,11 +103,11 @@ def _walk_index_file(
             f"{place}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, "
             f"found {size}"
         )
-    header = indexfile.parse_header(_read_whole(place, file, indexfile.HEADER.size, 0))
+    header = indexfile.parse_header(_read_exactly(place, file, indexfile.HEADER.size, 0))
     unit = indexfile.ENTRY.size
     for first in range(1, shape.entries, CHUNK_ENTRIES):
         count = min(CHUNK_ENTRIES, shape.entries - first)
-        data = _read_whole(place, file, count * unit, shape.entry_position(first))
+        data = _read_exactly(place, file, count * unit, shape.entry_position(first))
         for number in range(first, first + count):
             entry = indexfile.parse_entry(data, (number - first) * unit)
             if number >= header.index_count and not any(entry):
@@ -116,7 +116,7 @@ def _walk_index_file(
             yield IndexEntry(name, number, entry.key_hash % shape.slots, timestamp, entry)
 
 
-def _read_whole(place: str, file: IndexedFile, size: int, position: int) -> bytes:
+def _read_exactly(place: str, file: IndexedFile, size: int, position: int) -> bytes:
     """Read a piece of a file, without a memory map, because truncation of a mapped file would kill the process."""
     data = read_all(file, position, position + size).tobytes()
     if len(data) < size:

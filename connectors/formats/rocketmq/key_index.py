@@ -38,7 +38,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import (
     key_hash,
     parse_entry,
     parse_header,
-    tags_key,
+    tags_index_key,
 )
 from commitlake.schemas.store_files import files_in, open_file
 
@@ -53,12 +53,12 @@ MessageAt = Callable[[int], Message | None]
 """Function that returns the record at a physical offset, or None."""
 
 
-class _FileUnusable(Exception):  # noqa: N818 (the part of the log is left open instead)
+class _UnusableFileError(Exception):
     """Error for an index file that cannot be trusted, with the reason."""
 
 
 @dataclass(frozen=True)
-class _Part:
+class _CoveredRange:
     """Range of the log that one index file covers, and the offsets of the wanted records in it."""
 
     start: int
@@ -101,7 +101,7 @@ class IndexFiles:
             folder = store_folder / FOLDER
             folder.stat()  # a missing folder is not an empty index
             paths = [folder / name for name in files_in(folder, str.isdecimal)]
-            parts = [part for path in paths if (part := self._part_of(path, self._hashes)) is not None]
+            parts = [part for path in paths if (part := self._search_file(path, self._hashes)) is not None]
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
         # Not sorted by name, because names are local times, in which an hour repeats in autumn.
@@ -109,23 +109,23 @@ class IndexFiles:
         if not self._parts:
             raise IndexUnusable(self.notes[0] if self.notes else f"{store_folder / FOLDER} holds no file with entries")
         if any(later.start < earlier.end for earlier, later in zip(self._parts, self._parts[1:], strict=False)):
-            raise IndexUnusable(f"the files in {store_folder / FOLDER} do not follow one another")
+            raise IndexUnusable(f"the index files in {store_folder / FOLDER} overlap or are out of order")
         self._hits = sorted(frozenset().union(*(part.hits for part in self._parts)))
         if len(self._hits) > _MAX_HITS:
-            raise IndexUnusable(f"it refers to more than {_MAX_HITS} records")
-        self._check_ids([key for key in keys if _MESSAGE_ID.fullmatch(key)], topics)
+            raise IndexUnusable(f"it lists more than {_MAX_HITS} records for these keys")
+        self._check_unique_keys([key for key in keys if _MESSAGE_ID.fullmatch(key)], topics)
 
-    def _part_of(self, path: Path, hashes: Iterable[int]) -> _Part | None:
+    def _search_file(self, path: Path, hashes: Iterable[int]) -> _CoveredRange | None:
         descriptor = open_file(path)
         try:
             return _IndexFile(descriptor).part(hashes)
-        except _FileUnusable as unusable:
+        except _UnusableFileError as unusable:
             self.notes.append(f"{path.name} {unusable}")
             return None
         finally:
             os.close(descriptor)
 
-    def _check_ids(self, ids: list[str], topics: Collection[str]) -> None:
+    def _check_unique_keys(self, ids: list[str], topics: Collection[str]) -> None:
         if not ids:
             return
         found = (message for hit in self._hits if (message := self._message_at(hit)) is not None)
@@ -134,17 +134,17 @@ class IndexFiles:
         if unknown:
             raise IndexUnusable(f"it does not contain {unknown[0]}, but contains messages of a batch under another id")
 
-    def answer(self, whole: LogRange) -> IndexAnswer:
+    def find_records(self, whole: LogRange) -> IndexAnswer:
         """Return the wanted records in a segment's range, and the parts of the range that no file covers."""
-        unknown = list(self._unknown_ranges(whole.start, whole.end))
+        unknown = list(self._uncovered_ranges(whole.start, whole.end))
         listed = {
-            hit: self._size_at(hit)
+            hit: self._record_size_at(hit)
             for hit in self._hits
             if whole.start <= hit < whole.end and not any(start <= hit < end for start, end in unknown)
         }
         open_ranges = []
         for start, end in unknown:
-            few = self._records_of_short_range(start, end)
+            few = self._find_short_range_records(start, end)
             listed.update(few)
             if not few:
                 open_ranges.append((start, end))
@@ -152,15 +152,15 @@ class IndexFiles:
         sizes = [listed[offset] for offset in offsets]
         return IndexAnswer(np.array(offsets, np.int64), np.array(sizes, np.int64), open_ranges)
 
-    def _size_at(self, offset: int) -> int:
+    def _record_size_at(self, offset: int) -> int:
         message = self._message_at(offset)
         if message is None:
             raise IndexUnusable(f"it refers to offset {offset}, where there is no valid record")
-        if self._hashes.isdisjoint(_hashes_of(message)):
+        if self._hashes.isdisjoint(_index_hashes(message)):
             raise IndexUnusable(f"it refers to offset {offset}, whose record does not have the key")
         return message.size
 
-    def _records_of_short_range(self, start: int, end: int) -> dict[int, int]:
+    def _find_short_range_records(self, start: int, end: int) -> dict[int, int]:
         """Return record sizes by offset for a short range; empty if it is long or not full of records.
 
         The range between two files has one or two records. Listing them, wanted or not, costs less than a task.
@@ -174,7 +174,7 @@ class IndexFiles:
             start += message.size
         return found if start == end else {}
 
-    def _unknown_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def _uncovered_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Return the parts of a range that no file covers, including the holes between a file's entries."""
         known = [edge for part in self._parts for edge in _covered_ranges(part)]
         at = start
@@ -190,16 +190,16 @@ class IndexFiles:
             yield at, end
 
 
-def _hashes_of(message: Message) -> set[int]:
+def _index_hashes(message: Message) -> set[int]:
     """Return the hashes under which a broker indexes a record."""
     found = message.properties
     keys = [*(message.keys or ()), found.get(props.UNIQ_KEY, "")]
     if tags := found.get(props.TAGS):
-        keys.append(tags_key(tags))
+        keys.append(tags_index_key(tags))
     return {key_hash(message.topic, key) for key in keys}
 
 
-def _covered_ranges(part: _Part) -> Iterator[tuple[int, int]]:
+def _covered_ranges(part: _CoveredRange) -> Iterator[tuple[int, int]]:
     at = part.start
     for begin, stop in part.holes:
         if begin > at:
@@ -219,7 +219,7 @@ class _IndexFile:
             self._geometry: Geometry = geometry_of(size)
             self._header = parse_header(os.pread(descriptor, HEADER.size, 0))
         except LayoutError as error:
-            raise _FileUnusable(str(error)) from None
+            raise _UnusableFileError(str(error)) from None
         self._check_used_slots()
 
     def _check_used_slots(self) -> None:
@@ -227,32 +227,32 @@ class _IndexFile:
         slots, header = self._geometry.slots, self._header
         # Counts may be too low, but never too high.
         if not (0 <= header.index_count <= self._geometry.entries and 0 <= header.used_slots <= slots):
-            raise _FileUnusable(f"has {header.index_count} entries and {header.used_slots} slots in its header")
+            raise _UnusableFileError(f"has {header.index_count} entries and {header.used_slots} slots in its header")
         data = os.pread(self._descriptor, SLOT.size * slots, self._geometry.slot_position(0))
         if len(data) < SLOT.size * slots:
-            raise _FileUnusable(f"has {len(data)} bytes of slots, and was truncated just now")
+            raise _UnusableFileError(f"has {len(data)} bytes of slots, and was truncated just now")
         table = np.frombuffer(data, ">i4")
         used = int(np.count_nonzero(table))
         if used < header.used_slots:
-            raise _FileUnusable(f"has {used} used slots, but {header.used_slots} in its header")
+            raise _UnusableFileError(f"has {used} used slots, but {header.used_slots} in its header")
 
-    def part(self, hashes: Iterable[int]) -> _Part | None:
+    def part(self, hashes: Iterable[int]) -> _CoveredRange | None:
         """Return the range of the log that the file covers; None if the file has too few entries."""
         count = self._header.index_count
         if count <= 1:
             return None
-        first, last = self._entry(1).physical_offset, self._entry(count - 1).physical_offset
+        first, last = self._read_entry(1).physical_offset, self._read_entry(count - 1).physical_offset
         begin, end = self._header.begin_physical_offset, self._header.end_physical_offset
         if first != begin or not first <= last <= end:
-            raise _FileUnusable(f"has entries for {first} to {last}, but {begin} to {end} in its header")
+            raise _UnusableFileError(f"has entries for {first} to {last}, but {begin} to {end} in its header")
         # The neighbouring files may have other keys of the first and last record.
-        start = self._second_offset(first, count)
+        start = self._find_second_offset(first, count)
         hits = frozenset(offset for wanted in hashes for offset in self._chain_offsets(wanted))
-        return _Part(start, max(start, last), tuple(self._find_holes(1, count - 1)), hits)
+        return _CoveredRange(start, max(start, last), tuple(self._find_holes(1, count - 1)), hits)
 
-    def _second_offset(self, first: int, count: int) -> int:
+    def _find_second_offset(self, first: int, count: int) -> int:
         for number in range(2, count):
-            offset = self._entry(number).physical_offset
+            offset = self._read_entry(number).physical_offset
             if offset != first:
                 return offset
         return first
@@ -268,10 +268,10 @@ class _IndexFile:
         before = self._geometry.entries
         while number != 0:
             if not 0 < number < before:
-                raise _FileUnusable(f"has a chain that goes from entry {before} to {number}")
-            entry = self._entry(number)
+                raise _UnusableFileError(f"has a chain that goes from entry {before} to {number}")
+            entry = self._read_entry(number)
             if entry.key_hash % slots != wanted % slots or not any(entry):
-                raise _FileUnusable(f"has an entry {number} that does not belong to its chain")
+                raise _UnusableFileError(f"has an entry {number} that does not belong to its chain")
             if entry.key_hash == wanted:
                 self._check_offset(number, entry.physical_offset)
                 yield entry.physical_offset
@@ -281,28 +281,28 @@ class _IndexFile:
         header = self._header
         is_known = number < header.index_count  # entries beyond the count are newer than the header
         if is_known and not header.begin_physical_offset <= offset <= header.end_physical_offset:
-            raise _FileUnusable(
+            raise _UnusableFileError(
                 f"has an entry {number} that refers to offset {offset}, which is not in its part of the log"
             )
 
     def _find_holes(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Return the ranges between consecutive entries whose records are so far apart that entries may be missing."""
-        todo = [(low, self._entry(low).physical_offset, high, self._entry(high).physical_offset)]
+        todo = [(low, self._read_entry(low).physical_offset, high, self._read_entry(high).physical_offset)]
         while todo:
             first, begin, last, end = todo.pop()
             if end < begin:
-                raise _FileUnusable(f"has entries {first} and {last} in the wrong order")
+                raise _UnusableFileError(f"has entries {first} and {last} in the wrong order")
             if end - begin <= _MAX_GAP_BYTES:
                 continue
             if last - first == 1:
                 yield begin, end
                 continue
             middle = (first + last) // 2
-            between = self._entry(middle).physical_offset
+            between = self._read_entry(middle).physical_offset
             todo += [(middle, between, last, end), (first, begin, middle, between)]
 
-    def _entry(self, number: int) -> IndexFileEntry:
+    def _read_entry(self, number: int) -> IndexFileEntry:
         data = os.pread(self._descriptor, ENTRY.size, self._geometry.entry_position(number))
         if len(data) < ENTRY.size:
-            raise _FileUnusable(f"ends before entry {number}")
+            raise _UnusableFileError(f"ends before entry {number}")
         return parse_entry(data, 0)

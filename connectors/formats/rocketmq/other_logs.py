@@ -52,7 +52,7 @@ def other_logs(root: Path, log: Path, settings: Mapping[str, str]) -> Iterator[P
         yield from map(Path, _split_paths(settings.get(_DLEDGER_LOG, "")))
 
 
-def newest_indexed(root: Path) -> tuple[str, int] | None:
+def read_newest_indexed(root: Path) -> tuple[str, int] | None:
     """Return the newest IndexFile with entries, and the physical offset of its last record; None if there is none.
 
     Args:

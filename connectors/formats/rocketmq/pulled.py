@@ -20,16 +20,16 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT
 from commitlake.connectors.formats.rocketmq.kernel.pulled import NO_FAULT, locate_records
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
 from commitlake.connectors.reading.batches import BatchInspector, RowReader
-from commitlake.connectors.reading.continuity import digest_of
-from commitlake.connectors.reading.damage import FIRST_BYTES, Refused, bad_rows
+from commitlake.connectors.reading.continuity import compute_record_digest
+from commitlake.connectors.reading.damage import FIRST_BYTES, BadRangeCounter, bad_range_rows
 from commitlake.connectors.reading.decoding.columns import DecodedBatch
 from commitlake.connectors.reading.errors import DamagedLogError
-from commitlake.connectors.reading.files.windows import numbers_at
+from commitlake.connectors.reading.files.windows import read_numbers_at
 from commitlake.connectors.reading.kernel.hop import FAULT_BY_CODE, PROPERTIES, START
 from commitlake.connectors.reading.kernel.memory import PADDING
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.reading.splits import Split
-from commitlake.schemas.layouts.rocketmq.batchconsumequeue import queue_numbers
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import base_offset_and_count
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
 from commitlake.schemas.layouts.rocketmq.scan import Fault
@@ -48,7 +48,7 @@ class _PulledBatch(DecodedBatch):
 
     def extent_of(self, row: int) -> tuple[int, int]:
         """Return the physical offsets of a record's first byte and of its end."""
-        return _own_extent(self.window, int(self.parts[START, row]))
+        return _record_extent(self.window, int(self.parts[START, row]))
 
 
 class _PulledDecoder(CommitLogDecoder):
@@ -73,7 +73,7 @@ class PulledRange:
     may_exceed: bool = False
 
 
-class Cut(NamedTuple):
+class CutPosition(NamedTuple):
     """Position of the first record after the wanted ones.
 
     Attributes:
@@ -120,12 +120,12 @@ class PulledRecords:
         self.has_inner_batches = False
         self.taken = 0
         self.last_taken: TakenRecord | None = None
-        self.cut: Cut | None = None
+        self.cut: CutPosition | None = None
         self._inspect = inspect
         self._request = request
         # Error messages contain the broker's name in place of a path.
         self._split = Split(broker, f"broker {broker}", 0, 0, 0, 0, 0, FORMAT)
-        self._refused = Refused(self._split, request)
+        self._refused = BadRangeCounter(self._split, request)
         self._reader = RowReader(self._split, request, self._refused, _PulledDecoder)
         self._intact = np.empty(_MAX_RECORDS, np.bool_)
 
@@ -167,17 +167,17 @@ class PulledRecords:
             if intact.all():
                 yield from self._reader.batches_of(window, 0, found, self._inspect)
             else:
-                yield from self._rows_around_damage(window, found, intact)
+                yield from self._make_rows_with_damage(window, found, intact)
             if fault != NO_FAULT:
                 raise DamagedLogError(
                     f"{self._split.path}: expected whole records in an answer to a pull, found {FAULT_BY_CODE[fault]} "
                     f"at byte {position} of {length}"
                 )
-        self.cut = None if cut_at is None else _make_cut(window, answers, np.concatenate(starts), cut_at)
+        self.cut = None if cut_at is None else _locate_cut(window, answers, np.concatenate(starts), cut_at)
 
     def _check_offsets(self, window: Array, parts: Array) -> None:
         """Refuse records with impossible offsets, which would otherwise be skipped as not wanted."""
-        offsets = numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
+        offsets = read_numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
         wrong = offsets[(offsets < 0) | (offsets > MAX_START_OFFSET)]
         if len(wrong):
             raise DamagedLogError(
@@ -189,12 +189,12 @@ class PulledRecords:
         """Log the number of dropped records."""
         self._refused.log()
 
-    def _rows_around_damage(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
+    def _make_rows_with_damage(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
         first = int(np.argmin(intact))
         if first:  # in mode FAILFAST, rows before the damage are returned
             yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, :first]), self._inspect)
         values = [self._report_damage(window, int(start)) for start in parts[START, ~intact]]
-        yield from bad_rows(values, self._split, self._request)
+        yield from bad_range_rows(values, self._split, self._request)
         intact = intact.copy()
         intact[:first] = False
         if intact.any():
@@ -205,30 +205,30 @@ class PulledRecords:
         self.taken += int(intact.sum())
         if parts.shape[1]:
             start = int(parts[START, -1])
-            begin, end = _own_extent(window, start)
+            begin, end = _record_extent(window, start)
             record = window[start : start + end - begin].tobytes()
-            self.last_taken = TakenRecord(begin, end - begin, digest_of(record))
+            self.last_taken = TakenRecord(begin, end - begin, compute_record_digest(record))
 
     def _report_damage(self, window: Array, start: int) -> dict[str, object]:
-        begin, end = _own_extent(window, start)
+        begin, end = _record_extent(window, start)
         first = window[start : start + min(FIRST_BYTES, end - begin)].tobytes()
         expected, found = "a body that matches its checksum", "another body"
         return self._refused.take(begin, end, Fault.BODY_CRC, expected, found, first)
 
     def _count_messages(self, window: Array, parts: Array) -> int:
         """Return the number of messages in records."""
-        flags = numbers_at(window, parts[START] + _AT_SYS_FLAG, ">i4")
+        flags = read_numbers_at(window, parts[START] + _AT_SYS_FLAG, ">i4")
         count = int(parts.shape[1])
         for row in np.flatnonzero(flags & INNER_BATCH).tolist():
             self.has_inner_batches = True
             begin = int(parts[PROPERTIES, row])
             raw = window[begin : begin + int(parts[PROPERTIES + 1, row])].tobytes()
             own = int.from_bytes(window[int(parts[START, row]) + _AT_QUEUE_OFFSET :][:8].tobytes())
-            count += queue_numbers(dict(parse_properties(raw)), own)[1] - 1
+            count += base_offset_and_count(dict(parse_properties(raw)), own)[1] - 1
         return count
 
 
-def first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
+def parse_first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
     """Return the first record of an answer and its queue offset; None if the answer has no complete record."""
     if len(answer) < HEAD.size:
         return None
@@ -237,15 +237,15 @@ def first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
         return None
     offset = int.from_bytes(answer[_AT_OWN_OFFSET : _AT_OWN_OFFSET + 8])
     number = int.from_bytes(answer[_AT_QUEUE_OFFSET : _AT_QUEUE_OFFSET + 8])
-    return TakenRecord(offset, size, digest_of(answer[:size])), number
+    return TakenRecord(offset, size, compute_record_digest(answer[:size])), number
 
 
 def _choose_records(window: Array, parts: Array, wanted: PulledRange, *, by_number: bool) -> tuple[Array, int | None]:
     """Return a mask of the wanted records, and the position of the first record after them."""
-    offsets = numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
+    offsets = read_numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
     chosen: Array = offsets >= wanted.first_byte
     if by_number:
-        own = numbers_at(window, parts[START] + _AT_QUEUE_OFFSET, ">i8")
+        own = read_numbers_at(window, parts[START] + _AT_QUEUE_OFFSET, ">i8")
         chosen &= (own >= wanted.queue_offsets.start) & (own < wanted.queue_offsets.stop)
     past = np.flatnonzero(offsets >= wanted.end_byte)
     if not len(past):
@@ -254,15 +254,15 @@ def _choose_records(window: Array, parts: Array, wanted: PulledRange, *, by_numb
     return chosen, int(parts[START, past[0]])
 
 
-def _make_cut(window: Array, answers: Sequence[bytes], starts: Array, position: int) -> Cut:
+def _locate_cut(window: Array, answers: Sequence[bytes], starts: Array, position: int) -> CutPosition:
     ends = np.cumsum([len(answer) for answer in answers])
     number = int(np.searchsorted(ends, position, "right"))
     begin, end = int(ends[number]) - len(answers[number]), int(ends[number])
     in_answer = starts[(starts >= begin) & (starts < end)]
     own = int.from_bytes(window[position + _AT_QUEUE_OFFSET :][:8].tobytes())
-    return Cut(number, int((in_answer < position).sum()), len(in_answer), own)
+    return CutPosition(number, int((in_answer < position).sum()), len(in_answer), own)
 
 
-def _own_extent(window: Array, start: int) -> tuple[int, int]:
+def _record_extent(window: Array, start: int) -> tuple[int, int]:
     offset = int.from_bytes(window[start + _AT_OWN_OFFSET : start + _AT_OWN_OFFSET + 8].tobytes())
     return offset, offset + int.from_bytes(window[start + _AT_SIZE : start + _AT_SIZE + 4].tobytes())

@@ -9,7 +9,7 @@ from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, COMMITLOG_PART_COUNT, STORE_HOST
 from commitlake.connectors.log_format.kernel import FormatKernel
 from commitlake.connectors.reading.files.segment_files import Window
-from commitlake.connectors.reading.files.windows import head_field, numbers_at
+from commitlake.connectors.reading.files.windows import make_head_reader, read_numbers_at
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.kernel.borders import find_border
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED, NewMessage, serialize_blank, serialize_message
@@ -29,8 +29,8 @@ def sample_segment(size: int) -> bytes:
     return (data + serialize_blank(size - len(data))).ljust(size, b"\0")
 
 
-def _store_times(window: Window, parts: Array) -> Array:
-    return numbers_at(window, parts[STORE_HOST] - STORED.size, ">i8")
+def _read_store_times(window: Window, parts: Array) -> Array:
+    return read_numbers_at(window, parts[STORE_HOST] - STORED.size, ">i8")
 
 
 KERNEL = FormatKernel(
@@ -38,8 +38,8 @@ KERNEL = FormatKernel(
     find_border=partial(find_border, COMMITLOG),
     part_count=COMMITLOG_PART_COUNT,
     texts=((hop.TOPIC, hop.TOPIC_LENGTH), (hop.PROPERTIES, hop.PROPERTIES_LENGTH)),
-    store_times=_store_times,
-    queue_ids=head_field(HEAD, "queue_id"),
-    queue_offsets=head_field(HEAD, "queue_offset"),
+    store_times=_read_store_times,
+    queue_ids=make_head_reader(HEAD, "queue_id"),
+    queue_offsets=make_head_reader(HEAD, "queue_offset"),
     decoder=CommitLogDecoder,
 )

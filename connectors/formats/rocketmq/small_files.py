@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.config_files import BACKUP, note_backup, read_config
+from commitlake.connectors.formats.config_files import BACKUP, read_config, report_backup_use
 from commitlake.connectors.log_format.small_files import (
     CHECKPOINT,
     Claim,
@@ -33,7 +33,7 @@ from commitlake.connectors.log_format.small_files import (
 )
 from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_within, parse_int32
+from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_in_range, parse_int32
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT_PATH as TIMER_CHECKPOINT
 from commitlake.schemas.layouts.rocketmq.timers import parse_timer_checkpoint
@@ -64,7 +64,7 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
     offsets_file = f"{CONFIG}/{_offsets_file_name(root)}"
     groups = tuple(
         StoredOffset(*split_offset_key(str(name)), int(queue), int(offset))
-        for name, offsets in _read_table(root, offsets_file, problems, _are_offsets, is_live=is_live).items()
+        for name, offsets in _read_table(root, offsets_file, problems, _are_valid_offsets, is_live=is_live).items()
         for queue, offset in offsets.items()
     )
     delays = _read_table(root, DELAY_OFFSETS, problems, _is_delay_level, is_live=is_live)
@@ -115,24 +115,24 @@ def _read_table(
     try:
         found = read_config(root, name, parse)
     except UnsafeFileError as error:
-        problems.note("offsets_unreadable", name, found=_found_text(error), expected=f"JSON with {_TABLE}")
+        problems.note("offsets_unreadable", name, found=_extract_found(error), expected=f"JSON with {_TABLE}")
         return {}
-    note_backup(problems, name, found, f"JSON with {_TABLE}", is_live=is_live)
+    report_backup_use(problems, name, found, f"JSON with {_TABLE}", is_live=is_live)
     return found.content or {}
 
 
-def _found_text(error: UnsafeFileError) -> str:
+def _extract_found(error: UnsafeFileError) -> str:
     return (error.strerror or str(error)).rpartition("found ")[2]
 
 
 def _is_delay_level(level: object, offset: object) -> bool:
-    return parse_int32(str(level)) is not None and int_within(offset, INT64_MIN, INT64_MAX) is not None
+    return parse_int32(str(level)) is not None and int_in_range(offset, INT64_MIN, INT64_MAX) is not None
 
 
-def _are_offsets(_: object, offsets: object) -> bool:
+def _are_valid_offsets(_: object, offsets: object) -> bool:
     # A broker commits whatever queue a client names, also a negative one.
     return isinstance(offsets, dict) and all(
-        int_within(offset, INT64_MIN, INT64_MAX) is not None and parse_int32(str(queue)) is not None
+        int_in_range(offset, INT64_MIN, INT64_MAX) is not None and parse_int32(str(queue)) is not None
         for queue, offset in offsets.items()
     )
 
@@ -186,8 +186,8 @@ def read_consumer_filters(root: Path, problems: Problems, *, is_live: bool) -> t
     except UnsafeFileError:
         return ()
     if found.is_backup:
-        note_backup(problems, CONSUMER_FILTERS, found, f"JSON with {_FILTER_TABLE}", is_live=is_live)
-    return tuple(sorted(_filters(found.content))) if found.content else ()
+        report_backup_use(problems, CONSUMER_FILTERS, found, f"JSON with {_FILTER_TABLE}", is_live=is_live)
+    return tuple(sorted(_list_subscriptions(found.content))) if found.content else ()
 
 
 def _parse_filters(data: bytes) -> dict[Any, Any]:
@@ -198,12 +198,12 @@ def _parse_filters(data: bytes) -> dict[Any, Any]:
     return table
 
 
-def _filters(table: dict[Any, Any]) -> Iterator[StoredSubscription]:
+def _list_subscriptions(table: dict[Any, Any]) -> Iterator[StoredSubscription]:
     for topic, entry in table.items():
         groups = entry.get("groupFilterData") if isinstance(entry, dict) else None
         for group, data in groups.items() if isinstance(groups, dict) else ():
             if not isinstance(data, dict) or not data.get("expression") or not data.get("expressionType"):
                 continue
-            version, born = (int_within(data.get(name), 0, INT64_MAX) or 0 for name in ("clientVersion", "bornTime"))
+            version, born = (int_in_range(data.get(name), 0, INT64_MAX) or 0 for name in ("clientVersion", "bornTime"))
             expression_type, expression = str(data["expressionType"]), str(data["expression"])
             yield StoredSubscription(str(topic), str(group), expression_type, expression, version or born)

@@ -20,7 +20,7 @@ MAX_BYTES = 256 << 20
 """Maximum size of the file: at 200 bytes per topic, there is room for a million topics."""
 
 
-def is_listed(topic: str) -> bool:
+def needs_topic_config(topic: str) -> bool:
     """Return whether a broker serves a topic only if topics.json lists it.
 
     Light queues are not in topics.json. A broker creates its own topics when it starts, except the topic for messages

@@ -29,7 +29,7 @@ def read_topic_kinds(root: Path) -> TopicKinds:
     Raises:
         UnsafeFileError: if topics.json or a folder is a link or another kind of file.
     """
-    listed = listed_kinds(root)
+    listed = read_configured_kinds(root)
     in_simple = frozenset(folders_in(root / consume_queues.QUEUES.folder)) - listed.keys()
     in_batch = frozenset(folders_in(root / batch_queues.QUEUES.folder)) - listed.keys()
     batch = {topic for topic, is_batch in listed.items() if is_batch}
@@ -38,7 +38,7 @@ def read_topic_kinds(root: Path) -> TopicKinds:
     return TopicKinds(frozenset(batch | possible), frozenset(simple | (in_simple - in_batch)))
 
 
-def listed_kinds(root: Path) -> Mapping[str, bool]:
+def read_configured_kinds(root: Path) -> Mapping[str, bool]:
     """Return, for each topic in topics.json, whether its queues are BatchConsumeQueues."""
     table = read_topics(root).get(TABLE, {})
     return {

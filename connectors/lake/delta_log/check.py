@@ -17,18 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta_log.checkpoint_check import added_paths, check_checkpoint, may_be_huge
-from commitlake.connectors.lake.delta_log.entries import OUTSIDE, check_action, parse_json
+from commitlake.connectors.lake.delta_log.checkpoint_check import added_paths, find_checkpoint_fault, may_be_huge
+from commitlake.connectors.lake.delta_log.entries import OUTSIDE, find_action_fault, parse_json
 from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.newest_versions import read_newest
 from commitlake.connectors.lake.delta_log.seals import (
     Seal,
-    digest_of,
+    compute_file_digest,
+    expected_row_sum,
     needed_files,
-    newest_seal,
     newest_version,
-    sealed_sum,
+    read_newest_seal,
     write_seal,
 )
 from commitlake.connectors.lake.delta_log.versions import StorageOptions
@@ -87,16 +87,16 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> LogList
     try:
         folder = LogFolder(table_uri, storage_options)
     except TableNotFoundError:  # the folder does not exist
-        listing, damage = LogListing(), missing_log(read_newest(table_uri, storage_options))
+        listing, damage = LogListing(), find_missing_log(read_newest(table_uri, storage_options))
     else:
         listing = folder.read_listing()
         damage = next(find_damage(folder, listing), None)
     if damage is not None:
-        raise damaged_error(table_uri, damage)
+        raise log_damaged_error(table_uri, damage)
     return listing
 
 
-def check_sizes(table_uri: str, storage_options: StorageOptions, listing: LogListing) -> None:
+def check_log_sizes(table_uri: str, storage_options: StorageOptions, listing: LogListing) -> None:
     """Refuse a log with a huge entry or checkpoint, before a reader spends much time parsing it.
 
     Raises:
@@ -130,7 +130,7 @@ def _may_be_huge(table_uri: str, storage_options: StorageOptions, file: LogFile)
     return _checked_footers[key]
 
 
-def missing_log(newest: int) -> LogDamage | None:
+def find_missing_log(newest: int) -> LogDamage | None:
     """Return the damage to report for a table whose log is missing; None if the table never had a log.
 
     Args:
@@ -141,7 +141,7 @@ def missing_log(newest: int) -> LogDamage | None:
     return LogDamage(entry_name(newest), newest, f"expected versions up to {newest:,}, found no log at all")
 
 
-def damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
+def log_damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
     """Return the error that reports a damaged file."""
     return LogDamagedError(f"{table_uri}: {damage}. {WAY_OUT}")
 
@@ -159,16 +159,16 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
     """
     folder = LogFolder(table_uri, storage_options, s3)
     listing = folder.read_listing()
-    seal, _ = newest_seal(folder, listing)
+    seal, _ = read_newest_seal(folder, listing)
     if seal is not None and (seal.version, seal.base) == (listing.newest, listing.base):
         if listing.noted < listing.newest:
-            folder.note_newest(listing.newest)
+            folder.record_newest_version(listing.newest)
         if listing.noted <= listing.newest:
             return
     damage = next(find_damage(folder, listing, is_own=True), None)
     if damage is not None:
-        raise damaged_error(table_uri, damage)
-    write_seal(folder, listing, sealed_sum(folder, listing, seal))
+        raise log_damaged_error(table_uri, damage)
+    write_seal(folder, listing, expected_row_sum(folder, listing, seal))
 
 
 def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own: bool = False) -> Iterator[LogDamage]:
@@ -183,7 +183,7 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
     """
     for attempt in count():
         listing = listing or folder.read_listing()
-        seal, _ = newest_seal(folder, listing)
+        seal, _ = read_newest_seal(folder, listing)
         try:
             found = [*_find_missing(listing, seal), *_find_changed(folder, listing, seal, is_own=is_own)]
             found += _find_lost_checkpoint(folder, listing)
@@ -203,7 +203,7 @@ def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]
     """Yield a `LogDamage` for each missing log entry."""
     newest = newest_version(listing, seal)
     if listing.newest < 0:
-        gone = missing_log(newest)
+        gone = find_missing_log(newest)
         if gone is not None:
             yield gone
         return
@@ -232,14 +232,14 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, 
             reason = ""
             if file.size != size:
                 reason = f"expected {size:,} bytes, found {file.size:,}"
-            elif digest_of(folder, file) != digest:
+            elif compute_file_digest(folder, file) != digest:
                 reason = f"its bytes were changed: expected SHA-256 {digest[:16]}…, found another"
         elif not is_own and file.size > MAX_ENTRY_BYTES:
             reason = f"expected at most {MAX_ENTRY_BYTES:,} bytes, found {file.size:,}: another program has written it"
         else:
             data = folder.read(file.name)
             is_parquet = file.name.endswith(".parquet")
-            reason = check_checkpoint(data, is_own=is_own) if is_parquet else check_entry(data)
+            reason = find_checkpoint_fault(data, is_own=is_own) if is_parquet else find_entry_fault(data)
         if reason:
             yield LogDamage(file.name, file.version, reason, is_entry)
 
@@ -257,7 +257,7 @@ def _find_lost_checkpoint(folder: LogFolder, listing: LogListing) -> Iterator[Lo
         yield LogDamage(POINTER, INT64_MAX if version is None else version, reason, is_entry=False)
 
 
-def check_entry(data: bytes) -> str:
+def find_entry_fault(data: bytes) -> str:
     """Return the reason why bytes are not an entry of a log; empty for a valid entry."""
     if not data.strip():
         return f"expected lines of JSON, found {'nothing' if not data else f'{len(data):,} blank bytes'}"
@@ -265,7 +265,7 @@ def check_entry(data: bytes) -> str:
         if not line.strip():
             continue
         try:
-            reason = check_action(parse_json(line))
+            reason = find_action_fault(parse_json(line))
         except ValueError as error:
             reason = f"expected JSON ({error})" if "digits" in str(error) or "nested" in str(error) else "expected JSON"
         if reason:
@@ -273,30 +273,30 @@ def check_entry(data: bytes) -> str:
     return ""
 
 
-def find_planted(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
+def find_forged_entries(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
     """Yield log entries, and parts of the newest checkpoint, with content that no program of this lake writes.
 
     They name files outside of the table's folder, or have statistics that are none. A reader of the newest version may
     not need them any more, but followers read each entry.
     """
     for version, file in sorted(listing.entries.items()):
-        reason = _why_planted(folder, file) if file.size <= MAX_ENTRY_BYTES else ""
+        reason = _explain_forged(folder, file) if file.size <= MAX_ENTRY_BYTES else ""
         if reason:
             yield LogDamage(file.name, version, reason)
     for file in listing.checkpoints.get(listing.base, ()):
-        outside = _outside_path_in_checkpoint(folder, file)
+        outside = _find_outside_path(folder, file)
         if outside is not None:
             yield LogDamage(file.name, file.version, f"expected files of this table, found {outside[:200]!r}", False)
 
 
-def _why_planted(folder: LogFolder, file: LogFile) -> str:
+def _explain_forged(folder: LogFolder, file: LogFile) -> str:
     try:
         data = folder.read(file.name)
     except FileNotFoundError:  # deleted by a cleanup meanwhile
         return ""
     for line in data.splitlines():
         try:
-            reason = check_action(parse_json(line)) if line.strip() else ""
+            reason = find_action_fault(parse_json(line)) if line.strip() else ""
         except ValueError:  # see find_damage
             continue
         if reason:
@@ -304,7 +304,7 @@ def _why_planted(folder: LogFolder, file: LogFile) -> str:
     return ""
 
 
-def _outside_path_in_checkpoint(folder: LogFolder, file: LogFile) -> str | None:
+def _find_outside_path(folder: LogFolder, file: LogFile) -> str | None:
     if not file.name.endswith(".parquet"):
         return None
     return next(filter(OUTSIDE.search, added_paths(folder.read(file.name))), None)

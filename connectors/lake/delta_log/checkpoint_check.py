@@ -30,10 +30,10 @@ def may_be_huge(file: pq.ParquetFile) -> bool:
         return True
     # A column can have one value of this size in each row.
     largest = max(_column_bytes(footer), default=0)
-    return bool(_exceeded_limit(footer)) or footer.num_rows * largest > MAX_CHECKPOINT_BYTES
+    return bool(_explain_exceeded_limit(footer)) or footer.num_rows * largest > MAX_CHECKPOINT_BYTES
 
 
-def check_checkpoint(data: bytes, *, is_own: bool = False) -> str:
+def find_checkpoint_fault(data: bytes, *, is_own: bool = False) -> str:
     """Return the reason why bytes are not a checkpoint that a reader can decode; empty for a valid one.
 
     Args:
@@ -42,7 +42,7 @@ def check_checkpoint(data: bytes, *, is_own: bool = False) -> str:
     """
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        if not is_own and (reached := _exceeded_limit(file.metadata)):
+        if not is_own and (reached := _explain_exceeded_limit(file.metadata)):
             return reached
         decoded = 0
         for batch in _read_batches(file, file.schema_arrow.names):
@@ -58,7 +58,7 @@ def check_checkpoint(data: bytes, *, is_own: bool = False) -> str:
 
 def added_paths(data: bytes) -> Iterator[str]:
     """Yield the paths of data files that a checkpoint adds; nothing if the bytes are not a valid checkpoint."""
-    if check_checkpoint(data):
+    if find_checkpoint_fault(data):
         return
     for batch in _read_batches(pq.ParquetFile(pa.BufferReader(data)), ["add.path"]):
         actions = batch.column("add").to_pylist()
@@ -71,7 +71,7 @@ def _read_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.R
     yield from file.iter_batches(rows, columns=list(columns), use_threads=False)
 
 
-def _exceeded_limit(footer: pq.FileMetaData) -> str:
+def _explain_exceeded_limit(footer: pq.FileMetaData) -> str:
     values = sum(column.num_values for column in _column_chunks(footer))
     if values > MAX_CHECKPOINT_VALUES:
         return f"expected at most {MAX_CHECKPOINT_VALUES:,} values, found {values:,}: another program has written it"

@@ -65,7 +65,7 @@ def outside_path(action: object) -> str | None:
     return None
 
 
-def check_action(action: object) -> str:
+def find_action_fault(action: object) -> str:
     """Return why a value is not a valid action of this lake's logs; empty for a valid one."""
     if not isinstance(action, dict):
         return "expected an object"

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.schemas.times import from_ms
 
 PARTITION, _TIME = "store_date", "store_timestamp"
@@ -99,7 +99,7 @@ def one_value_per_file(actions: pa.Table, column: str) -> pa.ChunkedArray | None
     """
     least, greatest = file_bounds(actions, column, pa.string())
     nulls = _statistics_column(actions, "null_count", column, pa.int64())
-    if nulls.null_count or numbers_of(nulls).any():
+    if nulls.null_count or to_numpy_numbers(nulls).any():
         return None
     return least if least.equals(greatest) else None
 

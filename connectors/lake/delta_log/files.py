@@ -17,7 +17,7 @@ from deltalake.exceptions import TableNotFoundError
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.delta_log.newest_versions import read_newest, write_newest
 from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_files
-from commitlake.connectors.lake.paths import folder_here
+from commitlake.connectors.lake.paths import local_folder_or_none
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
 
@@ -87,7 +87,7 @@ class LogFolder:
         self.table_uri = table_uri
         self._s3 = s3
         self._options = storage_options
-        self._folder = folder_here(table_uri)
+        self._folder = local_folder_or_none(table_uri)
         if self._folder is not None and not self._folder.is_dir():
             raise TableNotFoundError(f"{table_uri}: expected a folder with a table, found none")
 
@@ -143,7 +143,7 @@ class LogFolder:
         with storage.open_write(f"{folder}/{name}") as output:
             output.write(data)
 
-    def note_newest(self, version: int) -> None:
+    def record_newest_version(self, version: int) -> None:
         """Record the table's newest version in the lake, beside the table."""
         write_newest(self.table_uri, version, self._s3)
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_files
-from commitlake.connectors.lake.paths import folder_here
+from commitlake.connectors.lake.paths import local_folder_or_none
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.schemas.layouts.numbers import INT64_MAX
@@ -54,7 +54,7 @@ def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
     """
     root, name = _split_table_uri(table_uri)
     try:
-        if folder_here(root) is None:
+        if local_folder_or_none(root) is None:
             with table_files(root, storage_options).open_input_stream(f"{NOTES}/{name}.json") as source:
                 data = bytes(source.read())
         else:

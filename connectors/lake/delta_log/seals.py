@@ -70,7 +70,7 @@ They hold for every `Lake` of the process: a long run opens the same logs repeat
 """
 
 
-def digest_of(folder: LogFolder, file: LogFile) -> str:
+def compute_file_digest(folder: LogFolder, file: LogFile) -> str:
     """Return the SHA-256 of a file of the log.
 
     Raises:
@@ -87,7 +87,7 @@ def digest_of(folder: LogFolder, file: LogFile) -> str:
     return _known_digests[key]
 
 
-def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, list[str]]:
+def read_newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, list[str]]:
     """Return the newest seal of a table's log that is intact, and the names of the damaged ones after it."""
     damaged: list[str] = []
     for name in listing.seals:
@@ -117,7 +117,7 @@ def needed_files(listing: LogListing) -> list[LogFile]:
     return [*listing.checkpoints.get(listing.base, []), *entries]
 
 
-def sealed_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) -> int | None:
+def expected_row_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) -> int | None:
     """Return the row sum that a table should have at its newest version, by seal and log; None if unknown.
 
     Args:
@@ -145,10 +145,10 @@ def write_seal(
         from_scratch: whether to delete earlier seals, because the log was repaired.
     """
     name = entry_name(listing.newest)
-    files = {file.name: (file.size, digest_of(folder, file)) for file in needed_files(listing)}
+    files = {file.name: (file.size, compute_file_digest(folder, file)) for file in needed_files(listing)}
     folder.write(name, Seal(listing.newest, listing.base, files, row_sum).to_bytes(), SEALS)
     if from_scratch or listing.noted < listing.newest:
-        folder.note_newest(listing.newest)
+        folder.record_newest_version(listing.newest)
     older = [seal for seal in listing.seals if seal != name]
     for seal in older if from_scratch else older[_KEPT - 1 :]:
         folder.delete(seal, SEALS)

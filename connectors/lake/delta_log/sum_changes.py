@@ -41,7 +41,7 @@ class SumChange:
         """Return a table's row sum after the commit, given the sum before it; None if unknown."""
         if self.number is None or self.is_total:
             return self.number
-        return None if before is None else wrapped(before + self.number)
+        return None if before is None else wrap_int64(before + self.number)
 
     def __str__(self) -> str:
         return "?" if self.number is None else f"{'=' * self.is_total}{self.number}"
@@ -59,7 +59,9 @@ NOTHING_CHANGED = SumChange()
 UNKNOWN = SumChange(None)
 
 
-def change_of(statistics: Iterable[str], removed: Iterable[int | None] = (), *, is_total: bool = False) -> SumChange:
+def compute_sum_change(
+    statistics: Iterable[str], removed: Iterable[int | None] = (), *, is_total: bool = False
+) -> SumChange:
     """Return the change of a table's row sum by a commit that adds and removes files.
 
     Args:
@@ -77,15 +79,15 @@ def change_of(statistics: Iterable[str], removed: Iterable[int | None] = (), *, 
         if known is None:
             return UNKNOWN
         total -= known
-    return SumChange(wrapped(total), is_total)
+    return SumChange(wrap_int64(total), is_total)
 
 
-def sum_in_footer(metadata: pq.FileMetaData) -> int | None:
+def read_footer_sum(metadata: pq.FileMetaData) -> int | None:
     """Return the row sum in a Parquet footer's metadata; None if it has none."""
     text = (metadata.metadata or {}).get(FOOTER_KEY)
     return None if text is None else parse_int64(text.decode("ascii", "replace"))
 
 
-def wrapped(number: int) -> int:
+def wrap_int64(number: int) -> int:
     """Wrap an integer to the range of signed 64-bit integers."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

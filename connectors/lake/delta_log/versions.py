@@ -37,9 +37,9 @@ from deltalake.fs import DeltaStorageHandler
 from commitlake.connectors.lake.delta_log.entries import count_rows, parse_json
 from commitlake.connectors.lake.delta_log.file_actions import PARTITION, file_actions, file_bounds, read_table_files
 from commitlake.connectors.lake.delta_log.names import LOG
-from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.connectors.plain_arrays import to_numpy_numbers
 from commitlake.connectors.storage.uris import absolute_place, is_uri
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.times import epoch_us
 
@@ -114,8 +114,8 @@ class AddedVersion:
         """
         if self.removed:
             raise VersionsError(
-                f"version {self.version} removes {count_text(len(self.removed), 'file')}, expected only new ones: rows "
-                "were deleted or changed. Rebuild the tables that follow this one"
+                f"version {self.version} removes {format_count(len(self.removed), 'file')}, expected only new ones: "
+                "rows were deleted or changed. Rebuild the tables that follow this one"
             )
 
 
@@ -135,7 +135,7 @@ def added_versions(
         VersionsError: if files contain more than the table's rows.
     """
     if newest is None:
-        newest = _open(table_uri, storage_options).version()
+        newest = _open_delta_table(table_uri, storage_options).version()
     if after > newest:
         raise VersionGoneError(
             f"{table_uri} ends with version {newest}, expected {after} or later: it was recreated, or set back. "
@@ -159,7 +159,7 @@ def files_of_table(table_uri: str, table: DeltaTable) -> AddedVersion:
     return AddedVersion(table.version(), tuple(files))
 
 
-def files_of_time(
+def files_in_time_range(
     table_uri: str, table: DeltaTable, column: str, start: datetime.datetime, end: datetime.datetime
 ) -> list[AddedFile]:
     """Return the files of a table that may have rows in a time range, according to its log.
@@ -178,7 +178,7 @@ def files_of_time(
     _check_deletion_vectors(actions)
     least, greatest = file_bounds(actions, column, _TIME_TYPE)
     # A file without statistics may have rows of any time.
-    firsts, lasts = numbers_of(least, null=epoch_us(start)), numbers_of(greatest, null=epoch_us(start))
+    firsts, lasts = to_numpy_numbers(least, null=epoch_us(start)), to_numpy_numbers(greatest, null=epoch_us(start))
     is_chosen = ((firsts < epoch_us(end)) & (lasts >= epoch_us(start))).tolist()
     paths, sizes, rows = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
     chosen = compress(zip(paths, sizes, rows, strict=True), is_chosen)
@@ -199,7 +199,7 @@ def table_files(table_uri: str, storage_options: StorageOptions = None) -> pafs.
     return pafs.PyFileSystem(DeltaStorageHandler(table_uri, options))
 
 
-def _open(table_uri: str, storage_options: StorageOptions) -> DeltaTable:
+def _open_delta_table(table_uri: str, storage_options: StorageOptions) -> DeltaTable:
     return DeltaTable(table_uri, storage_options=None if storage_options is None else dict(storage_options))
 
 

@@ -73,14 +73,14 @@ def batches_with_bodies(
     for start, end in _row_ranges(np.maximum(_to_int64(fields.column("length"), 0), 0)):
         rows = batch.slice(start, end - start)
         runs = [
-            _read_run(fields.slice(first, last - first), crcs[first:last], store, cache, max_frame_bytes)
-            for first, last in pack_runs(fields.column("pack"), start, end)
+            _read_pack_bodies(fields.slice(first, last - first), crcs[first:last], store, cache, max_frame_bytes)
+            for first, last in group_rows_by_pack(fields.column("pack"), start, end)
         ]
         body = runs[0] if len(runs) == 1 else pa.concat_arrays(runs)
         yield pa.RecordBatch.from_arrays([*rows.columns, body], names=[*rows.schema.names, "body"])
 
 
-def decompressed(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
+def decompress_bodies(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBatch]:
     """Yield a batch's rows with bodies as the producers sent them, split into several batches if these are large.
 
     Args:
@@ -110,7 +110,7 @@ def decompressed(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBat
         yield _replace_bodies(batch, start, batch.num_rows, bodies, errors)
 
 
-def in_form(batch: pa.RecordBatch, form: BodyForm) -> pa.RecordBatch:
+def convert_bodies(batch: pa.RecordBatch, form: BodyForm) -> pa.RecordBatch:
     """Return a batch with its bodies in another form.
 
     Args:
@@ -125,7 +125,7 @@ def in_form(batch: pa.RecordBatch, form: BodyForm) -> pa.RecordBatch:
     errors = batch.column("body_error").to_pylist()
     texts: list[str | None] = []
     for row, body in enumerate(batch.column("body").to_pylist()):
-        text, error = (None, None) if body is None else _text(body, is_json=form is BodyForm.JSON)
+        text, error = (None, None) if body is None else _body_to_text(body, is_json=form is BodyForm.JSON)
         texts.append(text)
         errors[row] = errors[row] or error
     batch = batch.set_column(batch.schema.get_field_index("body"), "body", pa.array(texts, pa.string()))
@@ -133,7 +133,7 @@ def in_form(batch: pa.RecordBatch, form: BodyForm) -> pa.RecordBatch:
     return batch.set_column(place, "body_error", pa.array(errors, pa.string()))
 
 
-def _text(body: bytes, *, is_json: bool) -> tuple[str | None, str | None]:
+def _body_to_text(body: bytes, *, is_json: bool) -> tuple[str | None, str | None]:
     """Return a body as text and the reason why it is not text, one of which is None."""
     try:
         text = body.decode()
@@ -143,14 +143,14 @@ def _text(body: bytes, *, is_json: bool) -> tuple[str | None, str | None]:
         return None, f"expected at most {MAX_JSON_BYTES:,} bytes of JSON, found {len(body):,}"
     if is_json:
         try:
-            json.loads(text, parse_int=_no_number, parse_float=_no_number, parse_constant=_refuse_constant)
+            json.loads(text, parse_int=_ignore_number, parse_float=_ignore_number, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             why = str(error) if isinstance(error, ValueError) else "lists or objects that are nested too deeply"
             return None, f"expected JSON: {why}"
     return text, None
 
 
-def _no_number(_: str) -> None:
+def _ignore_number(_: str) -> None:
     """Return None for a number in JSON, because only validity matters and Python refuses numbers with many digits."""
 
 
@@ -181,14 +181,14 @@ def _row_ranges(lengths: Array) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def pack_runs(packs: pa.Array, start: int, end: int) -> Iterator[tuple[int, int]]:
+def group_rows_by_pack(packs: pa.Array, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield maximal ranges of consecutive rows whose bodies are in the same pack, or in none."""
     codes = _to_int64(packs.slice(start, end - start).dictionary_encode().indices, -1)
     changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1 + start
     yield from pairwise([start, *changes.tolist(), end])
 
 
-def _read_run(
+def _read_pack_bodies(
     fields: pa.RecordBatch, crcs: Array, store: PackStore, cache: FrameCache, max_frame_bytes: int
 ) -> pa.Array:
     pack = fields.column("pack")[0].as_py()

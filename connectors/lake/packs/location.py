@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commitlake.connectors.lake.paths import folder_here
+from commitlake.connectors.lake.paths import local_folder_or_none
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import parse_s3_uri
 
@@ -36,7 +36,7 @@ def pack_location(root: str, s3: S3Options | None = None) -> PackLocation:
     Raises:
         S3Error: if the root is in an object store and names no bucket, or the endpoint is not a URL.
     """
-    if folder_here(root) is not None:
+    if local_folder_or_none(root) is not None:
         return PackLocation(root)
     parse_s3_uri(root)
     if s3 is None:

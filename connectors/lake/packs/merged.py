@@ -43,7 +43,7 @@ _DAMAGED = "Restore the merged pack from a backup of the lake"
 _Answer = TypeVar("_Answer")
 
 
-def read_members(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
+def read_merged_index(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
     """Return the places of the packs that a merged pack holds, by their names.
 
     Raises:
@@ -97,7 +97,7 @@ def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPl
     index = _SKIPPABLE.pack(_SKIPPABLE_MAGIC, len(footer)) + footer
     total = len(index)
     with store.open_write(name) as output:
-        for run in _join_neighbours([place for _, place in places]):
+        for run in _join_adjacent([place for _, place in places]):
             assert run.size is not None  # of `places`
             end = run.offset + run.size
             for offset in range(run.offset, end, _COPY_BYTES):
@@ -111,7 +111,7 @@ def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPl
     return total
 
 
-def _join_neighbours(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
+def _join_adjacent(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
     """Yield places, with adjacent parts of one file joined to one."""
     run: PackPlace | None = None
     for place in places:
@@ -126,7 +126,7 @@ def _join_neighbours(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class PackCopies:
     """All places where a pack is stored in the lake, and an error if some could not be searched.
 
     Attributes:
@@ -140,7 +140,7 @@ class Copies:
 
 def find_copies(
     store: PackStore, names: Iterable[str], seen: MutableMapping[str, PackPlace] | None = None
-) -> dict[str, Copies]:
+) -> dict[str, PackCopies]:
     """Find all places where packs are stored, and return them by the names of the packs.
 
     Args:
@@ -151,12 +151,12 @@ def find_copies(
         PackStoreError: if packs cannot be listed.
     """
     by_folder: dict[str, list[str]] = defaultdict(list)
-    found: dict[str, Copies] = {}
+    found: dict[str, PackCopies] = {}
     for name in names:
         try:
             parse_pack_name(name)  # before it becomes a part of a path
         except PackNameError as error:
-            found[name] = Copies(error=error)
+            found[name] = PackCopies(error=error)
         else:
             by_folder[name.rpartition("/")[0]].append(name)
     for folder, wanted in by_folder.items():
@@ -166,15 +166,15 @@ def find_copies(
 
 def _find_copies_in(
     store: PackStore, folder: str, names: Sequence[str], seen: MutableMapping[str, PackPlace]
-) -> dict[str, Copies]:
+) -> dict[str, PackCopies]:
     for _ in range(_TRIES):
         files = list(store.list_packs(folder))
         own = {file.name: PackPlace(file.name, 0, file.size) for file in files}
-        found = {name: Copies([own[name]] if name in own else []) for name in names}
+        found = {name: PackCopies([own[name]] if name in own else []) for name in names}
         try:
             for file in files:
                 held = parse_pack_name(file.name)
-                covered = [name for name in names if held.is_merged and covers(held, parse_pack_name(name))]
+                covered = [name for name in names if held.is_merged and contains_range(held, parse_pack_name(name))]
                 if covered:
                     seen.update(_add_places(store, file, covered, found))
         except PackError as error:
@@ -187,11 +187,11 @@ def _find_copies_in(
 
 
 def _add_places(
-    store: PackStore, file: PackFile, names: Sequence[str], found: dict[str, Copies]
+    store: PackStore, file: PackFile, names: Sequence[str], found: dict[str, PackCopies]
 ) -> dict[str, PackPlace]:
     """Add the places of packs in a merged pack to `found`, and return the places of all packs in it."""
     try:
-        members = read_members(store, file)
+        members = read_merged_index(store, file)
     except PackStoreError:
         raise
     except PackError as error:
@@ -206,7 +206,7 @@ def _add_places(
     return members
 
 
-def covers(merged: PackName, pack: PackName) -> bool:
+def contains_range(merged: PackName, pack: PackName) -> bool:
     """Return whether the range of offsets of a merged pack contains that of a pack of the same date and broker."""
     return merged.start <= pack.start and pack.end <= merged.end
 
@@ -218,15 +218,15 @@ def read_pack(store: PackStore, name: str, offset: int, length: int) -> bytes:
         wanted = length if place.size is None else max(0, min(length, place.size - offset))
         return store.read_range(place.file, place.offset + offset, wanted)
 
-    return _try_places(store, name, read)
+    return _read_from_any_place(store, name, read)
 
 
 def pack_size(store: PackStore, name: str) -> int:
     """Return the size of a pack in bytes, merged or not; see `PackStore.size`."""
-    return _try_places(store, name, lambda place: store.size(place.file) if place.size is None else place.size)
+    return _read_from_any_place(store, name, lambda place: store.size(place.file) if place.size is None else place.size)
 
 
-def _try_places(store: PackStore, name: str, ask: Callable[[PackPlace], _Answer]) -> _Answer:
+def _read_from_any_place(store: PackStore, name: str, ask: Callable[[PackPlace], _Answer]) -> _Answer:
     known = store.merged_places
     for _ in range(_TRIES):
         place = known.get(name) or PackPlace(name)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.packs.errors import PackNameError
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 
 _NULL_DATE = "__HIVE_DEFAULT_PARTITION__"  # folder of Spark and Hive for a null in a partition column
 _OFFSET_LIMIT = 1 << 63
@@ -108,12 +108,12 @@ def pack_name(
         raise ValueError(f"token {token!r}: expected 16 hexadecimal digits")
     # isoformat would include the time of a datetime, which is a subclass of date.
     date = _NULL_DATE if store_date is None else f"{store_date.year:04}-{store_date.month:02}-{store_date.day:02}"
-    if not fits_folder(broker):
+    if not fits_folder_name(broker):
         raise ValueError(f"broker {broker[:100]!r}: expected at most {_MAX_PART_BYTES} bytes once escaped, found more")
     return f"store_date={date}/{_folder(broker)}/{start:020}-{end:020}-{token}{'-merged' if is_merged else ''}.zst"
 
 
-def fits_folder(broker: str) -> bool:
+def fits_folder_name(broker: str) -> bool:
     """Return True if a broker's name, once escaped, is short enough for the name of a folder of packs."""
     return len(_folder(broker)) <= _MAX_PART_BYTES
 
@@ -159,11 +159,11 @@ def _escape(broker: str) -> str:
     return re.sub(r"\.{2,}", lambda dots: "%2E" * len(dots[0]), escaped)
 
 
-def fault_of_name(name: str) -> str | None:
+def find_name_fault(name: str) -> str | None:
     """Return the reason why a text is not a valid broker name, as `expected ..., found ...`; None for a valid name."""
     shown = ascii(name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}...")
-    if not fits_folder(name):
+    if not fits_folder_name(name):
         return f"expected a broker's name of at most 248 bytes, found {len(name)} characters: {shown}"
-    if not name or name != name.strip() or "/" in name or printable_line(name) != name:
+    if not name or name != name.strip() or "/" in name or escape_line(name) != name:
         return f"expected a broker's name without '/', control characters and spaces around it, found {shown}"
     return None

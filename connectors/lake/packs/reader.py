@@ -143,7 +143,7 @@ def read_bodies(
     sizes = {len(refs.frame_offsets), len(refs.frame_lengths), len(refs.offsets), len(refs.lengths), len(crcs)}
     if len(sizes) > 1:
         raise ValueError(f"arrays of {sorted(sizes)} rows: expected as many in each")
-    _check_numbers(pack, refs, max_frame_bytes)
+    _check_ref_ranges(pack, refs, max_frame_bytes)
     out_offsets = np.zeros(len(refs) + 1, np.int64)
     np.cumsum(refs.lengths, out=out_offsets[1:])
     if out_offsets[-1] > _MAX_ARRAY_BYTES:
@@ -153,7 +153,7 @@ def read_bodies(
         _check_stored_size(pack, frame)
     # Allocate only now, after the lengths in the table are checked against their frames.
     out = np.empty(out_offsets[-1], np.uint8)
-    for frame, content in _contents(store, pack, frames, cache):
+    for frame, content in _read_frames(store, pack, frames, cache):
         bodies = np.frombuffer(content, np.uint8)
         kernel.copy_from_frame(bodies, frame.rows, refs.offsets, refs.lengths, out, out_offsets)
     _check_crcs(pack, refs, out, out_offsets, crcs)
@@ -161,7 +161,7 @@ def read_bodies(
     return pa.Array.from_buffers(pa.binary(), len(refs), buffers)
 
 
-def _check_numbers(pack: str, refs: PackRefs, max_frame_bytes: int) -> None:
+def _check_ref_ranges(pack: str, refs: PackRefs, max_frame_bytes: int) -> None:
     for name in ("frame_offset", "frame_length", "offset", "length"):
         values = getattr(refs, f"{name}s")
         if len(values) and (least := int(values.min())) < 0:
@@ -203,7 +203,7 @@ def _check_stored_size(pack: str, frame: _Frame) -> None:
         raise PackError(pack, frame.offset, expected, f"{frame.length}", _BAD_REFERENCE)
 
 
-def _contents(
+def _read_frames(
     store: PackStore, pack: str, frames: list[_Frame], cache: FrameCache
 ) -> Iterator[tuple[_Frame, pa.Buffer]]:
     """Yield each frame with its decompressed content, cached frames first."""
@@ -214,7 +214,7 @@ def _contents(
             missing.append(frame)
         else:
             yield frame, content
-    for run in _neighbour_groups(missing):
+    for run in _group_adjacent_frames(missing):
         start = run[0].offset
         wanted = max(frame.offset + frame.length for frame in run) - start
         data = pa.py_buffer(read_pack(store, pack, start, wanted))
@@ -224,7 +224,7 @@ def _contents(
             yield frame, content
 
 
-def _neighbour_groups(frames: list[_Frame]) -> Iterator[list[_Frame]]:
+def _group_adjacent_frames(frames: list[_Frame]) -> Iterator[list[_Frame]]:
     """Yield groups of neighbouring frames of up to `READ_BYTES`; a larger frame forms its own group."""
     run: list[_Frame] = []
     start = end = 0

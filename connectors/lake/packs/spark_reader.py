@@ -9,13 +9,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
-from commitlake.connectors.lake.packs.body_batches import BodyForm, batches_with_bodies, decompressed, in_form
+from commitlake.connectors.lake.packs.body_batches import (
+    BodyForm,
+    batches_with_bodies,
+    convert_bodies,
+    decompress_bodies,
+)
 from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.tables.messages import BODY_PLACE
 from commitlake.schemas.tables.spark import spark_schema
 
@@ -67,10 +72,10 @@ def with_bodies(
         added.append(StructField("body_error", StringType(), nullable=True))
     schema = StructType([*messages.schema.fields, *added])
     read = _make_reader(location, max_frame_bytes, None if as_stored else max_bytes, form)
-    return by_pack(messages).mapInArrow(read, schema)
+    return repartition_by_pack(messages).mapInArrow(read, schema)
 
 
-def by_pack(messages: DataFrame) -> DataFrame:
+def repartition_by_pack(messages: DataFrame) -> DataFrame:
     """Return the same rows, repartitioned by pack and sorted by the bodies' places in it.
 
     Args:
@@ -106,13 +111,13 @@ def _make_reader(
     """Return a function that adds bodies to batches: as stored if `max_bytes` is None."""
 
     def read(batches: _Batches) -> _Batches:
-        with carry_errors():
+        with forward_worker_errors():
             store, cache = open_store(location), FrameCache()
             for batch in batches:
                 for stored in batches_with_bodies(batch, store, cache, max_frame_bytes):
                     if max_bytes is None:
                         yield stored
                     else:
-                        yield from (in_form(each, form) for each in decompressed(stored, max_bytes))
+                        yield from (convert_bodies(each, form) for each in decompress_bodies(stored, max_bytes))
 
     return read

@@ -54,7 +54,7 @@ Spans = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wiped:
+class WipeResult:
     """The result of erasing bodies in a pack.
 
     Attributes:
@@ -70,7 +70,7 @@ class Wiped:
     is_gone: bool = False
 
 
-def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> Wiped:
+def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> WipeResult:
     """Erase bodies in a pack; bodies that were erased before stay erased.
 
     Args:
@@ -84,29 +84,29 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> Wiped:
         size = store.size(pack)
     except PackError as error:
         if error.found == "none":
-            return Wiped(is_gone=True)
+            return WipeResult(is_gone=True)
         raise
     replaced: dict[int, bytes] = {}
     count = total = 0
-    for offset, length, spans in _frames_of(refs):
+    for offset, length, spans in _group_spans_by_frame(refs):
         content = _read_frame(store, pack, offset, length, max(start + size for start, size in spans))
         if content is None:  # everything was already removed
             continue
-        changed = _frame_without(pack, offset, content, spans, length)
+        changed = _rebuild_frame(pack, offset, content, spans, length)
         if changed is None:
             continue
         replaced[offset], overwritten = changed
         count += len(overwritten)
         total += sum(size for _, size in overwritten)
     if not replaced:
-        return Wiped()
+        return WipeResult()
     with store.open_write(pack) as output:
-        for piece in _pack_bytes(store, pack, size, replaced):
+        for piece in _iterate_pack(store, pack, size, replaced):
             output.write(memoryview(piece))
-    return Wiped(count, total, size)
+    return WipeResult(count, total, size)
 
 
-def _frames_of(refs: PackRefs) -> Iterator[tuple[int, int, Spans]]:
+def _group_spans_by_frame(refs: PackRefs) -> Iterator[tuple[int, int, Spans]]:
     """Yield the frames with bodies to erase: position, stored length, and spans of the bodies in its content."""
     found: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for row in np.flatnonzero(np.asarray(refs.lengths) > 0).tolist():
@@ -136,13 +136,13 @@ def _span_bytes(content: bytes, span: tuple[int, int]) -> bytes:
     return content[span[0] : span[0] + span[1]]
 
 
-def _frame_without(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> tuple[bytes, Spans] | None:
+def _rebuild_frame(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> tuple[bytes, Spans] | None:
     """Return a frame of the same stored length without the given bodies, and the bodies that this erases.
 
     None if the content is already that of this frame.
     """
     if sum(size for _, size in spans) == len(content):
-        return _skippable_frame(length), spans
+        return _make_skippable_frame(length), spans
     for changed in _overwrite_bodies(content, spans):
         if changed == content:
             return None
@@ -169,28 +169,28 @@ def _overwrite_bodies(content: bytes, spans: Spans) -> Iterator[bytes]:
     """
     ends = [0, *(start + size for start, size in spans)]
     pieces = [content[end:start] for end, (start, _) in zip(ends, [*spans, (len(content), 0)], strict=True)]
-    yield from _filled_contents(content, spans, b"".join(pieces))
+    yield from _try_fillings(content, spans, b"".join(pieces))
     single = [span for span in spans if not any(_span_bytes(content, span) in piece for piece in pieces)]
     if len(single) < len(spans):
-        yield from _filled_contents(content, single, b"".join(pieces))
+        yield from _try_fillings(content, single, b"".join(pieces))
 
 
-def _filled_contents(content: bytes, spans: Spans, stays: bytes) -> Iterator[bytes]:
+def _try_fillings(content: bytes, spans: Spans, stays: bytes) -> Iterator[bytes]:
     yield _fill_spans(content, spans, lambda _, size: bytes(size))
     yield _fill_spans(
-        content, spans, lambda start, size: _repeat_pattern(_content_before(content, spans, start)[-size:], size)
+        content, spans, lambda start, size: _repeat_pattern(_kept_content_before(content, spans, start)[-size:], size)
     )
     step = max(1, len(stays) // _MAX_FILLS)
     for first in range(0, len(stays), step):
         for period in (1, 2, 3, len(stays)):
-            yield _fill_spans(content, spans, _repeating_fill((stays[first:] + stays[:first])[:period]))
+            yield _fill_spans(content, spans, _make_pattern_fill((stays[first:] + stays[:first])[:period]))
 
 
-def _repeating_fill(pattern: bytes) -> Callable[[int, int], bytes]:
+def _make_pattern_fill(pattern: bytes) -> Callable[[int, int], bytes]:
     return lambda _, size: _repeat_pattern(pattern, size)
 
 
-def _content_before(content: bytes, spans: Spans, end: int) -> bytes:
+def _kept_content_before(content: bytes, spans: Spans, end: int) -> bytes:
     """Return a frame's content before a position, without the given spans."""
     pieces, position = [], 0
     for start, size in spans:
@@ -212,7 +212,7 @@ def _repeat_pattern(pattern: bytes, size: int) -> bytes:
     return (pattern * (size // len(pattern) + 1))[:size] if pattern else bytes(size)
 
 
-def _skippable_frame(length: int) -> bytes:
+def _make_skippable_frame(length: int) -> bytes:
     return _SKIPPABLE.pack(_SKIPPABLE_MAGIC, length - _SKIPPABLE.size) + bytes(length - _SKIPPABLE.size)
 
 
@@ -220,7 +220,7 @@ def _pad_frame(frame: bytes, length: int) -> bytes:
     """Return a frame padded to a length, if necessary by a skippable frame."""
     missing = length - len(frame)
     if missing >= _SKIPPABLE.size:
-        return frame + _skippable_frame(missing)
+        return frame + _make_skippable_frame(missing)
     id_bytes, blocks = _PADDING[missing]
     if not missing:
         return frame
@@ -235,7 +235,7 @@ def _pad_frame(frame: bytes, length: int) -> bytes:
     ])  # fmt: skip
 
 
-def _pack_bytes(store: PackStore, pack: str, size: int, replaced: Mapping[int, bytes]) -> Iterator[bytes]:
+def _iterate_pack(store: PackStore, pack: str, size: int, replaced: Mapping[int, bytes]) -> Iterator[bytes]:
     """Yield a pack's bytes piece by piece, with the given frames replaced."""
     position = 0
     for offset, frame in [*sorted(replaced.items()), (size, b"")]:

@@ -76,7 +76,7 @@ class PackWriter:
                 f"a body is outside its window of {len(window)} bytes, or is larger than an int32 can hold"
             )
         offsets = np.zeros(len(positions), np.int32)
-        self._add(window, positions, lengths, offsets)
+        self._add_bodies(window, positions, lengths, offsets)
         self._offsets.append(offsets)
         self._lengths.append(lengths.astype(np.int32))
         self._bodies += len(positions)
@@ -89,7 +89,7 @@ class PackWriter:
             self._refs = self._to_refs()
         return self._refs
 
-    def _add(self, window: Array, positions: Array, lengths: Array, offsets: Array) -> None:
+    def _add_bodies(self, window: Array, positions: Array, lengths: Array, offsets: Array) -> None:
         row = 0
         while True:
             row, self._filled = kernel.fill_frame(window, positions, lengths, row, self._frame, self._filled, offsets)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import text_spans
+from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.connectors.reading.kernel.memory import load_le_u64
 
@@ -125,7 +125,7 @@ def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: H
 
 
 @compiled
-def chain(values: Hashes, hashes: Hashes) -> None:
+def update_row_hashes(values: Hashes, hashes: Hashes) -> None:
     """Update each row's hash with one more number, as Spark's `xxhash64` does for a row's next column.
 
     Args:
@@ -136,9 +136,9 @@ def chain(values: Hashes, hashes: Hashes) -> None:
         hashes[row] = np.int64(_hash_long(values[row], np.uint64(hashes[row])))
 
 
-def text_hashes(texts: pa.Array) -> Hashes:
+def hash_strings(texts: pa.Array) -> Hashes:
     """Return a hash for each of an array of strings or binary values with offsets of 32 bits."""
     hashes = np.empty(len(texts), np.int64)
-    data, offsets = text_spans(texts)
+    data, offsets = string_bytes_and_offsets(texts)
     hash_texts(data, offsets, hashes)
     return hashes

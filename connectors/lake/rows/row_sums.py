@@ -23,9 +23,9 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta_log.sum_changes import FOOTER_KEY, sum_in_footer, wrapped
-from commitlake.connectors.lake.rows.hashing import SEED, chain, text_hashes
-from commitlake.connectors.plain_arrays import numbers_of, texts_of
+from commitlake.connectors.lake.delta_log.sum_changes import FOOTER_KEY, read_footer_sum, wrap_int64
+from commitlake.connectors.lake.rows.hashing import SEED, hash_strings, update_row_hashes
+from commitlake.connectors.plain_arrays import to_numpy_numbers, to_string_array
 
 _BATCH_ROWS = 1 << 16
 
@@ -42,18 +42,18 @@ def sums_of_files(folder: pafs.FileSystem, paths: Iterable[str]) -> Iterator[int
 def _sum_of_file(folder: pafs.FileSystem, path: str) -> int | None:
     with suppress(FileNotFoundError, OSError, pa.ArrowException), folder.open_input_file(path) as source:
         parquet = pq.ParquetFile(source)
-        known = sum_in_footer(parquet.metadata)
-        return rows_of_file(parquet)[0] if known is None else known
+        known = read_footer_sum(parquet.metadata)
+        return sum_file_rows(parquet)[0] if known is None else known
     return None
 
 
-def rows_of_file(parquet: pq.ParquetFile) -> tuple[int, int]:
+def sum_file_rows(parquet: pq.ParquetFile) -> tuple[int, int]:
     """Read a data file, and return its row sum and its number of rows."""
     total = count = 0
     for batch in parquet.iter_batches(_BATCH_ROWS):
         total += row_sum(pa.Table.from_batches([batch]))
         count += batch.num_rows
-    return wrapped(total), count
+    return wrap_int64(total), count
 
 
 class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
@@ -71,7 +71,7 @@ class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no ty
     def close(self) -> None:
         """Write the footer, and close the writer."""
         if self.is_open:
-            self.add_key_value_metadata({FOOTER_KEY: str(wrapped(self._row_sum))})
+            self.add_key_value_metadata({FOOTER_KEY: str(wrap_int64(self._row_sum))})
         super().close()
 
 
@@ -81,20 +81,20 @@ def row_sum(rows: pa.Table) -> int:
     for batch in rows.to_batches(_BATCH_ROWS):
         hashes = _sum_fields(batch.schema.names, batch.columns, batch.num_rows)
         chained = np.full(batch.num_rows, SEED, np.int64)
-        chain(hashes, chained)
+        update_row_hashes(hashes, chained)
         total += int(chained.sum())  # wraps around, as it should
-    return wrapped(total)
+    return wrap_int64(total)
 
 
 def _sum_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Array:
     """Return, for each row, the sum of the hashes of its fields; a field that is null adds 0."""
     total = np.zeros(count, np.int64)
-    seeds = text_hashes(texts_of(names))
+    seeds = hash_strings(to_string_array(names))
     for seed, column in zip(seeds, columns, strict=True):
         if column.null_count == count:
             continue
         hashes = np.full(count, seed, np.int64)
-        chain(_value_numbers(column), hashes)
+        update_row_hashes(_value_numbers(column), hashes)
         if column.null_count:
             hashes[pc.is_null(column).to_numpy(zero_copy_only=False)] = 0
         total += hashes
@@ -107,24 +107,24 @@ def _value_numbers(column: pa.Array) -> Array:
     kind = column.type
     if pa.types.is_dictionary(kind):
         values = _value_numbers(column.dictionary) if len(column.dictionary) else np.zeros(1, np.int64)
-        chosen: Array = values[numbers_of(column.indices)]
+        chosen: Array = values[to_numpy_numbers(column.indices)]
         return chosen
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return text_hashes(column)
+        return hash_strings(column)
     if pa.types.is_map(kind):
         elements = pa.StructArray.from_arrays(
-            [_own_elements(column, column.keys), _own_elements(column, column.items)], ["k", "v"]
+            [_referenced_elements(column, column.keys), _referenced_elements(column, column.items)], ["k", "v"]
         )
         return _sum_elements(column, elements)
     if pa.types.is_list(kind):
-        return _sum_elements(column, _own_elements(column, column.values))
+        return _sum_elements(column, _referenced_elements(column, column.values))
     if pa.types.is_struct(kind):
         return _sum_fields([field.name for field in kind], column.flatten(), len(column))
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", kind.tz))
     elif pa.types.is_date(kind):
         column = column.cast(pa.int32())
-    numbers = numbers_of(column)
+    numbers = to_numpy_numbers(column)
     return numbers.astype(np.float64).view(np.int64) if numbers.dtype.kind == "f" else numbers.astype(np.int64)
 
 
@@ -140,7 +140,7 @@ def _with_short_offsets(column: pa.Array) -> pa.Array:
     return column
 
 
-def _own_elements(lists: pa.Array, elements: pa.Array) -> pa.Array:
+def _referenced_elements(lists: pa.Array, elements: pa.Array) -> pa.Array:
     """Return only those elements to which an array of lists refers, in case it is a slice."""
     offsets = lists.offsets.to_numpy()
     return elements.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
@@ -155,7 +155,7 @@ def _sum_elements(lists: pa.Array, elements: pa.Array) -> Array:
     values = _value_numbers(elements)
     if elements.null_count:
         values = np.where(pc.is_null(elements).to_numpy(zero_copy_only=False), SEED, values)
-    chain(values, hashes)
+    update_row_hashes(values, hashes)
     sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(hashes)])
     combined: Array = sums[offsets[1:]] - sums[offsets[:-1]] + lengths
     return combined

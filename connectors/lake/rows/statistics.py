@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta_log.sum_changes import STATISTICS_KEY, sum_in_footer
-from commitlake.schemas.times import iso_text
+from commitlake.connectors.lake.delta_log.sum_changes import STATISTICS_KEY, read_footer_sum
+from commitlake.schemas.times import format_iso_time
 
 _PREFIX_CHARACTERS = 32
 _HIGHEST_CHARACTER = "\U0010ffff"
@@ -51,7 +51,7 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
                 greatest[name] = max(greatest.get(name, bounds[1]), bounds[1])
             elif statistics.null_count < chunk.num_values:
                 unknown.add(name)
-    summed = sum_in_footer(metadata)
+    summed = read_footer_sum(metadata)
     return json.dumps(
         {
             "numRecords": metadata.num_rows,
@@ -82,14 +82,14 @@ def _min_and_max(statistics: pq.Statistics) -> tuple[Any, Any] | None:
 
 def _lower_bound(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
-        return iso_text(value, "milliseconds")
+        return format_iso_time(value, "milliseconds")
     return value[:_PREFIX_CHARACTERS] if isinstance(value, str) else value
 
 
 def _upper_bound(value: Any) -> Any:
     """Return a short upper bound of a column's values; None if there is none."""
     if isinstance(value, datetime.datetime):
-        return iso_text(value, "milliseconds")  # times in the lake have millisecond precision
+        return format_iso_time(value, "milliseconds")  # times in the lake have millisecond precision
     if isinstance(value, str) and len(value) > _PREFIX_CHARACTERS:
         ceiling = value[:_PREFIX_CHARACTERS] + _HIGHEST_CHARACTER
         return ceiling if ceiling > value else None

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.delta_log.check import WAY_OUT
 from commitlake.connectors.lake.delta_log.file_actions import PARTITION
 from commitlake.connectors.lake.delta_log.versions import AddedFile, table_files
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.plain_arrays import repeated, repeated_text
+from commitlake.connectors.plain_arrays import repeat_string, repeat_value
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.errors import ExitCode
@@ -125,8 +125,8 @@ class TableRows:
     def _column(self, field: pa.Field, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Array:
         if (constant := constants.get(field.name)) is not None:
             if not isinstance(constant, str):
-                return repeated(constant, field.type, batch.num_rows)
-            texts = repeated_text(constant, batch.num_rows)
+                return repeat_value(constant, field.type, batch.num_rows)
+            texts = repeat_string(constant, batch.num_rows)
             return texts if field.name in self.dictionaries else texts.dictionary_decode()
         if field.name in batch.schema.names:
             column = batch.column(field.name)

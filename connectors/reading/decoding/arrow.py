@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import text_spans, texts_of
+from commitlake.connectors.plain_arrays import string_bytes_and_offsets, to_string_array
 from commitlake.connectors.reading.kernel import strings as kernel
 from commitlake.connectors.reading.kernel.memory import OVERWRITE, PADDING
 
@@ -17,12 +17,12 @@ _MAX_BUFFERS = 4  # times the size of the rows
 _MAX_CONSTANTS = 16  # a long text may take some MiB
 
 
-def fixed(values: Array, data_type: pa.DataType) -> pa.Array:
+def fixed_width_array(values: Array, data_type: pa.DataType) -> pa.Array:
     """Return an array of numbers or timestamps without nulls."""
     return pa.Array.from_buffers(data_type, len(values), [None, pa.py_buffer(values)])
 
 
-def validity(present: Array) -> pa.Buffer | None:
+def validity_bitmap(present: Array) -> pa.Buffer | None:
     """Return Arrow's validity bitmap for an array of booleans, or None if all values are present."""
     if present.all():
         return None
@@ -31,24 +31,24 @@ def validity(present: Array) -> pa.Buffer | None:
 
 def strings(offsets: Array, data: Array, present: Array | None = None) -> pa.Array:
     """Return an array of strings from Arrow's offsets and data; values that are not present are null."""
-    bitmap = None if present is None else validity(present)
+    bitmap = None if present is None else validity_bitmap(present)
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def spans(window: Array, positions: Array, lengths: Array, data_type: pa.DataType) -> pa.Array:
+def span_array(window: Array, positions: Array, lengths: Array, data_type: pa.DataType) -> pa.Array:
     """Return values copied from a window as strings or binaries; a value with a negative length is null."""
     offsets = np.empty(len(lengths) + 1, np.int32)
     total = kernel.spans_to_offsets(lengths, offsets)
     data = np.empty(total + OVERWRITE, np.uint8)
     kernel.copy_spans(window, positions, lengths, data)
-    bitmap = validity(lengths >= 0)
+    bitmap = validity_bitmap(lengths >= 0)
     return pa.Array.from_buffers(data_type, len(lengths), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def lists(offsets: Array, values: pa.Array, present: Array) -> pa.Array:
     """Return an array of lists of strings from Arrow's offsets; lists that are not present are null."""
     data_type = pa.list_(pa.field("element", values.type, nullable=False))
-    bitmap = validity(present)
+    bitmap = validity_bitmap(present)
     return pa.Array.from_buffers(data_type, len(offsets) - 1, [bitmap, pa.py_buffer(offsets)], children=[values])
 
 
@@ -60,7 +60,7 @@ def maps(offsets: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(data_type, len(offsets) - 1, [None, pa.py_buffer(offsets)], children=[entries])
 
 
-def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+def compact_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the same rows; copy few rows to small buffers, because the kernel's buffers have room for thousands.
 
     A caller that keeps the rows of many small files would otherwise keep some MiB for each of them.
@@ -75,14 +75,14 @@ class Dictionary:
     """Distinct strings, to which rows refer by number."""
 
     def __init__(self, values: list[str]) -> None:
-        self.array = texts_of(values)
-        data, self._offsets = text_spans(self.array)
+        self.array = to_string_array(values)
+        data, self._offsets = string_bytes_and_offsets(self.array)
         self._data = np.zeros(len(data) + PADDING, np.uint8)
         self._data[:-PADDING] = data
 
     def encoded(self, codes: Array) -> pa.Array:
         """Return rows, given as numbers, as a dictionary array; -1 is null."""
-        bitmap = validity(codes >= 0)
+        bitmap = validity_bitmap(codes >= 0)
         indices = pa.Array.from_buffers(pa.int32(), len(codes), [bitmap, pa.py_buffer(codes)])
         return pa.DictionaryArray.from_arrays(indices, self.array, safe=False)
 

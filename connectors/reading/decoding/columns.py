@@ -64,7 +64,7 @@ class Distinct:
             data = np.frombuffer(value.encode() + bytes(PADDING), np.uint8)
             intern_span(data, 0, len(data) - PADDING, seed, -1, *self.interner)
 
-    def renewed(self) -> Distinct:
+    def renew_if_crowded(self) -> Distinct:
         """Return this object, or a new, empty one if this one has become too large for the next batch."""
         return self._make_empty() if is_crowded(self.interner) else self
 
@@ -126,9 +126,9 @@ class DistinctValues(NamedTuple):
     born_hosts: Distinct
     store_hosts: Distinct
 
-    def renewed(self) -> DistinctValues:
+    def renew_if_crowded(self) -> DistinctValues:
         """Return these objects, with an empty one for each that is too large for the next batch."""
-        return DistinctValues(*(values.renewed() for values in self))
+        return DistinctValues(*(values.renew_if_crowded() for values in self))
 
     def for_next_split(self) -> DistinctValues:
         """Return these objects, with an empty one for each that has many values."""
@@ -218,11 +218,11 @@ class DecodedBatch:
             KeyError: if there is no such column, or the decoder was not created with it.
         """
         if name in self.numbers32:
-            return arrow.fixed(self._int32(name), pa.int32())
+            return arrow.fixed_width_array(self._int32(name), pa.int32())
         if name in _BUILDERS:
             built: pa.Array = getattr(self, _BUILDERS[name])()
             return built
-        return arrow.fixed(self.int64(name), pa.int64())
+        return arrow.fixed_width_array(self.int64(name), pa.int64())
 
     def first_rows(self, count: int) -> DecodedBatch:
         """Return a batch with only the first records of this one."""
@@ -285,7 +285,7 @@ class DecodedBatch:
         flags: Array = self.columns.sys_flags[: self.rows]
         return flags
 
-    def _codes(self, row: int) -> Array:
+    def _row_codes(self, row: int) -> Array:
         codes: Array = self.columns.codes[row, : self.rows]
         return codes
 
@@ -298,7 +298,7 @@ class DecodedBatch:
     @property
     def topic_codes(self) -> Array:
         """Return the index in `topics` of each record's topic."""
-        return self._codes(b.TOPIC)
+        return self._row_codes(b.TOPIC)
 
     def brokers(self) -> pa.Array:
         """Return the store's name for every row."""
@@ -319,26 +319,26 @@ class DecodedBatch:
 
     def origin_topics(self) -> pa.Array:
         """Return the original topics: the stored ones, except for records in internal topics."""
-        named = self._codes(b.ORIGIN)
+        named = self._row_codes(b.ORIGIN)
         is_moved = np.array([kind_of(name) in _MOVED_KINDS for name in self.topics.texts], bool)
         codes = np.where((named >= 0) & is_moved[self.topic_codes], named, self.topic_codes)
         return self._dictionary_column(self.topics.dictionary, codes)
 
     def producer_group_column(self) -> pa.Array:
         """Return the producer groups."""
-        return self._dictionary_column(self.producer_groups.dictionary, self._codes(b.PRODUCER_GROUP))
+        return self._dictionary_column(self.producer_groups.dictionary, self._row_codes(b.PRODUCER_GROUP))
 
     def tag_column(self) -> pa.Array:
         """Return the tags."""
-        return self._dictionary_column(self.tags.dictionary, self._codes(b.TAGS))
+        return self._dictionary_column(self.tags.dictionary, self._row_codes(b.TAGS))
 
     def born_host_column(self) -> pa.Array:
         """Return the producers' hosts."""
-        return self._dictionary_column(self.born_hosts.dictionary, self._codes(b.BORN_HOST))
+        return self._dictionary_column(self.born_hosts.dictionary, self._row_codes(b.BORN_HOST))
 
     def store_host_column(self) -> pa.Array:
         """Return the brokers' hosts."""
-        return self._dictionary_column(self.store_hosts.dictionary, self._codes(b.STORE_HOST))
+        return self._dictionary_column(self.store_hosts.dictionary, self._row_codes(b.STORE_HOST))
 
     def body_codecs(self) -> pa.Array:
         """Return the compression of each body."""
@@ -386,18 +386,18 @@ class DecodedBatch:
 
     def body_sizes(self) -> pa.Array:
         """Return the sizes of the stored bodies."""
-        return arrow.fixed(self.parts[h.BODY_LENGTH].astype(np.int32), pa.int32())
+        return arrow.fixed_width_array(self.parts[h.BODY_LENGTH].astype(np.int32), pa.int32())
 
     def bodies(self) -> pa.Array:
         """Return the stored bodies."""
-        return arrow.spans(self.window, self.parts[h.BODY], self.parts[h.BODY_LENGTH], pa.binary())
+        return arrow.span_array(self.window, self.parts[h.BODY], self.parts[h.BODY_LENGTH], pa.binary())
 
     def sys_flag_column(self) -> pa.Array:
         """Return the flag bits."""
-        return arrow.fixed(self.sys_flags, pa.int32())
+        return arrow.fixed_width_array(self.sys_flags, pa.int32())
 
     def _timestamp_column(self, name: str) -> pa.Array:
-        return arrow.fixed(self.int64(name) * _MICROSECONDS, _TIMESTAMP)
+        return arrow.fixed_width_array(self.int64(name) * _MICROSECONDS, _TIMESTAMP)
 
     def born_timestamps(self) -> pa.Array:
         """Return the born times, by producers' clocks."""

@@ -38,7 +38,7 @@ def kernel_filters(filters: Filters) -> KernelFilters:
     ):
         if bound is not None:
             bounds[place] = min(max(bound, _INT64.min), _INT64.max)
-    wanted_topics = None if filters.topics_by_text else filters.topics
+    wanted_topics = None if filters.compares_topics_as_text else filters.topics
     topics = [name.encode() for name in sorted(wanted_topics or ())]
     queue_ids = [number for number in sorted(filters.queue_ids or ()) if _INT32.min <= number <= _INT32.max]
     if (wanted_topics is not None and not topics) or (filters.queue_ids is not None and not queue_ids):
@@ -120,7 +120,7 @@ class Decoder:
         message_ids = bool(self._wanted & b.WANT_MESSAGE_ID)
         self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), message_ids=message_ids)
         self._text = b.make_text(self._wanted)
-        self._distinct = self._distinct.renewed()
+        self._distinct = self._distinct.renew_if_crowded()
         return tuple(values.interner for values in self._distinct), self._scratch, self._columns, self._text
 
     def begin_split(self) -> None:

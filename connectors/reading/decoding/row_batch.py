@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.reading.damage import CORRUPT_RECORD, FIRST_BYTES, Refused
-from commitlake.connectors.reading.decoding.arrow import compact
+from commitlake.connectors.reading.damage import CORRUPT_RECORD, FIRST_BYTES, BadRangeCounter
+from commitlake.connectors.reading.decoding.arrow import compact_batch
 from commitlake.connectors.reading.decoding.bodies import decompress
 from commitlake.connectors.reading.decoding.columns import DecodedBatch
 from commitlake.connectors.reading.errors import BodyError
@@ -28,7 +28,9 @@ _TIMESTAMPS = ("born_timestamp", "store_timestamp")
 class RowBatch:
     """Converter of decoded records to Arrow batches; it notes the rows with a value that no column can store."""
 
-    def __init__(self, decoded: DecodedBatch, request: Request, refused: Refused, notes: Notes | None = None) -> None:
+    def __init__(
+        self, decoded: DecodedBatch, request: Request, refused: BadRangeCounter, notes: Notes | None = None
+    ) -> None:
         self._decoded = decoded
         self._request = request
         self._refused = refused
@@ -58,7 +60,7 @@ class RowBatch:
             columns[place] = pa.array([notes.get(row) for row in range(rows)], columns[place].type)
         if self._request.encoded:
             schema = pa.schema([field.with_type(column.type) for field, column in zip(schema, columns, strict=True)])
-        batch = compact(pa.RecordBatch.from_arrays(columns, schema=schema))
+        batch = compact_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
         if not notes or self._request.mode is Mode.PERMISSIVE:
             yield batch
             return
@@ -81,7 +83,7 @@ class RowBatch:
         return column if column.type == field.type or self._request.encoded else column.cast(field.type)
 
     def _note_fault(self, row: int, fault: Fault, expected: str, found: str, raw: bytes = b"") -> None:
-        note(self._notes, self._decoded, row, self._refused, fault, expected, found, raw)
+        record_fault(self._notes, self._decoded, row, self._refused, fault, expected, found, raw)
 
     def _timestamps(self, field: pa.Field) -> pa.Array:
         milliseconds = self._decoded.int64(field.name)
@@ -97,7 +99,9 @@ class RowBatch:
         for code in self._decoded.topics.replaced:
             value = self._decoded.topics.values[code]
             for row in np.flatnonzero(self._decoded.topic_codes == code):
-                self._note_fault(int(row), Fault.TOPIC_ENCODING, "a topic in UTF-8", first_not_utf8(value), value)
+                self._note_fault(
+                    int(row), Fault.TOPIC_ENCODING, "a topic in UTF-8", describe_invalid_utf8(value), value
+                )
 
     def _decompress_bodies(self) -> Iterator[tuple[int, pa.Array]]:
         """Decompress the bodies of the first rows, as many as `BATCH_BYTES` allow, but at least one."""
@@ -124,11 +128,11 @@ class RowBatch:
             return None
 
 
-def note(
+def record_fault(
     notes: Notes,
     decoded: DecodedBatch,
     row: int,
-    refused: Refused,
+    refused: BadRangeCounter,
     fault: Fault,
     expected: str,
     found: str,
@@ -143,7 +147,7 @@ def note(
         notes[row] = refused.take(*decoded.extent_of(row), fault, expected, found, raw[:FIRST_BYTES])
 
 
-def first_not_utf8(raw: bytes) -> str:
+def describe_invalid_utf8(raw: bytes) -> str:
     """Return the first byte that is not UTF-8, and its position in the text."""
     try:
         raw.decode()

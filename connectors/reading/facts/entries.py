@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.queues import QueueEntries
-from commitlake.connectors.reading.facts.grouping import number_keys, order_rows
+from commitlake.connectors.reading.facts.grouping import number_keys, sort_rows_by_group
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_QUEUE_ID
 
 _QUEUE_BITS = 32
 
 
-def queue_entries(facts: Facts, *, in_light_queues: bool = True) -> Iterator[QueueEntries]:
+def queue_entries(facts: IndexData, *, in_light_queues: bool = True) -> Iterator[QueueEntries]:
     """Return the entries of each queue for the records of a chunk; some records have no entry.
 
     An inner batch has one entry; `Facts.is_batch` says in which kind of queue it is.
@@ -68,5 +68,5 @@ def _group_by_key(keys: Array) -> tuple[Array, Array, Array]:
     table = np.zeros(1 << max(4, (2 * count).bit_length()), np.int32)
     found = number_keys(keys, table, distinct, numbers)
     order, starts = np.empty(count, np.int64), np.zeros(found + 1, np.int64)
-    order_rows(numbers, starts, order)
+    sort_rows_by_group(numbers, starts, order)
     return order, starts, distinct[:found]

@@ -48,7 +48,7 @@ def number_keys(keys: Array, table: Array, distinct: Array, numbers: Array) -> i
 
 
 @compiled
-def order_rows(numbers: Array, starts: Array, order: Array) -> None:
+def sort_rows_by_group(numbers: Array, starts: Array, order: Array) -> None:
     """Sort rows by group number with a stable sort, into the output array `order`.
 
     Args:

@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.kernel.buffers import Interner
 from commitlake.connectors.reading.kernel.strings import DISTINCT
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.walking import End, walk
+from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
@@ -26,13 +26,13 @@ _WINDOW_BYTES = 4 << 20
 SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew the hashes could make topics collide
 
 
-def read_facts(
+def read_index_data(
     split: Split,
     *,
     delay_levels_ms: Sequence[int] = DEFAULT_DELAY_LEVELS_MS,
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     chunk_rows: int = CHUNK_ROWS,
-) -> Iterator[Facts]:
+) -> Iterator[IndexData]:
     """Yield the records of a range as consecutive chunks of columns.
 
     If the file is missing, the whole range is one bad range, MISSING_SEGMENT. Zeros up to the range's end are a HOLE,
@@ -48,26 +48,26 @@ def read_facts(
         StoreError: if the file was truncated while it was read, or if it cannot be read.
     """
     if split.missing:
-        yield _missing_facts(split)
+        yield _missing_segment_data(split)
         return
-    reader = split.format.indexes.facts_reader(split.start, delay_levels_ms, chunk_rows)
-    end = End()
+    reader = split.format.indexes.index_data_reader(split.start, delay_levels_ms, chunk_rows)
+    end = WalkEnd()
     try:
         with OpenSegment(split.path) as file:
             for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, hop=reader.hop):
-                reader.commit(step.window, step.parts, step.origin, step.bad)
+                reader.add_records(step.window, step.parts, step.origin, step.bad)
                 if reader.is_full:
                     yield reader.finish()
     except FileNotFoundError:
-        yield _missing_facts(split)
+        yield _missing_segment_data(split)
         return
     if end.stop == h.STOP_UNWRITTEN and end.position < split.end:
         reader.add_bad(BadRange(end.position, split.end, Fault.HOLE))
     yield reader.finish(split.end)
 
 
-def _missing_facts(split: Split) -> Facts:
-    reader = split.format.indexes.facts_reader(split.start, (0,), 1)
+def _missing_segment_data(split: Split) -> IndexData:
+    reader = split.format.indexes.index_data_reader(split.start, (0,), 1)
     reader.add_bad(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
     return reader.finish(split.end)
 

@@ -22,7 +22,7 @@ _NO_NAMES = frozenset({"", ".", ".."})
 _KNOWN = 1 << 14
 
 
-def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:
+def collect_batch_evidence(entries: QueueEntries, batches: Array) -> BatchEvidence:
     """Return what the records of one queue in a chunk of the log show about the topic's queue type.
 
     Args:
@@ -37,7 +37,7 @@ def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:
 
 
 @lru_cache(_KNOWN)
-def can_be_folder(topic: str) -> bool:
+def is_valid_folder_name(topic: str) -> bool:
     """Return whether a topic is valid as the name of a single folder, as the files of its queues need."""
     return (
         topic not in _NO_NAMES

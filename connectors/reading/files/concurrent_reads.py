@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-def read_each(function: Callable[[_T], _R], values: Sequence[_T], threads: int) -> list[_R]:
+def map_concurrently(function: Callable[[_T], _R], values: Sequence[_T], threads: int) -> list[_R]:
     """Call a function for each value, several at a time, and return the results in order.
 
     Args:

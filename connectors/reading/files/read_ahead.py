@@ -74,7 +74,7 @@ class ReadAhead:
             return done
         size = min(RANGE_BYTES, max(position - self._begin, len(window)))
         stop = max(limit, position + len(window))
-        self._request(position + done, size, stop)
+        self._request_ranges(position + done, size, stop)
         while done < len(window):
             at = position + done
             part = next(each for each in self._ranges if each.end > at)
@@ -86,10 +86,10 @@ class ReadAhead:
                 break  # the file ends here, or before
             while len(self._ranges) > 1 and self._ranges[1].end <= position + done:
                 self._ranges.popleft()  # the next read may begin in the last range, or more rarely before it
-            self._request(position + done, size, stop)
+            self._request_ranges(position + done, size, stop)
         return done
 
-    def _request(self, at: int, size: int, stop: int) -> None:
+    def _request_ranges(self, at: int, size: int, stop: int) -> None:
         """Request ranges of the file in advance, up to `stop` or the maximum number."""
         count = sum(part.end > at for part in self._ranges)
         while self._end < stop and count <= MAX_RANGES_AHEAD:

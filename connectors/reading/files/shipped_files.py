@@ -61,11 +61,11 @@ def open_shipped_files(root: str, *, is_read_once: bool = False) -> ShippedStore
     filesystem, store = resolve_filesystem(root)
     manifest = read_shipped_manifest(filesystem, store, FILES_MANIFEST)
     if manifest is None:
-        raise no_copy(root)
+        raise no_copy_error(root)
     return ShippedStoreFiles(filesystem, store, root, manifest, is_read_once=is_read_once)
 
 
-def no_copy(root: str) -> NoCopyError:
+def no_copy_error(root: str) -> NoCopyError:
     """Return the error for a store in an object store that `commitlake ship` did not copy."""
     return NoCopyError(
         f"{root}: expected a copy that 'commitlake ship' made, with queues and indexes, found no {FILES_MANIFEST}"
@@ -170,7 +170,7 @@ class ShippedStoreFiles:
         """Return the URI of a file or folder."""
         return f"{self._uri.rstrip('/')}/{path}"
 
-    def block(self, entry: ShippedFile, number: int) -> Array:
+    def read_block_of(self, entry: ShippedFile, number: int) -> Array:
         """Return a block of a large file; the last block ends where the shipped bytes end.
 
         Args:
@@ -200,7 +200,7 @@ class ShippedStoreFiles:
             if entry.is_sealed:
                 found = RemoteFile(self._filesystem, f"{self._store}/{entry.name}")
             else:
-                found = PartedFile(self._filesystem, self._store, entry.name, entry, self._newer_entry)
+                found = PartedFile(self._filesystem, self._store, entry.name, entry, self._read_newer_entry)
         except FileNotFoundError:
             place = self.place_of(entry.name)
             raise MissingObjectError(
@@ -209,7 +209,7 @@ class ShippedStoreFiles:
         if entry.is_sealed and found.size() != entry.size:
             size = found.size()
             found.close()
-            raise self.changed(entry, size)
+            raise self.changed_object_error(entry, size)
         with self._lock:
             self._objects[entry.name] = found
             if len(self._objects) > _MAX_OPEN_OBJECTS:
@@ -220,7 +220,7 @@ class ShippedStoreFiles:
         if not self._is_read_once:
             _KEPT.put(key, item, size)
 
-    def _newer_entry(self, entry: ShippedFile) -> ShippedFile:
+    def _read_newer_entry(self, entry: ShippedFile) -> ShippedFile:
         """Return a file's entry in a newer manifest, because one of its parts is missing."""
         with self._reading:
             if self._newest.files.get(entry.name) == entry:
@@ -228,7 +228,7 @@ class ShippedStoreFiles:
                 self._newest = manifest or replace(self._newest, files={})
             newer = self._newest.files.get(entry.name)
         if newer is None or newer.shipped < entry.shipped:
-            raise self.changed(entry, 0 if newer is None else newer.shipped)
+            raise self.changed_object_error(entry, 0 if newer is None else newer.shipped)
         if entry.head_size and entry.head_size == newer.head_size and entry.head_crc != newer.head_crc:
             raise StoreError(
                 f"{self.place_of(entry.name)}: expected {entry.head_size} first bytes with the CRC-32 "
@@ -239,7 +239,7 @@ class ShippedStoreFiles:
     def _read(self, entry: ShippedFile, start: int, end: int) -> Array:
         return _ShippedObject(self, entry).read_at(end - start, start)
 
-    def changed(self, entry: ShippedFile, found: int) -> StoreError:
+    def changed_object_error(self, entry: ShippedFile, found: int) -> StoreError:
         """Return the error for an object that does not have the size that the manifest states."""
         place = self.place_of(entry.name)
         return StoreError(f"{place}: expected {entry.shipped} bytes, found {found}: the copy was changed")
@@ -265,7 +265,7 @@ class _PickledStoreFiles:
 
     @property
     def _opened(self) -> StoreFiles:
-        return _open_once(self._root, self._run)
+        return _open_for_run(self._root, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder; see StoreFiles."""
@@ -301,11 +301,11 @@ class _PickledStoreFiles:
 
 
 @lru_cache(maxsize=8)
-def _open_once(root: str, run: str) -> StoreFiles:  # noqa: ARG001 (a later run must not have this manifest)
+def _open_for_run(root: str, run: str) -> StoreFiles:  # noqa: ARG001 (a later run must not have this manifest)
     return open_shipped_files(root)
 
 
-class _Kept:
+class _MemoryCache:
     """Cache of the most recently used small files and blocks."""
 
     def __init__(self) -> None:
@@ -333,7 +333,7 @@ class _Kept:
                 self._bytes -= freed
 
 
-_KEPT = _Kept()
+_KEPT = _MemoryCache()
 
 
 class _FileInMemory:
@@ -391,7 +391,7 @@ class _ShippedObject:
         done = 0
         while done < len(window):
             number, start = divmod(position + done, BLOCK_BYTES)
-            data = self._files.block(self._entry, number)[start:][: len(window) - done]
+            data = self._files.read_block_of(self._entry, number)[start:][: len(window) - done]
             window[done : done + len(data)] = data
             done += len(data)
 
@@ -404,7 +404,7 @@ class _ShippedObject:
 
     def _check_complete(self, found: int, expected: int) -> None:
         if found < expected:
-            raise self._files.changed(self._entry, found)
+            raise self._files.changed_object_error(self._entry, found)
 
 
 class _LargeFile:

@@ -10,7 +10,7 @@ from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS
 from commitlake.connectors.reading.files.index_files import LocalStoreFiles
 from commitlake.connectors.reading.files.shipped import small_files_folder
-from commitlake.connectors.reading.files.shipped_files import no_copy, open_shipped_files
+from commitlake.connectors.reading.files.shipped_files import no_copy_error, open_shipped_files
 from commitlake.connectors.storage.uris import is_uri
 
 
@@ -30,18 +30,18 @@ def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
     return open_shipped_files(root, is_read_once=is_read_once)
 
 
-def threads_for(files: StoreFiles) -> int:
+def choose_thread_count(files: StoreFiles) -> int:
     """Return the number of threads for reading several files: several for a copy, whose reads mostly wait."""
     return 1 if isinstance(files, LocalStoreFiles) else REMOTE_THREADS
 
 
-def store_of(log_root: str) -> str:
+def store_folder_of_log(log_root: str) -> str:
     """Return the store's folder, given the folder of its log, as a path or URI.
 
     Args:
         log_root: the folder of its log.
 
-    >>> store_of("s3://logs/broker-a/commitlog"), store_of("/data/store/commitlog")
+    >>> store_folder_of_log("s3://logs/broker-a/commitlog"), store_folder_of_log("/data/store/commitlog")
     ('s3://logs/broker-a', '/data/store')
     """
     return log_root.rpartition("/")[0] if is_uri(log_root) else str(Path(log_root).parent)
@@ -59,5 +59,5 @@ def open_small_files(log_root: str) -> Iterator[Path]:
     """
     with small_files_folder(log_root, with_topics=True) as folder:
         if folder is None:
-            raise no_copy(store_of(log_root))
+            raise no_copy_error(store_folder_of_log(log_root))
         yield folder.resolve()

@@ -49,7 +49,7 @@ class _SignalAction(ctypes.Structure):
     )
 
 
-class _Guard:
+class _MappingGuard:
     """Signal handler of this process for truncated mappings, with the table of protected regions."""
 
     def __init__(self) -> None:
@@ -82,17 +82,17 @@ class _Guard:
         with self._lock:
             row[self._guard.END] = 0
 
-    def hits(self, row: Rows) -> int:
+    def count_missing_pages(self, row: Rows) -> int:
         """Return how many missing pages of the region were accessed."""
         return int(row[self._guard.HITS])
 
 
-_guards: dict[int, _Guard] = {}  # by process id: a forked child inherits the handler, and must detect that
+_guards: dict[int, _MappingGuard] = {}  # by process id: a forked child inherits the handler, and must detect that
 
 
-def _guard_of_process() -> _Guard:
+def _guard_of_process() -> _MappingGuard:
     if os.getpid() not in _guards:
-        _guards[os.getpid()] = _Guard()
+        _guards[os.getpid()] = _MappingGuard()
     return _guards[os.getpid()]
 
 
@@ -103,7 +103,7 @@ class Mapping:
         window: the bytes of the part; zeros where the file was truncated meanwhile.
     """
 
-    def __init__(self, descriptor: int, position: int, length: int, guard: _Guard) -> None:
+    def __init__(self, descriptor: int, position: int, length: int, guard: _MappingGuard) -> None:
         self._descriptor = descriptor
         self._start, self._end = position, position + length
         start = position - position % mmap.ALLOCATIONGRANULARITY
@@ -137,7 +137,9 @@ class Mapping:
             return False
         # Reading the zeros after the end of the file within its last page raises no signal.
         size = os.fstat(self._descriptor).st_size
-        return self._guard.hits(self._row) > 0 or max(size, self._start) < min(size + -size % mmap.PAGESIZE, self._end)
+        return self._guard.count_missing_pages(self._row) > 0 or max(size, self._start) < min(
+            size + -size % mmap.PAGESIZE, self._end
+        )
 
     def close(self) -> None:
         """Unmap the memory when nothing uses it any longer."""
@@ -245,7 +247,7 @@ class Windows:
         """Maximum sizes of the next window: if it is read, and if it is mapped."""
         return self._size, self._map_bytes
 
-    def only_read(self) -> None:
+    def disable_mapping(self) -> None:
         """Use no memory maps for further windows."""
         self._map_bytes = 0
 
@@ -255,17 +257,17 @@ class Windows:
         self._map_bytes = 0  # a mapping ends with the file and must include PADDING bytes, so it may never grow
 
 
-def numbers_at(window: Window, positions: Array, code: str) -> Array:
+def read_numbers_at(window: Window, positions: Array, code: str) -> Array:
     """Return the numbers at the given positions of a window, decoded by a numpy type code such as ">i8"."""
     size = np.dtype(code).itemsize
     found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
     return found
 
 
-def head_field(head: Layout, name: str) -> Callable[[Window, Array], Array]:
+def make_head_reader(head: Layout, name: str) -> Callable[[Window, Array], Array]:
     """Return a function that reads a numeric field from the heads of located records in a window."""
     return partial(_numbers_in_heads, head.offset_of(name), dict(head.numpy_fields)[name])
 
 
 def _numbers_in_heads(offset: int, code: str, window: Window, parts: Array) -> Array:
-    return numbers_at(window, parts[START] + offset, code)
+    return read_numbers_at(window, parts[START] + offset, code)

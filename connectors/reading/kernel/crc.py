@@ -89,7 +89,7 @@ def crc32(window, position, length):
 
 
 @compiled
-def crc32_around(window, position, hole, hole_length, length):
+def crc32_without_hole(window, position, hole, hole_length, length):
     """Return the CRC-32 of `length` bytes from `position`, without `hole_length` of them that begin at `hole`."""
     state = _crc(window, position, hole - position, _START)
     after = hole + hole_length

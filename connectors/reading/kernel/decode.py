@@ -42,7 +42,7 @@ def _is_topic(window, position, length, topics, topic_offsets):
 
 
 @compiled
-def _keep_wanted(layout, window, parts, first, count, choice):
+def _move_wanted_first(layout, window, parts, first, count, choice):
     """Move the parts of the wanted records to the front, and return the number of wanted records."""
     kept = first
     for row in range(first, first + count):
@@ -140,7 +140,7 @@ def read_batch(
         h.hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
         found = state[h.RECORDS]
         if choice.chooses:
-            found = _keep_wanted(layout, window, parts, rows, found, choice)
+            found = _move_wanted_first(layout, window, parts, rows, found, choice)
         fitting = _count_fitting(layout, parts, rows, found, plan, interners, text)
         decode(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
         rows += fitting

@@ -108,7 +108,7 @@ class _Folder:
         return last
 
 
-class _Stretch:
+class _InputCursor:
     """Position in the input, as variables of the emitted code."""
 
     def __init__(self, builder: Any, data: Any, start: Any, length: Any) -> None:
@@ -149,7 +149,7 @@ def _while(builder: Any, condition: Callable[[], Any], body: Callable[[], None])
     builder.position_at_end(after)
 
 
-def _fold_lanes(builder: Any, stretch: _Stretch, folder: _Folder, first: Any) -> Any:
+def _fold_lanes(builder: Any, stretch: _InputCursor, folder: _Folder, first: Any) -> Any:
     """Emit the folding of several vectors side by side; `first`, which is already read, starts the first one."""
     lanes = [cgutils.alloca_once_value(builder, first)]
     lanes += [cgutils.alloca_once_value(builder, stretch.take(folder)) for _ in range(_LANES - 1)]
@@ -167,7 +167,7 @@ def _fold_lanes(builder: Any, stretch: _Stretch, folder: _Folder, first: Any) ->
     return joined
 
 
-def _fold_vectors(builder: Any, stretch: _Stretch, folder: _Folder, state: Any) -> Any:
+def _fold_vectors(builder: Any, stretch: _InputCursor, folder: _Folder, state: Any) -> Any:
     """Emit the folding of all whole vectors, at least one, into one block."""
     vector = cgutils.alloca_once_value(builder, folder.seeded(stretch.take(folder), state))
     with builder.if_then(stretch.has((2 * _LANES - 1) * folder.size)):
@@ -181,7 +181,7 @@ def _fold_vectors(builder: Any, stretch: _Stretch, folder: _Folder, state: Any) 
     return folder.combined_crc(builder.load(vector))
 
 
-def _fold_rest(builder: Any, stretch: _Stretch, folder: _Folder, block: Any) -> None:
+def _fold_rest(builder: Any, stretch: _InputCursor, folder: _Folder, block: Any) -> None:
     """Emit the folding of the last bytes, fewer than a block, into the variable `block`.
 
     With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
@@ -220,7 +220,7 @@ def _make_fold(blocks: int) -> Callable[..., Any]:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
             _, start, length, state = arguments
-            stretch = _Stretch(builder, data, start, length)
+            stretch = _InputCursor(builder, data, start, length)
             single = _Folder(builder, 1)
             block = cgutils.alloca_once(builder, single.vector)
             if blocks == 1:

@@ -61,10 +61,10 @@ def cache_folder() -> Path | None:
         try:
             root.mkdir(parents=True, exist_ok=True)
             if os.access(root, os.W_OK | os.X_OK):
-                folder = root / f"kernel-{_digest()}"
+                folder = root / f"kernel-{_source_digest()}"
                 if not os.environ.get(_FOLDER_VARIABLE):
                     _copy_installed(folder)
-                make_private_folder(folder, owners=_owners(root))
+                make_private_folder(folder, owners=_trusted_owners(root))
                 return folder
         except SharedFolderError as error:
             _logger.warning("%s. Compiled functions are kept elsewhere, or compiled again", error)
@@ -73,7 +73,7 @@ def cache_folder() -> Path | None:
     return None
 
 
-def _owners(root: Path) -> Collection[int]:
+def _trusted_owners(root: Path) -> Collection[int]:
     """Return the users whose compiled code may be run beside their installation, which this process runs anyway."""
     return {_HERE.stat().st_uid} if root.parent == _HERE else ()
 
@@ -114,14 +114,14 @@ def _candidate_folders() -> Iterator[Path]:
             yield Path.home() / ".cache" / "commitlake"
 
 
-def _digest() -> str:
+def _source_digest() -> str:
     digest = hashlib.sha256()
-    for name, source in sources():
+    for name, source in list_sources():
         digest.update(name.encode() + b"\0" + source)
     return digest.hexdigest()[:16]
 
 
-def sources() -> Iterator[tuple[str, bytes]]:
+def list_sources() -> Iterator[tuple[str, bytes]]:
     """Return names and sources of the modules on which compiled functions depend.
 
     A module has compiled functions only if it names the decorator, `compiled`, or the module that has it. Constants are
@@ -129,7 +129,7 @@ def sources() -> Iterator[tuple[str, bytes]]:
     """
     for folder in _FOLDERS:
         for path in _module_paths(f"{_PACKAGE}/{folder}"):
-            name, source = path.removeprefix(f"{_PACKAGE}/"), _content(path)
+            name, source = path.removeprefix(f"{_PACKAGE}/"), _read_file(path)
             if b"compiled" in source or "/kernel/" in name or folder == "schemas/layouts":
                 yield name, source
 
@@ -148,7 +148,7 @@ def _module_paths(folder: str) -> Iterator[str]:
                 yield entry.path
 
 
-def _content(path: str) -> bytes:
+def _read_file(path: str) -> bytes:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, os.fstat(descriptor).st_size)
@@ -179,7 +179,7 @@ class _KernelCacheLocator(InTreeCacheLocator):
 
     def ensure_cache_path(self) -> None:
         """Create the folder of this source file, which only this user can write to."""
-        make_private_folder(Path(self._cache_path), owners=_owners(Path(self._cache_path).parents[1]))
+        make_private_folder(Path(self._cache_path), owners=_trusted_owners(Path(self._cache_path).parents[1]))
         super().ensure_cache_path()
 
     @classmethod

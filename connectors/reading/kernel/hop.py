@@ -15,7 +15,7 @@ from commitlake.connectors.reading.kernel.layouts import (
     next_landmark,
     take_records,
 )
-from commitlake.connectors.reading.kernel.memory import any_set
+from commitlake.connectors.reading.kernel.memory import has_nonzero_byte
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 # Rows of `parts`.
@@ -46,7 +46,7 @@ _BODY_CRC, _HOLE = CODE_BY_FAULT[Fault.BODY_CRC], CODE_BY_FAULT[Fault.HOLE]
 @compiled
 def _has_data(window, begin, end):
     while end - begin >= 64:
-        if any_set(window, begin):
+        if has_nonzero_byte(window, begin):
             return True
         begin += 64
     for at in range(begin, end):  # noqa: SIM110 (numba compiles a loop, not a generator)

@@ -74,7 +74,7 @@ def copy_block(typing_context, window, source, out, target):
     return types.void(window, types.int64, out, types.int64), generate
 
 
-def _all_of(builder: Any, vector: Any, value: Any) -> Any:
+def _broadcast(builder: Any, vector: Any, value: Any) -> Any:
     """Emit a vector with the same value in each element."""
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
@@ -93,7 +93,7 @@ def find_marks(typing_context, window, position, first, second, third):
         vector = ir.VectorType(_BYTE, 64)
         address = _address(context, builder, signature.args[0], arguments[0], arguments[1], vector)
         loaded = builder.load(address, align=1)
-        equal = [builder.icmp_signed("==", loaded, _all_of(builder, vector, value)) for value in arguments[2:]]
+        equal = [builder.icmp_signed("==", loaded, _broadcast(builder, vector, value)) for value in arguments[2:]]
         marks = builder.or_(builder.or_(equal[0], equal[1]), equal[2])
         others = builder.icmp_signed("<", loaded, ir.Constant(vector, [0] * 64))
         pair = context.get_value_type(signature.return_type)
@@ -112,14 +112,14 @@ def find_bytes(typing_context, window, position, first, second):
         vector = ir.VectorType(_BYTE, 64)
         address = _address(context, builder, signature.args[0], arguments[0], arguments[1], vector)
         loaded = builder.load(address, align=1)
-        found = [builder.icmp_signed("==", loaded, _all_of(builder, vector, value)) for value in arguments[2:]]
+        found = [builder.icmp_signed("==", loaded, _broadcast(builder, vector, value)) for value in arguments[2:]]
         return _mask_of(builder, builder.or_(*found))
 
     return types.uint64(window, types.int64, types.uint8, types.uint8), generate
 
 
 @emitted
-def any_set(typing_context, window, position):
+def has_nonzero_byte(typing_context, window, position):
     """Return whether one of the next 64 bytes is not zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

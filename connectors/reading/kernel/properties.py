@@ -93,7 +93,7 @@ def first_entry(position):
 
 
 @inlined
-def _is_mark(grammar, window, at, end):
+def _is_separator(grammar, window, at, end):
     if at >= end:
         return False
     byte = window[at]
@@ -132,7 +132,7 @@ def next_entry(grammar, window, end, cursor):
             escaped = at + 1
             if separator >= 0:
                 has_escapes = True
-            elif not _is_mark(grammar, window, escaped, end):
+            elif not _is_separator(grammar, window, escaped, end):
                 has_irregular_name = True
         else:
             entry = PropertyEntry(True, begin, separator, at, has_escapes, has_irregular_name)
@@ -184,7 +184,7 @@ def place_of(name, count, first, serial, seen, likely_names, entry_names):
 
 
 @inlined
-def note_value(entry, place, spans):
+def store_value_span(entry, place, spans):
     """Record the position and length of a property's value, for `copy_values`."""
     length = entry.end - entry.separator - 1
     spans[0, place] = entry.separator + 1
@@ -211,7 +211,7 @@ def copy_values(grammar, window, spans, count, first, values, offsets, target):
     Args:
         grammar: the grammar of the format.
         window: bytes that contain the values.
-        spans: see `note_value`.
+        spans: see `store_value_span`.
         count: number of values.
         first: index of the first value in `offsets`.
         values: output for the bytes of the values.

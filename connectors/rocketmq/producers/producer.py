@@ -31,7 +31,7 @@ from commitlake.connectors.rocketmq.producers.messages import (
     check_message,
     stored_properties,
 )
-from commitlake.connectors.rocketmq.producers.sending import Outbox, Parcel, Sending, Stored, read_place
+from commitlake.connectors.rocketmq.producers.sending import Outbox, Parcel, Sending, Stored, parse_send_response
 from commitlake.connectors.rocketmq.producers.unique_keys import UniqueKeys
 from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
@@ -122,7 +122,7 @@ class Producer(Closable):
             NoRouteError: if there is none.
             UnreachableError: if no name server answers.
         """
-        return self.routing.to_publish(topic)
+        return self.routing.queues_to_publish(topic)
 
     def send(self, message: OutgoingMessage, *, queue: MessageQueue | None = None) -> SendResult:
         """Send a message, and wait until it is in the log.
@@ -170,7 +170,7 @@ class Producer(Closable):
         """
         parcel = self.parcel(message)
         address, code, fields = self._outbox.request(parcel, queue or self._outbox.queue(parcel.topic))
-        self.network.tell(address, code, None, parcel.body, fields=fields)
+        self.network.send_one_way(address, code, None, parcel.body, fields=fields)
         return parcel.unique_keys[0]
 
     def send_batch(self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None) -> list[SendResult]:
@@ -192,7 +192,7 @@ class Producer(Closable):
         Raises:
             InvalidMessageError: if one of them cannot be sent, or not with the others.
         """
-        return self._start_send(self._batch_parcel(messages), queue, _send_results, None)
+        return self._start_send(self._encode_batch(messages), queue, _send_results, None)
 
     def send_encoded(
         self, queue: MessageQueue, body: bytes, sys_flag: int = 0, over: PeerConnection | None = None
@@ -233,7 +233,7 @@ class Producer(Closable):
         answer = self.network.call(
             address, code, None, parcel.body, fields=fields, seconds=seconds, accepted=STORED, over=over
         )
-        return read_place(answer, queue, 1).queue_offset
+        return parse_send_response(answer, queue, 1).queue_offset
 
     def parcel(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
         """Check and encode a message, and return it in the form that `send_parcel` takes.
@@ -272,7 +272,7 @@ class Producer(Closable):
         """
         return self._outbox.queue(topic, last_broker)
 
-    def new_keys(self, count: int) -> pa.Array:
+    def new_message_ids(self, count: int) -> pa.Array:
         """Return new message ids (UNIQ_KEY), as many as requested."""
         return self._keys.take(count)
 
@@ -283,7 +283,7 @@ class Producer(Closable):
     def _unique_key(self, message: OutgoingMessage) -> str:
         return message.unique_key or message.system_properties.get(UNIQ_KEY) or self._keys.next()
 
-    def _batch_parcel(self, messages: Sequence[OutgoingMessage]) -> Parcel:
+    def _encode_batch(self, messages: Sequence[OutgoingMessage]) -> Parcel:
         if not messages:
             raise InvalidMessageError("batch: expected at least one message, found none")
         first = messages[0]

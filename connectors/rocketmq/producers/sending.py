@@ -24,7 +24,7 @@ from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
     InvalidMessageError,
     NoRouteError,
-    PlaceError,
+    PositionError,
     ProtocolError,
     RefusedError,
     RocketMQError,
@@ -48,7 +48,7 @@ FAILED_LATENCY_MS = 10_000
 """Latency that is assumed for a broker that failed."""
 
 
-def not_available_ms(latency_ms: float) -> int:
+def avoidance_ms(latency_ms: float) -> int:
     """Return for how long a broker is avoided after it has answered with this latency, in ms."""
     for latency, duration in zip(reversed(LATENCY_MAX_MS), reversed(NOT_AVAILABLE_MS), strict=True):
         if latency_ms >= latency:
@@ -56,7 +56,7 @@ def not_available_ms(latency_ms: float) -> int:
     return 0
 
 
-class Faults:
+class BrokerFaults:
     """The recent failures and latencies of brokers; thread-safe. Times are in ms on the caller's clock."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Faults:
 
     def note(self, broker_name: str, latency_ms: float, now_ms: float, *, failed: bool = False) -> None:
         """Record an answer's latency, or a failure."""
-        duration = not_available_ms(FAILED_LATENCY_MS if failed else latency_ms)
+        duration = avoidance_ms(FAILED_LATENCY_MS if failed else latency_ms)
         with self._lock:
             if duration:
                 self._available_from[broker_name] = now_ms + duration
@@ -78,7 +78,7 @@ class Faults:
 
 
 def choose_queue(
-    queues: Sequence[MessageQueue], turn: int, last_broker: str | None, faults: Faults | None, now_ms: float
+    queues: Sequence[MessageQueue], turn: int, last_broker: str | None, faults: BrokerFaults | None, now_ms: float
 ) -> MessageQueue:
     """Return the next queue in rotation, if possible at an available broker other than the last attempt's.
 
@@ -100,7 +100,7 @@ def choose_queue(
     return next((queue for queue in others if queue.broker_name != last_broker), first)
 
 
-def _is_preferred(queue: MessageQueue, last_broker: str | None, faults: Faults | None, now_ms: float) -> bool:
+def _is_preferred(queue: MessageQueue, last_broker: str | None, faults: BrokerFaults | None, now_ms: float) -> bool:
     name = queue.broker_name
     return name != last_broker and (faults is None or faults.is_available(name, now_ms))
 
@@ -144,7 +144,7 @@ class Outbox:
         self.group = group
         self.network = network
         self.routing = routing
-        self.faults = Faults() if avoid_slow_brokers else None
+        self.faults = BrokerFaults() if avoid_slow_brokers else None
         self._turns = itertools.count(random.randrange(1 << 16))  # noqa: S311 (many producers, not in step)
 
     def queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
@@ -154,7 +154,7 @@ class Outbox:
             NoRouteError: if there is no queue.
             UnreachableError: if no name server answers.
         """
-        queues = self.routing.to_publish(topic)
+        queues = self.routing.queues_to_publish(topic)
         return choose_queue(queues, next(self._turns), last_broker, self.faults, _now_ms())
 
     def request(self, parcel: Parcel, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
@@ -235,7 +235,7 @@ class Sending:
                 break
             self._tries_left -= 1
             try:
-                self._try(left)
+                self._send_attempt(left)
             except (UnreachableError, NoRouteError) as error:
                 problem = error
                 self._avoid_broker(error)
@@ -249,7 +249,7 @@ class Sending:
                 return
         self.result.set_exception(problem or self._timeout_error())
 
-    def _try(self, seconds: float) -> None:
+    def _send_attempt(self, seconds: float) -> None:
         outbox = self._outbox
         last_broker = self._queue.broker_name if self._queue is not None else None
         queue = self._only_queue or outbox.queue(self._parcel.topic, last_broker)
@@ -279,13 +279,13 @@ class Sending:
         if may_try_again:
             self._avoid_broker(problem)
         if may_try_again and self._tries_left > 0 and time.monotonic() < self._deadline:
-            self._outbox.network.later(self.start, otherwise=lambda: self.result.set_exception(problem))
+            self._outbox.network.run_in_background(self.start, otherwise=lambda: self.result.set_exception(problem))
         else:
             self.result.set_exception(problem)
 
     def _parse_answer(self, answer: PeerAnswer, queue: MessageQueue) -> Stored:
         answer.check(STORED)
-        response = read_place(answer, queue, max(1, len(self._parcel.unique_keys)))
+        response = parse_send_response(answer, queue, max(1, len(self._parcel.unique_keys)))
         return Stored(self._parcel, queue, ResponseCode(answer.code), response)
 
     def _avoid_broker(self, problem: BaseException) -> None:
@@ -301,7 +301,7 @@ class Sending:
         )
 
 
-def read_place(answer: PeerAnswer, queue: MessageQueue, count: int) -> SendMessageResponse:
+def parse_send_response(answer: PeerAnswer, queue: MessageQueue, count: int) -> SendMessageResponse:
     """Return where the broker has stored the messages, according to its answer.
 
     Args:
@@ -315,9 +315,9 @@ def read_place(answer: PeerAnswer, queue: MessageQueue, count: int) -> SendMessa
     try:
         response = answer.header(SendMessageResponse)
     except ProtocolError as error:
-        raise PlaceError(str(error)) from None
+        raise PositionError(str(error)) from None
     if response.queue_id != queue.queue_id or not 0 <= response.queue_offset <= MAX_QUEUE_OFFSET - count:
-        raise PlaceError(
+        raise PositionError(
             f"{answer.address}: expected messages to be stored in queue {queue.queue_id} of {queue.topic}, found "
             f"offset {response.queue_offset} of queue {response.queue_id}"
         )

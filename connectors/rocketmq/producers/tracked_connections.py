@@ -2,7 +2,7 @@
 
     connection = connections.open("broker-a")        # registered at the broker by a heartbeat
     … a send over it gets no answer …
-    connections.settle("broker-a", connection)       # raises an error as long as the send may still be executed
+    connections.wait_for_earlier("broker-a", connection)  # raises an error while the send may still be executed
 
 That a connection is closed here proves nothing about the broker: bytes that were sent may lie in a kernel or a proxy,
 and reach the broker later than requests of a new connection. The broker itself knows better. Each of these connections
@@ -136,7 +136,7 @@ class TrackedConnections(Closable):
                     made.peer.close()
             return made
 
-    def settle(self, broker_name: str, connection: TrackedConnection | None = None) -> None:
+    def wait_for_earlier(self, broker_name: str, connection: TrackedConnection | None = None) -> None:
         """Check that the owner's earlier connections to a broker are closed, and all their requests executed.
 
         Args:

@@ -128,7 +128,7 @@ class TransactionProducer(Producer):
             topic=topic,
         )
         try:
-            self.network.tell(self.routing.master(sent.queue.broker_name), RequestCode.END_TRANSACTION, end)
+            self.network.send_one_way(self.routing.master(sent.queue.broker_name), RequestCode.END_TRANSACTION, end)
         except RocketMQError as error:
             _log.warning("the end of a transaction could not be reported; the broker will ask: %s", error)
 
@@ -155,7 +155,7 @@ class TransactionProducer(Producer):
             transaction_id=asked.transaction_id,
             topic=message.topic,
         )
-        self.network.tell(address, RequestCode.END_TRANSACTION, end)
+        self.network.send_one_way(address, RequestCode.END_TRANSACTION, end)
 
 
 def _ask_decision(ask: Callable[[], Decision]) -> tuple[Decision, Exception | None]:

@@ -11,7 +11,7 @@ from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
 from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings, system_topic_problem
 from commitlake.connectors.rocketmq.sink.sender import DEFAULT_GROUP, RowSender, SendSettings
 from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, credentials_of, group_name
-from commitlake.connectors.source_options import byte_count, flag, option, whole_number
+from commitlake.connectors.source_options import byte_count, integer_parser, option, parse_flag
 from commitlake.schemas.errors import UsageError
 
 
@@ -35,7 +35,7 @@ class SinkOptions(ConnectionOptions):
     topic: str | None = option("topic", _parse_topic, None, "topic for all rows", shown="the column")
     has_system_topics: bool = option(
         "systemTopics",
-        flag,
+        parse_flag,
         False,
         "true: rows may also go to topics of retries and dead letters, `%RETRY%` and `%DLQ%`, and to others of the "
         "broker's, if it accepts them; otherwise such rows are refused",
@@ -55,12 +55,12 @@ class SinkOptions(ConnectionOptions):
         1 << 20,
         "bytes of one request; a larger row is sent alone. Brokers accept 4 MiB by default",
     )
-    max_batch_messages: int = option("maxBatchMessages", whole_number(1, unit="message"), 1000, "rows of one request")
+    max_batch_messages: int = option("maxBatchMessages", integer_parser(1, unit="message"), 1000, "rows of one request")
     max_in_flight: int = option(
-        "maxInFlight", whole_number(1, unit="request"), 8, "maximum number of a task's requests without an answer"
+        "maxInFlight", integer_parser(1, unit="request"), 8, "maximum number of a task's requests without an answer"
     )
     retry_seconds: int = option(
-        "retrySeconds", whole_number(0, unit="seconds"), 60, "time for which rows are retried, from the first attempt"
+        "retrySeconds", integer_parser(0, unit="seconds"), 60, "time for which rows are retried, from the first attempt"
     )
 
     def check(self) -> None:

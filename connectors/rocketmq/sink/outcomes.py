@@ -72,9 +72,9 @@ class Outcomes:
         self._offsets = np.full(count, -1, np.int64)
         self._attempts = np.zeros(count, np.int32)
         self._may_be_twice = np.zeros(count, np.bool_)
-        self._brokers = _Texts(count)
-        self._stored = _Texts(count)
-        self._errors = _Texts(count)
+        self._brokers = _SharedTexts(count)
+        self._stored = _SharedTexts(count)
+        self._errors = _SharedTexts(count)
         self._msg_ids: list[str | None] = [None] * count
         for row, error in rows.errors.items():
             self._statuses[row] = _STATUSES.index(RowStatus.INVALID)
@@ -134,7 +134,7 @@ class Outcomes:
         return pa.RecordBatch.from_arrays(columns, schema=OUTCOME)
 
 
-class _Texts:
+class _SharedTexts:
     """A column of strings in which many rows have the same value."""
 
     def __init__(self, count: int) -> None:

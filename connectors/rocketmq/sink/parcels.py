@@ -41,13 +41,13 @@ class RowParcel:
     target: Target
     rows: Array
 
-    def halves(self) -> list[RowParcel]:
+    def split_in_half(self) -> list[RowParcel]:
         """Split the request into two requests with half of the rows each."""
         middle = len(self.rows) // 2
         return [RowParcel(self.target, self.rows[:middle]), RowParcel(self.target, self.rows[middle:])]
 
 
-def divide(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]:
+def divide_into_parcels(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]:
     """Yield the requests of each target, in order.
 
     Args:

@@ -146,7 +146,7 @@ def prepare(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[in
     Raises:
         InvalidMessageError: if a required column is missing or has another type.
     """
-    return _Preparing(rows, settings, make_keys).run()
+    return _RowPreparer(rows, settings, make_keys).run()
 
 
 def check_columns(schema: pa.Schema, settings: RowSettings) -> None:
@@ -182,7 +182,7 @@ def _type_fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(pa.types.is_integer(found) and found.bit_width <= wanted.bit_width)
 
 
-class _Preparing:
+class _RowPreparer:
     def __init__(self, rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[int], pa.Array]) -> None:
         check_columns(rows.schema, settings)
         self._rows = rows
@@ -193,7 +193,7 @@ class _Preparing:
 
     def run(self) -> PreparedRows:
         bodies = self._bodies()
-        targets, numbers = self._targets()
+        targets, numbers = self._find_targets()
         sys_flags, delays = self._sys_flags(), self._delay_mask()
         properties = self._properties()
         flags = self._numbers("flag")
@@ -237,7 +237,7 @@ class _Preparing:
         self._refuse_rows(sizes > most, lambda row: f"body: expected at most {most} bytes, found {sizes[row]}")
         return bodies
 
-    def _targets(self) -> tuple[list[Target], Array]:
+    def _find_targets(self) -> tuple[list[Target], Array]:
         topic = self._settings.topic
         topics = pa.repeat(pa.scalar(topic, _TEXT), self._count) if topic is not None else self._column("topic")
         if topics is None:
@@ -259,7 +259,7 @@ class _Preparing:
         chosen = table.take(pa.array(first, pa.int64())).to_pylist()
         targets = [Target(row["topic"], row["broker"], row["queue"]) for row in chosen]
         for number, target in enumerate(targets):
-            if (problem := _target_problem(target, self._settings)) is not None:
+            if (problem := _find_target_problem(target, self._settings)) is not None:
                 self._refuse_rows(numbers == number, lambda _, problem=problem: problem)  # type: ignore[misc]
         return targets, numbers.astype(np.int32)
 
@@ -302,19 +302,19 @@ class _Preparing:
 
     def _properties(self) -> pa.Array:
         """Return all properties in their stored form; a row with values that cannot be stored gets an error."""
-        own, has_unique_key, has_wait = self._own_properties()
+        own, has_unique_key, has_wait = self._encode_own_properties()
         levels, times = self._numbers("delay_level"), self._column("deliver_timestamp")
         parts = [
             own,
-            self._property_texts(props.TAGS, self._column("tags")),
-            self._property_texts(props.KEYS, self._join_keys()),
+            self._encode_property(props.TAGS, self._column("tags")),
+            self._encode_property(props.KEYS, self._join_keys()),
         ]
-        parts.append(self._property_texts(props.DELAY, pa.array(levels).cast(_TEXT), levels == 0))
+        parts.append(self._encode_property(props.DELAY, pa.array(levels).cast(_TEXT), levels == 0))
         if times is not None:
-            parts.append(self._property_texts(TIMER_DELIVER_MS, times.cast(pa.int64()).cast(_TEXT)))
+            parts.append(self._encode_property(TIMER_DELIVER_MS, times.cast(pa.int64()).cast(_TEXT)))
         parts += [
-            self._property_texts(props.UNIQ_KEY, self._unique_keys(has_unique_key), has_unique_key),
-            self._property_texts(props.WAIT, pa.repeat(pa.scalar("true", _TEXT), self._count), has_wait),
+            self._encode_property(props.UNIQ_KEY, self._unique_keys(has_unique_key), has_unique_key),
+            self._encode_property(props.WAIT, pa.repeat(pa.scalar("true", _TEXT), self._count), has_wait),
         ]
         text = pc.binary_join_element_wise(*parts, pa.scalar("", _TEXT))
         sizes = pc.binary_length(text).to_numpy()
@@ -324,7 +324,7 @@ class _Preparing:
         )
         return text
 
-    def _property_texts(self, name: str, values: pa.Array | None, left_out: Array | None = None) -> pa.Array:
+    def _encode_property(self, name: str, values: pa.Array | None, left_out: Array | None = None) -> pa.Array:
         """Return a property's stored form for each row, `name 0x01 value 0x02`; empty for a row without a value."""
         if values is None:
             return pa.repeat(pa.scalar("", _TEXT), self._count)
@@ -365,7 +365,7 @@ class _Preparing:
         made = self._make_keys(self._count).cast(_TEXT)
         return made if given is None else pc.coalesce(given, made)
 
-    def _own_properties(self) -> tuple[pa.Array, Array, Array]:
+    def _encode_own_properties(self) -> tuple[pa.Array, Array, Array]:
         """Return the column `properties` in stored form, and masks of the rows that set UNIQ_KEY or WAIT in it."""
         nothing = np.zeros(self._count, np.bool_)
         column = self._column("properties")
@@ -411,7 +411,7 @@ class _Preparing:
         self._refuse_rows(mask, lambda _: "properties: expected names and values, and no 0x01 or 0x02 in them")
 
 
-def _target_problem(target: Target, settings: RowSettings) -> str | None:
+def _find_target_problem(target: Target, settings: RowSettings) -> str | None:
     try:
         check_topic(target.topic)
     except InvalidMessageError as error:

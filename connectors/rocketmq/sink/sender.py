@@ -52,9 +52,9 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import (
     TrackedConnections,
 )
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.connectors.rocketmq.sink.outcomes import Outcomes, RowStatus
-from commitlake.connectors.rocketmq.sink.parcels import BatchLimits, RowParcel, divide, to_parcel
+from commitlake.connectors.rocketmq.sink.parcels import BatchLimits, RowParcel, divide_into_parcels, to_parcel
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowSettings, Target, prepare
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import BUSY, TRY_ANOTHER_BROKER
@@ -131,8 +131,8 @@ class RowSender(Closable):
         Raises:
             InvalidMessageError: if a required column is missing or has another type.
         """
-        prepared = prepare(rows, self._settings.rows, self.producer.new_keys)
-        return _Run(self, self._settings, prepared).run()
+        prepared = prepare(rows, self._settings.rows, self.producer.new_message_ids)
+        return _BatchSend(self, self._settings, prepared).run()
 
     def start(self, parcel: Parcel, queue: MessageQueue) -> tuple[Attempt, Future[Stored]]:
         """Send a request to a queue once, over a tracked connection; return the attempt and its future answer.
@@ -167,7 +167,7 @@ class RowSender(Closable):
         if start is None:
             return None
         try:
-            self._connections.settle(queue.broker_name, attempt.connection)
+            self._connections.wait_for_earlier(queue.broker_name, attempt.connection)
             log_extent(self._admin, queue.broker_name)
             end = self._puller.max_offset(queue)
             return [message for message in self._puller.read(queue, start, end) if message.unique_key in ids]
@@ -196,7 +196,7 @@ class _Work:
     """A request to be sent, with its state."""
 
     parcel: RowParcel
-    lane: _Lane
+    lane: _TargetRequests
     attempts: int = 0
     refusals: int = 0
     began: float = 0.0
@@ -206,7 +206,7 @@ class _Work:
 
 
 @dataclass(eq=False, slots=True)
-class _Lane:
+class _TargetRequests:
     """The requests of one target that have not started."""
 
     target: Target
@@ -221,7 +221,7 @@ class _Lane:
         return MessageQueue(target.topic, target.broker_name, target.queue_id)
 
 
-class _Run:
+class _BatchSend:
     """The sending of one batch of rows."""
 
     def __init__(self, sender: RowSender, settings: SendSettings, rows: PreparedRows) -> None:
@@ -236,10 +236,10 @@ class _Run:
         self._in_flight = 0
 
     def run(self) -> pa.RecordBatch:
-        for parcels in divide(self._rows, self._settings.limits):
-            lane = _Lane(parcels[0].target, deque())
+        for parcels in divide_into_parcels(self._rows, self._settings.limits):
+            lane = _TargetRequests(parcels[0].target, deque())
             lane.waiting.extend(_Work(parcel, lane) for parcel in parcels)
-            self._open_lane(lane)
+            self._ready_next_requests(lane)
         while self._ready or self._in_flight:
             wait_seconds = self._start_ready()
             if self._in_flight:
@@ -248,7 +248,7 @@ class _Run:
                 time.sleep(wait_seconds)
         return self._outcomes.to_batch()
 
-    def _open_lane(self, lane: _Lane) -> None:
+    def _ready_next_requests(self, lane: _TargetRequests) -> None:
         """Make a target's next requests ready to start: one if their order must be kept, otherwise all."""
         while lane.waiting:
             self._schedule(lane.waiting.popleft(), 0.0)
@@ -271,7 +271,7 @@ class _Run:
         work.began = work.began or time.monotonic()
         lane = work.lane
         try:
-            if work.in_doubt is not None and not self._settle(work, work.in_doubt):
+            if work.in_doubt is not None and not self._resolve_unanswered(work, work.in_doubt):
                 return
             queue = self._choose_queue(lane, work.last_broker)
             work.last_broker = queue.broker_name
@@ -283,7 +283,7 @@ class _Run:
         self._in_flight += 1
         answer.add_done_callback(lambda done: self._done.put((work, attempt, done)))
 
-    def _settle(self, work: _Work, attempt: Attempt) -> bool:
+    def _resolve_unanswered(self, work: _Work, attempt: Attempt) -> bool:
         """Look in the queue for rows of a request without an answer; return whether some must be sent again."""
         rows = work.parcel.rows
         ids = None if self._rows.has_delay(rows) else self._rows.ids(rows)
@@ -303,14 +303,14 @@ class _Run:
             self._open_next(work.lane)
         return not is_there.all()
 
-    def _choose_queue(self, lane: _Lane, last_broker: str | None) -> MessageQueue:
+    def _choose_queue(self, lane: _TargetRequests, last_broker: str | None) -> MessageQueue:
         """Return the queue to which a request is sent."""
         if lane.queue is None:
             return self._producer.choose_queue(lane.target.topic, last_broker)
         known = self._producer.queues(lane.target.topic)
         if lane.queue not in known:
             raise NoRouteError(
-                f"{queue_text(lane.queue)}: expected a queue that can be written, of which there are {len(known)}"
+                f"{format_queue(lane.queue)}: expected a queue that can be written, of which there are {len(known)}"
             )
         return lane.queue
 
@@ -331,13 +331,13 @@ class _Run:
             work.in_doubt = attempt
         self._retry_or_give_up(work, problem)
 
-    def _open_next(self, lane: _Lane) -> None:
+    def _open_next(self, lane: _TargetRequests) -> None:
         if lane.queue is not None:
-            self._open_lane(lane)
+            self._ready_next_requests(lane)
 
     def _retry_or_give_up(self, work: _Work, problem: BaseException) -> None:
         """Schedule another attempt if that can help; otherwise record the rows as not sent."""
-        if isinstance(problem, RefusedError) and problem.is_of_the_message:
+        if isinstance(problem, RefusedError) and problem.is_message_fault:
             self._split_refused(work, problem)
             return
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(work.attempts + work.refusals, 10), LONGEST_PAUSE_SECONDS)
@@ -372,9 +372,9 @@ class _Run:
             return
         lane = work.lane
         halves = [_Work(half, lane, work.attempts, work.refusals, work.began, may_be_there=work.may_be_there)
-                  for half in work.parcel.halves()]  # fmt: skip
+                  for half in work.parcel.split_in_half()]  # fmt: skip
         lane.waiting.extendleft(reversed(halves))
-        self._open_lane(lane)
+        self._ready_next_requests(lane)
 
     def _give_up(self, work: _Work, problem: BaseException, *, is_lost: bool) -> None:
         status = (

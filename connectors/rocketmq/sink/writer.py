@@ -24,8 +24,8 @@ from commitlake.connectors.rocketmq.sink.outcomes import RowStatus
 from commitlake.connectors.rocketmq.sink.prepared_rows import TYPES, check_columns
 from commitlake.connectors.rocketmq.sink.sender import RowSender
 from commitlake.connectors.spark.versions import to_arrow_schema
-from commitlake.connectors.worker_errors import carry_errors
-from commitlake.schemas.counts import count_text
+from commitlake.connectors.worker_errors import forward_worker_errors
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 
@@ -98,25 +98,25 @@ def _check_sent(outcomes: pa.RecordBatch) -> None:
     missing = outcomes.num_rows - statuses[RowStatus.SENT]
     shown = "; ".join(f"{count} {text}" for text, count in reasons.most_common(_SHOWN))
     raise RocketMQError(
-        f"expected to send {count_text(outcomes.num_rows, 'row')}, {count_text(missing, 'was', 'were')} not sent: "
+        f"expected to send {format_count(outcomes.num_rows, 'row')}, {format_count(missing, 'was', 'were')} not sent: "
         f"{shown}" + (f"; and {len(reasons) - _SHOWN} other reasons" if len(reasons) > _SHOWN else "")
     )
 
 
-class _Writing:
+class _TaskWriter:
     """Common part of the batch writer and the stream writer."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options)
         self._options = options
 
-    @carry_errors()
+    @forward_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         """Send the rows of one task."""
         with self._options.open_sender() as sender:
             return send_batches(sender, iterator)
 
-    def _log(self, messages: list[WriterCommitMessage | None]) -> None:
+    def _log_counts(self, messages: list[WriterCommitMessage | None]) -> None:
         done = [message for message in messages if isinstance(message, Sent)]
         logger.info(
             "%d messages sent to %s; %d took more than one attempt, %d may be stored twice",
@@ -125,17 +125,17 @@ class _Writing:
         )  # fmt: skip
 
 
-class RocketmqWriter(_Writing, DataSourceArrowWriter):
+class RocketmqWriter(_TaskWriter, DataSourceArrowWriter):
     """The writer of a DataFrame as a batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log the counts of all tasks."""
-        self._log(messages)
+        self._log_counts(messages)
 
 
-class RocketmqStreamWriter(_Writing, DataSourceStreamArrowWriter):
+class RocketmqStreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
     """The writer of a stream's micro-batches."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 (Spark's)
         """Log the counts of all tasks."""
-        self._log(messages)
+        self._log_counts(messages)

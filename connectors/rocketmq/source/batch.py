@@ -15,7 +15,7 @@ from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.spark.versions import to_arrow_schema
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 
@@ -37,11 +37,11 @@ def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[Queu
     """Yield the batches of one partition, in a worker."""
     # Importing the compiled reader takes a second, so only workers do it.
     from commitlake.connectors.rocketmq.source.range_reader import RangeReader  # noqa: PLC0415
-    from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
+    from commitlake.connectors.runtime.memory import freeze_loaded_objects  # noqa: PLC0415
 
-    with carry_errors(), options.open_puller() as puller:
+    with forward_worker_errors(), options.open_puller() as puller:
         yield from RangeReader(puller, options, schema).read(ranges)
-    freeze_loaded()
+    freeze_loaded_objects()
 
 
 class RocketmqReader(DataSourceReader):
@@ -57,7 +57,7 @@ class RocketmqReader(DataSourceReader):
         self._options = options
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
-    @carry_errors()
+    @forward_worker_errors()
     def partitions(self) -> Sequence[QueuePartition]:
         """Ask the brokers for their queues, and divide them into partitions."""
         with self._options.open_puller() as puller:

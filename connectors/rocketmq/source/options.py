@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import ALL_MESSAGES, PullFilter
-from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition, parse_by_queue, parse_offsets
+from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition, parse_numbers_by_queue, parse_offsets
 from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, credentials_of, group_name
 from commitlake.connectors.source_options import (
     NEEDED,
     Use,
     byte_count,
-    flag,
-    names,
-    one_of,
+    choice_parser,
+    integer_parser,
     option,
-    time_ms,
-    whole_number,
+    parse_flag,
+    parse_names,
+    parse_time_ms,
 )
 from commitlake.schemas.remoting.heartbeats import tags_of
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -28,7 +28,7 @@ TOOLS_GROUP = "TOOLS_CONSUMER"
 
 
 def _parse_topics(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names(text)))
+    return tuple(dict.fromkeys(parse_names(text)))
 
 
 def _parse_filter(text: str) -> str:
@@ -48,9 +48,9 @@ def _parse_tags(text: str) -> str:
 def _parse_time(text: str) -> int | Mapping[MessageQueue, int]:
     """Parse a time for all queues, or JSON of times by queue."""
     if not text.lstrip().startswith("{"):
-        return time_ms(text)
+        return parse_time_ms(text)
     expected = 'a time, or JSON of ms since 1970 such as {"orders": {"broker-a": {"0": 1795183200000}}}'
-    return parse_by_queue(text, 0, expected)
+    return parse_numbers_by_queue(text, 0, expected)
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,13 @@ class SourceOptions(ConnectionOptions):
     )
     min_partitions: int = option(
         "minPartitions",
-        whole_number(1, unit="partition"),
+        integer_parser(1, unit="partition"),
         1,
         "divide queues by offsets into at least this number of partitions",
     )
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
-        flag,
+        parse_flag,
         True,
         "fail if messages were deleted before they were read; false: log their number and continue",
     )
@@ -119,11 +119,11 @@ class SourceOptions(ConnectionOptions):
         shown="all",
     )
     columns: tuple[str, ...] | None = option(
-        "columns", names, None, "comma-separated; other columns are not decoded", shown="all but body"
+        "columns", parse_names, None, "comma-separated; other columns are not decoded", shown="all but body"
     )
     body: BodyForm = option(
         "body",
-        one_of(BodyForm),
+        choice_parser(BodyForm),
         BodyForm.NONE,
         "none, stored or decompressed: whether there is a column `body`, and its contents; decompressed if only "
         "`columns` names it",
@@ -137,13 +137,13 @@ class SourceOptions(ConnectionOptions):
     )
     mode: Mode = option(
         "mode",
-        one_of(Mode, str.upper),
+        choice_parser(Mode, str.upper),
         Mode.FAILFAST,
         "for damaged records: FAILFAST, PERMISSIVE (rows with `_corrupt_record`) or DROPMALFORMED",
     )
     max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger",
-        whole_number(1, unit="offset"),
+        integer_parser(1, unit="offset"),
         None,
         "offsets of a micro-batch, in fair shares of the available offsets of each queue",
         shown="no limit",

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.connectors.rocketmq.time_search import first_offset_at
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode, UsageError
-from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_in_range, parse_int
 from commitlake.schemas.remoting.routes import MessageQueue
 
 EARLIEST, LATEST = -2, -1
@@ -69,8 +69,8 @@ class ReadPosition:
         for queue in (*self.offsets, *self.times):
             if queue not in known:
                 raise UsageError(
-                    f"option {self.option}: expected queues that can be read, found {queue_text(queue)}, which is not "
-                    f"among the topics' {count_text(len(known), 'queue')}"
+                    f"option {self.option}: expected queues that can be read, found {format_queue(queue)}, which is "
+                    f"not among the topics' {format_count(len(known), 'queue')}"
                 )
 
     def resolve(self, puller: Puller, queue: MessageQueue, bounds: QueueBounds) -> int:
@@ -102,10 +102,10 @@ def parse_offsets(text: str) -> Edge | dict[MessageQueue, int]:
     """
     if text.strip().lower() in list(Edge):
         return Edge(text.strip().lower())
-    return parse_by_queue(text, EARLIEST, f"earliest, latest or JSON such as {_EXAMPLE}")
+    return parse_numbers_by_queue(text, EARLIEST, f"earliest, latest or JSON such as {_EXAMPLE}")
 
 
-def parse_by_queue(text: str, least: int, expected: str) -> dict[MessageQueue, int]:
+def parse_numbers_by_queue(text: str, least: int, expected: str) -> dict[MessageQueue, int]:
     """Parse JSON with a number for each topic, broker and queue.
 
     Args:
@@ -117,12 +117,12 @@ def parse_by_queue(text: str, least: int, expected: str) -> dict[MessageQueue, i
         ValueError: if the value has another form.
     """
     try:
-        return dict(_numbers(json.loads(text), least))
+        return dict(_flatten_tree(json.loads(text), least))
     except (ValueError, AttributeError, RecursionError):
         raise ValueError(f"expected {expected}, found {text[:200]!r}") from None
 
 
-def to_tree(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
+def to_nested_dict(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
     """Return numbers by queue as nested dictionaries of topic, broker and queue, in a fixed order."""
     tree: dict[str, dict[str, dict[str, int]]] = {}
     for queue in sorted(numbers):
@@ -130,29 +130,29 @@ def to_tree(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str
     return tree
 
 
-def from_tree(tree: Any, least: int = 0) -> dict[MessageQueue, int]:
-    """Convert nested dictionaries from `to_tree` back to numbers by queue.
+def from_nested_dict(tree: Any, least: int = 0) -> dict[MessageQueue, int]:
+    """Convert nested dictionaries from `to_nested_dict` back to numbers by queue.
 
     Raises:
         ValueError: if it is not such a result.
         AttributeError: if it is not such a result.
     """
-    return dict(_numbers(tree, least))
+    return dict(_flatten_tree(tree, least))
 
 
-def _numbers(tree: Any, least: int) -> list[tuple[MessageQueue, int]]:
+def _flatten_tree(tree: Any, least: int) -> list[tuple[MessageQueue, int]]:
     found = []
     for topic, brokers in tree.items():
         for broker, queues in brokers.items():
             for queue_id, value in queues.items():
-                number, queue = int_within(value, least, INT64_MAX), parse_int(queue_id, 0, _MAX_QUEUE_ID)
+                number, queue = int_in_range(value, least, INT64_MAX), parse_int(queue_id, 0, _MAX_QUEUE_ID)
                 if number is None or queue is None:
                     raise ValueError(f"queue {queue_id}: expected a number of at least {least}, found {value}")
                 found.append((MessageQueue(str(topic), str(broker), queue), number))
     return found
 
 
-def check_within(
+def check_offset_in_queue(
     queue: MessageQueue, begin: int, end: int, bounds: QueueBounds, position: ReadPosition, *, is_begin: bool
 ) -> str | None:
     """Return a sentence that an option's offset is outside the queue; None if it is inside.
@@ -168,7 +168,7 @@ def check_within(
     if bounds.first <= asked <= bounds.end:
         return None
     return (
-        f"{queue_text(queue)}: option {position.option} names offset {asked}, the queue holds {bounds.first} to "
+        f"{format_queue(queue)}: option {position.option} names offset {asked}, the queue holds {bounds.first} to "
         f"{bounds.end}"
     )
 

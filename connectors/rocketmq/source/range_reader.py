@@ -15,7 +15,7 @@ from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import Pulled, QueueRange, read_range
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import data_loss_error
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +60,9 @@ class RangeReader:
             DamagedLogError: if a record is damaged, and the mode requires a failure.
         """
         for wanted in ranges:
-            yield from self._read(wanted)
+            yield from self._read_range(wanted)
 
-    def _read(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
+    def _read_range(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
         options = self._options
         records = PulledRecords(wanted.queue.broker_name, self._request)
         answers = read_range(
@@ -112,7 +112,7 @@ class RangeReader:
         self._report_lost_count(lost, lost.size, why)
 
     def _report_lost_count(self, where: QueueRange, count: int, why: str) -> None:
-        text = f"{where}: {count_text(count, 'message')} cannot be read: {why}"
+        text = f"{where}: {format_count(count, 'message')} cannot be read: {why}"
         if self._options.fail_on_data_loss:
             raise data_loss_error(text)
         self.lost += count

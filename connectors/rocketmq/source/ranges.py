@@ -10,9 +10,14 @@ from typing import TypeVar
 
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import QueueRange, queue_text
+from commitlake.connectors.rocketmq.queue_reading import QueueRange, format_queue
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.rocketmq.source.positions import QueueBounds, ReadPosition, check_within, data_loss_error
+from commitlake.connectors.rocketmq.source.positions import (
+    QueueBounds,
+    ReadPosition,
+    check_offset_in_queue,
+    data_loss_error,
+)
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.routes import MessageQueue
 
@@ -43,7 +48,7 @@ def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
     return sorted(queues)
 
 
-def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueBounds]:
+def query_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueBounds]:
     """Return the first and the next offset of each queue, as its broker reports them.
 
     Raises:
@@ -52,7 +57,7 @@ def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQu
     return _ask_each(queues, lambda queue: QueueBounds(puller.offsets.first(queue), puller.offsets.next(queue)))
 
 
-def resolve(
+def resolve_offsets(
     puller: Puller, position: ReadPosition, bounds: Mapping[MessageQueue, QueueBounds]
 ) -> dict[MessageQueue, int]:
     """Return the offset that a position means in each queue.
@@ -73,26 +78,28 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
         RocketMQError: if a queue does not have the requested offsets, and the options require a failure, or if a
             request to a broker fails.
     """
-    bounds = ask_bounds(puller, list_queues(puller, options.topics))
-    begins, ends = resolve(puller, options.start, bounds), resolve(puller, options.end, bounds)
+    bounds = query_bounds(puller, list_queues(puller, options.topics))
+    begins, ends = resolve_offsets(puller, options.start, bounds), resolve_offsets(puller, options.end, bounds)
     ranges = []
     for queue in bounds:
         begin, end = begins[queue], ends[queue]
         if begin > end and queue in options.start.offsets and queue in options.end.offsets:
             raise UsageError(
                 f"options {options.start.option} and {options.end.option}: expected an end after the begin, found "
-                f"{begin} and {end} of {queue_text(queue)}"
+                f"{begin} and {end} of {format_queue(queue)}"
             )
         for position, is_begin in ((options.start, True), (options.end, False)):
-            if (text := check_within(queue, begin, end, bounds[queue], position, is_begin=is_begin)) is not None:
-                report_loss(text, fail=options.fail_on_data_loss)
+            if (
+                text := check_offset_in_queue(queue, begin, end, bounds[queue], position, is_begin=is_begin)
+            ) is not None:
+                report_data_loss(text, fail=options.fail_on_data_loss)
         begin, end = max(begin, bounds[queue].first), min(end, bounds[queue].end)
         if begin < end:
             ranges.append(QueueRange(queue, begin, end))
     return to_partitions(ranges, options.min_partitions)
 
 
-def report_loss(text: str, *, fail: bool) -> None:
+def report_data_loss(text: str, *, fail: bool) -> None:
     """Raise an error about missing messages, or log a warning, as the option says.
 
     Raises:

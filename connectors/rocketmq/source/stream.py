@@ -32,7 +32,7 @@ from commitlake.connectors.spark.limited_streams import (
     ReadMaxRows,
 )
 from commitlake.connectors.spark.versions import to_arrow_schema
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
 
 Offset = dict[str, Any]
@@ -67,7 +67,7 @@ class RocketmqStreamReader(LimitedStreamReader):
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
-    @carry_errors()
+    @forward_worker_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
         """Make the stream stop at the current ends of the queues."""
         self._planner.stop_at_current_ends()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from commitlake.connectors.rocketmq.queue_reading import QueueRange
-from commitlake.connectors.rocketmq.source.positions import from_tree, to_tree
+from commitlake.connectors.rocketmq.source.positions import from_nested_dict, to_nested_dict
 from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
 from commitlake.schemas.remoting.routes import MessageQueue
 
@@ -43,9 +43,9 @@ class StreamPosition:
 
 def to_checkpoint(position: StreamPosition) -> dict[str, Any]:
     """Return the position in the form that Spark stores; equal positions give equal text."""
-    value: dict[str, Any] = {"version": VERSION, "queues": to_tree(position.offsets)}
+    value: dict[str, Any] = {"version": VERSION, "queues": to_nested_dict(position.offsets)}
     if position.begins:
-        value["begins"] = to_tree(position.begins)
+        value["begins"] = to_nested_dict(position.begins)
     if position.is_initial:
         value["initial"] = True
     return value
@@ -57,11 +57,13 @@ def from_checkpoint(value: Mapping[str, Any]) -> StreamPosition:
     Raises:
         UsageError: if it is not a result of `to_checkpoint`.
     """
-    return read_checkpoint(value, _position, version=VERSION, expected="offsets by queue")
+    return read_checkpoint(value, _parse_position, version=VERSION, expected="offsets by queue")
 
 
-def _position(value: Mapping[str, Any]) -> StreamPosition:
-    return StreamPosition(from_tree(value["queues"]), from_tree(value.get("begins", {})), value.get("initial") is True)
+def _parse_position(value: Mapping[str, Any]) -> StreamPosition:
+    return StreamPosition(
+        from_nested_dict(value["queues"]), from_nested_dict(value.get("begins", {})), value.get("initial") is True
+    )
 
 
 def ranges_between(start: StreamPosition, end: StreamPosition) -> list[QueueRange]:

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from commitlake.connectors.rocketmq.errors import NoRouteError, UnreachableError
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import QueueBounds
-from commitlake.connectors.rocketmq.source.ranges import ask_bounds, list_queues, report_loss, resolve
+from commitlake.connectors.rocketmq.source.ranges import list_queues, query_bounds, report_data_loss, resolve_offsets
 from commitlake.connectors.rocketmq.source.stream_offsets import Offsets, StreamPosition
 from commitlake.connectors.sources.stream_shares import fair_shares
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.remoting.routes import MessageQueue
 
 logger = logging.getLogger(__name__)
@@ -55,11 +55,11 @@ class StreamPlanner:
                 to a broker fails.
         """
         position = self._options.stream_start
-        bounds = ask_bounds(self._puller, list_queues(self._puller, self._options.topics))
-        offsets = resolve(self._puller, position, bounds)
+        bounds = query_bounds(self._puller, list_queues(self._puller, self._options.topics))
+        offsets = resolve_offsets(self._puller, position, bounds)
         for queue, (first, end) in bounds.items():
             if not first <= offsets[queue] <= end:
-                text = f"{queue_text(queue)}: option {position.option} names offset {offsets[queue]}"
+                text = f"{format_queue(queue)}: option {position.option} names offset {offsets[queue]}"
                 self._report_loss(f"{text}, the queue holds {first} to {end}")
             offsets[queue] = min(max(offsets[queue], first), end)
         return StreamPosition(offsets, is_initial=True)
@@ -115,12 +115,12 @@ class StreamPlanner:
         if known < bounds.first:
             count = bounds.first - known
             self._report_loss(
-                f"{queue_text(queue)}: {count_text(count, 'message')}, offsets {known} to {bounds.first}, "
+                f"{format_queue(queue)}: {format_count(count, 'message')}, offsets {known} to {bounds.first}, "
                 f"{'was' if count == 1 else 'were'} deleted before the stream has read them"
             )
         else:
             self._report_loss(
-                f"{queue_text(queue)}: the stream has read up to offset {known}, but the queue ends at {bounds.end}: "
+                f"{format_queue(queue)}: the stream has read up to offset {known}, but the queue ends at {bounds.end}: "
                 "the topic was recreated, or the broker has lost messages. It is read from its first message again"
             )
         return bounds.first
@@ -138,7 +138,7 @@ class StreamPlanner:
             raise next(iter(problems.values()))
         for queue, error in problems.items():
             if queue not in self._silent:
-                logger.warning("%s waits, because its broker cannot be asked: %s", queue_text(queue), error)
+                logger.warning("%s waits, because its broker cannot be asked: %s", format_queue(queue), error)
         self._silent = set(problems)
         return found
 
@@ -149,4 +149,4 @@ class StreamPlanner:
             return error
 
     def _report_loss(self, text: str) -> None:
-        report_loss(text, fail=self._options.fail_on_data_loss)
+        report_data_loss(text, fail=self._options.fail_on_data_loss)

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.report.blocks import paragraph
-from commitlake.jobs.report.markup import joined, name, tag
+from commitlake.jobs.report.markup import join_html, name_html, tag
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outcome, Record, Story
 from commitlake.pipelines.lineage.value_texts import length_text
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Html
-from commitlake.schemas.times import plain_text
+from commitlake.schemas.times import format_time
 
 MAX_BYTES = 12 << 20
 """Size of all details above which properties and bodies are left out."""
@@ -32,7 +32,7 @@ _PRINTABLE_PART = 0.9
 Pairs = Iterable[tuple[str, str | None]]
 
 
-def details(story: Story, rows: Rows) -> Html:
+def step_details_html(story: Story, rows: Rows) -> Html:
     """Return the details of the steps in the picture."""
     led_by, leads_to = _edges_by_step(story, rows, to_source=True), _edges_by_step(story, rows, to_source=False)
     outcomes: dict[str, list[Outcome]] = {}
@@ -45,13 +45,13 @@ def details(story: Story, rows: Rows) -> Html:
             continue
         step_id = row.step.id
         content = [
-            paragraph(name(row.step.text[:MAX_VALUE])),
-            *(paragraph(tag("b", "Now: "), name(outcome.text[:MAX_VALUE]))
+            paragraph(name_html(row.step.text[:MAX_VALUE])),
+            *(paragraph(tag("b", "Now: "), name_html(outcome.text[:MAX_VALUE]))
               for outcome in outcomes.get(step_id, [])[:_MAX_LINKS]),
             _definition_list(_step_facts(row)),
             *_edge_links("Came of", led_by.get(step_id, [])),
             *_edge_links("Led to", leads_to.get(step_id, [])),
-            *(_content_elements(row.step.record) if row.step.record is not None and left > 0 else []),
+            *(_properties_and_body_html(row.step.record) if row.step.record is not None and left > 0 else []),
         ]  # fmt: skip
         if left <= 0:
             content.append(
@@ -59,12 +59,12 @@ def details(story: Story, rows: Rows) -> Html:
             )
         shown = tag(
             "details",
-            tag("summary", f"{row.number}. ", name(row.step.title)),
+            tag("summary", f"{row.number}. ", name_html(row.step.title)),
             tag("div", *content, id=f"step-{row.number}", class_="step-details"),
         )
         left -= len(shown.encode())
         found.append(shown)
-    return joined(found)
+    return join_html(found)
 
 
 def _edges_by_step(story: Story, rows: Rows, *, to_source: bool) -> Mapping[str, list[tuple[Edge, Row | None]]]:
@@ -84,7 +84,7 @@ def _edge_links(title: str, edges: Sequence[tuple[Edge, Row | None]]) -> Iterato
         gap = f", after {length_text(edge.gap)}" if edge.gap is not None else ""
         joined_by = f", joined by {edge.joined_by[:MAX_VALUE]}" if edge.joined_by else ""
         other = (
-            tag("a", f"{row.number}. ", name(row.step.title), href=f"#step-{row.number}", data_row=row.number)
+            tag("a", f"{row.number}. ", name_html(row.step.title), href=f"#step-{row.number}", data_row=row.number)
             if row is not None
             else "a step that is folded"
         )
@@ -143,7 +143,7 @@ def _missing_facts(missing: Missing) -> Iterator[tuple[str, str | None]]:
 
 
 def _moment_text(moment: datetime.datetime | None) -> str | None:
-    return None if moment is None else plain_text(moment, "milliseconds")
+    return None if moment is None else format_time(moment, "milliseconds")
 
 
 def _definition_list(pairs: Pairs) -> Html:
@@ -156,7 +156,7 @@ def _shorten(value: str) -> str:
     return value if len(value) <= MAX_VALUE else f"{value[:MAX_VALUE]}… ({len(value):,} characters)"
 
 
-def _content_elements(record: Record) -> Iterator[Html]:
+def _properties_and_body_html(record: Record) -> Iterator[Html]:
     """Yield HTML elements for a record's properties and body."""
     if record.properties:
         pairs = sorted(record.properties.items())
@@ -178,7 +178,7 @@ def _content_elements(record: Record) -> Iterator[Html]:
 def _escaped_lines(text: str) -> Iterator[Html]:
     """Yield the lines of a text, each escaped separately, so that an escaped newline differs from a real one."""
     for number, line in enumerate(text.split("\n")):
-        yield joined([Html("\n") if number else Html(), line])
+        yield join_html([Html("\n") if number else Html(), line])
 
 
 def body_text(body: bytes) -> tuple[str, str]:
@@ -194,16 +194,16 @@ def body_text(body: bytes) -> tuple[str, str]:
     if not is_text:
         lines = [body[at : at + 16].hex(" ") for at in range(0, min(len(body), _HEX_BYTES), 16)]
         more = f"; the first {_HEX_BYTES} are shown" if len(body) > _HEX_BYTES else ""
-        return "\n".join(lines), f"{count_text(len(body), 'byte that is', 'bytes that are')} not text{more}."
+        return "\n".join(lines), f"{format_count(len(body), 'byte that is', 'bytes that are')} not text{more}."
     cut = text[:MAX_BODY]
     note = f"The first {MAX_BODY:,} characters of {size_text(len(body))}." if cut != text or head != body else ""
-    return indented(cut) if cut.lstrip()[:1] in {"{", "["} else cut.replace("\r\n", "\n"), note
+    return indent_json(cut) if cut.lstrip()[:1] in {"{", "["} else cut.replace("\r\n", "\n"), note
 
 
-def indented(text: str) -> str:
+def indent_json(text: str) -> str:
     """Return JSON with one value per line, without parsing it: it may be cut, damaged, or nested too deeply.
 
-    >>> print(indented('{"a":[1,2],"b":"x,y"}'))
+    >>> print(indent_json('{"a":[1,2],"b":"x,y"}'))
     {
       "a": [
         1,
@@ -221,12 +221,12 @@ def indented(text: str) -> str:
             is_escaped = sign == "\\" and not is_escaped
         elif sign in "{[":
             depth += 1
-            found += [sign, "" if text[at + 1 : at + 2] in ("}", "]") else _new_line(depth)]
+            found += [sign, "" if text[at + 1 : at + 2] in ("}", "]") else _indented_newline(depth)]
         elif sign in "}]":
             depth -= 1
-            found += ["" if text[at - 1 : at] in ("{", "[") else _new_line(depth), sign]
+            found += ["" if text[at - 1 : at] in ("{", "[") else _indented_newline(depth), sign]
         elif sign == ",":
-            found += [sign, _new_line(depth)]
+            found += [sign, _indented_newline(depth)]
         elif sign == ":":
             found.append(": ")
         elif not sign.isspace():
@@ -235,5 +235,5 @@ def indented(text: str) -> str:
     return "".join(found)
 
 
-def _new_line(depth: int) -> str:
+def _indented_newline(depth: int) -> str:
     return "\n" + "  " * min(max(depth, 0), _MAX_INDENT)

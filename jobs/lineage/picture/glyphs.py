@@ -61,24 +61,24 @@ _EDGE_LOOKS = {
 }  # fmt: skip
 
 
-def glyph_of(step: Step) -> str:
+def glyph_name_of(step: Step) -> str:
     """Return the name of the shape that stands for a step."""
     if step.consumption is None or step.consumption.succeeded:
         return step.kind
     return BEGUN if step.consumption.succeeded is None else FAILED
 
 
-def glyph_word(glyph: str) -> str:
+def glyph_meaning(glyph: str) -> str:
     """Return a shape's meaning in words."""
     return _SHAPES[glyph][1]
 
 
-def edge_class(kind: str) -> str:
+def edge_css_class(kind: str) -> str:
     """Return the CSS class for the line of an edge of this kind."""
     return _EDGE_LOOKS.get(kind, "plain")
 
 
-def definitions(glyphs: Iterable[str]) -> Html:
+def glyph_definitions_html(glyphs: Iterable[str]) -> Html:
     """Return an invisible HTML element that defines shapes, for use by other elements."""
     shapes = (tag("g", Html(_SHAPES[glyph][0]), id=f"glyph-{glyph}") for glyph in glyphs)
     tip = tag("path", d="M-3.4,-11.5H3.4L0,-6.8z", class_="shape", id="glyph-tip")
@@ -86,15 +86,15 @@ def definitions(glyphs: Iterable[str]) -> Html:
                focusable="false")  # fmt: skip
 
 
-def glyph(name: str, x: str, y: str, *content: str, **attributes: str | float | bool | None) -> Html:
+def glyph_html(name: str, x: str, y: str, *content: str, **attributes: str | float | bool | None) -> Html:
     """Return a shape at a position in an SVG, optionally with a title."""
     return tag("use", *content, href=f"#glyph-{name}", x=x, y=y, class_=f"glyph {name}", **attributes)
 
 
-def legend(glyphs: Iterable[str]) -> Html:
+def glyph_legend_html(glyphs: Iterable[str]) -> Html:
     """Return a legend that explains shapes."""
     entries = (
-        tag("li", tag("svg", glyph(name, "9", "9"), width=18, height=18, aria_hidden="true"), glyph_word(name))
+        tag("li", tag("svg", glyph_html(name, "9", "9"), width=18, height=18, aria_hidden="true"), glyph_meaning(name))
         for name in glyphs
     )
     return tag("ul", *entries, class_="legend")

@@ -15,15 +15,15 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.printable import printable_line
-from commitlake.jobs.lineage.picture.glyphs import FOLDED, edge_class, glyph, glyph_of
+from commitlake.connectors.printable import escape_line
+from commitlake.jobs.lineage.picture.glyphs import FOLDED, edge_css_class, glyph_html, glyph_name_of
 from commitlake.jobs.lineage.picture.lanes import Lanes
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
-from commitlake.jobs.report.charts import percent
-from commitlake.jobs.report.markup import joined, name, tag
+from commitlake.jobs.report.charts import percent_text
+from commitlake.jobs.report.markup import join_html, name_html, tag
 from commitlake.pipelines.lineage.story import Edge, StepKind, Story
 from commitlake.pipelines.lineage.value_texts import clock_text, length_text
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Html
 
 CHUNK = 8
@@ -66,23 +66,23 @@ class _Path:
     message: int
 
     @property
-    def span(self) -> tuple[int, int]:
+    def line_range(self) -> tuple[int, int]:
         return min(self.source, self.target), max(self.source, self.target)
 
 
-def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
+def story_graph_html(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
     """Return the graph as HTML, and the number of edges for which it has no room.
 
     Args:
         rows: The rows of the story.
         lanes: The columns of the picture.
     """
-    lines = lines_of(rows.rows)
-    paths = sorted(_edge_paths(story, rows, lanes, lines), key=lambda path: path.span[1] - path.span[0])
+    lines = make_graph_lines(rows.rows)
+    paths = sorted(_edge_paths(story, rows, lanes, lines), key=lambda path: path.line_range[1] - path.line_range[0])
     by_chunk: dict[int, list[_Path]] = {}
     left_out, parts = 0, 0
     for path in paths:  # shortest first, because a long one has a part in each chunk
-        first, last = (end // CHUNK for end in path.span)
+        first, last = (end // CHUNK for end in path.line_range)
         if parts + last - first + 1 > MAX_PARTS:
             left_out += 1
             continue
@@ -92,13 +92,13 @@ def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
     led_to = {path.target for path in paths}
     labels = _edge_labels(story)
     chunks = [
-        _lines_chunk(lines[start : start + CHUNK], start, by_chunk.get(start // CHUNK, []), led_to, lanes, labels)
+        _line_chunk_html(lines[start : start + CHUNK], start, by_chunk.get(start // CHUNK, []), led_to, lanes, labels)
         for start in range(0, len(lines), CHUNK)
     ]
-    return tag("div", _header(lanes), *chunks, class_=f"graph lanes-{len(lanes.lanes)}"), left_out
+    return tag("div", _lane_names_html(lanes), *chunks, class_=f"graph lanes-{len(lanes.lanes)}"), left_out
 
 
-def lines_of(rows: Sequence[Row]) -> list[Line]:
+def make_graph_lines(rows: Sequence[Row]) -> list[Line]:
     """Return the rows as lines of the graph, with gap lines inserted for new days and long pauses."""
     times = [row.step.at for row in rows if row.step.at is not None]
     longest = max((max(times) - min(times)) / _LONG_PART, _LONG_LEAST) if times else _LONG_LEAST
@@ -135,14 +135,15 @@ def _edge_paths(story: Story, rows: Rows, lanes: Lanes, lines: Sequence[Line]) -
         source, target = rows.row_of.get(edge.source), rows.row_of.get(edge.target)
         if source is None or target is None or source is target:
             continue
-        yield _Path(edge, line_of[source.place], line_of[target.place], lanes.across(source), lanes.across(target),
+        yield _Path(edge, line_of[source.place], line_of[target.place], lanes.horizontal_position(source),
+        lanes.horizontal_position(target),
                     source.message)  # fmt: skip
 
 
-def _header(lanes: Lanes) -> Html:
+def _lane_names_html(lanes: Lanes) -> Html:
     shown = [_shorten(lane.name or "unknown") for lane in lanes.lanes]
     names = [
-        tag("svg", tag("text", label, class_=f"lane-name {lane.kind}"), x=percent((place + 0.5) / len(shown)),
+        tag("svg", tag("text", label, class_=f"lane-name {lane.kind}"), x=percent_text((place + 0.5) / len(shown)),
             y="100%", overflow="visible")
         for place, (lane, label) in enumerate(zip(lanes.lanes, shown, strict=True))
     ]  # fmt: skip
@@ -154,7 +155,7 @@ def _header(lanes: Lanes) -> Html:
 
 def _shorten(value: str) -> str:
     """Escape a name, and shorten it to the width of a lane."""
-    shown = printable_line(value[: _LONGEST_NAMES[-1] + 1])
+    shown = escape_line(value[: _LONGEST_NAMES[-1] + 1])
     return shown if len(shown) <= _LONGEST_NAMES[-1] else f"{shown[: _LONGEST_NAMES[-1] - 1]}…"
 
 
@@ -163,7 +164,7 @@ def _edge_labels(story: Story) -> dict[str, str]:
     return {edge.target: edge.text for edge in reversed(story.edges)}
 
 
-def _lines_chunk(
+def _line_chunk_html(
     lines: Sequence[Line],
     start: int,
     paths: Sequence[_Path],
@@ -173,7 +174,8 @@ def _lines_chunk(
 ) -> Html:
     count = len(lines)
     bands = [
-        tag("rect", x=percent(place / len(lanes.lanes)), y=0, width=percent(1 / len(lanes.lanes)), height="100%",
+        tag("rect", x=percent_text(place / len(lanes.lanes)), y=0, width=percent_text(1 / len(lanes.lanes)),
+        height="100%",
             class_=f"lane-band {lane.kind}")
         for place, lane in enumerate(lanes.lanes)
     ]  # fmt: skip
@@ -183,7 +185,7 @@ def _lines_chunk(
         preserveAspectRatio="none",
     )  # fmt: skip
     marks = [
-        mark for number, line in enumerate(lines) for mark in _line_marks(line, number, count, led_to, start, lanes)
+        mark for number, line in enumerate(lines) for mark in _line_shapes(line, number, count, led_to, start, lanes)
     ]
     rail = tag("svg", *bands, edges, *marks, class_="rail", aria_hidden="true", focusable="false")
     return tag("div", rail, tag("ol", *(_line_element(line, labels) for line in lines)), class_="chunk")
@@ -195,22 +197,22 @@ def _edge_element(path: _Path) -> Html:
     turn = max(y1, y2 - _LINE) if y2 > y1 else y1
     middle = (turn + y2) // 2
     trunk = f"V{turn}" if turn != y1 else ""
-    look = edge_class(path.edge.kind)
+    look = edge_css_class(path.edge.kind)
     shape = f"M{x1},{y1}{trunk}C{x1},{middle} {x2},{middle} {x2},{y2}"
     return tag("path", d=shape, class_=f"edge {look}{'' if y2 > y1 else ' back'}", data_message=path.message)
 
 
-def _line_marks(line: Line, number: int, count: int, led_to: set[int], start: int, lanes: Lanes) -> Iterator[Html]:
-    y = percent((number + 0.5) / count)
+def _line_shapes(line: Line, number: int, count: int, led_to: set[int], start: int, lanes: Lanes) -> Iterator[Html]:
+    y = percent_text((number + 0.5) / count)
     if line.row is None:
         yield tag("line", x1=0, x2="100%", y1=y, y2=y, class_="gap-line")
     elif line.row.is_folded:
-        yield glyph(FOLDED, "50%", y)
+        yield glyph_html(FOLDED, "50%", y)
     else:
-        x = percent(lanes.across(line.row))
+        x = percent_text(lanes.horizontal_position(line.row))
         if start + number in led_to:
             yield tag("use", href="#glyph-tip", x=x, y=y, class_="tip", data_message=line.row.message)
-        yield glyph(glyph_of(line.row.step), x, y, data_message=line.row.message, data_row=line.row.number)
+        yield glyph_html(glyph_name_of(line.row.step), x, y, data_message=line.row.message, data_row=line.row.number)
 
 
 def _line_element(line: Line, labels: Mapping[str, str]) -> Html:
@@ -221,20 +223,20 @@ def _line_element(line: Line, labels: Mapping[str, str]) -> Html:
     at = "time unknown" if step.at is None else tag("time", clock_text(step.at.astimezone(datetime.UTC)))
     when = tag("span", at, class_="when")
     if row.is_folded:
-        words = tag("b", f"{count_text(len(row.steps), 'step')} folded")
+        words = tag("b", f"{format_count(len(row.steps), 'step')} folded")
         return tag("li", when, " ", tag("span", words, class_="what"), class_="step is-folded")
     since = tag("span", f"+{length_text(line.since)}" if line.since is not None else "", class_="since")
     label = (
         "" if step.kind is StepKind.CONSUMPTION else labels.get(step.id, "")
     )  # the title of a consumption already says this
-    led = tag("span", " · ", name(label), class_="wide-only") if label else Html()
+    led = tag("span", " · ", name_html(label), class_="wide-only") if label else Html()
     what = tag(
         "span",
-        tag("b", tag("span", f"{row.number}. ", class_="number-of"), name(step.title)),
+        tag("b", tag("span", f"{row.number}. ", class_="number-of"), name_html(step.title)),
         " ",
-        tag("span", name(step.lane), led, class_="where"),
+        tag("span", name_html(step.lane), led, class_="where"),
         class_="what",
     )
-    link = tag("a", joined([when, since, what], " "), href=f"#step-{row.number}", data_row=row.number,
+    link = tag("a", join_html([when, since, what], " "), href=f"#step-{row.number}", data_row=row.number,
                data_message=row.message)  # fmt: skip
     return tag("li", link, class_="step")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from commitlake.jobs.lineage.picture.picture_rows import Row
 from commitlake.pipelines.lineage.story import Step, StepKind
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 
 MAX_LANES = 12
 """Largest number of columns that fit on a phone; page.css has a class for each number of them."""
@@ -51,14 +51,14 @@ class Lanes:
     track_of: dict[int, int]
     tracks: int
 
-    def lane(self, step: Step) -> int:
+    def lane_index(self, step: Step) -> int:
         """Return the index of the lane in which a step is drawn."""
         return self.place_of[lane_key(step)]
 
-    def across(self, row: Row) -> float:
+    def horizontal_position(self, row: Row) -> float:
         """Return the horizontal position at which a row's step is drawn, from 0 to 1."""
         within = (self.track_of.get(row.message, 0) + 1) / (self.tracks + 1)
-        return (self.lane(row.step) + within) / len(self.lanes)
+        return (self.lane_index(row.step) + within) / len(self.lanes)
 
 
 def lane_key(step: Step) -> tuple[str, str]:
@@ -66,7 +66,7 @@ def lane_key(step: Step) -> tuple[str, str]:
     return "group" if step.kind is StepKind.CONSUMPTION else "topic", step.lane
 
 
-def lanes_of(rows: Sequence[Row]) -> Lanes:
+def assign_lanes(rows: Sequence[Row]) -> Lanes:
     """Assign lanes and tracks to the rows of a picture."""
     drawn = [row for row in rows if not row.is_folded]
     counts = Counter(lane_key(row.step) for row in drawn)
@@ -79,12 +79,12 @@ def lanes_of(rows: Sequence[Row]) -> Lanes:
     lanes = [Lane(name, kind) for kind, name in own]
     if others := [key for key in keys if key not in place_of]:
         place_of.update(dict.fromkeys(others, len(lanes)))
-        lanes.append(Lane(count_text(len(others), "other", "others"), OTHERS, len(others)))
-    track_of = _track_by_message(drawn)
+        lanes.append(Lane(format_count(len(others), "other", "others"), OTHERS, len(others)))
+    track_of = _assign_tracks(drawn)
     return Lanes(lanes or [Lane("", "topic")], place_of, track_of, max(track_of.values(), default=0) + 1)
 
 
-def _track_by_message(rows: Sequence[Row]) -> dict[int, int]:
+def _assign_tracks(rows: Sequence[Row]) -> dict[int, int]:
     """Assign a track to each message; messages whose rows do not overlap may share a track."""
     last = {row.message: row.place for row in rows}
     free_from = [-1] * MAX_TRACKS

@@ -17,12 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from commitlake.connectors.printable import printable_line
-from commitlake.jobs.lineage.picture.picture_rows import Row, rows_of
+from commitlake.connectors.printable import escape_line
+from commitlake.jobs.lineage.picture.picture_rows import Row, choose_picture_rows
 from commitlake.pipelines.lineage.story import Consumption, Step, StepKind, Story
 from commitlake.pipelines.lineage.value_texts import length_text
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.times import plain_text
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.times import format_time
 
 MAX_STEPS = 80
 MAX_EDGES = 160
@@ -44,14 +44,14 @@ _CLASSES = (
 )
 
 
-def mermaid(story: Story) -> str:
+def story_flowchart(story: Story) -> str:
     """Return a story as a Mermaid flowchart; lines end with a newline."""
-    rows = rows_of(story, MAX_STEPS)
-    lines = ["flowchart TD", f"  asked{_quoted(('>', ']'), label(story.asked))}"]
+    rows = choose_picture_rows(story, MAX_STEPS)
+    lines = ["flowchart TD", f"  asked{_node_shape(('>', ']'), escape_label(story.asked))}"]
     size = sum(map(len, lines))
     places: set[int] = set()
     for row in rows.rows:
-        found = list(_node(row))
+        found = list(_node_lines(row))
         size += sum(len(line) + 1 for line in found)
         if size > MAX_CHARACTERS:
             break
@@ -59,33 +59,32 @@ def mermaid(story: Story) -> str:
         places.add(row.place)
     drawn = [row for row in rows.rows if row.place in places]
     left_out = len(story.steps) - sum(len(row.steps) for row in drawn)
-    edges = list(_edges(story, {row.step.id: row for row in drawn if not row.is_folded}))
+    edges = list(_edge_lines(story, {row.step.id: row for row in drawn if not row.is_folded}))
     for number, line in enumerate(edges):
         size += len(line) + 1
         if number >= MAX_EDGES or size > MAX_CHARACTERS:
-            undrawn = count_text(len(edges) - number, "more edge is", "more edges are")
-            lines.append(f"  edges{_quoted(('>', ']'), label(f'{undrawn} not drawn'))}")
+            undrawn = format_count(len(edges) - number, "more edge is", "more edges are")
+            lines.append(f"  edges{_node_shape(('>', ']'), escape_label(f'{undrawn} not drawn'))}")
             break
         lines.append(line)
     more = left_out + story.not_shown
     if more:
-        lines.append(
-            f"  more{_quoted(('>', ']'), label(count_text(more, 'more step is', 'more steps are') + ' not drawn'))}"
-        )
+        label = escape_label(format_count(more, "more step is", "more steps are") + " not drawn")
+        lines.append(f"  more{_node_shape(('>', ']'), label)}")
     return "\n".join([*lines, *(f"  {line}" for line in _CLASSES)]) + "\n"
 
 
-def _node(row: Row) -> Iterator[str]:
+def _node_lines(row: Row) -> Iterator[str]:
     step = row.step
     if row.is_folded:
-        folded = count_text(len(row.steps), "step")
-        yield f"  f{row.place}{_quoted(('(((', ')))'), label(f'{folded} folded'))}"
+        folded = format_count(len(row.steps), "step")
+        yield f"  f{row.place}{_node_shape(('(((', ')))'), escape_label(f'{folded} folded'))}"
         return
-    when = "" if step.at is None else f"{plain_text(step.at)} "
-    yield f"  s{row.number}{_quoted(_SHAPES[step.kind], when + label(step.title))}{_class(step)}"
+    when = "" if step.at is None else f"{format_time(step.at)} "
+    yield f"  s{row.number}{_node_shape(_SHAPES[step.kind], when + escape_label(step.title))}{_node_class(step)}"
 
 
-def _class(step: Step) -> str:
+def _node_class(step: Step) -> str:
     match step.consumption:
         case Consumption(succeeded=True):
             return ":::good"
@@ -94,22 +93,22 @@ def _class(step: Step) -> str:
     return ":::bad" if step.kind is StepKind.DLQ else ":::missing" if step.kind is StepKind.MISSING else ""
 
 
-def _edges(story: Story, row_of: dict[str, Row]) -> Iterator[str]:
+def _edge_lines(story: Story, row_of: dict[str, Row]) -> Iterator[str]:
     for edge in story.edges:
         source, target = row_of.get(edge.source), row_of.get(edge.target)
         if source is None or target is None:
             continue
         gap = "" if edge.gap is None else f"{length_text(edge.gap)}: "
-        yield f'  s{source.number} -- "{gap}{label(edge.text)}" --> s{target.number}'
+        yield f'  s{source.number} -- "{gap}{escape_label(edge.text)}" --> s{target.number}'
 
 
-def label(text: str) -> str:
+def escape_label(text: str) -> str:
     """Return a text for a label: shortened, on one line, with entities for characters special to Mermaid."""
-    shown = printable_line(text[: MAX_LABEL + 1])
+    shown = escape_line(text[: MAX_LABEL + 1])
     shown = shown if len(text) <= MAX_LABEL else f"{shown[:MAX_LABEL]}…"
     return _SAFE.sub(lambda match: f"#{ord(match[0])};", _ICON.sub("\u200b", shown)) or " "
 
 
-def _quoted(shape: tuple[str, str], label: str) -> str:
+def _node_shape(shape: tuple[str, str], label: str) -> str:
     opening, closing = shape
     return f'{opening}"{label}"{closing}'

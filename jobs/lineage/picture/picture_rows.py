@@ -58,7 +58,7 @@ class Rows:
     row_of: dict[str, Row]
 
 
-def rows_of(story: Story, most: int = MAX_STEPS) -> Rows:
+def choose_picture_rows(story: Story, most: int = MAX_STEPS) -> Rows:
     """Choose the steps to draw, at most `most`, and return the rows of the picture.
 
     Args:
@@ -82,7 +82,7 @@ def _number_messages(story: Story) -> dict[str, int]:
     """Return the message number of each step; all steps that edges join get the same number."""
     above = {step.id: step.id for step in story.steps}
 
-    def top(step_id: str) -> str:
+    def find_root(step_id: str) -> str:
         while above[step_id] != step_id:
             above[step_id] = above[above[step_id]]
             step_id = above[step_id]
@@ -90,9 +90,9 @@ def _number_messages(story: Story) -> dict[str, int]:
 
     for edge in story.edges:
         if edge.source in above and edge.target in above:
-            above[top(edge.target)] = top(edge.source)
+            above[find_root(edge.target)] = find_root(edge.source)
     numbers: dict[str, int] = {}
-    return {step.id: numbers.setdefault(top(step.id), len(numbers)) for step in story.steps}
+    return {step.id: numbers.setdefault(find_root(step.id), len(numbers)) for step in story.steps}
 
 
 def _choose_drawn_steps(story: Story, message_of: dict[str, int], most: int) -> set[str]:

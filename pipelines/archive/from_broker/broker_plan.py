@@ -11,7 +11,7 @@ from commitlake.connectors.lake.store_progress import PulledProgress, QueueRepor
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.log_extent import LogExtent
-from commitlake.connectors.rocketmq.queue_reading import LogPart, queue_text
+from commitlake.connectors.rocketmq.queue_reading import LogPart, format_queue
 from commitlake.pipelines.archive.from_broker.pulled_part import PulledRange
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
@@ -22,7 +22,7 @@ _THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class HeldQueue:
+class QueueExtent:
     """A queue with the offsets of its first and its next message."""
 
     queue: MessageQueue
@@ -31,7 +31,7 @@ class HeldQueue:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldQueues:
+class BrokerQueues:
     """The queues that a broker has, with their offsets.
 
     Attributes:
@@ -41,8 +41,8 @@ class HeldQueues:
         topics: names of all topics that the broker has.
     """
 
-    readable: Sequence[HeldQueue]
-    closed: Sequence[HeldQueue] = field(default=())
+    readable: Sequence[QueueExtent]
+    closed: Sequence[QueueExtent] = field(default=())
     topics: frozenset[str] = frozenset()
 
 
@@ -62,39 +62,39 @@ class BrokerPlan:
     broker: str
     before: StoreProgress | None
     extent: LogExtent
-    held: HeldQueues
+    held: BrokerQueues
     ranges: Sequence[PulledRange] = field(default=())
     reports: Sequence[QueueReport] = field(default=())
 
     @property
-    def start(self) -> int:
+    def archived_end(self) -> int:
         """Physical offset up to which the lake has the log."""
         return self.extent.begin if self.before is None else self.before.end
 
     @property
-    def pulled_before(self) -> PulledProgress:
+    def previous_progress(self) -> PulledProgress:
         """Progress from which a run pulls; if the store was archived from files before, the end of those."""
         if self.before is None:
             return PulledProgress()
         return self.before.pulled or PulledProgress(files_end=self.before.end)
 
     @property
-    def log(self) -> LogPart:
+    def log_part(self) -> LogPart:
         """Part of the broker's log whose messages the run archives."""
-        return LogPart(self.pulled_before.files_end, self.extent.end, self.start)
+        return LogPart(self.previous_progress.files_end, self.extent.end, self.archived_end)
 
     @property
     def new_bytes(self) -> int:
         """Size of the log that the broker has and the lake does not."""
-        return max(0, self.extent.end - max(self.start, self.extent.begin))
+        return max(0, self.extent.end - max(self.archived_end, self.extent.begin))
 
     @property
     def has_new(self) -> bool:
         """True if the broker has ranges to pull, queues to report on, or a longer log than the archived one."""
-        return bool(self.ranges or self.reports) or self.extent.end > self.start
+        return bool(self.ranges or self.reports) or self.extent.end > self.archived_end
 
 
-def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> HeldQueues:
+def fetch_broker_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> BrokerQueues:
     """Query a broker for its topics, including system topics, and for the offsets of their queues.
 
     Args:
@@ -102,11 +102,11 @@ def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> 
     """
     configs = admin.topic_configs(broker_name)
     wanted = sorted(configs.keys() & set(topics) if topics else configs)
-    readable: list[HeldQueue] = []
-    closed: list[HeldQueue] = []
+    readable: list[QueueExtent] = []
+    closed: list[QueueExtent] = []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-queues") as pool:
         for topic, held in zip(
-            wanted, pool.map(lambda each: _ask_topic_queues(admin, broker_name, each), wanted), strict=True
+            wanted, pool.map(lambda each: _fetch_topic_queues(admin, broker_name, each), wanted), strict=True
         ):
             for one in held:
                 if _is_readable(configs[topic], one.queue.queue_id):
@@ -115,35 +115,37 @@ def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> 
                     closed.append(one)
     if not topics and OP_TOPIC not in configs:
         halves = [one.queue.queue_id for one in readable if one.queue.topic == HALF_TOPIC]
-        closed += _ask_unlisted_queues(admin, [MessageQueue(OP_TOPIC, broker_name, queue_id) for queue_id in halves])
-    return HeldQueues(readable, closed, frozenset(configs))
+        closed += _fetch_unlisted_queues(admin, [MessageQueue(OP_TOPIC, broker_name, queue_id) for queue_id in halves])
+    return BrokerQueues(readable, closed, frozenset(configs))
 
 
-def _ask_unlisted_queues(admin: Admin, queues: Sequence[MessageQueue]) -> Iterator[HeldQueue]:
+def _fetch_unlisted_queues(admin: Admin, queues: Sequence[MessageQueue]) -> Iterator[QueueExtent]:
     """Ask the broker for the offsets of each queue, and yield the queues that have ever had a message."""
     for queue in queues:
         if end := admin.offsets.next(queue):
-            yield _held_queue(queue, admin.offsets.first(queue), end)
+            yield _to_queue_extent(queue, admin.offsets.first(queue), end)
 
 
 def _is_readable(config: TopicConfig, queue_id: int) -> bool:
     return bool(config.perm & PERM_READ) and queue_id < config.read_queue_nums
 
 
-def _ask_topic_queues(admin: Admin, broker_name: str, topic: str) -> list[HeldQueue]:
+def _fetch_topic_queues(admin: Admin, broker_name: str, topic: str) -> list[QueueExtent]:
     stats = admin.broker_topic_stats(topic, broker_name)
     if stats is None:  # deleted since the topics were listed
         return []
     return [
-        _held_queue(MessageQueue(topic, broker_name, queue.queue_id), held.min_offset, held.max_offset)
+        _to_queue_extent(MessageQueue(topic, broker_name, queue.queue_id), held.min_offset, held.max_offset)
         for queue, held in sorted(stats.offset_table.items())
         if queue.topic == topic
     ]
 
 
-def _held_queue(queue: MessageQueue, first: int, end: int) -> HeldQueue:
+def _to_queue_extent(queue: MessageQueue, first: int, end: int) -> QueueExtent:
     """Return a queue with its first and end offset; a broker may give -1 for those of an empty queue."""
     first, end = max(0, first), max(0, end)
     if not first <= end <= MAX_QUEUE_OFFSET or queue.queue_id < 0:
-        raise ProtocolError(f"{queue_text(queue)}: expected a first offset from 0 to its end, found {first} and {end}")
-    return HeldQueue(queue, first, end)
+        raise ProtocolError(
+            f"{format_queue(queue)}: expected a first offset from 0 to its end, found {first} and {end}"
+        )
+    return QueueExtent(queue, first, end)

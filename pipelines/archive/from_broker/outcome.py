@@ -17,10 +17,10 @@ from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress, QueueReport
 from commitlake.connectors.rocketmq.errors import ProtocolError
-from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.pipelines.archive.from_broker.broker_plan import BrokerPlan
 from commitlake.pipelines.archive.work import TasksResult
-from commitlake.schemas.counts import count_text
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.archive_runs import GAPS
 
@@ -28,7 +28,7 @@ _SHOWN = 5
 _IN_FOUND = 100
 
 
-def outcome_of(
+def build_tasks_result(
     plans: Mapping[str, BrokerPlan],
     commit: ArchiveCommit,
     topics: tuple[str, ...],
@@ -62,12 +62,12 @@ def outcome_of(
         notes += _run_notes(plan, all_reports)
         lost = [report for report in all_reports if report.lost]
         if lost:
-            gaps.append(_row_of_gap(plan, lost) | {"run_id": commit.run_id, "parser_version": parser_version})
+            gaps.append(_to_gap_row(plan, lost) | {"run_id": commit.run_id, "parser_version": parser_version})
     return TasksResult(replace(commit, stores=stores), list(_write_gaps(gaps, commit, lake)), notes)
 
 
 def _progress_after_run(topics: tuple[str, ...], plan: BrokerPlan, reports: Sequence[QueueReport]) -> StoreProgress:
-    before = plan.pulled_before
+    before = plan.previous_progress
     offsets = {topic: dict(queues) for topic, queues in before.offsets.items()}
     for topic, queue_id, following in _next_offsets(reports):
         offsets.setdefault(topic, {})[str(queue_id)] = following
@@ -91,7 +91,7 @@ def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, in
         for part in parts:
             if end is not None and part.rows:
                 raise ProtocolError(
-                    f"{queue_text(MessageQueue(topic, part.broker, queue_id))}: expected messages with higher queue "
+                    f"{format_queue(MessageQueue(topic, part.broker, queue_id))}: expected messages with higher queue "
                     f"offsets to be later in the broker's log, found earlier ones after queue offset {end}. Nothing "
                     "of this commit was archived; leave the topic out with --topic, or archive the broker's files"
                 )
@@ -104,27 +104,27 @@ def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, in
 def _run_notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
     pulled = {(report.topic, report.queue_id) for report in reports if report.planned > report.begin}
     yield (
-        f"{plan.broker}: {count_text(sum(report.rows for report in reports), 'message')} pulled from "
-        f"{count_text(len(pulled), 'queue')}"
+        f"{plan.broker}: {format_count(sum(report.rows for report in reports), 'message')} pulled from "
+        f"{format_count(len(pulled), 'queue')}"
     )
     lost = [report for report in reports if report.lost]
     if lost:
         count = sum(report.lost for report in lost)
         yield (
-            f"{plan.broker}: {count_text(count, 'message was', 'messages were')} lost before they were archived: "
-            f"{_join_first_names(_loss_texts(lost))}"
+            f"{plan.broker}: {format_count(count, 'message was', 'messages were')} lost before they were archived: "
+            f"{_join_first_names(_lost_range_texts(lost))}"
         )
-    restarted = [queue_text(_message_queue(report)) for report in reports if report.is_new_queue]
+    restarted = [format_queue(_message_queue(report)) for report in reports if report.is_new_queue]
     if restarted:
         yield (
-            f"{plan.broker}: {count_text(len(restarted), 'queue starts', 'queues start')} at 0 again, as the topic was "
-            f"deleted and created again. They were read from their first message: {_join_first_names(restarted)}"
+            f"{plan.broker}: {format_count(len(restarted), 'queue starts', 'queues start')} at 0 again, as the topic "
+            f"was deleted and created again. They were read from their first message: {_join_first_names(restarted)}"
         )
     if plan.held.closed:
         count = sum(one.end - one.first for one in plan.held.closed)
-        queues = [queue_text(one.queue) for one in plan.held.closed]
+        queues = [format_queue(one.queue) for one in plan.held.closed]
         yield (
-            f"{plan.broker}: {count_text(count, 'message is', 'messages are')} in queues that cannot be pulled: "
+            f"{plan.broker}: {format_count(count, 'message is', 'messages are')} in queues that cannot be pulled: "
             f"{_join_first_names(queues)}"
         )
 
@@ -133,7 +133,7 @@ def _message_queue(report: QueueReport) -> MessageQueue:
     return MessageQueue(report.topic, report.broker, report.queue_id)
 
 
-def _loss_texts(lost: Sequence[QueueReport]) -> list[str]:
+def _lost_range_texts(lost: Sequence[QueueReport]) -> list[str]:
     return [report.lost_where for report in lost]
 
 
@@ -142,16 +142,16 @@ def _join_first_names(names: Sequence[str], count: int = _SHOWN) -> str:
     return shown if len(names) <= count else f"{shown}; and {len(names) - count} more"
 
 
-def _row_of_gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
+def _to_gap_row(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
     """Return the row of `gaps` for lost messages, which were between the last run's end and the log's start."""
-    start = plan.start
-    lost_places = _join_first_names(_loss_texts(lost), _IN_FOUND)
+    start = plan.archived_end
+    lost_places = _join_first_names(_lost_range_texts(lost), _IN_FOUND)
     return {
         "broker": plan.broker,
         "segment": f"broker {plan.broker}",
         "start_offset": start,
         "end_offset": max(start, min(plan.extent.begin, plan.extent.end)),
-        "found": f"{count_text(sum(report.lost for report in lost), 'message')} gone: {lost_places}",
+        "found": f"{format_count(sum(report.lost for report in lost), 'message')} gone: {lost_places}",
     }
 
 

@@ -10,19 +10,24 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.packs.names import fault_of_name
+from commitlake.connectors.lake.packs.names import find_name_fault
 from commitlake.connectors.lake.store_progress import LastRecord, QueueReport
-from commitlake.connectors.reading.continuity import StoreReplacedError, digest_of
+from commitlake.connectors.reading.continuity import StoreReplacedError, compute_record_digest
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
 from commitlake.connectors.rocketmq.log_extent import LogExtent, log_extent
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import QueueRange, queue_text
+from commitlake.connectors.rocketmq.queue_reading import QueueRange, format_queue
 from commitlake.connectors.rocketmq.source.ranges import to_partitions
 from commitlake.connectors.sources.stream_shares import fair_shares
-from commitlake.pipelines.archive.from_broker.broker_plan import BrokerPlan, HeldQueue, HeldQueues, ask_queues
-from commitlake.pipelines.archive.from_broker.outcome import outcome_of
+from commitlake.pipelines.archive.from_broker.broker_plan import (
+    BrokerPlan,
+    BrokerQueues,
+    QueueExtent,
+    fetch_broker_queues,
+)
+from commitlake.pipelines.archive.from_broker.outcome import build_tasks_result
 from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource, PulledPart, PulledRange
 from commitlake.pipelines.archive.work import ArchiveWork, TasksResult
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -62,18 +67,18 @@ class BrokerWork(ArchiveWork):
         rate = self.source.rate.share(max(1, min(workers, len(parts))))
         return [replace(part, source=replace(part.source, rate=rate)) for part in parts]
 
-    def first_step(self, most_bytes: int) -> BrokerWork:
+    def first_commit_work(self, most_bytes: int) -> BrokerWork:
         """Return the work of the first of several commits, which ends where a message begins; see `ArchiveWork`."""
         sizes = {name: plan.new_bytes for name, plan in self.plans.items() if plan.new_bytes}
         if sum(sizes.values()) <= most_bytes:
             return self
         shares = fair_shares(sizes, most_bytes)
         with self.source.open_puller() as puller:
-            found = {name: _cut_plan(puller, self.source, self.plans[name], shares[name]) for name in sizes}
+            found = {name: _truncate_plan(puller, self.source, self.plans[name], shares[name]) for name in sizes}
         plans = {name: plan for name, plan in found.items() if plan is not None}
         if not plans:
             return self
-        ranges = {name: StoreRange(plan.start, plan.extent.end) for name, plan in plans.items()}
+        ranges = {name: StoreRange(plan.archived_end, plan.extent.end) for name, plan in plans.items()}
         commit = replace(
             self.commit,
             stores={**self.commit.stores, **{name: StoreProgress(plan.extent.end) for name, plan in plans.items()}},
@@ -85,9 +90,9 @@ class BrokerWork(ArchiveWork):
         snapshot = Snapshot({**self.snapshot.ranges, **ranges})
         return replace(self, snapshot=snapshot, commit=commit, plans={**self.plans, **plans})
 
-    def outcome(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:
+    def build_result(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:
         """Return the commit and notes of a run whose tasks have finished; see `ArchiveWork`."""
-        return outcome_of(self.plans, self.commit, self.source.topics, manifest, lake, parser_version)
+        return build_tasks_result(self.plans, self.commit, self.source.topics, manifest, lake, parser_version)
 
 
 def find_broker_work(
@@ -118,9 +123,9 @@ def find_broker_work(
     if new and on_new is not None:
         on_new()
     snapshot = Snapshot(
-        {name: StoreRange(plan.start, max(plan.start, plan.extent.end)) for name, plan in plans.items()}
+        {name: StoreRange(plan.archived_end, max(plan.archived_end, plan.extent.end)) for name, plan in plans.items()}
     )
-    ranges = {name: CommittedRange(plan.start, plan.extent.end) for name, plan in new.items()}
+    ranges = {name: CommittedRange(plan.archived_end, plan.extent.end) for name, plan in new.items()}
     stores = {**last.stores, **{name: StoreProgress(plan.extent.end) for name, plan in new.items()}}
     commit = ArchiveCommit(last.sequence + 1, uuid.uuid4().hex, stores, ranges)
     unfinished = unfinished_commits(lake, last.sequence)
@@ -138,7 +143,7 @@ def _broker_names(admin: Admin, source: BrokerSource) -> list[str]:
         raise NoRouteError("the name server knows no broker: nothing can be archived")
     names = list(source.brokers) or known
     for name in names:
-        if fault := fault_of_name(name):
+        if fault := find_name_fault(name):
             raise ProtocolError(f"the name server: {fault}: a lake cannot have a store of that name")
     return names
 
@@ -159,10 +164,10 @@ def _plan_broker(
     if until is not None:
         end = until.ranges[name].end if name in until.ranges else 0
         extent = LogExtent(extent.begin, min(extent.end, end))
-    held = ask_queues(admin, name, source.topics)
+    held = fetch_broker_queues(admin, name, source.topics)
     plan = BrokerPlan(name, before, extent, held)
     if before is not None and extent.end < before.end:  # another run has archived more
-        return BrokerPlan(name, before, LogExtent(extent.begin, before.end), HeldQueues((), (), held.topics))
+        return BrokerPlan(name, before, LogExtent(extent.begin, before.end), BrokerQueues((), (), held.topics))
     found = [_plan_queue(puller, source, plan, queue) for queue in held.readable]
     return replace(
         plan,
@@ -172,10 +177,10 @@ def _plan_broker(
 
 
 def _plan_queue(
-    puller: Puller, source: BrokerSource, plan: BrokerPlan, held: HeldQueue
+    puller: Puller, source: BrokerSource, plan: BrokerPlan, held: QueueExtent
 ) -> tuple[PulledRange | None, QueueReport | None]:
     """Return the range to pull from a queue, if any, and a report on messages that were deleted before, if any."""
-    queue, pulled = held.queue, plan.pulled_before
+    queue, pulled = held.queue, plan.previous_progress
     known = pulled.next_offset(queue.topic, queue.queue_id)
     lost, is_new = 0, False
     if known is None:
@@ -192,7 +197,7 @@ def _plan_queue(
     planned = PulledRange(QueueRange(queue, begin, held.end), known == begin) if begin < held.end else None
     report = None
     if lost or is_new or (planned is None and known != held.end and held.end):
-        where = f"{queue_text(queue)}, offsets {held.first - lost} to {held.first}: deleted before they were archived"
+        where = f"{format_queue(queue)}, offsets {held.first - lost} to {held.first}: deleted before they were archived"
         report = QueueReport(
             queue.broker_name, queue.topic, queue.queue_id, begin, begin, begin, 0, lost, where if lost else "", is_new
         )
@@ -223,12 +228,12 @@ def _first_offset_after(
     return low
 
 
-def _cut_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int) -> BrokerPlan | None:
+def _truncate_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int) -> BrokerPlan | None:
     """Return a plan for about the first `share` bytes of a broker's new log; None if it cannot be divided there.
 
     It ends where a record begins, because a later run may continue with the broker's files.
     """
-    at = max(plan.start, plan.extent.begin) + share
+    at = max(plan.archived_end, plan.extent.begin) + share
     if at >= plan.extent.end:
         return None
     for one in sorted(plan.ranges, key=lambda one: one.wanted.size, reverse=True)[:_QUEUES_TO_CUT]:
@@ -238,11 +243,11 @@ def _cut_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int
             break
     else:
         return None
-    ranges = [replace(one, wanted=_cut_range(puller, source, one.wanted, record)) for one in plan.ranges]
+    ranges = [replace(one, wanted=_truncate_range(puller, source, one.wanted, record)) for one in plan.ranges]
     return replace(plan, extent=LogExtent(plan.extent.begin, record), ranges=ranges)
 
 
-def _cut_range(puller: Puller, source: BrokerSource, wanted: QueueRange, end_byte: int) -> QueueRange:
+def _truncate_range(puller: Puller, source: BrokerSource, wanted: QueueRange, end_byte: int) -> QueueRange:
     """Return the part of a queue range before `end_byte` in the log; a small range is returned whole."""
     if wanted.size <= _SMALL_RANGE:
         return wanted
@@ -255,7 +260,7 @@ def _check_same_log(admin: Admin, name: str, before: StoreProgress, extent: LogE
     last = before.last_record
     if extent.end < before.end:
         expected, found = f"a log up to {before.end} or more", f"one that ends at {extent.end}"
-    elif last is None or last.physical_offset < extent.begin or _has_record(admin, name, last):
+    elif last is None or last.physical_offset < extent.begin or _has_same_record(admin, name, last):
         return
     else:
         expected = f"the last archived record, of {last.size} bytes at physical offset {last.physical_offset}"
@@ -266,9 +271,9 @@ def _check_same_log(admin: Admin, name: str, before: StoreProgress, extent: LogE
     )
 
 
-def _has_record(admin: Admin, name: str, last: LastRecord) -> bool:
+def _has_same_record(admin: Admin, name: str, last: LastRecord) -> bool:
     record = admin.record_at(name, last.physical_offset)
-    return record is not None and (len(record), digest_of(record)) == (last.size, last.digest)
+    return record is not None and (len(record), compute_record_digest(record)) == (last.size, last.digest)
 
 
 def _divide_plan(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: int) -> list[PulledPart]:
@@ -278,13 +283,13 @@ def _divide_plan(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: in
     log_bytes = max(1, plan.new_bytes)
     resuming = {(one.wanted.queue, one.wanted.begin) for one in plan.ranges if one.resumes}
     count = min(offsets, -(-log_bytes // max_partition_bytes))
-    log = plan.log
+    log = plan.log_part
     return [
         PulledPart(
             source,
             [PulledRange(piece, (piece.queue, piece.begin) in resuming) for piece in partition],
             log,
-            plan.start,
+            plan.archived_end,
             max(1, log_bytes * sum(piece.size for piece in partition) // offsets),
         )
         for partition in to_partitions([one.wanted for one in plan.ranges], count)

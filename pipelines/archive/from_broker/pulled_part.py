@@ -120,11 +120,11 @@ class PulledPart:
             reader = LogReader(puller, request, inspect, Throttle(self.source.rate), self.source.retry_seconds)
             for one in self.ranges:
                 yield from reader.read(
-                    one.wanted, self.log, lambda read: done(_queue_report(read)), resumes=one.resumes
+                    one.wanted, self.log, lambda read: done(_to_queue_report(read)), resumes=one.resumes
                 )
 
 
-def _queue_report(read: ReadRange) -> QueueReport:
+def _to_queue_report(read: ReadRange) -> QueueReport:
     queue, last = read.wanted.queue, read.last_taken
     return QueueReport(
         queue.broker_name,

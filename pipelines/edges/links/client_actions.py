@@ -10,34 +10,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.client_actions import ENTRIES
 from commitlake.pipelines.edges.links.common import (
     action_columns,
     is_null,
-    may_find_another,
-    member_at_time,
-    members_at,
+    may_link_otherwise,
+    newest_member_at_time,
+    to_member_numbers,
 )
-from commitlake.pipelines.edges.links.copies import consumable, leads_to_dead_letters
+from commitlake.pipelines.edges.links.copies import find_consumable_members, leads_to_dead_letters
 from commitlake.pipelines.edges.matching import (
     NONE,
-    Families,
-    count_same,
-    key_codes,
+    LinkableRecords,
+    count_same_key,
+    encode_key_columns,
     match_same_key,
-    rank_within,
+    rank_within_key,
 )
 from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
-from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repeated
+from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 
 LATE_US = 60_000_000
 """Time within which a broker has stored the copy of a message after a consumption failed, microseconds."""
 
 
-def link_produced(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_produced_records(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps to the records that producers sent, by the offset message id or by the unique key alone.
 
     With the unique key alone, a record that was sent again after the trace was stored is not taken into account. A send
@@ -46,76 +46,78 @@ def link_produced(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     Below, the broker refused the second message, which the application sent again later. It stored the third one, but
     its answer came too late:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset unique_key role kind   topic
     ...     100             K1         sent normal orders
     ...     200             K3         sent normal orders
     ...     990             K2         sent normal orders
     ... ''')
-    >>> entries = entries_of('''
+    >>> entries = parse_entries('''
     ...     physical_offset unique_key group topic  sent_offset outcome store_timestamp
     ...     900             K1         shop  orders 100         success 900
     ...     950             K2         shop  orders -           failed  950
     ...     960             K3         shop  orders -           failed  960
     ... ''')
-    >>> print_steps(link_produced(members, entries, LAKE), "producer_group")
+    >>> print_steps(link_produced_records(members, entries, LAKE), "producer_group")
     kind     from to  outcome absent_reason producer_group
     produced -    100 success -             shop
     produced -    -   failed  refused       shop
     produced -    200 failed  -             shop
     """
-    is_first = f.has("role", Role.SENT, Role.HALF, Role.COMMITTED, Role.RETRY) | (
-        f.has("role", Role.WAITING) & (f.numbers("attempt") == 0) & (f.numbers("rolls") == 0)
+    is_first = f.has_value("role", Role.SENT, Role.HALF, Role.COMMITTED, Role.RETRY) | (
+        f.has_value("role", Role.WAITING) & (f.numbers("attempt") == 0) & (f.numbers("rolls") == 0)
     )
-    sent = f.where(is_first)
+    sent = f.indexes_where(is_first)
     placed = entries.column("sent_offset").combine_chunks()
-    left, right = key_codes([entries.column("unique_key"), placed], f.columns(["unique_key", "physical_offset"], sent))
+    left, right = encode_key_columns(
+        [entries.column("unique_key"), placed], f.columns(["unique_key", "physical_offset"], sent)
+    )
     exact, counts = match_same_key(left, right)
-    is_plain = is_first & ~f.has("role", Role.COMMITTED) & (f.numbers("checks") == 0) & f.is_null("replay_id")
-    plain = f.where(is_plain)
-    left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], plain))
-    until = numbers_of(entries.column("store_timestamp")) + 1
-    then, others = member_at_time(left, until, right, plain, f)
+    is_plain = is_first & ~f.has_value("role", Role.COMMITTED) & (f.numbers("checks") == 0) & f.is_null("replay_id")
+    plain = f.indexes_where(is_plain)
+    left, right = encode_key_columns([entries.column("unique_key")], f.columns(["unique_key"], plain))
+    until = to_numpy_numbers(entries.column("store_timestamp")) + 1
+    then, others = newest_member_at_time(left, until, right, plain, f)
     has_place = ~is_null(placed)
     counts = np.where(has_place, counts, others)
-    found = np.where(has_place, members_at(sent, exact), then)
+    found = np.where(has_place, to_member_numbers(sent, exact), then)
     failed = pc.fill_null(pc.equal(entries.column("outcome"), str(StepOutcome.FAILED)), False).to_numpy()
     # What an application sends after a failure is another message, with the same key if it is the same object.
-    counts = np.where(failed & (members_at(f.times, found) >= until), 0, counts)
+    counts = np.where(failed & (to_member_numbers(f.times, found) >= until), 0, counts)
     found = np.where(counts == 1, found, NONE)
-    reasons = pc.if_else(mask_of(failed), str(AbsentReason.REFUSED), str(AbsentReason.NOT_YET))
-    reasons = pc.if_else(mask_of(counts > 1), str(AbsentReason.AMBIGUOUS), reasons)
+    reasons = pc.if_else(to_boolean_array(failed), str(AbsentReason.REFUSED), str(AbsentReason.NOT_YET))
+    reasons = pc.if_else(to_boolean_array(counts > 1), str(AbsentReason.AMBIGUOUS), reasons)
     # A send that failed may have reached any broker.
     may_be_stored = (counts == 0) & failed & (spans.all_complete_us <= until)
-    may_change = may_find_another(f, np.where(has_place, NONE, found), entries, until, spans)
+    may_change = may_link_otherwise(f, np.where(has_place, NONE, found), entries, until, spans)
     origin_topics = f.column("origin_topic").take(pa.array(then, mask=then < 0))
     return make_steps(EdgeKind.PRODUCED, f.table, None, found, {
         "to_key": entries.column("unique_key"),
         "to_topic": pc.coalesce(entries.column("topic").combine_chunks(), origin_topics),
         "to_physical_offset": placed,
         "producer_group": entries.column("group"),
-        "may_change": mask_of(may_change | may_be_stored),
+        "may_change": to_boolean_array(may_change | may_be_stored),
         **action_columns(entries),
-        **absent(TO, found, reasons),
+        **absent_end_columns(TO, found, reasons),
     })  # fmt: skip
 
 
-def link_ended(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_ended_transactions(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps for transactions that producers ended, each from the newest half message at that time.
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset role
     ...     100             half
     ...     300             half
     ... ''')
-    >>> entries = entries_of('''
+    >>> entries = parse_entries('''
     ...     physical_offset group event_timestamp outcome
     ...     900             shop  200             unknown
     ...     950             shop  400             committed
     ... ''')
-    >>> print_steps(link_ended(members, entries, LAKE))
+    >>> print_steps(link_ended_transactions(members, entries, LAKE))
     kind  from to outcome   absent_reason
     ended 100  -  unknown   -
     ended 300  -  committed -
@@ -123,42 +125,42 @@ def link_ended(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     return _link_decisions(EdgeKind.ENDED, f, entries, f.with_role(Role.HALF), spans)
 
 
-def link_recalled(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_recalled_timers(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps from timer messages that producers recalled, each from the newest one at that time.
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset role    by_timer
     ...     100             waiting yes
     ... ''')
-    >>> entries = entries_of('''
+    >>> entries = parse_entries('''
     ...     physical_offset group outcome
     ...     900             shop  success
     ... ''')
-    >>> print_steps(link_recalled(members, entries, LAKE))
+    >>> print_steps(link_recalled_timers(members, entries, LAKE))
     kind     from to outcome absent_reason
     recalled 100  -  success -
     """
     is_first = (f.numbers("by_timer") != 0) & (f.numbers("rolls") == 0)
-    timers = f.where(f.has("role", Role.WAITING) & is_first)
+    timers = f.indexes_where(f.has_value("role", Role.WAITING) & is_first)
     return _link_decisions(EdgeKind.RECALLED, f, entries, timers, spans)
 
 
-def _link_decisions(kind: EdgeKind, f: Families, entries: pa.Table, records: Array, spans: Spans) -> pa.Table:
+def _link_decisions(kind: EdgeKind, f: LinkableRecords, entries: pa.Table, records: Array, spans: Spans) -> pa.Table:
     """Return the steps from the records on which producers decided: each from the newest one at that time."""
-    left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], records))
-    until = numbers_of(entries.column("event_timestamp")) + 1
-    found, _ = member_at_time(left, until, right, records, f)
+    left, right = encode_key_columns([entries.column("unique_key")], f.columns(["unique_key"], records))
+    until = to_numpy_numbers(entries.column("event_timestamp")) + 1
+    found, _ = newest_member_at_time(left, until, right, records, f)
     return make_steps(kind, f.table, found, None, {
         "from_key": entries.column("unique_key"),
         "producer_group": entries.column("group"),
-        "may_change": mask_of(may_find_another(f, found, entries, until, spans)),
+        "may_change": to_boolean_array(may_link_otherwise(f, found, entries, until, spans)),
         **action_columns(entries),
-        **absent(FROM, found, repeated(str(AbsentReason.NOT_YET), len(found))),
+        **absent_end_columns(FROM, found, repeat_text(str(AbsentReason.NOT_YET), len(found))),
     })  # fmt: skip
 
 
-def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_consumptions(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps from records that groups consumed.
 
     The first attempt is on the record in the message's own topic; later attempts are on records in the group's retry
@@ -167,42 +169,44 @@ def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     Below, the first attempt failed and the second one, on the retry, was successful. The third message is
     not in the lake; the reason becomes `other_cluster` if it does not appear within `LINK_DAYS`:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset role  kind   topic      group attempt
     ...     100             sent  normal orders     -     0
     ...     300             retry retry  %RETRY%bill bill  1
     ... ''')
-    >>> entries = entries_of('''
+    >>> entries = parse_entries('''
     ...     physical_offset unique_key group attempt event_timestamp outcome
     ...     900             K          bill  0       200             failed
     ...     910             K          bill  1       400             success
     ...     920             K9         bill  0       500             success
     ... ''')
-    >>> print_steps(link_consumed(members, entries.append_column("is_begun", [[False] * 3]), LAKE), "attempt")
+    >>> print_steps(link_consumptions(members, entries.append_column("is_begun", [[False] * 3]), LAKE), "attempt")
     kind     from to outcome absent_reason attempt
     consumed 100  -  failed  -             0
     consumed 300  -  success -             1
     consumed -    -  success not_yet       0
     """
-    retried, own = consumable(f)
-    attempts = numbers_of(entries.column("attempt"), null=-1)
-    until = numbers_of(entries.column("event_timestamp")) + 1
-    left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], own))
-    first, counts = member_at_time(left, until, right, own, f)
-    left, right = key_codes(
+    retried, own = find_consumable_members(f)
+    attempts = to_numpy_numbers(entries.column("attempt"), null=-1)
+    until = to_numpy_numbers(entries.column("event_timestamp")) + 1
+    left, right = encode_key_columns([entries.column("unique_key")], f.columns(["unique_key"], own))
+    first, counts = newest_member_at_time(left, until, right, own, f)
+    left, right = encode_key_columns(
         [entries.column(name) for name in ("unique_key", "group", "attempt")],
         f.columns(["unique_key", "group", "attempt"], retried),
     )
-    later, copies = member_at_time(left, until, right, retried, f)
-    in_order = (attempts > 0) & (copies == 0) & (counts == 1) & _consumes_in_order(f, entries, first, spans)
+    later, copies = newest_member_at_time(left, until, right, retried, f)
+    in_order = (attempts > 0) & (copies == 0) & (counts == 1) & _is_consumed_without_retry(f, entries, first, spans)
     on_first = (attempts == 0) | in_order
     counts = np.where(on_first, counts, copies)
     found = np.where(on_first, first, later)
     found = np.where((counts == 1) & (attempts >= 0), found, NONE)
-    is_ambiguous = mask_of((counts > 1) & (attempts >= 0))
+    is_ambiguous = to_boolean_array((counts > 1) & (attempts >= 0))
     reasons = pc.if_else(is_ambiguous, str(AbsentReason.AMBIGUOUS), str(AbsentReason.NOT_YET))
-    may_change = pc.or_(entries.column("is_begun"), mask_of(may_find_another(f, found, entries, until, spans)))
+    may_change = pc.or_(
+        entries.column("is_begun"), to_boolean_array(may_link_otherwise(f, found, entries, until, spans))
+    )
     return make_steps(EdgeKind.CONSUMED, f.table, found, None, {
         "from_key": entries.column("unique_key"),
         "consumer_group": entries.column("group"),
@@ -210,7 +214,7 @@ def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
         "request_id": entries.column("request_id"),
         "may_change": may_change,
         **action_columns(entries),
-        **absent(FROM, found, reasons),
+        **absent_end_columns(FROM, found, reasons),
     })  # fmt: skip
 
 
@@ -227,9 +231,11 @@ def join_consumptions(begun: pa.Table, ended: pa.Table) -> pa.Table:
     """
     begun, ended = _distinct_entries(begun), _distinct_entries(ended)
     same = ["request_id", "unique_key"]
-    left, right = key_codes([begun.column(name) for name in same], [ended.column(name) for name in same])
-    ranks = [rank_within(codes, np.arange(len(codes))) for codes in (left, right)]
-    left, right = key_codes([_nullable_codes(left), pa.array(ranks[0])], [_nullable_codes(right), pa.array(ranks[1])])
+    left, right = encode_key_columns([begun.column(name) for name in same], [ended.column(name) for name in same])
+    ranks = [rank_within_key(codes, np.arange(len(codes))) for codes in (left, right)]
+    left, right = encode_key_columns(
+        [_nullable_codes(left), pa.array(ranks[0])], [_nullable_codes(right), pa.array(ranks[1])]
+    )
     after, _ = match_same_key(left, right)
     lonely = np.setdiff1d(np.arange(len(right)), after[after >= 0])
     index = np.concatenate([np.arange(len(left)), np.full(len(lonely), NONE)])
@@ -255,27 +261,27 @@ def _nullable_codes(codes: Array) -> pa.Array:
     return pa.array(codes, pa.int64(), mask=codes < 0)
 
 
-def link_logged(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_logged_consumptions(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps from records whose consumption the broker has logged, with their places.
 
     Below, the lake lacks the second message, although its offset is in the archived range:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset unique_key    topic
     ...     100             orders/0/5@a orders
     ... ''')
-    >>> entries = entries_of('''
+    >>> entries = parse_entries('''
     ...     physical_offset unique_key   sent_offset topic  group attempt outcome
     ...     -8              orders/0/5@a 100         orders bill  0       success
     ...     -9              orders/0/6@a 200         orders bill  0       success
     ... ''')
-    >>> print_steps(link_logged(members, entries, LAKE), "consumer_group")
+    >>> print_steps(link_logged_consumptions(members, entries, LAKE), "consumer_group")
     kind     from to outcome absent_reason consumer_group
     consumed 100  -  success -             bill
     consumed 200  -  success lost          bill
     """
-    left, right = key_codes(
+    left, right = encode_key_columns(
         [entries.column(name) for name in ("broker", "sent_offset", "unique_key")],
         f.columns(["broker", "physical_offset", "unique_key"], np.arange(f.table.num_rows)),
     )
@@ -289,17 +295,17 @@ def link_logged(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
         "consumer_group": entries.column("group"),
         "attempt": entries.column("attempt"),
         **action_columns(entries),
-        **absent(FROM, found, spans.at_places(brokers, places)),
+        **absent_end_columns(FROM, found, spans.reasons_at_places(brokers, places)),
     })  # fmt: skip
 
 
-def _consumes_in_order(f: Families, entries: pa.Table, first: Array, spans: Spans) -> Array:
+def _is_consumed_without_retry(f: LinkableRecords, entries: pa.Table, first: Array, spans: Spans) -> Array:
     """Return a mask of the consumptions whose group has no retry copy of the message, and can no longer get one."""
-    copies = f.where(~f.is_null("group") & (f.numbers("attempt") > 0) & ~leads_to_dead_letters(f))
-    left, right = key_codes(
+    copies = f.indexes_where(~f.is_null("group") & (f.numbers("attempt") > 0) & ~leads_to_dead_letters(f))
+    left, right = encode_key_columns(
         [entries.column(name) for name in ("unique_key", "group")], f.columns(["unique_key", "group"], copies)
     )
     brokers = f.column("broker").take(pa.array(first, mask=first < 0))
-    is_complete = spans.are_complete(brokers, numbers_of(entries.column("event_timestamp")) + LATE_US)
-    found: Array = (count_same(left, right) == 0) & is_complete & (first >= 0)
+    is_complete = spans.are_complete(brokers, to_numpy_numbers(entries.column("event_timestamp")) + LATE_US)
+    found: Array = (count_same_key(left, right) == 0) & is_complete & (first >= 0)
     return found

@@ -11,34 +11,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import mask_of
+from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.edges.links.common import (
     definer_columns,
-    either,
     is_null,
-    reason_nothing_before,
-    reason_unless_no_key,
+    reason_no_predecessor,
+    reason_or_ambiguous,
+    replace_unmatched,
 )
 from commitlake.pipelines.edges.matching import (
     NONE,
     Column,
-    Families,
+    LinkableRecords,
     count_before,
-    key_codes,
-    latest_before,
-    rank_within,
+    encode_key_columns,
+    match_latest_before,
+    rank_within_key,
 )
 from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import LINK_US, Spans
-from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repeated
-from commitlake.schemas.layouts.rocketmq.message_id import offset_in
+from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
+from commitlake.schemas.layouts.rocketmq.message_id import parse_id_offset
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 
 _MESSAGE_KEY = ["broker", "unique_key"]
 
 
-def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
+def link_deliveries(f: LinkableRecords, spans: Spans) -> list[pa.Table]:
     """Return the steps from delayed records to their copies, by level or by timer.
 
     The copy has the same unique key, the topic that the first record names, and as many failures. If a message waits
@@ -49,8 +49,8 @@ def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
     The first delayed record below was delivered and the second is still waiting. The timer record was stored again,
     because it was due in more than its broker's limit, and then cancelled by a mark:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset role      unique_key topic               next_topic by_timer rolls due cancels
     ...     100             waiting   K1         SCHEDULE_TOPIC_XXXX orders     no       0     200 -
     ...     150             waiting   K2         SCHEDULE_TOPIC_XXXX orders     no       0     900 -
@@ -70,8 +70,8 @@ def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
     marks = f.with_role(Role.CANCELLED)
     timers = waiting[f.numbers("by_timer")[waiting] != 0]
     again = timers[f.numbers("rolls")[timers] > 0]
-    rolled_from = f.before(again, timers, [*_MESSAGE_KEY, "next_topic"])
-    cancelled = _cancelled_timers(f, marks, timers)
+    rolled_from = f.match_before(again, timers, [*_MESSAGE_KEY, "next_topic"])
+    cancelled = _find_cancelled_timers(f, marks, timers)
     gone = np.union1d(rolled_from[rolled_from >= 0], cancelled[cancelled >= 0])
     left = np.setdiff1d(waiting, rolled_from[rolled_from >= 0])
     found = _pair_in_order(f, delivered, left)
@@ -79,23 +79,29 @@ def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
     found[(found >= 0) & (f.times[delivered] > due[found] + LINK_US) & (due[found] > 0)] = NONE
     pending = np.setdiff1d(left, np.concatenate([found[found >= 0], gone]))
     nothing = np.full(len(pending), NONE)
-    called_back = repeated(str(StepOutcome.CANCELLED), len(marks))
-    not_yet = absent(TO, nothing, reason_unless_no_key(f, pending, AbsentReason.NOT_YET))
+    called_back = repeat_text(str(StepOutcome.CANCELLED), len(marks))
+    not_yet = absent_end_columns(TO, nothing, reason_or_ambiguous(f, pending, AbsentReason.NOT_YET))
     return [
-        _delay_steps(f, pending, nothing, pending, not_yet),
-        _delay_steps(f, found, delivered, delivered, absent(FROM, found, reason_nothing_before(f, delivered, spans))),
-        _delay_steps(f, rolled_from, again, again, absent(FROM, rolled_from, reason_nothing_before(f, again, spans))),
-        _delay_steps(
+        _make_delay_steps(f, pending, nothing, pending, not_yet),
+        _make_delay_steps(
+            f, found, delivered, delivered, absent_end_columns(FROM, found, reason_no_predecessor(f, delivered, spans))
+        ),
+        _make_delay_steps(
+            f, rolled_from, again, again, absent_end_columns(FROM, rolled_from, reason_no_predecessor(f, again, spans))
+        ),
+        _make_delay_steps(
             f,
             cancelled,
             marks,
             marks,
-            {"outcome": called_back, **absent(FROM, cancelled, reason_nothing_before(f, marks, spans))},
+            {"outcome": called_back, **absent_end_columns(FROM, cancelled, reason_no_predecessor(f, marks, spans))},
         ),
     ]
 
 
-def _delay_steps(f: Families, from_rows: Array, to_rows: Array, definers: Array, more: dict[str, Column]) -> pa.Table:
+def _make_delay_steps(
+    f: LinkableRecords, from_rows: Array, to_rows: Array, definers: Array, more: dict[str, Column]
+) -> pa.Table:
     """Return the steps from delayed records to their deliveries; one of both ends may be absent."""
     by_timer = f.numbers("by_timer")[definers] != 0
     known = np.where(from_rows >= 0, from_rows, to_rows)
@@ -111,49 +117,49 @@ def _delay_steps(f: Families, from_rows: Array, to_rows: Array, definers: Array,
         **definer_columns(f, definers),
         **more,
     }
-    kinds = pc.if_else(mask_of(by_timer), str(EdgeKind.TIMER), str(EdgeKind.DELAYED))
+    kinds = pc.if_else(to_boolean_array(by_timer), str(EdgeKind.TIMER), str(EdgeKind.DELAYED))
     return make_steps(kinds, f.table, from_rows, to_rows, columns)
 
 
-def _pair_in_order(f: Families, delivered: Array, waiting: Array) -> Array:
+def _pair_in_order(f: LinkableRecords, delivered: Array, waiting: Array) -> Array:
     same = ["broker", "unique_key", "attempt"]
-    left, right = key_codes(
-        [*f.columns([*same, "topic"], delivered), _flag_column(f, "by_timer", delivered)],
-        [*f.columns([*same, "next_topic"], waiting), _flag_column(f, "by_timer", waiting)],
+    left, right = encode_key_columns(
+        [*f.columns([*same, "topic"], delivered), _boolean_column(f, "by_timer", delivered)],
+        [*f.columns([*same, "next_topic"], waiting), _boolean_column(f, "by_timer", waiting)],
     )
     if not len(waiting):
         return np.full(len(delivered), NONE, np.int64)
     order = np.lexsort((f.offsets[waiting], right))
     ordered = right[order]
     starts, ends = np.searchsorted(ordered, left, side="left"), np.searchsorted(ordered, left, side="right")
-    ranks = rank_within(left, f.offsets[delivered])
+    ranks = rank_within_key(left, f.offsets[delivered])
     is_known = (left >= 0) & (ends > starts)
     at = np.where(is_known, starts + np.minimum(ranks, ends - starts - 1), 0)
     found = np.where(is_known, waiting[order[at]], NONE)
     late = (found >= 0) & (f.offsets[found] >= f.offsets[delivered])
     if late.any():  # an earlier record of the same kind is not in the lake
-        latest = latest_before(left, f.offsets[delivered], right, f.offsets[waiting])
+        latest = match_latest_before(left, f.offsets[delivered], right, f.offsets[waiting])
         found[late] = np.where(latest[late] >= 0, waiting[latest[late]], NONE)
     return found
 
 
-def _flag_column(f: Families, name: str, rows: Array) -> pa.Array:
+def _boolean_column(f: LinkableRecords, name: str, rows: Array) -> pa.Array:
     return pa.array((f.numbers(name)[rows] != 0).astype(np.int64))
 
 
-def _cancelled_timers(f: Families, marks: Array, timers: Array) -> Array:
+def _find_cancelled_timers(f: LinkableRecords, marks: Array, timers: Array) -> Array:
     """Find the timer that each mark cancels, by its unique key, which has the topic as a prefix since 5.3."""
-    plain = f.before(marks, timers, ["broker", ("cancels", "unique_key")])
+    plain = f.match_before(marks, timers, ["broker", ("cancels", "unique_key")])
     texts = pc.binary_join_element_wise(f.column("next_topic", timers), f.column("unique_key", timers), "_")
-    left, right = key_codes(
+    left, right = encode_key_columns(
         [f.column("broker", marks), f.column("cancels", marks)], [f.column("broker", timers), texts]
     )
-    found = latest_before(left, f.offsets[marks], right, f.offsets[timers])
+    found = match_latest_before(left, f.offsets[marks], right, f.offsets[timers])
     named = np.where(found >= 0, timers[found], NONE) if len(timers) else found
     return np.where(plain >= 0, plain, named)
 
 
-def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
+def link_retries(f: LinkableRecords, spans: Spans) -> list[pa.Table]:
     """Return the steps from records on which a consumer group failed to their copies, as retry or dead letter.
 
     A copy has one failure more than the record before it. That record is in the group's retry topic or, for the first
@@ -163,8 +169,8 @@ def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
     Below, a message failed, was retried once, failed again and became a dead letter. The record from which the copy of
     K2 was made is older than the lake:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset unique_key role  kind   topic      origin_topic group attempt
     ...     100             K1         sent  normal orders     orders       -     0
     ...     200             K1         retry retry  %RETRY%bill orders      bill  1
@@ -184,35 +190,37 @@ def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
     kind    from to  outcome absent_reason consumer_group
     retried -    400 -       expired       bill
     """
-    is_copy = f.has("role", Role.RETRY, Role.DEAD) | (
-        f.has("role", Role.WAITING) & (f.numbers("attempt") > 0) & ~f.is_null("group")
+    is_copy = f.has_value("role", Role.RETRY, Role.DEAD) | (
+        f.has_value("role", Role.WAITING) & (f.numbers("attempt") > 0) & ~f.is_null("group")
     )
-    copies = f.where(is_copy)
+    copies = f.indexes_where(is_copy)
     if not len(copies):
         return []
-    retried, own = consumable(f)
+    retried, own = find_consumable_members(f)
     attempts, by_client = f.numbers("attempt")[copies], f.numbers("by_client")[copies] != 0
     of_group = ["unique_key", "group", "attempt"]
-    found = f.before(copies, retried, ["broker", "origin_id", *of_group], shifts={"attempt"})
-    found = either(found, f.before(copies, retried, ["broker", *of_group], shifts={"attempt"}))
-    across = f.before(copies, retried, of_group, shifts={"attempt"}, by_time=True)
-    found = either(found, np.where(by_client, across, NONE))
+    found = f.match_before(copies, retried, ["broker", "origin_id", *of_group], shifts={"attempt"})
+    found = replace_unmatched(found, f.match_before(copies, retried, ["broker", *of_group], shifts={"attempt"}))
+    across = f.match_before(copies, retried, of_group, shifts={"attempt"}, by_time=True)
+    found = replace_unmatched(found, np.where(by_client, across, NONE))
     may_be_first = (found < 0) & ((attempts <= 1) | by_client)
-    first = f.before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
+    first = f.match_before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
     same_topic: list[str | tuple[str, str]] = ["unique_key", ("origin_topic", "topic")]
-    first = either(first, f.before(copies, own, ["broker", *same_topic]))
-    first = either(first, np.where(by_client, f.before(copies, own, same_topic, by_time=True), NONE))
-    is_ambiguous = may_be_first & _is_one_of_many(f, copies, own) & (first >= 0)
+    first = replace_unmatched(first, f.match_before(copies, own, ["broker", *same_topic]))
+    first = replace_unmatched(first, np.where(by_client, f.match_before(copies, own, same_topic, by_time=True), NONE))
+    is_ambiguous = may_be_first & _has_ambiguous_original(f, copies, own) & (first >= 0)
     found = np.where(may_be_first & ~is_ambiguous, first, found)
     offsets = _origin_offsets(f, copies, found)
-    is_placed = mask_of(offsets >= 0)
+    is_placed = to_boolean_array(offsets >= 0)
     brokers = f.column("broker", copies)
     reasons = pc.if_else(
-        is_placed, spans.at_places(brokers, pa.array(offsets)), spans.before(brokers, f.times[copies], by_client)
+        is_placed,
+        spans.reasons_at_places(brokers, pa.array(offsets)),
+        spans.reasons_before(brokers, f.times[copies], by_client),
     )
-    reasons = pc.if_else(mask_of(is_ambiguous), str(AbsentReason.AMBIGUOUS), reasons)
+    reasons = pc.if_else(to_boolean_array(is_ambiguous), str(AbsentReason.AMBIGUOUS), reasons)
     keys = f.column("unique_key", copies)
-    reasons = pc.if_else(mask_of(is_null(keys) & (offsets < 0)), str(AbsentReason.AMBIGUOUS), reasons)
+    reasons = pc.if_else(to_boolean_array(is_null(keys) & (offsets < 0)), str(AbsentReason.AMBIGUOUS), reasons)
     more: dict[str, Column] = {
         "attempt": f.column("attempt", copies),
         "consumer_group": f.column("group", copies),
@@ -221,13 +229,13 @@ def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
         "from_physical_offset": pa.array(offsets, mask=offsets < 0),
         "from_topic": pc.if_else(is_placed, f.column("origin_topic", copies), None),
         **definer_columns(f, copies),
-        **absent(FROM, found, reasons),
+        **absent_end_columns(FROM, found, reasons),
     }
-    is_dead = mask_of(leads_to_dead_letters(f)[copies])
+    is_dead = to_boolean_array(leads_to_dead_letters(f)[copies])
     return [make_steps(pc.if_else(is_dead, str(EdgeKind.DEAD), str(EdgeKind.RETRIED)), f.table, found, copies, more)]
 
 
-def leads_to_dead_letters(f: Families) -> Array:
+def leads_to_dead_letters(f: LinkableRecords) -> Array:
     """Return a mask of the members that are dead letters, or are delayed on their way to a dead-letter topic.
 
     A client that consumes in order sends its dead letter itself, to the retry topic and with a delay. Brokers 4.9 keep
@@ -235,52 +243,52 @@ def leads_to_dead_letters(f: Families) -> Array:
     """
     names = pc.coalesce(f.column("next_topic"), f.column("topic"))
     found: Array = pc.starts_with(names, DLQ_PREFIX).to_numpy(zero_copy_only=False)
-    return f.has("role", Role.DEAD) | (f.has("role", Role.WAITING, Role.DELIVERED) & found)
+    return f.has_value("role", Role.DEAD) | (f.has_value("role", Role.WAITING, Role.DELIVERED) & found)
 
 
-def consumable(f: Families) -> tuple[Array, Array]:
+def find_consumable_members(f: LinkableRecords) -> tuple[Array, Array]:
     """Return the numbers of members that groups consume: of those in retry topics, and of those in their own topics."""
-    retried = f.has("role", Role.RETRY, Role.DELIVERED) & f.has("kind", Kind.RETRY)
-    own = f.has("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & f.has("kind", Kind.NORMAL)
-    return f.where(retried), f.where(own)
+    retried = f.has_value("role", Role.RETRY, Role.DELIVERED) & f.has_value("kind", Kind.RETRY)
+    own = f.has_value("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & f.has_value("kind", Kind.NORMAL)
+    return f.indexes_where(retried), f.indexes_where(own)
 
 
-def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
+def _has_ambiguous_original(f: LinkableRecords, copies: Array, own: Array) -> Array:
     """Return a mask of the copies that have several possible originals, and no id that names one of them.
 
     If the group has made a copy before, it has consumed what was stored until then, so only records since then match.
     """
-    left, right = key_codes(
+    left, right = encode_key_columns(
         f.columns(["broker", "unique_key", "origin_topic"], copies), f.columns(["broker", "unique_key", "topic"], own)
     )
-    exact = f.before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
+    exact = f.match_before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
     counts = count_before(left, f.offsets[copies], right, f.offsets[own])
-    before = f.before(copies, copies, [*_MESSAGE_KEY, "group", "origin_topic"])
+    before = f.match_before(copies, copies, [*_MESSAGE_KEY, "group", "origin_topic"])
     until = np.where(before >= 0, f.offsets[before], -1)
     since = counts - count_before(left, until, right, f.offsets[own])
     found: Array = (counts > 1) & (since != 1) & (exact < 0)
     return found
 
 
-def _origin_offsets(f: Families, copies: Array, found: Array) -> Array:
+def _origin_offsets(f: LinkableRecords, copies: Array, found: Array) -> Array:
     """Return the offset in ORIGIN_MESSAGE_ID for copies of a first failure whose original is absent; else -1."""
     offsets = np.full(len(copies), NONE, np.int64)
     first = (found < 0) & (f.numbers("attempt")[copies] <= 1) & (f.numbers("by_client")[copies] == 0)
     wanted = np.flatnonzero(first)
     for row, text in zip(wanted.tolist(), f.column("origin_id", copies[wanted]).to_pylist(), strict=True):
-        offsets[row] = offset_in(text)
+        offsets[row] = parse_id_offset(text)
     return offsets
 
 
-def link_replays(f: Families, spans: Spans) -> list[pa.Table]:
+def link_replays(f: LinkableRecords, spans: Spans) -> list[pa.Table]:
     """Return the steps from archived messages to their replayed copies, found by the origin in the copies' properties.
 
     Copies that a broker makes of a message that was sent again keep these properties; they are left out.
 
     Below, R1 sent an archived message again, and R2 a dead letter of a broker that is not in the lake:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, members_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_members, print_steps
+    >>> members = parse_members('''
     ...     physical_offset unique_key role topic  replay_id replay_broker replay_offset replay_topic
     ...     100             K1         sent orders -         -             -             -
     ...     200             K2         sent orders R1        a             100           orders
@@ -291,15 +299,15 @@ def link_replays(f: Families, spans: Spans) -> list[pa.Table]:
     replayed 100  200 -       -             a           R1
     redriven 700  300 -       not_yet       b           R2
     """
-    is_sent = f.has("role", Role.SENT, Role.COMMITTED) & ~f.is_null("replay_id")
-    sent = f.where(is_sent & ~f.is_null("replay_broker") & ~f.is_null("replay_offset"))
+    is_sent = f.has_value("role", Role.SENT, Role.COMMITTED) & ~f.is_null("replay_id")
+    sent = f.indexes_where(is_sent & ~f.is_null("replay_broker") & ~f.is_null("replay_offset"))
     everything = np.arange(len(f))
     places = ("replay_broker", "broker"), ("replay_offset", "physical_offset")
-    left, right = key_codes(
+    left, right = encode_key_columns(
         f.columns([one for one, _ in places], sent), f.columns([one for _, one in places], everything)
     )
     zeros = np.zeros(len(left), np.int64)
-    found = latest_before(left, zeros + 1, right, np.zeros(len(right), np.int64))
+    found = match_latest_before(left, zeros + 1, right, np.zeros(len(right), np.int64))
     topics = f.column("replay_topic", sent)
     is_dead = pc.fill_null(pc.starts_with(topics, DLQ_PREFIX), False)
     brokers, offsets = f.column("replay_broker", sent), f.column("replay_offset", sent)
@@ -310,6 +318,6 @@ def link_replays(f: Families, spans: Spans) -> list[pa.Table]:
             "from_topic": topics,
             "replay_id": f.column("replay_id", sent),
             **definer_columns(f, sent),
-            **absent(FROM, found, spans.at_places(brokers, offsets)),
+            **absent_end_columns(FROM, found, spans.reasons_at_places(brokers, offsets)),
         })
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 A table is written as lines of cells that are separated by spaces. The first line names the columns; `-` is null. A
 column that is not written has a value that suits most examples: broker a, unique key K, no failure.
 
->>> members_of('''
+>>> parse_members('''
 ...     physical_offset role topic
 ...     100             sent orders
 ... ''').table.select(["broker", "physical_offset", "role", "unique_key"]).to_pylist()
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from commitlake.pipelines.edges.client_actions import ENTRIES
 from commitlake.pipelines.edges.links.transactions import OPS
-from commitlake.pipelines.edges.matching import Families
+from commitlake.pipelines.edges.matching import LinkableRecords
 from commitlake.pipelines.edges.members import MEMBERS
 from commitlake.pipelines.edges.spans import LakeSpan, Spans
 
@@ -35,22 +35,22 @@ _USUAL: Mapping[str, str] = {"broker": "a", "unique_key": "K", "attempt": "0", "
 _SHOWN = ("kind", "from", "to", "outcome", "absent_reason")
 
 
-def members_of(text: str) -> Families:
+def parse_members(text: str) -> LinkableRecords:
     """Parse a text table into members; each record's store time in microseconds equals its physical offset.
 
     Args:
         text: table with columns of `MEMBERS`.
     """
     rows = [{**row, "store_timestamp": row["physical_offset"]} for row in _parse_rows(text)]
-    return Families(_to_table(rows, MEMBERS))
+    return LinkableRecords(_to_table(rows, MEMBERS))
 
 
-def entries_of(text: str) -> pa.Table:
+def parse_entries(text: str) -> pa.Table:
     """Return entries of traces from a table with columns of `ENTRIES`."""
     return _to_table(_parse_rows(text), ENTRIES)
 
 
-def ops_of(text: str) -> pa.Table:
+def parse_ops(text: str) -> pa.Table:
     """Return op records from a table with columns of `OPS`."""
     return _to_table(_parse_rows(text), OPS)
 

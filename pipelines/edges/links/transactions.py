@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import mask_of, numbers_of
-from commitlake.pipelines.edges.links.common import definer_columns, is_null, reason_nothing_before
-from commitlake.pipelines.edges.matching import NONE, Families, key_codes, latest_before
+from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
+from commitlake.pipelines.edges.links.common import definer_columns, is_null, reason_no_predecessor
+from commitlake.pipelines.edges.matching import NONE, LinkableRecords, encode_key_columns, match_latest_before
 from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
-from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repeated
+from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 
@@ -28,7 +28,7 @@ OPS = pa.schema([
 _MESSAGE_KEY = ["broker", "unique_key"]
 
 
-def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table]:
+def link_transactions(f: LinkableRecords, ops: pa.Table, spans: Spans) -> list[pa.Table]:
     """Return the steps from half messages: committed, finished, rechecked, and given up.
 
     A committed copy has the half message's physical offset, an op record its queue offset. A half message that is
@@ -37,8 +37,8 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
     Below, K1 was committed. K2 was stored again for a check with its producer, and then rolled back. K3 is in doubt. K4
     was given up:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, members_of, ops_of, print_steps
-    >>> members = members_of('''
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_members, parse_ops, print_steps
+    >>> members = parse_members('''
     ...     physical_offset unique_key role      queue_id queue_offset prepared_offset checks
     ...     100             K1         half      0        0            -               0
     ...     200             K2         half      0        1            -               0
@@ -50,7 +50,7 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
     ...     800             K4         half      0        4            -               0
     ...     900             K4         given_up  0        0            -               0
     ... ''')
-    >>> ops = ops_of('''
+    >>> ops = parse_ops('''
     ...     physical_offset queue_id half_offset
     ...     400             0        0
     ...     600             0        2
@@ -65,21 +65,21 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
     finished  700  -   -           not_yet
     """
     halves, copies = f.with_role(Role.HALF), f.with_role(Role.COMMITTED)
-    prepared = f.before(copies, halves, ["broker", ("prepared_offset", "physical_offset")])
+    prepared = f.match_before(copies, halves, ["broker", ("prepared_offset", "physical_offset")])
     places = f.column("prepared_offset", copies)
     committed = make_steps(EdgeKind.COMMITTED, f.table, prepared, copies, {
         "from_key": f.column("unique_key", copies),
         "from_broker": f.column("broker", copies),
         "from_physical_offset": places,
-        "from_topic": repeated(HALF_TOPIC, len(copies)),
-        "outcome": repeated(str(StepOutcome.COMMITTED), len(copies)),
+        "from_topic": repeat_text(HALF_TOPIC, len(copies)),
+        "outcome": repeat_text(str(StepOutcome.COMMITTED), len(copies)),
         **definer_columns(f, copies),
-        **absent(FROM, prepared, spans.at_places(f.column("broker", copies), places)),
+        **absent_end_columns(FROM, prepared, spans.reasons_at_places(f.column("broker", copies), places)),
     })  # fmt: skip
     checks = f.numbers("checks")[halves] > 0
     again = halves[checks | ~is_null(f.column("first_half", halves))]
     given_up = f.with_role(Role.GIVEN_UP)
-    before, last = f.before(again, halves, _MESSAGE_KEY), f.before(given_up, halves, _MESSAGE_KEY)
+    before, last = f.match_before(again, halves, _MESSAGE_KEY), f.match_before(given_up, halves, _MESSAGE_KEY)
     steps = [committed]
     for kind, from_rows, to_rows in (
         (EdgeKind.RECHECKED, before, again),
@@ -88,59 +88,61 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
         more = {
             "from_key": f.column("unique_key", to_rows),
             **definer_columns(f, to_rows),
-            **absent(FROM, from_rows, reason_nothing_before(f, to_rows, spans)),
+            **absent_end_columns(FROM, from_rows, reason_no_predecessor(f, to_rows, spans)),
         }
         steps.append(make_steps(kind, f.table, from_rows, to_rows, more))
-    finished, named = _link_finished(f, ops, halves, copies, spans)
+    finished, named = _link_transaction_ends(f, ops, halves, copies, spans)
     done = np.concatenate([before, last, named])
     pending = np.setdiff1d(halves, done[done >= 0])
-    is_there = _has_copy(f, pending, copies, None)
+    is_there = _has_committed_copy(f, pending, copies, None)
     nothing = np.full(len(pending), NONE)
     waiting = make_steps(EdgeKind.FINISHED, f.table, pending, nothing, {
         "to_key": f.column("unique_key", pending),
-        "outcome": pc.if_else(mask_of(is_there), str(StepOutcome.COMMITTED), pa.scalar(None, pa.string())),
+        "outcome": pc.if_else(to_boolean_array(is_there), str(StepOutcome.COMMITTED), pa.scalar(None, pa.string())),
         **definer_columns(f, pending),
-        **absent(TO, nothing, repeated(str(AbsentReason.NOT_YET), len(pending))),
+        **absent_end_columns(TO, nothing, repeat_text(str(AbsentReason.NOT_YET), len(pending))),
     })  # fmt: skip
     return [*steps, finished, waiting]
 
 
-def _link_finished(f: Families, ops: pa.Table, halves: Array, copies: Array, spans: Spans) -> tuple[pa.Table, Array]:
+def _link_transaction_ends(
+    f: LinkableRecords, ops: pa.Table, halves: Array, copies: Array, spans: Spans
+) -> tuple[pa.Table, Array]:
     records = f.with_role(Role.OP)
-    left, right = key_codes(
+    left, right = encode_key_columns(
         [ops.column("broker"), ops.column("physical_offset")], f.columns(["broker", "physical_offset"], records)
     )
     zeros = np.zeros(len(left), np.int64)
-    of_op = latest_before(left, zeros + 1, right, np.zeros(len(right), np.int64))
-    ops, of_op = ops.filter(mask_of(of_op >= 0)), records[of_op[of_op >= 0]]
-    left, right = key_codes(
+    of_op = match_latest_before(left, zeros + 1, right, np.zeros(len(right), np.int64))
+    ops, of_op = ops.filter(to_boolean_array(of_op >= 0)), records[of_op[of_op >= 0]]
+    left, right = encode_key_columns(
         [ops.column(name) for name in ("broker", "queue_id", "half_offset")],
         f.columns(["broker", "queue_id", "queue_offset"], halves),
     )
-    at = latest_before(left, f.offsets[of_op], right, f.offsets[halves])
+    at = match_latest_before(left, f.offsets[of_op], right, f.offsets[halves])
     found = np.where(at >= 0, halves[at], NONE) if len(halves) else at
-    is_there = _has_copy(f, found, copies, f.offsets[of_op])
-    outcome = pc.if_else(mask_of(is_there), str(StepOutcome.COMMITTED), str(StepOutcome.ROLLED_BACK))
+    is_there = _has_committed_copy(f, found, copies, f.offsets[of_op])
+    outcome = pc.if_else(to_boolean_array(is_there), str(StepOutcome.COMMITTED), str(StepOutcome.ROLLED_BACK))
     steps = make_steps(EdgeKind.FINISHED, f.table, found, of_op, {
         "from_broker": ops.column("broker"),
-        "from_topic": repeated(HALF_TOPIC, len(of_op)),
+        "from_topic": repeat_text(HALF_TOPIC, len(of_op)),
         "from_queue_id": ops.column("queue_id"),
         "from_queue_offset": ops.column("half_offset"),
-        "outcome": pc.if_else(mask_of(found >= 0), outcome, pa.scalar(None, pa.string())),
+        "outcome": pc.if_else(to_boolean_array(found >= 0), outcome, pa.scalar(None, pa.string())),
         **definer_columns(f, of_op),
-        **absent(FROM, found, spans.before(f.column("broker", of_op), f.times[of_op])),
+        **absent_end_columns(FROM, found, spans.reasons_before(f.column("broker", of_op), f.times[of_op])),
     })  # fmt: skip
     return steps, found
 
 
-def _has_copy(f: Families, halves: Array, copies: Array, until: Array | None) -> Array:
+def _has_committed_copy(f: LinkableRecords, halves: Array, copies: Array, until: Array | None) -> Array:
     """Return a mask of the half messages that have a committed copy, before the given offsets or anywhere."""
     index = pa.array(halves, mask=halves < 0)
-    left, right = key_codes(
+    left, right = encode_key_columns(
         [f.column(name).take(index) for name in ("broker", "physical_offset")],
         f.columns(["broker", "prepared_offset"], copies),
     )
     ends = np.full(len(halves), np.iinfo(np.int64).max) if until is None else until
-    seen = (numbers_of(f.column("is_committed").take(index)) != 0) & (halves >= 0)
-    found: Array = (latest_before(left, ends, right, f.offsets[copies]) >= 0) | seen
+    seen = (to_numpy_numbers(f.column("is_committed").take(index)) != 0) & (halves >= 0)
+    found: Array = (match_latest_before(left, ends, right, f.offsets[copies]) >= 0) | seen
     return found

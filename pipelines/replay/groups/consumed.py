@@ -19,16 +19,16 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.location import OWN_PACKS
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.offsets.sources import LakeQueues
-from commitlake.pipelines.replay.groups.not_consumed import QueueLife, queue_lives
+from commitlake.pipelines.replay.groups.not_consumed import OffsetLogRange, find_offset_log_ranges
 from commitlake.pipelines.replay.planning import QueueCount
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
-from commitlake.schemas.layouts.rocketmq.topics import FAILED_KINDS, Kind, kind_of, plain_group
+from commitlake.schemas.layouts.rocketmq.topics import FAILED_KINDS, Kind, kind_of, strip_broadcast_suffix
 
 Places = dict[tuple[str, str, int], int]
 """Queue offsets by store, topic and queue."""
@@ -46,7 +46,7 @@ class KnownOffsets(NamedTuple):
     as_of: Mapping[str, datetime.datetime]
 
 
-def group_offsets(lake: Lake, brokers: Sequence[str]) -> KnownOffsets:
+def read_known_offsets(lake: Lake, brokers: Sequence[str]) -> KnownOffsets:
     """Return the next offset of each group in each queue, from the newest snapshots.
 
     Args:
@@ -64,12 +64,12 @@ def group_offsets(lake: Lake, brokers: Sequence[str]) -> KnownOffsets:
             continue
         as_of[broker] = moment.taken
         for position, offset in moment.offsets.items():
-            group = plain_group(position.group)
+            group = strip_broadcast_suffix(position.group)
             found.setdefault(group, {})[broker, position.topic, position.queue_id] = offset.low
     return KnownOffsets(found, as_of)
 
 
-def live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = None) -> Places:
+def fetch_live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = None) -> Places:
     """Return a group's next offsets from live brokers; empty if they do not know the group.
 
     Args:
@@ -82,7 +82,7 @@ def live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = Non
     }
 
 
-class Consumed(NamedTuple):
+class ConsumedCount(NamedTuple):
     """Number of chosen messages that a consumer group has consumed.
 
     Attributes:
@@ -121,19 +121,19 @@ class ChosenMessages:
         """True if retries or dead letters are among the chosen messages."""
         return bool(self._failed)
 
-    def consumed(self, offsets: Mapping[tuple[str, str, int], int]) -> Consumed:
+    def count_consumed(self, offsets: Mapping[tuple[str, str, int], int]) -> ConsumedCount:
         """Return how many of the chosen messages are before a group's offsets."""
-        messages = sum(self._count_consumed(queue, offsets) for queue in self._others)
-        unknown = self._of_deleted_topics
+        messages = sum(self._count_consumed_in_queue(queue, offsets) for queue in self._others)
+        unknown = self._count_of_deleted_topics
         if not self._failed:
-            return Consumed(messages, unknown)
+            return ConsumedCount(messages, unknown)
         unknown += sum(queue.messages for queue in self._failed)
         for broker, topic, queue_id, numbers in self._first_records:
             unknown -= len(numbers)
             messages += int((numbers < offsets.get((broker, topic, queue_id), 0)).sum())
-        return Consumed(messages, unknown)
+        return ConsumedCount(messages, unknown)
 
-    def _count_consumed(self, queue: QueueCount, offsets: Mapping[tuple[str, str, int], int]) -> int:
+    def _count_consumed_in_queue(self, queue: QueueCount, offsets: Mapping[tuple[str, str, int], int]) -> int:
         place = Queue(queue.broker, queue.topic, queue.queue_id)
         offset, life = offsets.get(place, 0), self._recreated_queues.get(place)
         if offset > queue.last_offset and life is None:
@@ -155,18 +155,18 @@ class ChosenMessages:
         return int(run_sql(self._table, "messages", sql).read_all().column("messages")[0].as_py())
 
     @cached_property
-    def _recreated_queues(self) -> dict[Queue, QueueLife]:
+    def _recreated_queues(self) -> dict[Queue, OffsetLogRange]:
         """Queues whose topic was created again, with the range of the log to which a group's offset applies."""
-        found: dict[Queue, QueueLife] = {}
+        found: dict[Queue, OffsetLogRange] = {}
         for broker, as_of in self._as_of.items():
             topics = {queue.topic for queue in self._others if queue.broker == broker}
             if topics:
                 queues = LakeQueues(self._table, broker, OWN_PACKS)  # spans need no bodies
-                found |= queue_lives(queues, queues.spans(topics), as_of)
+                found |= find_offset_log_ranges(queues, queues.spans(topics), as_of)
         return found
 
     @cached_property
-    def _of_deleted_topics(self) -> int:
+    def _count_of_deleted_topics(self) -> int:
         """Number of chosen messages whose topic was deleted before the groups' offsets were read."""
         chosen = {Queue(queue.broker, queue.topic, queue.queue_id) for queue in self._others}
         return sum(
@@ -187,5 +187,5 @@ class ChosenMessages:
             f"WHERE kind = {text_literal(Kind.NORMAL)}) AS first "
             "ON failed.broker = first.broker AND failed.first_id = first.msg_id GROUP BY 1, 2, 3"
         )
-        rows = dict_rows(run_sql(self._table, "messages", sql).read_all())
+        rows = rows_to_dicts(run_sql(self._table, "messages", sql).read_all())
         return [(row["broker"], row["topic"], row["queue_id"], np.array(row["offsets"], np.int64)) for row in rows]

@@ -25,18 +25,23 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.pipelines.lag.answer import moments_of, subscriptions_of
+from commitlake.pipelines.lag.answer import offsets_by_kind, subscriptions_of_snapshot
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.subscriptions import BROADCASTING, Subscriptions, consumers, subscriptions_at
+from commitlake.pipelines.lag.subscriptions import (
+    BROADCASTING,
+    Subscriptions,
+    find_consumers_by_topic,
+    subscriptions_at,
+)
 from commitlake.pipelines.offsets.sources import LakeQueues, QueueSpans, StoreQueues
 from commitlake.pipelines.replay.errors import ReplayError, UnknownGroupError
 from commitlake.pipelines.snapshot.files import read_store_progress
-from commitlake.pipelines.snapshot.live import ask_group
+from commitlake.pipelines.snapshot.live import fetch_group_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.times import iso_text
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.times import format_iso_time
 
 _SHOWN = 3
 _STORE_IT = "'commitlake snapshot' and 'archive' store them, and 'commitlake lag' shows the groups"
@@ -81,7 +86,7 @@ class NotConsumed:
     warnings: Sequence[str] = ()
 
     @property
-    def names(self) -> set[str]:
+    def topic_names(self) -> set[str]:
         """Topics that the group consumes on any broker."""
         return {topic for _, topic in self.topics} | {queue.topic for queue in self.queues}
 
@@ -91,7 +96,7 @@ class NotConsumed:
         return start.offset if start is not None and start.is_committed else None
 
 
-class QueueLife(NamedTuple):
+class OffsetLogRange(NamedTuple):
     """Range of the log to which a group's offset in a queue applies, if the topic was deleted and created again.
 
     Attributes:
@@ -119,7 +124,7 @@ class _StoreOffsets(NamedTuple):
     has_messages: Callable[[str], bool]
 
 
-def not_consumed_in_lake(
+def find_not_consumed_in_lake(
     lake: Lake,
     messages: DeltaTable,
     group: str,
@@ -159,12 +164,12 @@ def not_consumed_in_lake(
     warnings = [
         f"{broker}: the lake has no snapshot of its groups{then}: none of its messages is chosen" for broker in missing
     ]
-    if not any(_is_known(group, store) for store in stores):
+    if not any(_is_known_group(group, store) for store in stores):
         raise UnknownGroupError(f"the lake has no offsets of the group {group!r}{when}. {_STORE_IT}")
-    return _collect_not_consumed(group, stores, takes_topic, warnings)
+    return _join_not_consumed(group, stores, takes_topic, warnings)
 
 
-def not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
+def find_not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
     """Return which messages of stores a group has not consumed, by its offsets in the stores' own files.
 
     Args:
@@ -186,14 +191,16 @@ def not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Cal
         def has_messages(topic: str, queues: StoreQueues = queues) -> bool:
             return bool(queues.spans({topic}))
 
-        moment = moments_of(progress)[OffsetKind.GROUP]
-        found.append(_StoreOffsets(moment, subscriptions_of(progress), queues, has_messages))
-    if not any(_is_known(group, store) for store in found):
+        moment = offsets_by_kind(progress)[OffsetKind.GROUP]
+        found.append(_StoreOffsets(moment, subscriptions_of_snapshot(progress), queues, has_messages))
+    if not any(_is_known_group(group, store) for store in found):
         raise UnknownGroupError(f"the store has no offsets of the group {group!r}")
-    return _collect_not_consumed(group, found, takes_topic, warnings)
+    return _join_not_consumed(group, found, takes_topic, warnings)
 
 
-def not_consumed_live(admin: Admin, group: str, topics: Iterable[str], brokers: Collection[str] = ()) -> NotConsumed:
+def find_not_consumed_live(
+    admin: Admin, group: str, topics: Iterable[str], brokers: Collection[str] = ()
+) -> NotConsumed:
     """Return which messages of live topics a group has not consumed, by its offsets at the brokers.
 
     Args:
@@ -207,12 +214,12 @@ def not_consumed_live(admin: Admin, group: str, topics: Iterable[str], brokers: 
     found: list[_StoreOffsets] = []
     for broker in sorted(admin.clusters().broker_addr_table):
         if not brokers or broker in brokers:
-            progress, queues = ask_group(admin, group, broker), _LiveQueues(admin, broker)
-            moment = moments_of(progress)[OffsetKind.GROUP]
-            found.append(_StoreOffsets(moment, subscriptions_of(progress), queues, queues.has_messages))
-    if not any(_is_known(group, store) for store in found):
+            progress, queues = fetch_group_snapshot(admin, group, broker), _LiveQueues(admin, broker)
+            moment = offsets_by_kind(progress)[OffsetKind.GROUP]
+            found.append(_StoreOffsets(moment, subscriptions_of_snapshot(progress), queues, queues.has_messages))
+    if not any(_is_known_group(group, store) for store in found):
         raise UnknownGroupError(f"the broker has neither offsets nor clients of the group {group!r}")
-    return _collect_not_consumed(group, found, wanted.__contains__, [])
+    return _join_not_consumed(group, found, wanted.__contains__, [])
 
 
 class _LiveQueues:
@@ -245,7 +252,7 @@ class _LiveQueues:
         return any((span.first or 0) < span.end for span in self.spans({topic}).values())
 
 
-def _collect_not_consumed(
+def _join_not_consumed(
     group: str, stores: Sequence[_StoreOffsets], takes_topic: Callable[[str], bool], warnings: list[str]
 ) -> NotConsumed:
     queues: dict[Queue, QueueStart] = {}
@@ -264,7 +271,7 @@ def _collect_not_consumed(
         warnings.append(f"the group {group} is not known to consume any of the topics: no message is chosen")
     for store in stores:
         broker = store.moment.broker
-        lacking = sorted(topic for topic in consumed if not _consumes(broker, topic, topics, queues))
+        lacking = sorted(topic for topic in consumed if not _consumes_topic(broker, topic, topics, queues))
         warnings += [
             f"the group {group} consumes {topic} on another broker, and is not known to consume it on {broker}: its "
             "messages there are not chosen"
@@ -285,13 +292,15 @@ def _check_does_not_broadcast(group: str, subscriptions: Subscriptions, takes_to
             )
 
 
-def _is_known(group: str, store: _StoreOffsets) -> bool:
+def _is_known_group(group: str, store: _StoreOffsets) -> bool:
     return any(position.group == group for position in store.moment.offsets) or any(
         key.group == group for key in store.subscriptions.found
     )
 
 
-def _consumes(broker: str, topic: str, topics: Collection[tuple[str, str]], queues: Mapping[Queue, QueueStart]) -> bool:
+def _consumes_topic(
+    broker: str, topic: str, topics: Collection[tuple[str, str]], queues: Mapping[Queue, QueueStart]
+) -> bool:
     return (broker, topic) in topics or any(queue[:2] == (broker, topic) for queue in queues)
 
 
@@ -324,7 +333,7 @@ def _consumed_topics(group: str, store: _StoreOffsets, takes_topic: Callable[[st
         return key.group == group and takes_topic(key.topic)
 
     committed = {GroupTopic(group, position.topic) for position in store.moment.offsets if position.group == group}
-    return set(consumers(committed, store.subscriptions, is_chosen))
+    return set(find_consumers_by_topic(committed, store.subscriptions, is_chosen))
 
 
 def _queue_starts(
@@ -339,17 +348,19 @@ def _queue_starts(
     }
     topics = {queue.topic for queue in committed}.union(names)
     now = store.queues.spans(topics)
-    lives = queue_lives(store.queues, now, moment.at)
+    lives = find_offset_log_ranges(store.queues, now, moment.at)
     found: dict[Queue, QueueStart] = {}
     for queue in committed.keys() | {queue for queue in now if queue.topic in names}:
         offset = committed.get(queue)
         low = 0 if offset is None else offset.low
-        life = lives.get(queue, QueueLife(0, None))
+        life = lives.get(queue, OffsetLogRange(0, None))
         found[queue] = QueueStart(low, life.floor, life.restart, is_committed=offset is not None)
     return found, [*_notes_on_bounds(group, moment, committed), *_notes_on_queues(moment.broker, found, now)]
 
 
-def queue_lives(queues: QueueSpans, now: Mapping[Queue, QueueSpan], at: datetime.datetime) -> dict[Queue, QueueLife]:
+def find_offset_log_ranges(
+    queues: QueueSpans, now: Mapping[Queue, QueueSpan], at: datetime.datetime
+) -> dict[Queue, OffsetLogRange]:
     """Return, for queues whose topic was created again, the range of the log to which a group's offset applies.
 
     Args:
@@ -362,7 +373,7 @@ def queue_lives(queues: QueueSpans, now: Mapping[Queue, QueueSpan], at: datetime
     found = {}
     for queue, restart in floors.items():
         floor = then[queue].floor or 0 if queue in then else 0
-        found[queue] = QueueLife(floor, None if restart == floor else restart)
+        found[queue] = OffsetLogRange(floor, None if restart == floor else restart)
     return found
 
 
@@ -374,8 +385,8 @@ def _notes_on_bounds(group: str, moment: Moment, committed: Mapping[Queue, Offse
         yield f"{moment.broker}: {group} may have consumed some of them between {taken} and {at}"
     elif between := sum((offset.high or offset.low) - offset.low for offset in committed.values()):
         yield (
-            f"{moment.broker}: {group} consumed {count_text(between, 'message')} between the snapshots of {taken} and "
-            f"{_time_text(moment.taken_next)}, perhaps before {at}: they are chosen, too"
+            f"{moment.broker}: {group} consumed {format_count(between, 'message')} between the snapshots of {taken} "
+            f"and {_time_text(moment.taken_next)}, perhaps before {at}: they are chosen, too"
         )
 
 
@@ -383,23 +394,25 @@ def _notes_on_queues(broker: str, starts: Mapping[Queue, QueueStart], known: Col
     without = [queue for queue, start in starts.items() if not start.is_committed and queue in known]
     if without:
         yield (
-            f"{broker}: no committed offset in {count_text(len(without), 'queue')} of {_topics(without)}: chosen from "
-            "the first message"
+            f"{broker}: no committed offset in {format_count(len(without), 'queue')} of {_topics_text(without)}: "
+            "chosen from the first message"
         )
     if again := [queue for queue, start in starts.items() if start.floor and start.restart is None]:
-        yield (f"{broker}: {_topics(again)}: deleted and created again; messages of the deleted topic are not chosen")
+        yield (
+            f"{broker}: {_topics_text(again)}: deleted and created again; messages of the deleted topic are not chosen"
+        )
     if later := [queue for queue, start in starts.items() if start.restart is not None]:
         yield (
-            f"{broker}: {_topics(later)}: deleted and created again after the time of the offsets; all messages of the "
-            "new topic are chosen"
+            f"{broker}: {_topics_text(later)}: deleted and created again after the time of the offsets; all messages "
+            "of the new topic are chosen"
         )
 
 
-def _topics(queues: Iterable[Queue]) -> str:
+def _topics_text(queues: Iterable[Queue]) -> str:
     names = sorted({queue.topic for queue in queues})
-    more = f" and {count_text(len(names) - _SHOWN, 'other topic')}" if len(names) > _SHOWN else ""
+    more = f" and {format_count(len(names) - _SHOWN, 'other topic')}" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
 def _time_text(moment: datetime.datetime) -> str:
-    return iso_text(moment, "milliseconds" if moment.microsecond else "seconds")
+    return format_iso_time(moment, "milliseconds" if moment.microsecond else "seconds")

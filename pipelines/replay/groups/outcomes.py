@@ -36,8 +36,8 @@ from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.connectors.rocketmq.puller import PullStatus
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.pipelines.replay.sending import TargetClient
-from commitlake.pipelines.replay.sent_messages import Origin, find_sent
-from commitlake.schemas.counts import count_text
+from commitlake.pipelines.replay.sent_messages import Origin, find_sent_messages
+from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, SCHEDULE_TOPIC
@@ -104,10 +104,10 @@ class GroupOutcomes:
             return self.details.get(row, "")
         if self.ahead[row] < 0:
             return "the group has no offset in its queue"
-        return f"{count_text(self.ahead[row], 'message')} before it in its queue"
+        return f"{format_count(self.ahead[row], 'message')} before it in its queue"
 
 
-def read_sent(lake: Lake, replay_id: str) -> pa.Table:
+def read_replay_rows(lake: Lake, replay_id: str) -> pa.Table:
     """Return the rows of a replay in `replay_messages`, of sent messages and of those that could not be sent."""
     schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _COLUMNS])
     try:
@@ -157,7 +157,7 @@ class GroupFollower:
         client: client of the target.
         plan: plan of the replay.
         group: the consumer group.
-        rows: rows of `replay_messages`, from `read_sent`.
+        rows: rows of `replay_messages`, from `read_replay_rows`.
     """
 
     client: TargetClient
@@ -187,7 +187,7 @@ class GroupFollower:
         topics = self._retry_topics()
         retry_queues = [queue for topic in topics for broker in brokers for queue in self._topic_stats(topic, broker)]
         committed = {queue: admin.offsets.committed(queue, self.group) for queue in {*self._queues, *retry_queues}}
-        self._skip_delivered(brokers)
+        self._note_delivery_offsets(brokers)
         for broker in brokers:
             log_extent(admin, broker)
         for broker in brokers:
@@ -208,7 +208,7 @@ class GroupFollower:
             return {}
         return {} if found is None else found.offset_table
 
-    def _skip_delivered(self, brokers: Sequence[str]) -> None:
+    def _note_delivery_offsets(self, brokers: Sequence[str]) -> None:
         """Note, on the first call, each delay queue's delivery offset: messages before are in retry topics by now."""
         for broker in brokers:
             delivered = self.client.admin.delay_offsets(broker).offset_table
@@ -241,7 +241,7 @@ class GroupFollower:
             ] = None
             start = ends.min_offset
         if start < ends.max_offset:
-            yield from find_sent(self.client.puller, queue, start, self.plan.replay_id)
+            yield from find_sent_messages(self.client.puller, queue, start, self.plan.replay_id)
         self._next[queue] = ends.max_offset
 
     def _search_start(self, queue: MessageQueue, ends: TopicOffset) -> int:
@@ -281,7 +281,7 @@ class GroupFollower:
         for origin, copies in self._copies.items():
             row = self._places.row_of(origin)
             if row is not None:
-                states[row], details[row] = _judge_copies(copies, committed, self.group)
+                states[row], details[row] = _state_of_copies(copies, committed, self.group)
                 retries[row] = max(copies.scheduled, copies.retried)
         errors = self.rows.column("error")
         for row in np.flatnonzero(~self._is_sent).tolist():
@@ -342,7 +342,7 @@ def _queues_of(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
     return list(found), codes
 
 
-def _judge_copies(copies: _Copies, committed: Mapping[MessageQueue, int | None], group: str) -> tuple[State, str]:
+def _state_of_copies(copies: _Copies, committed: Mapping[MessageQueue, int | None], group: str) -> tuple[State, str]:
     """Return the state of a message that failed, by its copies."""
     if copies.dead_offset is not None:
         return State.DEAD, f"offset {copies.dead_offset} of {DLQ_PREFIX}{group}"

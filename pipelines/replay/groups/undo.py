@@ -58,12 +58,12 @@ class GroupStep:
     problem: str = ""
 
     @property
-    def moves(self) -> bool:
+    def needs_move(self) -> bool:
         """True if an offset must be set."""
         return self.step is not None and self.step.to != self.offset and bool(self.step.stepped)
 
 
-def groups_of_target(
+def find_consumer_groups(
     client: OffsetClient, queues: Collection[MessageQueue], sources: Sequence[OffsetSource]
 ) -> dict[str, set[str]]:
     """Return the groups that consume the topic of each queue, from the brokers and the lake, without system groups.
@@ -91,7 +91,7 @@ def _check_route(client: OffsetClient, topic: str, brokers: Collection[str]) -> 
         )
 
 
-def plan_steps(
+def plan_group_steps(
     client: OffsetClient,
     replay_id: str,
     runs: Mapping[MessageQueue, Sequence[OffsetRun]],
@@ -113,17 +113,17 @@ def plan_steps(
         for group in sorted(groups.get(queue.topic, ())):
             sent = sum(run.end - run.start for run in of_queue)
             offset = client.admin.offsets.committed(queue, group)
-            if problem := _skip_problem(of_queue, offset, end):
+            if problem := _offset_problem(of_queue, offset, end):
                 yield GroupStep(group, queue, sent, offset, None, problem)
                 continue
             assert offset is not None
             reader = OtherMessagesReader(client.puller, queue, replay_id, _group_filter(client, group, queue, sources))
-            step = move_past_runs(of_queue, max(offset, first), reader.others_in, skips_others=skips_others)
+            step = move_past_runs(of_queue, max(offset, first), reader.read_others_in, skips_others=skips_others)
             problem = _queue_mismatch(reader, of_queue, max(offset, first), step)
             yield GroupStep(group, queue, sent, offset, None if problem else step, problem)
 
 
-def _skip_problem(runs: Sequence[OffsetRun], offset: int | None, end: int) -> str:
+def _offset_problem(runs: Sequence[OffsetRun], offset: int | None, end: int) -> str:
     if end < runs[-1].end:
         return (
             f"the queue ends at {end}, but the replay's last message was at {runs[-1].end - 1}: the topic was deleted "
@@ -219,16 +219,16 @@ def move_past_runs(
         if between.count and not skips_others:
             is_blocked = True
         if is_blocked:
-            others = _add_others(others, between)
+            others = _join_other_messages(others, between)
             left += size
         else:
-            skipped = _add_others(skipped, between)
+            skipped = _join_other_messages(skipped, between)
             to, stepped = run.end, stepped + size
     consumed = sum(min(run.end, position) - run.start for run in runs if run.start < position)
     return GroupMove(to, stepped, consumed, left, skipped, others)
 
 
-def _add_others(first: OtherMessages, second: OtherMessages) -> OtherMessages:
+def _join_other_messages(first: OtherMessages, second: OtherMessages) -> OtherMessages:
     return OtherMessages(first.count + second.count, (*first.names, *second.names)[:MAX_NAMED])
 
 
@@ -247,12 +247,12 @@ class OtherMessagesReader:
         self._is_wanted = _compile_filter(wanted)
         self._left = MAX_READ
 
-    def others_in(self, start: int, end: int) -> OtherMessages:
+    def read_others_in(self, start: int, end: int) -> OtherMessages:
         """Return the other messages from `start` to before `end`."""
         if end - start > self._left:
             return OtherMessages(end - start, self._message_names(self._read_messages(start, start + MAX_NAMED)))
         self._left -= end - start
-        found = [message for message in self._read_messages(start, end) if self._is_others(message)]
+        found = [message for message in self._read_messages(start, end) if self._is_other_message(message)]
         return OtherMessages(len(found), self._message_names(found[:MAX_NAMED]))
 
     def is_of_replay(self, offset: int) -> bool:
@@ -260,7 +260,7 @@ class OtherMessagesReader:
         found = self._read_messages(offset, offset + 1)
         return bool(found) and found[0].properties.get(REPLAY_ID) == self._replay_id
 
-    def _is_others(self, message: Message) -> bool:
+    def _is_other_message(self, message: Message) -> bool:
         return message.properties.get(REPLAY_ID) != self._replay_id and self._is_wanted(message)
 
     def _message_names(self, messages: Sequence[Message]) -> tuple[str, ...]:

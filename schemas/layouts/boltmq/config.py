@@ -98,25 +98,25 @@ def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Doc
     """
     if OFFSETS in document or not isinstance(table := document.get(_BOLTMQ_OFFSETS), dict):
         return document
-    if _group_comes_first(table, groups):
+    if _has_group_first_keys(table, groups):
         table = {"@".join(reversed(str(key).split("@", 1))): offsets for key, offsets in table.items()}
     kept = {name: value for name, value in document.items() if name != _BOLTMQ_OFFSETS}
     return {**kept, **_version_from_boltmq(document), OFFSETS: table}
 
 
-def _group_comes_first(table: Document, groups: Collection[str]) -> bool:
+def _has_group_first_keys(table: Document, groups: Collection[str]) -> bool:
     """Return whether the keys of an offset file have the form `group@topic` instead of `topic@group`."""
     found = set()
     for key in table:
         first, _, second = str(key).partition("@")
-        if _is_topic(second) or (first in groups and second not in groups):
+        if _is_retry_or_dlq_topic(second) or (first in groups and second not in groups):
             found.add(True)
-        if _is_topic(first) or (second in groups and first not in groups):
+        if _is_retry_or_dlq_topic(first) or (second in groups and first not in groups):
             found.add(False)
     return found == {True}
 
 
-def _is_topic(name: str) -> bool:
+def _is_retry_or_dlq_topic(name: str) -> bool:
     return name.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
 

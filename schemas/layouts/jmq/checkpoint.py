@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
-from commitlake.schemas.layouts.base import PAGE_SIZE, Field, Layout, serialize_page
+from commitlake.schemas.layouts.base import PAGE_SIZE, Field, Layout, pad_to_page
 
 FILE_NAME = "checkpoint"
 FILE_SIZE = PAGE_SIZE
@@ -45,4 +45,4 @@ def parse_journal_checkpoint(data: bytes) -> JournalCheckpoint | None:
 def serialize_journal_checkpoint(checkpoint: JournalCheckpoint) -> bytes:
     """Return the content of the whole checkpoint file, 4,096 bytes."""
     covered = _COVERED.pack(*checkpoint)
-    return serialize_page(covered + zlib.crc32(covered).to_bytes(4, "big"))
+    return pad_to_page(covered + zlib.crc32(covered).to_bytes(4, "big"))

@@ -284,19 +284,19 @@ def parse_message(
         store_timestamp=sent + store_delay,
         body_crc=stored_crc,
         body=body,
-        topic=_text(view, parts.topic, parts.topic_length),
-        app=_text(view, parts.app, parts.app_length),
-        business_id=_text(view, parts.business_id, parts.business_id_length),
+        topic=_decode_text(view, parts.topic, parts.topic_length),
+        app=_decode_text(view, parts.app, parts.app_length),
+        business_id=_decode_text(view, parts.business_id, parts.business_id_length),
         raw_properties=bytes(view[parts.properties : parts.end]),
     )
     return message, total_size
 
 
-def _text(view: memoryview, start: int, length: int) -> str:
+def _decode_text(view: memoryview, start: int, length: int) -> str:
     return str(view[start : start + length], "utf-8", "replace")
 
 
-def delay_of(timestamp: int, send_timestamp: int) -> int:
+def stored_delay_ms(timestamp: int, send_timestamp: int) -> int:
     """Return a broker's time in stored form: the difference to the producer's send time in ms, clamped to an int32."""
     minimum, maximum = _DELAYS
     return max(minimum, min(timestamp - send_timestamp, maximum))
@@ -332,24 +332,24 @@ def serialize_message(
         journal_offset,
         queue_id,
         queue_offset,
-        *_address("client_ip", message.client_address),
-        *_address("server_ip", server_address),
+        *_encode_address("client_ip", message.client_address),
+        *_encode_address("server_ip", server_address),
         sent,
-        delay_of(receive_timestamp, sent),
-        delay_of(store_timestamp, sent),
+        stored_delay_ms(receive_timestamp, sent),
+        stored_delay_ms(store_timestamp, sent),
         body_crc(body),
     )
     try:
         head = HEAD.pack(*values)
     except struct.error as error:
-        raise _unfit_value_error(values) from error
+        raise _value_range_error(values) from error
     pieces = [head]
     for layout, part in zip(LENGTHS, (body, topic, app, business_id, properties), strict=True):
         pieces += layout.pack(len(part)), part
     return b"".join(pieces)
 
 
-def _unfit_value_error(values: Sequence[int]) -> UnserializableError:
+def _value_range_error(values: Sequence[int]) -> UnserializableError:
     """Return an error for the first value that does not fit in its field."""
     for (name, code, _), value in zip(HEAD.fields, values, strict=True):
         bits = 8 * struct.calcsize(">" + code)
@@ -374,7 +374,7 @@ def encode_text(name: str, text: str) -> bytes:
     return data
 
 
-def _address(field_name: str, host: Host) -> tuple[int, int]:
+def _encode_address(field_name: str, host: Host) -> tuple[int, int]:
     if len(host.address) != 4:
         raise UnserializableError(field_name, "an IPv4 address", str(host))
     return int.from_bytes(host.address, "big"), host.port

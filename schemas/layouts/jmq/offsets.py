@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MAX_QUEUE_ID
-from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
+from commitlake.schemas.layouts.numbers import INT64_MAX, int_in_range, parse_int
 
 FOLDER = "offset"
 FILE_NAME = "offset.json"
@@ -84,7 +84,7 @@ def _parse_position(place: ConsumedQueue, fields: Mapping[str, Any]) -> Consumer
 
 
 def _check_number(name: str, value: Any) -> int:
-    number = int_within(value, 0, INT64_MAX)
+    number = int_in_range(value, 0, INT64_MAX)
     if number is None:
         raise LayoutError(name, 0, f"a number from 0 to {INT64_MAX}", f"{value!r}"[:100])
     return number

@@ -70,7 +70,7 @@ def serialize_entry(entry: JmqQueueEntry) -> bytes:
     return covered + _CRC.pack(zlib.crc32(covered))
 
 
-def count_valid(data: bytes) -> int:
+def count_valid_entries(data: bytes) -> int:
     """Return the number of valid entries before the first invalid one."""
     crc32, count = zlib.crc32, 0
     for position, (_, _, _, stored) in zip(
@@ -85,7 +85,7 @@ def count_valid(data: bytes) -> int:
 _MAX_QUEUE_OFFSET = (1 << 64) - 1
 
 
-class MessagePlace(NamedTuple):
+class MessageIdParts(NamedTuple):
     """Position of a message, as encoded in its message id."""
 
     topic: str
@@ -94,7 +94,7 @@ class MessagePlace(NamedTuple):
     broker: str
 
 
-def serialize_message_id(place: MessagePlace) -> str:
+def serialize_message_id(place: MessageIdParts) -> str:
     """Return the message id of a position: `topic/queue/queueOffset@broker`.
 
     Raises:
@@ -105,7 +105,7 @@ def serialize_message_id(place: MessagePlace) -> str:
     return f"{place.topic}/{place.queue_id}/{place.queue_offset}@{place.broker}"
 
 
-def parse_message_id(text: str) -> MessagePlace:
+def parse_message_id(text: str) -> MessageIdParts:
     """Parse a message id; the topic in it may contain any character.
 
     Raises:
@@ -115,13 +115,13 @@ def parse_message_id(text: str) -> MessagePlace:
     parts = place.rsplit("/", 2)
     if not at or not broker or len(parts) != 3 or not parts[0]:
         raise LayoutError("message_id", 0, "topic/queue/queueOffset@broker", repr(text[:100]))
-    topic, queue_id, queue_offset = parts[0], _number(parts[1]), _number(parts[2])
+    topic, queue_id, queue_offset = parts[0], _parse_number(parts[1]), _parse_number(parts[2])
     if queue_id is None or queue_offset is None or queue_id > MAX_QUEUE_ID:
         raise LayoutError("message_id", 0, f"a queue from 0 to {MAX_QUEUE_ID} and a number in it", repr(text[:100]))
-    return MessagePlace(topic, queue_id, queue_offset, broker)
+    return MessageIdParts(topic, queue_id, queue_offset, broker)
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     """Parse a number of a message id, which has no sign and no leading zeros; return None if it is invalid."""
     number = parse_int(text, 0, _MAX_QUEUE_OFFSET)
     return number if str(number) == text else None

@@ -49,7 +49,7 @@ def examine(window: memoryview, position: int, journal_offset: int, bounds: Size
     available = len(window) - position
     left = bounds.file_end - journal_offset
     if available < FILLER.size:
-        return MORE if left > available else _examine_rest(window[position:], journal_offset, bounds)
+        return MORE if left > available else _examine_file_tail(window[position:], journal_offset, bounds)
     total_size, magic = FILLER.unpack(window, position)
     if magic == Magic.FILLER:
         if total_size == (expected := bounds.segment_end - journal_offset):
@@ -62,7 +62,7 @@ def examine(window: memoryview, position: int, journal_offset: int, bounds: Size
     return _examine_record(window, position, journal_offset, bounds)
 
 
-def _examine_rest(rest: memoryview, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
+def _examine_file_tail(rest: memoryview, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
     """Examine the last bytes of a file, which are too few for a FILLER."""
     if any(rest):
         expected = f"a record or a FILLER, {FILLER.size} bytes or more, or zeros"
@@ -92,7 +92,7 @@ def _examine_record(window: memoryview, position: int, journal_offset: int, boun
     return ScanFinding(SpanKind.RECORD, total_size)
 
 
-def _rules_for(file_end: int, start: int) -> Rules:
+def _make_scan_rules(file_end: int, start: int) -> Rules:
     """Return the scanner rules for searching records in a range of journal offsets.
 
     A magic of two bytes occurs everywhere in a large file. But the upper half of a record's own offset is known: it is
@@ -113,4 +113,4 @@ class JournalScanner(SegmentScanner):
 
     def __init__(self, start: int, bounds: SizeLimits) -> None:
         """Start scanning at the journal offset `start`, at which a record should begin."""
-        super().__init__(start, bounds, _rules_for(bounds.file_end, start))
+        super().__init__(start, bounds, _make_scan_rules(bounds.file_end, start))

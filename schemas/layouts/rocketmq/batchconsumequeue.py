@@ -78,7 +78,7 @@ def has_batch_queues(attributes: Any) -> bool:
     return isinstance(attributes, Mapping) and attributes.get(QUEUE_TYPE) == BATCH_QUEUE_TYPE
 
 
-def queue_numbers(properties: Mapping[str, str], queue_offset: int) -> tuple[int, int]:
+def base_offset_and_count(properties: Mapping[str, str], queue_offset: int) -> tuple[int, int]:
     """Return the queue offset of a record's first message, and the number of messages in the record.
 
     Args:
@@ -111,7 +111,7 @@ class BatchEvidence:
         """Return the evidence of two parts of the log together."""
         return BatchEvidence(self.batches + other.batches, self.steps + other.steps)
 
-    def shows_batches(self, records: int) -> bool:
+    def shows_batch_queues(self, records: int) -> bool:
         """Return whether the evidence shows that the topic's queues are BatchConsumeQueues.
 
         Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-from commitlake.schemas.layouts.base import PAGE_SIZE, Field, Layout, parse_page, serialize_page
+from commitlake.schemas.layouts.base import PAGE_SIZE, Field, Layout, pad_to_page, parse_file_head
 
 FILE_SIZE = PAGE_SIZE
 RECOVERY_MARGIN_MS = 3000
@@ -48,9 +48,9 @@ def parse_checkpoint(data: bytes) -> Checkpoint:
     Raises:
         LayoutError: if the file is shorter than its fields.
     """
-    return Checkpoint(*parse_page(LAYOUT, "checkpoint", data))
+    return Checkpoint(*parse_file_head(LAYOUT, "checkpoint", data))
 
 
 def serialize_checkpoint(checkpoint: Checkpoint) -> bytes:
     """Return the content of the whole checkpoint file, 4,096 bytes."""
-    return serialize_page(LAYOUT.pack(*astuple(checkpoint)))
+    return pad_to_page(LAYOUT.pack(*astuple(checkpoint)))

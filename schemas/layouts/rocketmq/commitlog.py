@@ -323,7 +323,7 @@ def serialize_message(
     if not dialect.has_v6_hosts and (message.born_host.is_v6 or store_host.is_v6):
         raise UnserializableError("hosts", f"IPv4 in a {dialect.name} record", f"{message.born_host}, {store_host}")
     topic = message.topic.encode()
-    magic = _magic_for(message.topic, dialect)
+    magic = _choose_magic(message.topic, dialect)
     topic_layout = TOPIC_LENGTH[magic]
     limit = (1 << 8 * topic_layout.size) - 1
     if not 0 < len(topic) <= limit:
@@ -357,7 +357,7 @@ def serialize_message(
     )
 
 
-def _magic_for(topic: str, dialect: Dialect) -> Magic:
+def _choose_magic(topic: str, dialect: Dialect) -> Magic:
     if len(topic) <= MAX_V1_TOPIC_LENGTH:
         return dialect.message
     if dialect.long_topic is None:
@@ -371,7 +371,7 @@ def serialize_blank(bytes_left: int, dialect: Dialect = ROCKETMQ) -> bytes:
     return BLANK.pack(bytes_left, dialect.blank)
 
 
-def dialect_of_segment(read: Callable[[int], ReadableBuffer]) -> Dialect | None:
+def detect_segment_dialect(read: Callable[[int], ReadableBuffer]) -> Dialect | None:
     """Return the dialect of a segment from its first two records, or its only one; None if they differ or are missing.
 
     Two records are compared because a single flipped bit turns RocketMQ's magic into BoltMQ's.
@@ -379,19 +379,19 @@ def dialect_of_segment(read: Callable[[int], ReadableBuffer]) -> Dialect | None:
     Args:
         read: returns the bytes of the segment at a position, as many as a BLANK has, or fewer at its end.
     """
-    size, first = _parse_head(read(0))
-    _, second = _parse_head(read(size)) if size >= MIN_RECORD_SIZE else (0, None)
+    size, first = _parse_size_and_dialect(read(0))
+    _, second = _parse_size_and_dialect(read(size)) if size >= MIN_RECORD_SIZE else (0, None)
     return first if second in (None, first) else None
 
 
-def _parse_head(data: ReadableBuffer) -> tuple[int, Dialect | None]:
+def _parse_size_and_dialect(data: ReadableBuffer) -> tuple[int, Dialect | None]:
     if len(data) < BLANK.size:
         return 0, None
     size, magic = BLANK.unpack(data)
     return size, DIALECT_BY_MAGIC.get(magic)
 
 
-def in_dialect(record: bytes, dialect: Dialect) -> bytes:
+def convert_to_dialect(record: bytes, dialect: Dialect) -> bytes:
     """Convert a complete record to another dialect, as its brokers would have stored it at the same position.
 
     Args:

@@ -25,10 +25,10 @@ def java_hash(text: str) -> int:
         units = text.encode("utf-16-be", "surrogatepass")
         for high, low in zip(units[::2], units[1::2], strict=True):
             value = (31 * value + (high << 8 | low)) & _MASK
-    return _signed(value)
+    return _to_signed32(value)
 
 
-def java_hash_continued(head: int, tail: str) -> int:
+def extend_java_hash(head: int, tail: str) -> int:
     """Return Java's hash of a text, given the hash of its first part and the remaining part.
 
     Args:
@@ -37,9 +37,9 @@ def java_hash_continued(head: int, tail: str) -> int:
     """
     if tail.isascii() and len(tail) < _SHORT:
         start = _SHORT - len(tail)
-        return _signed((head * _WEIGHTS[start - 1] + sum(map(mul, tail.encode(), _WEIGHTS[start:]))) & _MASK)
+        return _to_signed32((head * _WEIGHTS[start - 1] + sum(map(mul, tail.encode(), _WEIGHTS[start:]))) & _MASK)
     units = len(tail.encode("utf-16-be", "surrogatepass")) // 2
-    return _signed((head * pow(31, units, 1 << 32) + java_hash(tail)) & _MASK)
+    return _to_signed32((head * pow(31, units, 1 << 32) + java_hash(tail)) & _MASK)
 
 
 def fnv1_64(data: bytes) -> int:
@@ -58,5 +58,5 @@ def fnv1a_32(data: bytes) -> int:
     return value
 
 
-def _signed(value: int) -> int:
+def _to_signed32(value: int) -> int:
     return value - (1 << 32) if value >> 31 else value

@@ -45,7 +45,7 @@ class Host(NamedTuple):
         return (mapped or ip).is_loopback
 
     @property
-    def site(self) -> bytes:
+    def network_prefix(self) -> bytes:
         """Part of the address that per-address limits use: the first 64 bits for IPv6, the whole address for IPv4."""
         if not self.is_v6:
             return self.address

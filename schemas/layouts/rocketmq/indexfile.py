@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash, java_hash_continued
+from commitlake.schemas.layouts.rocketmq.hashing import extend_java_hash, java_hash
 
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000
@@ -136,16 +136,16 @@ def key_hash(topic: str, key: str) -> int:
     """Return the hash of a topic and key for the index: abs(hashCode), or 0 if the absolute value overflows."""
     # The UNIQ_KEYs of one client have the same first part.
     head = key[:_CLIENT_LENGTH] if len(key) == _UNIQUE_KEY_LENGTH else ""
-    value = abs(java_hash_continued(_head_hash(topic, head), key[len(head) :]))
+    value = abs(extend_java_hash(_hash_key_prefix(topic, head), key[len(head) :]))
     return 0 if value > _INT_MAX else value
 
 
 @lru_cache(maxsize=4096)
-def _head_hash(topic: str, head: str) -> int:
+def _hash_key_prefix(topic: str, head: str) -> int:
     return java_hash(f"{topic}#{head}")
 
 
-def tags_key(tags: str) -> str:
+def tags_index_key(tags: str) -> str:
     """Return the index key for a record's TAGS, which brokers since 5.5 enter into the index."""
     return f"{TAGS_KEY_PREFIX}{tags}"
 

@@ -35,7 +35,7 @@ def is_light_queue(name: str) -> bool:
     return name.startswith(LIGHT_PREFIX) and "/" not in name
 
 
-def can_be_folder(name: str) -> bool:
+def is_valid_folder_name(name: str) -> bool:
     """Return whether a light queue's name can be used as a folder name."""
     return is_light_queue(name) and "\0" not in name and len(name.encode()) <= _MAX_NAME_BYTES
 
@@ -45,22 +45,22 @@ def light_queue_names(topic: str, properties: Mapping[str, str]) -> tuple[str, .
     names = properties.get(MULTI_DISPATCH)
     if not names or topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC:
         return ()
-    return _split(names)
+    return _split_list(names)
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     """Split a list like Java's String.split, which drops empty parts at the end."""
     text = text.rstrip(SEPARATOR)
     return tuple(text.split(SEPARATOR)) if text else ()
 
 
-def light_queue_entries(topic: str, properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
+def light_queue_offsets(topic: str, properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
     """Return each light queue of a stored record with the record's queue offset in it.
 
     If the lists differ in length, the result is empty. Invalid names and impossible offsets are omitted.
     """
     names = light_queue_names(topic, properties)
-    numbers = _split(properties.get(MULTI_QUEUE_OFFSET, ""))
+    numbers = _split_list(properties.get(MULTI_QUEUE_OFFSET, ""))
     if len(names) != len(numbers):
         return ()
     found: dict[str, int] = {}

@@ -45,7 +45,7 @@ def parse_message_id(text: str) -> MessageId:
     return MessageId(host, _OFFSET.unpack_from(data, len(data) - _OFFSET.size)[0])
 
 
-def offset_in(text: str | None) -> int:
+def parse_id_offset(text: str | None) -> int:
     """Return the physical offset in an offset message id; -1 if the text is None or no such id."""
     try:
         return -1 if text is None else parse_message_id(text.strip()).physical_offset

@@ -200,7 +200,7 @@ def _examine_record(window: memoryview, position: int, physical_offset: int, bou
     return ScanFinding(SpanKind.RECORD, total_size)
 
 
-def any_data(view: memoryview) -> bool:
+def has_nonzero_bytes(view: memoryview) -> bool:
     """Return whether a range contains a byte that is not zero."""
     step = 1 << 20
     return any(bytes(view[start : start + step]).strip(b"\0") for start in range(0, len(view), step))
@@ -261,7 +261,7 @@ class SegmentScanner:
         view = memoryview(window)
         origin = self.position
         while not self.done:
-            span = self._search(view, origin) if self._bad else self._blank or self._step(view, origin)
+            span = self._search_next_record(view, origin) if self._bad else self._blank or self._step(view, origin)
             if span is None:
                 return
             self.done = span.kind is SpanKind.BLANK
@@ -286,11 +286,11 @@ class SegmentScanner:
                 self._bad = (start, finding)
                 self._all_zeros = finding.kind is SpanKind.UNWRITTEN
                 self.position += 1
-                return self._search(view, origin)
+                return self._search_next_record(view, origin)
 
-    def _search(self, view: memoryview, origin: int) -> SegmentSpan | None:
+    def _search_next_record(self, view: memoryview, origin: int) -> SegmentSpan | None:
         """Search for the next valid record; return None if the window ends first."""
-        self._all_zeros = self._all_zeros and not any_data(view[self.position - origin :])
+        self._all_zeros = self._all_zeros and not has_nonzero_bytes(view[self.position - origin :])
         rules = self._rules
         while not self._all_zeros and (
             found := rules.landmark.search(view, self.position - origin + rules.landmark_position)

@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
-from commitlake.schemas.layouts.base import PAGE_SIZE, Field, Layout, ReadableBuffer, parse_page, serialize_page
+from commitlake.schemas.layouts.base import PAGE_SIZE, Field, Layout, ReadableBuffer, pad_to_page, parse_file_head
 
 LOG_FOLDER = "timerlog"
 DEFAULT_LOG_FILE_SIZE = 100 << 20
@@ -118,7 +118,7 @@ def serialize_timer_blank(room: int) -> bytes:
     return BLANK.pack(room, 0, BLANK_MAGIC)
 
 
-def timer_units(data: ReadableBuffer) -> Iterator[TimerUnit]:
+def parse_timer_units(data: ReadableBuffer) -> Iterator[TimerUnit]:
     """Yield the units of a file up to its blank or the first invalid unit."""
     whole = memoryview(data)[: len(data) // UNIT.size * UNIT.size]
     for size, *values in UNIT.struct.iter_unpack(whole):
@@ -197,9 +197,9 @@ def parse_timer_checkpoint(data: bytes) -> TimerCheckpoint:
     Raises:
         LayoutError: if the file is shorter than its fields.
     """
-    return TimerCheckpoint(*parse_page(CHECKPOINT, "timercheck", data))
+    return TimerCheckpoint(*parse_file_head(CHECKPOINT, "timercheck", data))
 
 
 def serialize_timer_checkpoint(checkpoint: TimerCheckpoint) -> bytes:
     """Return the content of the whole checkpoint file, 4,096 bytes."""
-    return serialize_page(CHECKPOINT.pack(*astuple(checkpoint)))
+    return pad_to_page(CHECKPOINT.pack(*astuple(checkpoint)))

@@ -123,7 +123,7 @@ def kind_of(topic: str) -> Kind:
     return Kind.NORMAL
 
 
-def plain_group(group: str) -> str:
+def strip_broadcast_suffix(group: str) -> str:
     """Return the group in a stored offset's key without the suffix that marks a broadcasting consumer."""
     return group.removesuffix(BROADCAST_SUFFIX)
 
@@ -164,13 +164,13 @@ def origin_topic(topic: str, properties: Mapping[str, str]) -> str:
         groups.append(topic.removeprefix(DLQ_PREFIX))
     stored = [topic] if kind is Kind.RETRY else []
     for name in (*(properties[name] for name in named if name in properties), *stored):
-        found = _without_group(name, groups)
+        found = _find_pop_topic(name, groups)
         if found:
             return found
     return topic
 
 
-def _without_group(topic: str, groups: Iterable[str]) -> str:
+def _find_pop_topic(topic: str, groups: Iterable[str]) -> str:
     """Return the topic to which a POP retry topic belongs, empty for other retry topics, or else the topic itself."""
     if not topic.startswith(RETRY_PREFIX):
         return topic
@@ -182,10 +182,10 @@ def _without_group(topic: str, groups: Iterable[str]) -> str:
     return rest.partition(POP_SEPARATORS[0])[2]
 
 
-def finished_offsets(body: bytes) -> list[int]:
+def parse_op_offsets(body: bytes) -> list[int]:
     """Return the queue offsets of half messages that an op record marks as finished, in any version's format.
 
-    >>> [finished_offsets(body) for body in (b"3", b"3,", b"0,1,3,")]
+    >>> [parse_op_offsets(body) for body in (b"3", b"3,", b"0,1,3,")]
     [[3], [3], [0, 1, 3]]
     """
     numbers = [parse_int(part, 0, INT64_MAX) for part in body.decode("ascii", "replace").split(",")]

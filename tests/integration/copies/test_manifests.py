@@ -164,7 +164,7 @@ def test_agent_whose_copy_was_replaced_writes_no_manifest(
         first.replace_manifest(LOG_MANIFEST, b"%d" % number)
 
     def replace_copy() -> None:
-        assert HdfsClient(uri).once(lambda client: client.delete(uri.key(""), True), "")
+        assert HdfsClient(uri).send_once(lambda client: client.delete(uri.key(""), True), "")
         second.claim()
         assert second.read_manifest(LOG_MANIFEST) is None
         for number in range(count):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.lake import Lake
 
@@ -13,7 +13,9 @@ def main(lake: str, port: str, table: str) -> None:
     """Follow, and print a line for each completed version."""
     print("begins", flush=True)
     options = HBaseOptions(host="127.0.0.1", port=int(port), table=table, salts=4, batch_rows=200)
-    follow(None, Lake(lake), options, progress=lambda version, rows: print(f"version {version}: {rows}", flush=True))
+    follow_messages(
+        None, Lake(lake), options, progress=lambda version, rows: print(f"version {version}: {rows}", flush=True)
+    )
 
 
 if __name__ == "__main__":

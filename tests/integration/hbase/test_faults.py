@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.followed import HBaseUpdate
-from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.connectors.lake.lake import Lake
@@ -51,7 +51,7 @@ class _Following:
 
     def _run(self) -> None:
         try:
-            self.followed = follow(None, self._lake, self._options)
+            self.followed = follow_messages(None, self._lake, self._options)
         except Exception as error:  # noqa: BLE001 (handed to the test)
             self.error = error
 
@@ -103,10 +103,10 @@ def test_following_fails_while_thrift_is_down_and_then_catches_up(
     hbase.kill_thrift()
     try:
         with pytest.raises(HBaseError, match=r"Thrift server 127\.0\.0\.1:\d+ gave no answer .* within 2 s"):
-            follow(None, lake, replace(options, connect_seconds=2))
+            follow_messages(None, lake, replace(options, connect_seconds=2))
     finally:
         hbase.start_thrift()
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     assert hbase_rows(options) == delta_rows(lake.uri("messages"))
 
 
@@ -125,7 +125,7 @@ def test_following_fails_when_hbase_goes_down_and_then_catches_up(
             following.finish()
     finally:
         hbase.start_hbase()
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     assert hbase_rows(options) == delta_rows(lake.uri("messages"))
 
 
@@ -159,7 +159,7 @@ def test_following_completes_after_kills_at_random_moments(hbase: HBase, options
     assert killed > 0
     anew = replace(options, table=options.table + "_anew")
     for each in (options, undisturbed, anew):
-        follow(None, lake, each)
+        follow_messages(None, lake, each)
     assert hbase_rows(options) == delta_rows(lake.uri("messages"))
     assert all_cells(options) == all_cells(undisturbed) == all_cells(anew)
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
-from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
@@ -38,53 +38,53 @@ def uri(lake: Lake) -> str:
 
 
 def test_the_projection_equals_the_table_row_by_row(lake: Lake, uri: str, options: HBaseOptions) -> None:
-    followed = follow(None, lake, options)
+    followed = follow_messages(None, lake, options)
     assert (followed.version, followed.versions, followed.rows) == (1, 1, 708)
     assert hbase_rows(options) == delta_rows(uri)
 
 
 def test_each_version_is_followed_once(lake: Lake, uri: str, options: HBaseOptions) -> None:
     seen: list[tuple[int, int]] = []
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     append(uri, message_rows(10, first=700))
     append(uri, message_rows(5, first=710))
-    followed = follow(None, lake, options, progress=lambda version, rows: seen.append((version, rows)))
+    followed = follow_messages(None, lake, options, progress=lambda version, rows: seen.append((version, rows)))
     assert seen == [(2, 10), (3, 5)]
     assert (followed.version, followed.versions, followed.rows) == (3, 2, 15)
-    assert follow(None, lake, options).versions == 0
+    assert follow_messages(None, lake, options).versions == 0
     assert hbase_rows(options) == delta_rows(uri)
 
 
 def test_writing_a_version_again_changes_no_cell(lake: Lake, options: HBaseOptions) -> None:
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     before = all_cells(options)
     with Client(options) as client:
         done = read_progress(client)
         assert done is not None
         write_progress(client, done, TableProgress(done.followed, 0))
-    assert follow(None, lake, options).rows == 8
+    assert follow_messages(None, lake, options).rows == 8
     assert all_cells(options) == before
 
 
 def test_compacted_files_are_not_followed_again(lake: Lake, uri: str, options: HBaseOptions) -> None:
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     append(uri, message_rows(10, first=700))
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     DeltaTable(uri).optimize.compact()
-    followed = follow(None, lake, options)
+    followed = follow_messages(None, lake, options)
     assert (followed.versions, followed.rows, followed.deleted) == (1, 0, 0)
 
 
 def test_rows_deleted_by_a_version_are_deleted_with_their_entries(lake: Lake, uri: str, options: HBaseOptions) -> None:
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     table = DeltaTable(uri)
     table.delete("topic = 'orders'")  # rewrites files
     table.delete("store_date = '9999-12-31'")  # drops one
-    followed = follow(None, lake, options)
+    followed = follow_messages(None, lake, options)
     assert followed.deleted == 708 - len(delta_rows(uri))
     assert hbase_rows(options) == delta_rows(uri)
     undisturbed = replace(options, table=options.table + "_anew")
-    follow(None, lake, undisturbed)
+    follow_messages(None, lake, undisturbed)
     assert all_cells(options) == all_cells(undisturbed)
 
 
@@ -92,45 +92,45 @@ def test_rows_deleted_after_a_killed_first_load_are_deleted(lake: Lake, uri: str
     with Client(options) as client:  # what a run does before its first row, and then all of the rows
         open_or_create(client)
         write_progress(client, None, TableProgress(str(DeltaTable(uri).metadata().id), None, 1))
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     with Client(options) as client:
         done = read_progress(client)
         assert done is not None
         write_progress(client, done, TableProgress(done.followed, None, 1))
     DeltaTable(uri).delete("topic = 'orders'")
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     assert hbase_rows(options) == delta_rows(uri)
 
 
 def test_a_first_run_needs_no_old_log(lake: Lake, uri: str, options: HBaseOptions) -> None:
     DeltaTable(uri).create_checkpoint()
     (Path(uri) / "_delta_log" / f"{0:020d}.json").unlink()
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     assert hbase_rows(options) == delta_rows(uri)
 
 
 def test_a_version_missing_from_the_delta_log_is_an_error(lake: Lake, uri: str, options: HBaseOptions) -> None:
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     append(uri, message_rows(1, first=800))
     append(uri, message_rows(1, first=801))
     DeltaTable(uri).create_checkpoint()
     (Path(uri) / "_delta_log" / f"{2:020d}.json").unlink()
     with pytest.raises(HBaseError, match=r"version 2 of .* is no longer in its log.*Drop the HBase table"):
-        follow(None, lake, options)
+        follow_messages(None, lake, options)
 
 
 def test_a_table_follows_one_lake_only(lake: Lake, options: HBaseOptions, tmp_path: Path) -> None:
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     append(tmp_path / "other" / "messages", message_rows(1))
     with pytest.raises(HBaseError, match=r"follows the Delta table .*: expected"):
-        follow(None, Lake(str(tmp_path / "other")), options)
+        follow_messages(None, Lake(str(tmp_path / "other")), options)
 
 
 def test_a_dropped_table_is_created_again(lake: Lake, uri: str, options: HBaseOptions) -> None:
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     with Client(options) as client:
         client.delete_table()
-    assert follow(None, lake, options).rows == 708
+    assert follow_messages(None, lake, options).rows == 708
     assert hbase_rows(options) == delta_rows(uri)
 
 
@@ -139,14 +139,14 @@ def test_the_slower_of_two_concurrent_runs_fails(lake: Lake, uri: str, options: 
 
     def other(version: int, rows: int) -> None:  # between two versions of ours, another run does the next one
         append(uri, message_rows(10, first=710))
-        follow(None, lake, options)
+        follow_messages(None, lake, options)
 
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     append(uri, message_rows(1, first=720))
     append(uri, message_rows(1, first=721))
     with pytest.raises(ConcurrentFollowError, match="another run follows into the table"):
-        follow(None, lake, options, progress=other)
-    follow(None, lake, options)
+        follow_messages(None, lake, options, progress=other)
+    follow_messages(None, lake, options)
     assert hbase_rows(options) == delta_rows(uri)
 
 
@@ -154,19 +154,19 @@ def test_a_table_with_other_column_families_is_refused(lake: Lake, options: HBas
     with Client(options) as client:
         client.create_table([{"name": b"theirs:"}])
     with pytest.raises(HBaseError, match="Expected a table with the families m and p"):
-        follow(None, lake, options)
+        follow_messages(None, lake, options)
 
 
 @pytest.mark.long("versions that Spark wrote are followed each time")
 def test_following_by_spark_gives_the_same_cells(
     spark: SparkSession, lake: Lake, uri: str, options: HBaseOptions
 ) -> None:
-    follow(SparkRunner(spark), lake, options, task_rows=1)
+    follow_messages(SparkRunner(spark), lake, options, task_rows=1)
     here = replace(options, table=options.table + "_here")
-    follow(None, lake, here)
+    follow_messages(None, lake, here)
     assert all_cells(options) == all_cells(here)
     DeltaTable(uri).delete("topic = 'orders'")
-    follow(SparkRunner(spark), lake, options, task_rows=1)
+    follow_messages(SparkRunner(spark), lake, options, task_rows=1)
     assert hbase_rows(options) == delta_rows(uri)
 
 
@@ -177,10 +177,10 @@ def test_versions_written_by_spark_are_followed(spark: SparkSession, options: HB
     uri = lake.uri("messages")
     rows = spark.read.format("delta").load(str(tmp_path / "model"))
     rows.write.format("delta").partitionBy("store_date").save(uri)
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     spark.sql(f"DELETE FROM delta.`{uri}` WHERE topic = 'orders'")
     spark.sql(f"OPTIMIZE delta.`{uri}`")
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     expected = by_place(spark.read.format("delta").load(uri).toArrow().to_pylist())
     assert expected
     assert hbase_rows(options) == expected

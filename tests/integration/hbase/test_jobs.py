@@ -10,7 +10,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.hbase.cells import VALUE
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.keys import MESSAGE, end_of
+from commitlake.connectors.hbase.keys import MESSAGE, prefix_end
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
@@ -69,7 +69,7 @@ def delete_a_message(hbase: HBase) -> None:
         pages = (
             page
             for salt in range(16)
-            for page in client.scan(bytes((salt,)) + MESSAGE, end_of(bytes((salt,)) + MESSAGE), page_rows=1)
+            for page in client.scan(bytes((salt,)) + MESSAGE, prefix_end(bytes((salt,)) + MESSAGE), page_rows=1)
         )
         client.delete([next(pages)[0].key], VALUE.partition(b":")[0], 1 << 62)
 

@@ -11,7 +11,7 @@ import pytest
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
-from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.lookups import look_up, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.lake import Lake
@@ -43,7 +43,7 @@ def rows(lake: Lake) -> Rows:
 @pytest.fixture(scope="module")
 def client(hbase: HBase, lake: Lake) -> Iterator[Client]:
     options = HBaseOptions(host="127.0.0.1", port=hbase.thrift_port, table="lookups", salts=8)
-    follow(None, lake, options)
+    follow_messages(None, lake, options)
     with Client(options) as client:
         yield client
 

@@ -9,7 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.connectors.lake.lake import Lake
@@ -38,7 +38,7 @@ def _read(spark: SparkSession, options: HBaseOptions, **more: str) -> DataFrame:
 def test_the_projection_is_read_back_row_by_row(
     spark: SparkSession, tmp_path: Path, uri: str, options: HBaseOptions
 ) -> None:
-    follow(None, Lake(str(tmp_path)), options)
+    follow_messages(None, Lake(str(tmp_path)), options)
     found = _read(spark, options)
     assert found.schema == spark_schema(MESSAGES)
     assert by_place(found.toArrow().to_pylist()) == delta_rows(uri)
@@ -48,7 +48,7 @@ def test_the_projection_is_read_back_row_by_row(
 def test_requested_columns_are_read_in_partitions_by_salt(
     spark: SparkSession, tmp_path: Path, uri: str, options: HBaseOptions
 ) -> None:
-    follow(None, Lake(str(tmp_path)), options)
+    follow_messages(None, Lake(str(tmp_path)), options)
     found = _read(spark, options, columns=AUDITED)
     assert ",".join(found.columns) == AUDITED
     assert found.rdd.getNumPartitions() == options.salts

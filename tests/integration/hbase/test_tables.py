@@ -11,7 +11,7 @@ import pytest
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError, HBaseRefusedError
-from commitlake.connectors.hbase.follower import follow
+from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.tables import TableLayout, open_existing, open_or_create, shell_statement
 from commitlake.connectors.lake.lake import Lake
@@ -106,5 +106,5 @@ def test_messages_expire_by_their_own_date(options: HBaseOptions, tmp_path: Path
         row |= {"store_timestamp": day, "store_date": day.date()}
     append(tmp_path / "messages", rows)
     options = replace(options, ttl_seconds=86_400)
-    assert follow(None, Lake(str(tmp_path)), options).rows == 20
+    assert follow_messages(None, Lake(str(tmp_path)), options).rows == 20
     assert len(hbase_rows(options)) == 15

@@ -26,7 +26,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
 from commitlake.pipelines.archive.run import Config, plan_work
-from commitlake.pipelines.quality.loading import load_quietly, skip_unused_packages
+from commitlake.pipelines.quality.loading import load_ignoring_errors, skip_unused_packages
 from tests.support.process_trees import kill_tree
 
 STEPS: dict[str, tuple[str, str, str] | tuple[str, str, str, int]] = {
@@ -101,9 +101,9 @@ def arm(step: str) -> None:
 def spark_runner(step: str | None) -> Iterator[Runner]:
     """Start Spark and its workers, which have the step's limits."""
     from commitlake.connectors.spark.runner import SparkRunner
-    from commitlake.jobs.arguments.runner import open_session
+    from commitlake.jobs.arguments.runner import get_spark_session
 
-    spark = open_session("killed")
+    spark = get_spark_session("killed")
     spark.range(4).mapInArrow(lambda batches: batches, "id long").collect()
     if step == DISK_FULL:
         limit_workers()
@@ -132,7 +132,7 @@ def main() -> None:
     where, store, lake, *steps = sys.argv[1:]
     step = steps[0] if steps else None
     with skip_unused_packages():  # most kills would hit a run while it loads what judges it
-        load_quietly()
+        load_ignoring_errors()
     with {"spark": spark_runner, "threads": thread_runner}[where](step) as runner:
         if step in STEPS:
             arm(step)

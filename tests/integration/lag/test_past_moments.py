@@ -21,8 +21,8 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
 from commitlake.pipelines.lag.answer import lag_of_lake
-from commitlake.pipelines.snapshot.append import append_progress
-from commitlake.pipelines.snapshot.live import ask_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
+from commitlake.pipelines.snapshot.live import fetch_store_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
@@ -121,7 +121,7 @@ class World:
     def write_down(self, *, is_snapshot: bool) -> None:
         """Record the state while nothing is sent or consumed, and add a snapshot to the lake."""
         let_pass(0.003, "what was sent was stored in an earlier millisecond")
-        progress = ask_progress(self.admin, BROKER)
+        progress = fetch_store_snapshot(self.admin, BROKER)
         asked = {
             (position.group, position.queue_id): offset
             for position, offset in progress.offsets.items()
@@ -132,7 +132,7 @@ class World:
         sent = {queue: len(self.tags[queue]) for queue in range(QUEUES)}
         self.moments.append(Moment(progress.taken[OffsetKind.GROUP], sent, offsets, is_snapshot))
         if is_snapshot:
-            append_progress(self.lake, progress)
+            append_snapshot(self.lake, progress)
             self.was_set_back = False
         let_pass(0.003, "what is sent next is stored in a later millisecond")
 

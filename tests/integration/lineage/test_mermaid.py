@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page
 
-from commitlake.connectors.printable import printable_line
-from commitlake.jobs.lineage.picture.mermaid import MAX_LABEL, MAX_STEPS, mermaid
+from commitlake.connectors.printable import escape_line
+from commitlake.jobs.lineage.picture.mermaid import MAX_LABEL, MAX_STEPS, story_flowchart
 from commitlake.pipelines.lineage.story import Edge, Story
 from tests.servers.mermaid import mermaid_script
 from tests.support.browsers import running_browser
@@ -38,13 +38,13 @@ def tab() -> Iterator[Page]:
 
 def drawn(page: Page, story: Story) -> tuple[list[str], list[str]]:
     """Return the visible texts of nodes and of edges."""
-    found = page.evaluate(RENDER, mermaid(story))
+    found = page.evaluate(RENDER, story_flowchart(story))
     return found["nodes"], list(dict.fromkeys(found["edges"]))
 
 
 def cut(text: str) -> str:
     """Return a text as it is shown in a label."""
-    return f"{printable_line(text)[:MAX_LABEL]}…" if len(text) > MAX_LABEL else printable_line(text)
+    return f"{escape_line(text)[:MAX_LABEL]}…" if len(text) > MAX_LABEL else escape_line(text)
 
 
 def test_labels_are_the_texts_of_the_story(tab: Page) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.follow import follow_edges
-from commitlake.pipelines.lineage.answer import story_of
+from commitlake.pipelines.lineage.answer import read_story
 from commitlake.pipelines.lineage.story import OutcomeState, Proof, Question, Story
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from tests.servers.recording import FAILING_GROUP, MAX_RECONSUME_TIMES, RecordedStore
@@ -55,7 +55,7 @@ def test_a_failing_message_has_a_step_for_each_attempt_until_it_is_dead(
     failed = {told["unique_key"] for told in recorded_store.failed}
     assert failed
     for unique_key in sorted(failed):
-        story = story_of(lake, Question(message_id=unique_key))
+        story = read_story(lake, Question(message_id=unique_key))
         assert offsets_of(story) == {row["physical_offset"] for row in families[unique_key]}
         tries = [step.consumption.attempt for step in story.steps if step.consumption is not None]
         assert tries == list(range(1, MAX_RECONSUME_TIMES + 2))
@@ -70,7 +70,7 @@ def test_transactions_have_their_state(lake: Lake, recorded_store: RecordedStore
     keys = [row["unique_key"] for row in recorded_store.sent if row["kind"] == kind]
     assert keys
     for unique_key in keys:
-        story = story_of(lake, Question(message_id=unique_key))
+        story = read_story(lake, Question(message_id=unique_key))
         assert offsets_of(story) == {row["physical_offset"] for row in families[unique_key]}
         assert STATES[kind] & {outcome.state for outcome in story.outcomes}
         assert OutcomeState.CONSUMED not in {outcome.state for outcome in story.outcomes}
@@ -79,5 +79,5 @@ def test_transactions_have_their_state(lake: Lake, recorded_store: RecordedStore
 def test_no_story_has_a_record_of_another_message(lake: Lake, recorded_store: RecordedStore) -> None:
     families = records_by_key(recorded_store)
     for unique_key, rows in sorted(families.items())[::7]:
-        story = story_of(lake, Question(place=(BROKER, rows[0]["physical_offset"])))
+        story = read_story(lake, Question(place=(BROKER, rows[0]["physical_offset"])))
         assert offsets_of(story) == {row["physical_offset"] for row in rows}, unique_key

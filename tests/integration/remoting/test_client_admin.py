@@ -13,7 +13,7 @@ from commitlake.connectors.rocketmq import (
     Puller,
     RefusedError,
 )
-from commitlake.pipelines.snapshot.live import ask_progress
+from commitlake.pipelines.snapshot.live import fetch_store_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from tests.servers.rocketmq import RocketMQ
@@ -126,7 +126,7 @@ def test_a_snapshot_has_the_offsets_that_a_broker_reports(
         producer.send(OutgoingMessage(topic, b"x"), queue=queue)
     read_all(puller, topic, 5)
     puller.commit(queue, 2)
-    progress = ask_progress(admin, BROKER, "in-the-lake")
+    progress = fetch_store_snapshot(admin, BROKER, "in-the-lake")
     assert progress.offsets[OffsetOwner(OffsetKind.GROUP, puller.group, topic, queue.queue_id)] == 2
     assert progress.broker == "in-the-lake"
     assert progress.log_end is None or progress.log_end > 0  # a broker 4.9 that has just started does not report it

@@ -12,10 +12,10 @@ from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_top
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.restore.config import parse_offsets
-from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import Restored, restore_store
 from tests.servers.java_programs import dump_store
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
@@ -28,7 +28,7 @@ from tests.support.store_configs import record_config
 def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake with everything that the broker wrote."""
     lake = Lake(str(tmp_path_factory.mktemp("restored") / "lake"))
-    work = find_work(str(recorded_store.store), "a", lake)
+    work = find_archive_work(str(recorded_store.store), "a", lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(400_000), lake, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
@@ -36,20 +36,20 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
         lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.started_from,
+        work.progress_before,
     )
     record_config(lake, work)
     return lake
 
 
-def restore(lake: Lake, like: RecordedStore, out: Path, chosen: Chosen | None = None) -> Restored:
+def restore(lake: Lake, like: RecordedStore, out: Path, chosen: RestoreSelection | None = None) -> Restored:
     """Restore with the settings found in a store's files."""
     found = find_settings(like.store, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ)
     sizes = found.queue_file_size, found.index_slots, found.index_entries
     wanted = RequestedSettings(None, *sizes, like.version == "5.5.0", LEVELS)
     path = like.store / "config" / "consumerOffset.json"
     offsets = parse_offsets(path.read_bytes(), str(path))
-    return restore_store(lake, out, chosen or Chosen(""), settings=wanted, offsets=offsets)
+    return restore_store(lake, out, chosen or RestoreSelection(""), settings=wanted, offsets=offsets)
 
 
 def test_a_restored_store_equals_the_brokers_own(recorded_store: RecordedStore, lake: Lake, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_broker_starts_from_a_store_restored_to_a_time(
     rows = sorted(recorded_store.decoded, key=lambda row: int(row["physical_offset"]))
     at = rows[len(rows) // 2]["store_timestamp"]
     moment = datetime.datetime.fromtimestamp(at / 1000, datetime.UTC)
-    restored = restore(lake, recorded_store, tmp_path / "store", Chosen("", end=moment))
+    restored = restore(lake, recorded_store, tmp_path / "store", RestoreSelection("", end=moment))
     wanted = [row for row in rows if row["store_timestamp"] < at]
     assert restored.records == len(wanted) < len(rows)
     assert len(dump_store(recorded_store.version, restored.out)) == len(wanted)

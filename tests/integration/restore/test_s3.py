@@ -11,7 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.restore.command import main
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.schemas.errors import ExitCode
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.s3_fixtures import bucket, s3_environment, s3_server
@@ -24,7 +24,7 @@ SIZES = ("--queue-file-size", "320", "--index-slots", "50", "--index-entries", "
 def lake(tmp_path: Path, bucket: str) -> Lake:
     """A lake of a small store."""
     lake = Lake(f"s3://{bucket}/lake")
-    work = find_work(str(write_indexed_store(tmp_path / "store")), "a", lake)
+    work = find_archive_work(str(write_indexed_store(tmp_path / "store")), "a", lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(20_000), lake, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
@@ -32,7 +32,7 @@ def lake(tmp_path: Path, bucket: str) -> Lake:
         lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.started_from,
+        work.progress_before,
     )
     return lake
 

@@ -15,7 +15,7 @@ from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.erasure.run import Place, plan_erasure, purge_erasures, run_erasure
+from commitlake.pipelines.erasure.run import ErasureTarget, plan_erasure, purge_erasures, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
@@ -62,7 +62,7 @@ def test_the_server_of_a_lake_may_be_another_than_that_of_the_environment(
     assert list(plan.logs) == ["archive_runs"]
     repair_lake(lake, plan, "1")
     assert plan_repair(lake).is_nothing
-    place = Place(lake, "1")
+    place = ErasureTarget(lake, "1")
     week = datetime.timedelta(days=7)
     run_erasure(place, plan_erasure(place, KeysToErase([KEY])), "a test", week, lambda _: None)
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)

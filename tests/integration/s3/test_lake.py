@@ -36,7 +36,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.jobs.archive import command as archive
-from commitlake.jobs.arguments.runner import open_session
+from commitlake.jobs.arguments.runner import get_spark_session
 
 def rows_of(spark, store, lake, bodies):
     paths = Lake(lake)
@@ -51,7 +51,7 @@ def rows_of(spark, store, lake, bodies):
 
 if __name__ == "__main__":
     store, *places = sys.argv[1:]
-    spark = open_session("test", Lake(places[-1]).s3)
+    spark = get_spark_session("test", Lake(places[-1]).s3)
     found = [rows_of(spark, store, *pair) for pair in zip(places[::2], places[1::2])]
     secret = sys.stdin.read().strip()
     shown = [value for _, value in spark.sparkContext.getConf().getAll() if secret in value]

@@ -14,7 +14,7 @@ from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.query import command as query
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.repair.plan import plan_repair
@@ -44,7 +44,7 @@ def zero_first_entry(client: Any, bucket: str, table: str) -> None:
 
 def archive(store: Path, lake: Lake) -> None:
     """Run the steps of an archive run."""
-    if find_work(str(store), None, lake).snapshot.size:
+    if find_archive_work(str(store), None, lake).snapshot.size:
         archive_store(store, lake)
     else:
         finish_runs(lake, "", "1")

@@ -8,7 +8,12 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file, stage_profile, staging
+from commitlake.pipelines.archive.profile_files import (
+    gather_profiles,
+    open_profiles_file,
+    stage_profile,
+    staged_profile_files,
+)
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import ProfileError
 from tests.servers.s3 import S3Server
@@ -24,7 +29,7 @@ def names_in(server: S3Server, bucket: str) -> Sequence[str]:
 
 def test_staged_profiles_are_gathered_and_deleted_with_the_run(s3_server: S3Server, bucket: str) -> None:
     lake = Lake(f"s3://{bucket}/some/lake")
-    with staging(lake, "run") as manifest:
+    with staged_profile_files(lake, "run") as manifest:
         for number, profile in enumerate(TASKS):
             most_inline = 1 << 20 if number == 3 else 0
             told = stage_profile(profile, lake, "run", f"part-{number}", most_inline)
@@ -37,7 +42,7 @@ def test_staged_profiles_are_gathered_and_deleted_with_the_run(s3_server: S3Serv
                 file.add(piece)
         assert len(pieces) > 3
         assert merge_profiles(pieces).equals(merge_profiles(TASKS))
-        assert file.written.rows == sum(map(len, TASKS))
+        assert file.data_file.rows == sum(map(len, TASKS))
     assert names_in(s3_server, bucket) == ["some/lake/profiles/part-run.zstd.parquet"]
     with pytest.raises(ProfileError, match="expected a task's profile, found no file"):
         list(gather_profiles(lake, manifest))

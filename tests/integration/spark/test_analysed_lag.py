@@ -16,14 +16,19 @@ from pyspark.sql import functions as F
 
 import commitlake
 from commitlake.connectors.lake.lake import Lake, NoTableError
-from commitlake.pipelines.analysis.spark_lag import log_starts, match_sql92
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.analysis.spark_lag import find_log_starts, match_sql92
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
-from commitlake.pipelines.transforms.group_offsets import offsets_at, snapshots_at, topics_at, without_impossible
+from commitlake.pipelines.transforms.group_offsets import (
+    drop_impossible_offsets,
+    offsets_at,
+    snapshots_at,
+    store_topics_at,
+)
 from commitlake.pipelines.transforms.group_subscriptions import subscriptions_at, with_subscription
 from commitlake.pipelines.transforms.lag import LagRules, lag_of_groups
-from commitlake.pipelines.transforms.moments import Moments, latest_at
-from commitlake.pipelines.transforms.queue_spans import spans_at, with_runs
+from commitlake.pipelines.transforms.moments import Moments, latest_values_at
+from commitlake.pipelines.transforms.queue_spans import queue_spans_at, with_queue_runs
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
 from commitlake.schemas.tables.spark import spark_schema
 from commitlake.schemas.times import EPOCH, from_ms
@@ -83,7 +88,7 @@ def test_a_frame_keeps_the_versions_that_its_tables_had(spark: SparkSession, tmp
         expected = rows_of(here.lag(by="group"))
         position = OffsetOwner(OffsetKind.GROUP, "billing", "orders", 0)
         later = {OffsetKind.GROUP: from_ms(MIDNIGHT_MS + 3_600_000)}
-        append_progress(
+        append_snapshot(
             Lake(str(root)), StoreSnapshot("broker-a", SnapshotSource.BROKER, later, {position: 0}, log_end=1)
         )
         assert rows_of(before) == expected != rows_of(here.lag(by="group"))
@@ -133,11 +138,11 @@ def test_the_latest_rows_hold_at_each_moment(spark: SparkSession) -> None:
         "broker string, group string, second long, offset long",
     )
     values = {"offset": F.max_by("offset", "second")}
-    found = latest_at(rows, ["broker", "group"], F.col("second"), MOMENTS, values).drop("broker")
+    found = latest_values_at(rows, ["broker", "group"], F.col("second"), MOMENTS, values).drop("broker")
     expected = [("mail", 60, 2), ("mail", 120, 2), ("shop", 120, 5)]
     columns = "group string, at long, offset long"
     assert_df_equality(found, spark.createDataFrame(expected, columns), ignore_row_order=True, ignore_nullable=True)
-    last = latest_at(rows, ["broker", "group"], F.col("second"), Moments({"b": 60}, is_last=True), values)
+    last = latest_values_at(rows, ["broker", "group"], F.col("second"), Moments({"b": 60}, is_last=True), values)
     assert sorted(tuple(row) for row in last.collect()) == [
         ("b", "late", 60, 9),
         ("b", "mail", 60, 2),
@@ -186,12 +191,12 @@ def test_offsets_are_between_those_of_two_snapshots(spark: SparkSession) -> None
 def test_messages_that_are_deleted_at_all_moments_are_not_read_to_count_others(spark: SparkSession) -> None:
     offsets = offset_rows(spark, (50, 700, 10), (90, 800, 100), (120, 900, 200))
     starts = {
-        moments: log_starts(offsets, moments).get("broker-a")
+        moments: find_log_starts(offsets, moments).get("broker-a")
         for moments in (Moments(40), Moments(60), Moments(95, 30, 2), Moments(40, 60, 2), Moments(500))
     }
     assert list(starts.values()) == [None, 10, 100, 10, 200]
     unknown = offsets.union(offset_rows(spark, (100, 800, None)))
-    assert [log_starts(unknown, moments) for moments in starts][1:4] == [{"broker-a": 10}, {}, {}]
+    assert [find_log_starts(unknown, moments) for moments in starts][1:4] == [{"broker-a": 10}, {}, {}]
     rules = LagRules(log_starts={"broker-a": 10}, max_age_us=0, max_impossible=0)
     messages = spark.createDataFrame(
         [("broker-a", 9), ("broker-a", 10), ("other", 0)], "broker string, physical_offset long"
@@ -207,14 +212,14 @@ def test_many_offsets_in_queues_that_do_not_exist_are_left_out(spark: SparkSessi
         [("broker-a", EPOCH + datetime.timedelta(days=1), "topic", "orders", value)],
         "broker string, recorded_at timestamp, kind string, name string, value string",
     )
-    topics = topics_at(config, MOMENTS)
+    topics = store_topics_at(config, MOMENTS)
     assert sorted(tuple(row) for row in topics.collect()) == [
         ("broker-a", "orders", 60, 2, True), ("broker-a", "orders", 120, 2, True),
     ]  # fmt: skip
     offsets = offset_rows(spark, (50, 700, 0), *((50, "mail", queue, 3) for queue in range(5)))
     positions = offsets_at(offsets, snapshots_at(offsets, Moments(60)), Moments(60))
     for most, left in ((3, 5), (2, 2)):
-        assert without_impossible(positions, topics, most).count() == left
+        assert drop_impossible_offsets(positions, topics, most).count() == left
 
 
 def test_subscriptions_are_the_last_ones_that_are_known(spark: SparkSession) -> None:
@@ -259,14 +264,14 @@ def test_queues_end_at_the_last_message_of_their_last_topic(spark: SparkSession)
     ]  # fmt: skip
     columns = "topic string, queue_id int, physical_offset long, queue_offset long, us long"
     messages = spark.createDataFrame(rows, columns).select("*", F.lit("b").alias("broker"))
-    runs = with_runs(messages.withColumn("store_timestamp", F.timestamp_micros("us")), MOMENTS)
+    runs = with_queue_runs(messages.withColumn("store_timestamp", F.timestamp_micros("us")), MOMENTS)
     again = runs.where("topic = 'again' AND queue_id = 0").orderBy("physical_offset")
     assert [(row["run"], row["seen_at"]) for row in again.collect()] == [(0, 60), (0, 60), (1, 120)]
     snapshots = spark.createDataFrame(
         [("b", 60, 50, 120, 900, 100, 900), ("b", 120, 120, None, 900, 250, None)],
         "broker string, at long, taken long, next long, log_end long, log_start long, next_log_end long",
     )
-    found = spans_at(runs, snapshots, MOMENTS).select("topic", "queue_id", "at", "first", "end")
+    found = queue_spans_at(runs, snapshots, MOMENTS).select("topic", "queue_id", "at", "first", "end")
     assert sorted(tuple(row) for row in found.collect()) == [
         ("again", 0, 60, 0, 2),
         ("again", 0, 120, 0, 1),

@@ -21,8 +21,8 @@ from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.transforms.columns import to_columns
-from commitlake.pipelines.transforms.dead_letters import dead_letters_of
-from commitlake.pipelines.transforms.rates import rates_of, window_counts
+from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
+from commitlake.pipelines.transforms.rates import compute_rates, window_counts
 from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns, MapOf
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.messages import MESSAGES
@@ -183,7 +183,7 @@ def test_dead_letters_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_dead_letters_are_messages_with_more_columns(spark: SparkSession) -> None:
     messages = spark.createDataFrame([("%DLQ%billing", 16)], "topic string, reconsume_times int")
-    found = dead_letters_of(messages, {"group": "substr(topic, 6)", "replayed": "false"})
+    found = with_dead_letter_columns(messages, {"group": "substr(topic, 6)", "replayed": "false"})
     expected = spark.createDataFrame(
         [("billing", None, False, "%DLQ%billing", 16)],
         "group string, reason string, replayed boolean not null, topic string, reconsume_times int",
@@ -217,7 +217,7 @@ def test_rates_are_for_the_seconds_that_were_asked_for(spark: SparkSession) -> N
         )
         for rows in counts
     ]
-    found = rates_of(parts, ["topic"], 300_000_000, 60_000_000, 600_000_000)
+    found = compute_rates(parts, ["topic"], 300_000_000, 60_000_000, 600_000_000)
     expected = spark.createDataFrame(
         [
             ("orders", EPOCH, 60, *others.values(), 240.0, 0.25, 0.0),

@@ -30,13 +30,13 @@ from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.archive import command as archive
-from commitlake.jobs.archive.summary import summary
+from commitlake.jobs.archive.summary import summary_lines
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive import run as archive_run
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
@@ -157,7 +157,7 @@ def test_every_body_is_in_a_pack(small: Archive) -> None:
 
 @pytest.mark.long("killed runs are repeated each time")
 def test_files_of_a_killed_first_run_do_not_disturb_the_next_run(small: Archive) -> None:
-    work = find_work(str(small.store), None, Lake(str(small.lake)))
+    work = find_archive_work(str(small.store), None, Lake(str(small.lake)))
     table = open_for_append(Lake(str(small.lake)))
     splits = plan_splits(work.stores[0], work.snapshot.ranges[work.stores[0].broker], 3000)
     tasks = ArchiveTasks(splits, Lake(str(small.lake)), work.commit.run_id, "1")
@@ -222,7 +222,7 @@ def test_a_torn_end_is_archived_once_it_is_complete(small: Archive) -> None:
     small.write(data[: torn - 60].ljust(SIZE, b"\0"))
     first = small.run()
     assert (first.messages, first.quarantined, first.ranges["broker-a"].end) == (9, 0, whole)
-    assert "an incomplete record, left for the next run" in "\n".join(summary(first))
+    assert "an incomplete record, left for the next run" in "\n".join(summary_lines(first))
     assert small.run().sequence == 0
     small.write(open_segment(FIRST, SIZE))
     second = small.run()
@@ -391,7 +391,7 @@ def test_a_run_stopped_after_its_commit_is_completed_by_the_next(small: Archive)
         True,
     )
     assert small.table().count() == 21
-    assert "run 1, which another process had left unfinished, is now finished" in summary(result)
+    assert "run 1, which another process had left unfinished, is now finished" in summary_lines(result)
     assert list(small.run().recovered) == []
 
 
@@ -446,7 +446,7 @@ def test_only_one_of_two_concurrent_runs_succeeds(small: Archive, begun: bool) -
         small.run()
         small.write(open_segment(FIRST, SIZE))
     config = Config(str(small.store), Lake(str(small.lake)), quality=False)
-    works = [find_work(config.store, None, config.lake) for _ in range(2)]
+    works = [find_archive_work(config.store, None, config.lake) for _ in range(2)]
     assert works[0].commit.sequence == works[1].commit.sequence
     outcomes = at_once([lambda work=work: run_archive(small.runner, config, work) for work in works])  # type: ignore[misc]
     won = [outcome for outcome in outcomes if isinstance(outcome, Result)]
@@ -463,7 +463,7 @@ def test_concurrent_runs_over_different_stores_succeed(small: Archive, tmp_path:
     other = dataclasses.replace(small, store=tmp_path / "broker-b" / "store")
     other.write(open_segment(SECOND[:7], SIZE))
     config = [Config(str(store), Lake(str(small.lake)), quality=False) for store in (small.store, other.store)]
-    works = [find_work(each.store, None, each.lake) for each in config]
+    works = [find_archive_work(each.store, None, each.lake) for each in config]
     assert works[0].commit.sequence == works[1].commit.sequence
     outcomes = at_once(
         [
@@ -484,7 +484,7 @@ def test_concurrent_runs_over_different_stores_succeed(small: Archive, tmp_path:
 
 def test_concurrent_runs_over_one_store_archive_each_message_once(small: Archive) -> None:
     config = Config(str(small.store), Lake(str(small.lake)), quality=False)
-    works = [find_work(config.store, None, config.lake) for _ in range(3)]
+    works = [find_archive_work(config.store, None, config.lake) for _ in range(3)]
     results = at_once(
         [lambda work=work: archive_concurrently(small.runner, config, work) for work in works]  # type: ignore[misc]
     )
@@ -498,7 +498,7 @@ def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_p
         other = dataclasses.replace(small, store=tmp_path / f"broker-{name}" / "store")
         other.write(open_segment(SECOND, SIZE))
         configs.append(Config(str(other.store), Lake(str(small.lake)), quality=False))
-    works = [find_work(config.store, None, config.lake) for config in configs]
+    works = [find_archive_work(config.store, None, config.lake) for config in configs]
     results = at_once(
         [
             lambda config=config, work=work: archive_concurrently(small.runner, config, work)  # type: ignore[misc]
@@ -512,9 +512,9 @@ def test_concurrent_runs_over_four_stores_leave_out_no_key(small: Archive, tmp_p
 def test_the_later_of_two_overlapping_runs_is_refused(small: Archive) -> None:
     small.write(open_segment(FIRST[:10], SIZE))
     config = Config(str(small.store), Lake(str(small.lake)), quality=False)
-    shorter = find_work(config.store, None, config.lake)
+    shorter = find_archive_work(config.store, None, config.lake)
     small.write(open_segment(FIRST, SIZE))
-    longer = find_work(config.store, None, config.lake)
+    longer = find_archive_work(config.store, None, config.lake)
     assert run_archive(small.runner, config, longer).messages == 30
     with pytest.raises(ConcurrentRunError, match="another run has archived broker-a meanwhile"):
         run_archive(small.runner, config, shorter)

@@ -168,13 +168,13 @@ def test_a_segment_deleted_during_the_audit_is_not_a_difference(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oldest = folder / "broker-a" / "store" / "commitlog" / f"{0:020d}"
-    whole = Sides.store
+    whole = Sides.profile_stores
 
     def deleted(sides: Sides, *arguments: Any) -> Profile:
         oldest.unlink(missing_ok=True)  # after the plan, before the read
         return whole(sides, *arguments)
 
-    monkeypatch.setattr(Sides, "store", deleted)
+    monkeypatch.setattr(Sides, "profile_stores", deleted)
     code, verdicts = run_audit(folder, capsys)
     assert code == 0
     assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
@@ -201,7 +201,7 @@ def test_the_next_audit_of_a_session_reads_again(folder: Path, capsys: pytest.Ca
 def test_an_archive_run_during_the_audit_is_not_a_difference(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, whole = folder / "broker-a" / "store", Sides.counted
+    store, whole = folder / "broker-a" / "store", Sides.read_counted_part
 
     def archive_more(sides: Sides) -> object:
         with MessageStore.open(store, OPTIONS) as broker:
@@ -210,7 +210,7 @@ def test_an_archive_run_during_the_audit_is_not_a_difference(
         assert run_archive(SparkRunner(spark), Config(str(store), Lake(str(folder / "lake")))).messages == 20
         return whole(sides)
 
-    monkeypatch.setattr(Sides, "counted", archive_more)
+    monkeypatch.setattr(Sides, "read_counted_part", archive_more)
     code, verdicts = run_audit(folder, capsys)
     assert code == 0, verdicts
     assert {verdict["messages"] for verdict in verdicts.values()} == {MESSAGES}

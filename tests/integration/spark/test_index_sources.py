@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.consumequeue import tags_code
-from commitlake.schemas.layouts.rocketmq.indexfile import key_hash, tags_key
+from commitlake.schemas.layouts.rocketmq.indexfile import key_hash, tags_index_key
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from tests.servers.recording import RecordedStore
 from tests.support.index_times import check_index_times
@@ -61,7 +61,7 @@ def test_index_entries_match_the_keys_of_the_records(
         for key in ([unique_key] if unique_key else []) + list(each.keys or ()):
             by_keys[each.physical_offset, key_hash(each.topic, key)] += 1
         if tags:
-            by_tags[each.physical_offset, key_hash(each.topic, tags_key(tags))] += 1
+            by_tags[each.physical_offset, key_hash(each.topic, tags_index_key(tags))] += 1
     assert found == (by_keys + by_tags if recorded_store.version >= "5.5" else by_keys)
     times = {each.physical_offset: each.store_timestamp for each in messages}
     check_index_times(

@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.quality.judge import judge
+from commitlake.pipelines.quality.judge import judge_profile
 from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import profile_rows
@@ -172,7 +172,7 @@ def test_a_real_store_is_healthy(archived: DeltaTable) -> None:
     rows = sum(profile.column("messages").to_pylist())
     assert rows > 1500
     log_bytes = max(profile.column("last_physical_offset").to_pylist()) + (1 << 20)
-    report = judge(profile, facts=RunFacts({"broker-a": BrokerFacts(log_bytes=log_bytes)}, written=rows))
+    report = judge_profile(profile, facts=RunFacts({"broker-a": BrokerFacts(log_bytes=log_bytes)}, written=rows))
     assert report.critical_failures == []
     # The failing consumer of the recording leaves dead letters.
     assert {found.expectation.name for found in report.warnings} == {"no_dead_letters"}
@@ -183,6 +183,6 @@ def test_a_real_store_that_lost_one_message_is_unhealthy(archived: DeltaTable) -
     parts = list(parts_of(archived))
     (part,) = (part for part in parts if part is max(parts, key=lambda each: int(each.num_rows)))
     cut = pa.concat_tables([part.slice(0, part.num_rows // 2), part.slice(part.num_rows // 2 + 1)])
-    report = judge(merge_profiles(profile_rows(cut if each is part else each) for each in parts))
+    report = judge_profile(merge_profiles(profile_rows(cut if each is part else each) for each in parts))
     assert [found.expectation.name for found in report.damage] == ["no_message_is_lost"]
     assert report.damage[0].observed == 1

@@ -13,13 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.spark.jars import delta_jars
-from commitlake.jobs.arguments.runner import open_session
+from commitlake.jobs.arguments.runner import get_spark_session
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import json, sys
-from commitlake.jobs.arguments.runner import open_session
-spark = open_session("test")
+from commitlake.jobs.arguments.runner import get_spark_session
+spark = get_spark_session("test")
 spark.range(3).write.format("delta").save(sys.argv[1])
 names = ["spark.app.name", "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",
          "spark.sql.session.timeZone", "spark.ui.enabled"]
@@ -97,7 +97,7 @@ def test_an_existing_session_is_used_unchanged(spark: SparkSession, monkeypatch:
     spark.conf.set("spark.sql.shuffle.partitions", "5")
     monkeypatch.setattr("commitlake.connectors.spark.session.SETTINGS", {"spark.sql.shuffle.partitions": "7"})
     try:
-        assert open_session("another") is spark
+        assert get_spark_session("another") is spark
         assert spark.conf.get("spark.sql.shuffle.partitions") == "5"
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", "8")

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.broker_lite.stores.rocketmq import StoreOptions
-from commitlake.connectors.reading.planning import Way
+from commitlake.connectors.reading.planning import ReadMethod
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.comparing import Row, plain_rows, spark_rows
 from tests.support.indexed_stores import RARE, STORED_MS, plan_of, unique_key, write_indexed_store
@@ -45,14 +45,14 @@ def test_topics_are_read_by_their_queues(spark: SparkSession, store: Path, all_r
     frame = read(spark, store, topics=RARE, queueIds="0,2")
     assert spark_rows(frame) == [row for row in all_rows if row["topic"] == RARE and row["queue_id"] in (0, 2)]
     (plan,) = plan_of(store, topics=RARE, queueIds="0,2").stores
-    assert plan.ways == [Way.CONSUME_QUEUE]
+    assert plan.ways == [ReadMethod.CONSUME_QUEUE]
     assert frame.rdd.getNumPartitions() == len(plan.splits)
     assert read(spark, store, topics=RARE).where("tags = 'tag-1'").count() == 0
 
 
 def test_keys_are_looked_up(store: Path) -> None:
     (plan,) = plan_of(store, topics=RARE, keys="order-40").stores
-    assert plan.ways == [Way.INDEX_FILE]
+    assert plan.ways == [ReadMethod.INDEX_FILE]
 
 
 @pytest.mark.parametrize("keys", ["order-40", "group-20,order-3", unique_key(100), unique_key(101), "nothing"])

@@ -83,23 +83,23 @@ def persisted(spark: SparkSession) -> set[int]:
 
 def test_rows_of_all_tasks_are_combined_by_their_part(spark: SparkSession) -> None:
     runner, before = SparkRunner(spark), persisted(spark)
-    assert sorted(runner.exchange(divide, TASKS, sum_part, PARTS)) == SUMS
-    assert list(runner.exchange(divide, [], sum_part, PARTS)) == []
+    assert sorted(runner.shuffle(divide, TASKS, sum_part, PARTS)) == SUMS
+    assert list(runner.shuffle(divide, [], sum_part, PARTS)) == []
     assert persisted(spark) == before
 
 
 def test_an_error_of_an_exchange_keeps_its_class(spark: SparkSession) -> None:
     runner, before = SparkRunner(spark), persisted(spark)
     with pytest.raises(NumberError, match="number: expected a whole number"):
-        list(runner.exchange(fail_to_divide, TASKS, sum_part, PARTS))
+        list(runner.shuffle(fail_to_divide, TASKS, sum_part, PARTS))
     with pytest.raises(NumberError, match="number: expected a whole number"):
-        list(runner.exchange(divide, TASKS, fail_to_combine, PARTS))
+        list(runner.shuffle(divide, TASKS, fail_to_combine, PARTS))
     assert persisted(spark) == before
 
 
 def test_an_exchange_that_nobody_reads_on_keeps_nothing(spark: SparkSession) -> None:
     before = persisted(spark)
-    results = SparkRunner(spark).exchange(divide, TASKS, sum_part, PARTS)
+    results = SparkRunner(spark).shuffle(divide, TASKS, sum_part, PARTS)
     next(results)
     results.close()  # type: ignore[attr-defined]  # an iterator that is a generator
     assert persisted(spark) == before
@@ -112,8 +112,8 @@ def test_questions_are_asked_at_once_and_answered_in_order(spark: SparkSession) 
         both.wait(timeout=60)  # fails unless the other question is being asked
         return spark.range(rows).count()
 
-    assert SparkRunner(spark).run_at_once([partial(ask, 3), partial(ask, 5)]) == [3, 5]
-    assert SparkRunner(spark).run_at_once([]) == []
+    assert SparkRunner(spark).run_concurrently([partial(ask, 3), partial(ask, 5)]) == [3, 5]
+    assert SparkRunner(spark).run_concurrently([]) == []
 
 
 def test_an_error_of_a_question_ends_the_jobs_of_the_others(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,5 +123,5 @@ def test_an_error_of_a_question_ends_the_jobs_of_the_others(spark: SparkSession,
         return list(runner.run(partial(fail_or_wait, tmp_path), [number]))
 
     with pytest.raises(NumberError, match="number: expected a whole number"):
-        runner.run_at_once([partial(ask, number) for number in range(3)])
+        runner.run_concurrently([partial(ask, number) for number in range(3)])
     assert list(spark.sparkContext.statusTracker().getActiveJobsIds()) == []

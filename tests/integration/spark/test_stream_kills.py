@@ -22,9 +22,9 @@ KILLS = kill_count(1, share=10)
 MESSAGES = 6_000
 STREAM = """
 import sys
-from commitlake.jobs.arguments.runner import open_session
+from commitlake.jobs.arguments.runner import get_spark_session
 store, table, checkpoint, trigger, limit = sys.argv[1:]
-frame = open_session("stream").readStream.format("commitlog").option("maxBytesPerTrigger", limit).load(store)
+frame = get_spark_session("stream").readStream.format("commitlog").option("maxBytesPerTrigger", limit).load(store)
 writer = frame.writeStream.format("delta").option("checkpointLocation", checkpoint)
 how = {"availableNow": True} if trigger == "availableNow" else {"processingTime": trigger}
 query = writer.trigger(**how).start(table)

@@ -108,13 +108,13 @@ def test_a_segment_deleted_during_verify_is_not_a_finding(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(shutil.copytree(archived, tmp_path / "copy"))
-    whole = Sides.store
+    whole = Sides.profile_stores
 
     def deleted(sides: Sides, *arguments: Any) -> Profile:
         (folder / "broker-a" / "store" / "commitlog" / f"{0:020d}").unlink(missing_ok=True)
         return whole(sides, *arguments)
 
-    monkeypatch.setattr(Sides, "store", deleted)
+    monkeypatch.setattr(Sides, "profile_stores", deleted)
     _, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
     assert not {code for code in report["counts"] if code.startswith("lake_")}
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
-from commitlake.broker_lite.handlers.relays import member_offsets
+from commitlake.broker_lite.handlers.relays import parse_member_offsets
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel, FrameReader
 from commitlake.broker_lite.server.wire import Wire, WireError
@@ -201,7 +201,7 @@ def test_any_requests_to_a_name_server_are_answered(requests: list[Command]) -> 
     for request in requests:
         serialize_command(answer_of(server, channel, request))
     server.tick()
-    server.lost(channel)
+    server.on_connection_lost(channel)
 
 
 @given(st.binary(max_size=200), st.lists(commands(), max_size=3), st.integers(0, 400), st.binary(max_size=4))
@@ -283,7 +283,7 @@ def test_any_text_is_an_expression_or_none(text: str, properties: dict[str, str]
     )
 )
 def test_a_member_reports_a_table_of_offsets_or_nothing(pieces: list[str]) -> None:
-    table = member_offsets(f'{{"messageQueueTable":{{{"".join(pieces)}}}}}'.encode())
+    table = parse_member_offsets(f'{{"messageQueueTable":{{{"".join(pieces)}}}}}'.encode())
     offsets = parse_fastjson(table)
     assert isinstance(offsets, dict)
     assert all(isinstance(offset, int) for offset in offsets.values())

@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.broker_lite.shop_journal import MAIL_IS_BEHIND_MS, OrderStep, ShopJournal, fill_shop_journal
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
-from commitlake.broker_lite.stores.jmq.prepared import ordered_queue
+from commitlake.broker_lite.stores.jmq.prepared import ordered_queue_id
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
@@ -101,7 +101,7 @@ def test_queues_follow_from_business_ids_or_weights(traffic: ShopJournal, record
     for record in records:
         if record.is_ordered:
             count = traffic.options.queue_count_of(record.topic)
-            assert record.queue_id == ordered_queue(record.business_id, count)
+            assert record.queue_id == ordered_queue_id(record.business_id, count)
     settled = Counter(record.queue_id for record in records if record.business_tag == OrderStep.SETTLED)
     assert max(settled, key=settled.__getitem__) == 0
 

@@ -12,13 +12,13 @@ from commitlake.connectors.source_options import (
     DeclaredOptions,
     Use,
     byte_count,
-    flag,
-    names,
-    number_set,
-    one_of,
+    choice_parser,
+    integer_parser,
     option,
-    time_ms,
-    whole_number,
+    parse_flag,
+    parse_names,
+    parse_number_set,
+    parse_time_ms,
 )
 from commitlake.schemas.errors import UsageError
 from docs.generate.spark_options import SECTIONS, Section, page
@@ -36,10 +36,10 @@ class Paint(DeclaredOptions):
     """Options of this test."""
 
     wall: str = option("wall", str, NEEDED, "the wall", missing="name a wall")
-    colour: Colour = option("colour", one_of(Colour), Colour.RED, "its colour")
+    colour: Colour = option("colour", choice_parser(Colour), Colour.RED, "its colour")
     coat_bytes: int = option("coatBytes", byte_count, 2 << 20, "size of a coat")
-    layers: int | None = option("layers", whole_number(1, 3), None, "how many coats", use=Use.BATCH)
-    is_wet: bool = option("wet", flag, True, "whether it is wet", use=Use.STREAM)
+    layers: int | None = option("layers", integer_parser(1, 3), None, "how many coats", use=Use.BATCH)
+    is_wet: bool = option("wet", parse_flag, True, "whether it is wet", use=Use.STREAM)
 
 
 def test_names_are_taken_in_any_case_and_missing_options_have_their_defaults() -> None:
@@ -95,11 +95,11 @@ def test_every_option_of_every_source_is_in_the_reference(section: Section) -> N
 
 
 def test_lists_and_times_are_parsed() -> None:
-    assert names(" a, b,,a") == ("a", "b", "a")
-    assert number_set("3, 4") == {3, 4}
-    assert time_ms("1970-01-01T00:00:01") == time_ms("1000") == 1000
-    assert time_ms("1970-01-01T00:00:00.999001") == 1000  # a bound is rounded up
-    assert time_ms("1969-12-31T23:59:59.9999") == 0
-    for parse, text in ((names, " ,"), (number_set, "1,x"), (time_ms, "noon")):
+    assert parse_names(" a, b,,a") == ("a", "b", "a")
+    assert parse_number_set("3, 4") == {3, 4}
+    assert parse_time_ms("1970-01-01T00:00:01") == parse_time_ms("1000") == 1000
+    assert parse_time_ms("1970-01-01T00:00:00.999001") == 1000  # a bound is rounded up
+    assert parse_time_ms("1969-12-31T23:59:59.9999") == 0
+    for parse, text in ((parse_names, " ,"), (parse_number_set, "1,x"), (parse_time_ms, "noon")):
         with pytest.raises(ValueError, match="expected"):
             parse(text)

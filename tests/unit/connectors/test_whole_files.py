@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.whole_files import remove_but_last, write_sized, write_synced, write_whole
+from commitlake.connectors.whole_files import open_atomic, open_atomic_sized, remove_but_last, write_synced
 
 
 def names(folder: Path) -> list[str]:
@@ -17,7 +17,7 @@ def names(folder: Path) -> list[str]:
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "table.json"
     path.write_bytes(b"old")
-    with write_whole(path) as file:
+    with open_atomic(path) as file:
         file.write(b"new")
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"
@@ -26,7 +26,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
 
 def test_a_failed_writer_leaves_no_file(tmp_path: Path) -> None:
     def fail() -> None:
-        with write_whole(tmp_path / "table.json") as file:
+        with open_atomic(tmp_path / "table.json") as file:
             file.write(b"half")
             raise ValueError("broken")
 
@@ -38,7 +38,7 @@ def test_a_failed_writer_leaves_no_file(tmp_path: Path) -> None:
 def test_a_segment_has_its_size_at_once_and_its_name_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000"
     path.with_suffix(".tmp").write_bytes(b"of a run that was killed, and longer")
-    with write_sized(path, 16) as descriptor:
+    with open_atomic_sized(path, 16) as descriptor:
         os.pwrite(descriptor, b"x", 8)
         assert not path.exists()
     assert path.read_bytes() == bytes(8) + b"x" + bytes(7)

@@ -14,7 +14,7 @@ from pyspark.errors import PythonException
 
 from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
 from commitlake.connectors.reading.errors import DamagedLogError, StoreError
-from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors, raised_in_worker
+from commitlake.connectors.worker_errors import extract_worker_error, forward_worker_errors, raise_worker_errors
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import UnsafeFileError
@@ -28,7 +28,7 @@ def text_of(error: Exception) -> str:
     """Return the text that a worker of Spark's sends for an error."""
 
     def read() -> Iterator[None]:
-        with carry_errors():
+        with forward_worker_errors():
             yield
             raise error
 
@@ -68,7 +68,7 @@ def test_an_error_arrives_with_its_class_and_arguments(error: Exception) -> None
 
 
 def test_an_argument_that_is_not_a_plain_value_arrives_as_text() -> None:
-    found = raised_in_worker(PythonException(text_of(ValueError(b"x", (1, 2)))))
+    found = extract_worker_error(PythonException(text_of(ValueError(b"x", (1, 2)))))
     assert isinstance(found, ValueError)
     assert found.args == ("b'x'", "(1, 2)")
 
@@ -76,19 +76,19 @@ def test_an_argument_that_is_not_a_plain_value_arrives_as_text() -> None:
 def test_an_error_that_is_not_ours_may_have_attributes_of_the_same_names() -> None:
     error = ValueError("broken")
     vars(error).update(hint={1}, exit_code=77)
-    arrived = raised_in_worker(PythonException(text_of(error)))
+    arrived = extract_worker_error(PythonException(text_of(error)))
     assert (type(arrived), str(arrived)) == (ValueError, "broken")
 
 
 def test_the_innermost_of_two_notes_is_kept() -> None:
     error = StoreError("a is shorter", exit_code=ExitCode.FAILED)
-    with pytest.raises(StoreError), carry_errors(), carry_errors():
+    with pytest.raises(StoreError), forward_worker_errors(), forward_worker_errors():
         raise error
     assert len(error.__notes__) == 1
 
 
 def test_an_error_that_was_carried_can_be_pickled() -> None:
-    with pytest.raises(StoreError) as raised, carry_errors():
+    with pytest.raises(StoreError) as raised, forward_worker_errors():
         raise StoreError("a is shorter", exit_code=ExitCode.FAILED)
     assert str(pickle.loads(pickle.dumps(raised.value))) == "a is shorter"
 

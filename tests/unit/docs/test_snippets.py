@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.shop_traffic import fill_shop_store
-from commitlake.jobs.arguments.times import join_time_values
+from commitlake.jobs.arguments.times import join_options_and_times
 from commitlake.jobs.cli import main as cli
 from docs.generate.table_queries import QUERIES
 from tests.support.snippets import Block, blocks_in, blocks_of, matches, pages
@@ -112,7 +112,7 @@ def test_all_commands_are_parsed() -> None:
             continue
         parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
         try:
-            parser.parse_args(join_time_values(arguments, *_TIMES))
+            parser.parse_args(join_options_and_times(arguments, *_TIMES))
         except SystemExit as ended:
             if ended.code:
                 failed.append(f"{place}: commitlake {' '.join(words)}")

@@ -13,7 +13,7 @@ import pytest
 import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompress_bodies
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.reading.batches import read_split
@@ -26,7 +26,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.dlq import command as dlq
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.query import command as query
-from commitlake.pipelines.replay.changes import as_produced
+from commitlake.pipelines.replay.changes import decode_messages
 from commitlake.pipelines.replay.parts import COLUMNS, read_bodies_of
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
@@ -139,7 +139,7 @@ def of_spark(growing: GrowingLake, _: object) -> Found:
     rows = growing.lake.table("messages").to_pyarrow_table().combine_chunks()
     for batch in rows.to_batches():
         for stored in batches_with_bodies(batch, open_store(growing.lake.packs), FrameCache()):
-            for part in decompressed(stored, 64 << 20):
+            for part in decompress_bodies(stored, 64 << 20):
                 for row in part.to_pylist():
                     body = row["body"]
                     yield row["keys"][0], None if body is None else body.decode(), row["body_error"] is not None
@@ -148,7 +148,7 @@ def of_spark(growing: GrowingLake, _: object) -> Found:
 def of_replay(growing: GrowingLake, _: object) -> Found:
     """The function of `replay --transform`."""
     rows = growing.lake.table("messages").to_pyarrow_table().select(COLUMNS)
-    made, errors = as_produced(rows, read_bodies_of(rows, open_store(growing.lake.packs)))
+    made, errors = decode_messages(rows, read_bodies_of(rows, open_store(growing.lake.packs)))
     for row, error in zip(made.to_pylist(), errors, strict=True):
         yield row["keys"][0], row["body"].decode() or None, error is not None
 

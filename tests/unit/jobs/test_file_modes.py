@@ -17,7 +17,7 @@ from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.restore import command as restore
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.store_files import restricted_umask
 from tests.support.indexed_stores import OPTIONS, write_indexed_store
@@ -81,12 +81,12 @@ def test_lake_and_files_made_from_it_have_restricted_modes(tmp_path: Path, modes
     store = write_indexed_store(tmp_path / "a" / "store", 60)
     lake = Lake(str(tmp_path / "lake"))
     with restricted_umask():  # as a job does it
-        work = find_work(str(store), None, lake)
+        work = find_archive_work(str(store), None, lake)
         open_for_append(lake)
         tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
         manifest = list(tasks.run(0, tasks.parts))
         files = [row.data_file for row in manifest if row.path and row.table == "messages"]
-        commit_run(lake, files, work.commit, work.started_from)
+        commit_run(lake, files, work.commit, work.progress_before)
     check(tmp_path / "lake", modes)
     assert restore.main(["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]) == ExitCode.OK
     check(tmp_path / "out", modes)

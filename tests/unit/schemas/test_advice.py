@@ -29,10 +29,10 @@ def test_a_value_is_one_word_whatever_it_holds() -> None:
 
 
 def test_several_places_have_the_sentence_of_the_first_and_all_commands() -> None:
-    filled = ADVICE.filled_for_each([{"store": name, "into": [], "lake": "l"} for name in "ab"])
+    filled = ADVICE.fill_for_each([{"store": name, "into": [], "lake": "l"} for name in "ab"])
     assert "/b" not in filled.sentence
     assert [command.words[2] for command in filled.commands] == ["a", "a", "b", "b"]
-    assert ADVICE.filled_for_each([]).commands == ()
+    assert ADVICE.fill_for_each([]).commands == ()
 
 
 def test_a_sentence_without_its_command_is_an_error() -> None:

@@ -14,7 +14,7 @@ import pytest
 from commitlake.schemas.store_files import (
     UnsafeFileError,
     check_own_folder,
-    check_relative,
+    check_relative_name,
     check_tree,
     create_file,
     files_in,
@@ -160,12 +160,12 @@ def test_json_that_is_nested_too_deep_is_a_value_error(store: Path) -> None:
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/passwd", "", ".", "..", "a//b", "a\0b", "a/" * 3000, "a/"])
 def test_name_that_leads_out_of_a_folder_is_refused(name: str) -> None:
     with pytest.raises(UnsafeFileError, match="expected a relative path"):
-        check_relative(name)
+        check_relative_name(name)
 
 
 @pytest.mark.parametrize("name", ["a", "a/b", "...", "a\nb", "\udcff"])
 def test_plain_name_is_accepted(name: str) -> None:
-    assert str(check_relative(name)) == name
+    assert str(check_relative_name(name)) == name
 
 
 def test_links_are_refused_and_other_files_skipped_in_a_listing(store: Path) -> None:

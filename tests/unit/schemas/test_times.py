@@ -10,16 +10,16 @@ from commitlake.schemas.times import (
     EPOCH,
     LAST_TIME,
     TimeWindows,
-    after,
+    add_capped,
     epoch_ms,
     epoch_ms_rounded_up,
     epoch_us,
+    format_iso_time,
+    format_time,
     from_ms,
     from_seconds,
-    iso_text,
     parse_iso,
-    plain_text,
-    with_zone,
+    with_time_zone,
 )
 from tests.support.odd_logs import TIMES
 
@@ -58,7 +58,7 @@ def test_a_time_outside_of_all_years_in_utc_is_refused() -> None:
 
 @pytest.mark.parametrize("moment", [datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 23, 59, 59, 999_999)])  # noqa: DTZ001
 def test_microseconds_are_exact_at_both_ends_of_time(moment: datetime.datetime) -> None:
-    known = with_zone(moment)
+    known = with_time_zone(moment)
     assert EPOCH + datetime.timedelta(microseconds=epoch_us(known)) == known
 
 
@@ -72,9 +72,9 @@ def test_microseconds_are_exact_at_both_ends_of_time(moment: datetime.datetime) 
 )
 def test_a_time_is_formatted_in_utc(text: str, iso: str, plain: str) -> None:
     moment = parse_iso(text)
-    assert (iso_text(moment), plain_text(moment)) == (iso, plain)
-    assert iso_text(moment, "milliseconds")[:20] == f"{iso[:-1]}."
-    assert plain_text(moment, "milliseconds")[:20] == f"{plain}."
+    assert (format_iso_time(moment), format_time(moment)) == (iso, plain)
+    assert format_iso_time(moment, "milliseconds")[:20] == f"{iso[:-1]}."
+    assert format_time(moment, "milliseconds")[:20] == f"{plain}."
 
 
 def test_times_outside_the_calendar_become_its_first_or_last_one() -> None:
@@ -83,8 +83,8 @@ def test_times_outside_the_calendar_become_its_first_or_last_one() -> None:
         expected = min(max(ms, least), most)
         assert epoch_ms(from_ms(ms)) == expected
         assert abs(epoch_ms(from_seconds(ms / 1000)) - expected) <= 1
-    assert after(LAST_TIME, datetime.timedelta(microseconds=1)) == LAST_TIME
-    assert after(EPOCH, LAST_TIME - EPOCH) == LAST_TIME
+    assert add_capped(LAST_TIME, datetime.timedelta(microseconds=1)) == LAST_TIME
+    assert add_capped(EPOCH, LAST_TIME - EPOCH) == LAST_TIME
 
 
 START = datetime.datetime(2026, 11, 20, 14, 7, 30, tzinfo=datetime.UTC)

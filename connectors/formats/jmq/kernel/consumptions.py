@@ -6,7 +6,7 @@ import numpy as np
 
 from commitlake.connectors.formats.jmq.kernel.records import unsigned16
 from commitlake.connectors.reading.kernel.compiled import compiled, inlined
-from commitlake.connectors.reading.kernel.crc import crc32_around
+from commitlake.connectors.reading.kernel.crc import crc32_without_hole
 from commitlake.connectors.reading.kernel.memory import load_be_i32, load_u8
 from commitlake.schemas.layouts.jmq import consumption as layout
 
@@ -34,7 +34,7 @@ def _is_intact(window, position, size):
     if outcome < 1 or outcome > _LAST_OUTCOME or not _has_texts(window, position, size):
         return False
     stored = np.uint64(np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF)
-    return crc32_around(window, position, position + _AT_CRC, _CRC_SIZE, size) == stored
+    return crc32_without_hole(window, position, position + _AT_CRC, _CRC_SIZE, size) == stored
 
 
 @compiled

@@ -21,8 +21,8 @@ from commitlake.connectors.reading.kernel.properties import (
     first_entry,
     intern_name,
     next_entry,
-    note_value,
     place_of,
+    store_value_span,
 )
 from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
 from commitlake.connectors.reading.kernel.utf8 import is_utf8
@@ -94,7 +94,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
                         name_starts, name_texts,
                     )  # fmt: skip
                     place, entries = place_of(name, entries, first, serial, seen, likely_names, entry_names)
-                    note_value(entry, place, spans)
+                    store_value_span(entry, place, spans)
         key, key_length = parts[BUSINESS_ID, row], parts[BUSINESS_ID_LENGTH, row]
         app, app_length = parts[APP, row], parts[APP_LENGTH, row]
         is_text = cursor.others == 0 or is_utf8(window, position, end - position)

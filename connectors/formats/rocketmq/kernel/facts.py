@@ -59,13 +59,18 @@ _AT_MAGIC = HEAD.offset_of("magic")
 _FNV_BASIS, _FNV_PRIME = np.uint64(FNV_64_BASIS), np.uint64(FNV_64_PRIME)
 
 
-def _word(text: str) -> np.uint64:
+def _first_word(text: str) -> np.uint64:
     """Return the first eight bytes of a name, or all of a shorter one, as a 64-bit word."""
     return np.uint64(int.from_bytes(text.encode()[:8], "little"))
 
 
-_TAGS, _KEYS, _UNIQ_KEY, _DELAY = _word(props.TAGS), _word(props.KEYS), _word(props.UNIQ_KEY), _word(props.DELAY)
-_MULTI, _INNER, _SCHEDULE = _word(MULTI_DISPATCH), _word(INNER_NUM), _word(SCHEDULE_TOPIC)
+_TAGS, _KEYS, _UNIQ_KEY, _DELAY = (
+    _first_word(props.TAGS),
+    _first_word(props.KEYS),
+    _first_word(props.UNIQ_KEY),
+    _first_word(props.DELAY),
+)
+_MULTI, _INNER, _SCHEDULE = _first_word(MULTI_DISPATCH), _first_word(INNER_NUM), _first_word(SCHEDULE_TOPIC)
 _MULTI_LENGTH, _INNER_LENGTH = len(MULTI_DISPATCH), len(INNER_NUM)
 _FOUR_BYTES, _FIVE_BYTES = np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFFFF)
 _P1, _P2, _P3, _P4 = (np.uint64(31**power) for power in range(1, 5))
@@ -155,7 +160,7 @@ def fnv1_64(window: Array, position: Any, length: Any) -> Any:
 
 
 @compiled
-def _number(window: Array, position: Any, length: int) -> Any:
+def _parse_number(window: Array, position: Any, length: int) -> Any:
     """Return the number that a text of one to nine digits states; -1 for a longer text, or one with other bytes."""
     if length > 9:
         return np.int64(-1)
@@ -169,7 +174,7 @@ def _number(window: Array, position: Any, length: int) -> Any:
 
 
 @compiled
-def _kind_of(window: Array, position: int, length: int) -> Any:
+def _classify_topic(window: Array, position: int, length: int) -> Any:
     if not is_utf8(window, position, length):
         return NOT_TEXT
     if length >= _BOLTMQ_SCHEDULE_LENGTH and load_le_u64(window, position) == _SCHEDULE:
@@ -181,7 +186,7 @@ def _kind_of(window: Array, position: int, length: int) -> Any:
 
 
 @compiled
-def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any, topics: Any, out: Any) -> Any:
+def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed: Any, topics: Any, out: Any) -> Any:
     """Write the data for indexes of located records to the outputs, and return how many records fit."""
     counts, table, starts, texts = topics
     used, longs, ints, key_hashes, tags_key, irregular, topic_hashes, topic_kinds = out
@@ -202,7 +207,7 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
         known = counts[DISTINCT]
         likely = intern_span(window, topic, topic_length, seed, likely, counts, table, starts, texts)
         if likely == known:
-            kind = _kind_of(window, topic, topic_length)
+            kind = _classify_topic(window, topic, topic_length)
             topic_kinds[likely] = kind
             if kind != NOT_TEXT:
                 topic_hashes[likely] = hash_text(window, topic, topic_length, np.uint64(0)) * _P1 + _HASH_SIGN
@@ -242,11 +247,11 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
                         unique, unique_length = value, length
                 elif name_length == 5:
                     if word & _FIVE_BYTES == _DELAY and waits:
-                        level = _number(window, value, length)
+                        level = _parse_number(window, value, length)
                         is_irregular |= level < 0
                 elif name_length == _INNER_LENGTH:
                     if word == _INNER:
-                        batch = _number(window, value, length)
+                        batch = _parse_number(window, value, length)
                         is_irregular |= batch < 0
                 elif name_length == _MULTI_LENGTH and word == _MULTI:
                     is_irregular = True
@@ -293,7 +298,7 @@ def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any
 
 
 @compiled
-def read_facts(
+def read_index_data(
     window: Array, length: int, origin: int, limit: int, segment_end: int, file_end: int, max_record: int,
     verify: bool, state: Array, parts: Array, faults: Array, seed: Any, topics: Any, out: Any,
 ) -> None:  # fmt: skip
@@ -324,7 +329,7 @@ def read_facts(
         chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
         h.hop(COMMITLOG, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
         found = state[h.RECORDS]
-        taken = _note_records(window, parts, rows, found, seed, topics, out)
+        taken = _write_record_data(window, parts, rows, found, seed, topics, out)
         rows += taken
         if taken < found:
             h.go_back(origin + parts[h.START, rows], state, faults)

@@ -33,7 +33,7 @@ def _is_dead_letter(window, position, length):
 
 
 @compiled
-def _after_group(window, position, length, group, group_length):
+def _skip_group(window, position, length, group, group_length):
     """Return the span after `group` and a separator, for a retry topic's name without its prefix; length -1 if none."""
     if group_length < 0 or length <= group_length + 1:
         return position, _NONE
@@ -47,7 +47,7 @@ def _after_group(window, position, length, group, group_length):
 
 
 @compiled
-def _without_group(window, position, length, group, group_length, dead, dead_length):
+def _find_pop_topic(window, position, length, group, group_length, dead, dead_length):
     """Return the span of the original topic in a POP consumer's retry topic, or of the whole name of another topic."""
     if length <= 0:
         return position, _NONE
@@ -55,9 +55,9 @@ def _without_group(window, position, length, group, group_length, dead, dead_len
         return position, length
     position += _RETRY_LENGTH
     length -= _RETRY_LENGTH
-    found, found_length = _after_group(window, position, length, group, group_length)
+    found, found_length = _skip_group(window, position, length, group, group_length)
     if found_length < 0:
-        found, found_length = _after_group(window, position, length, dead, dead_length)
+        found, found_length = _skip_group(window, position, length, dead, dead_length)
     if found_length < 0:
         for at in range(length - 1):
             if window[position + at] == _PLUS:
@@ -72,7 +72,7 @@ def may_name_origin(window, topic):
 
 
 @inlined
-def _value(named, found, name):
+def _property_span(named, found, name):
     return named[0, name], named[1, name] if found >> name & 1 else _NONE
 
 
@@ -91,20 +91,20 @@ def find_origin(window, own, own_length, named, found):
         found: a bit for each of `buffers.NAMES` that the record has.
     """
     is_retry, is_dead = _is_retry(window, own, own_length), _is_dead_letter(window, own, own_length)
-    group, group_length = _value(named, found, b.NAME_ORIGIN_GROUP)
+    group, group_length = _property_span(named, found, b.NAME_ORIGIN_GROUP)
     consumer, consumer_length = own, _NONE
     if is_dead:
         consumer, consumer_length = own + _DLQ_LENGTH, own_length - _DLQ_LENGTH
     origin, length = own, _NONE
     if not is_retry and not is_dead:
-        value, value_length = _value(named, found, b.NAME_REAL_TOPIC)
-        origin, length = _without_group(window, value, value_length, group, group_length, consumer, consumer_length)
+        value, value_length = _property_span(named, found, b.NAME_REAL_TOPIC)
+        origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0:
-        value, value_length = _value(named, found, b.NAME_RETRY_TOPIC)
-        origin, length = _without_group(window, value, value_length, group, group_length, consumer, consumer_length)
+        value, value_length = _property_span(named, found, b.NAME_RETRY_TOPIC)
+        origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0:
-        value, value_length = _value(named, found, b.NAME_DLQ_ORIGIN_TOPIC)
-        origin, length = _without_group(window, value, value_length, group, group_length, consumer, consumer_length)
+        value, value_length = _property_span(named, found, b.NAME_DLQ_ORIGIN_TOPIC)
+        origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0 and is_retry:
-        origin, length = _without_group(window, own, own_length, group, group_length, consumer, consumer_length)
+        origin, length = _find_pop_topic(window, own, own_length, group, group_length, consumer, consumer_length)
     return origin, length

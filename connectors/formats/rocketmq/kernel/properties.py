@@ -15,8 +15,8 @@ from commitlake.connectors.reading.kernel.properties import (
     first_entry,
     intern_name,
     next_entry,
-    note_value,
     place_of,
+    store_value_span,
 )
 from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
 from commitlake.connectors.reading.kernel.utf8 import is_utf8
@@ -129,7 +129,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
                     found |= np.int64(1) << name
                 if wanted & b.WANT_ENTRIES:
                     place, entries = place_of(name, entries, first, serial, seen, likely_names, entry_names)
-                    note_value(entry, place, spans)
+                    store_value_span(entry, place, spans)
         if cursor.others != 0 and not is_utf8(window, position, end - position):
             not_utf8[used[b.NOT_UTF8]] = row
             used[b.NOT_UTF8] += 1

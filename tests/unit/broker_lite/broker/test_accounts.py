@@ -21,7 +21,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.errors import NotPermittedError
 from commitlake.schemas.remoting.frames import Command
-from commitlake.schemas.remoting.signing import Credentials, signed
+from commitlake.schemas.remoting.signing import Credentials, sign_fields
 from tests.support.brokers import Peer, open_broker, send_fields
 from tests.support.small_stores import Clock
 
@@ -52,7 +52,7 @@ def test_only_signed_requests_are_executed(root: Path, clock: Clock, tmp_path: P
         fields = {key: str(value) for key, value in send_fields("orders").items()}
 
         def send(credentials: Credentials, code: int = RequestCode.SEND_MESSAGE_V2) -> int:
-            return peer.ask(code, signed(fields, b"x", credentials), b"x").code
+            return peer.ask(code, sign_fields(fields, b"x", credentials), b"x").code
 
         assert peer.ask(RequestCode.SEND_MESSAGE_V2, fields, b"x").code == ResponseCode.NO_PERMISSION
         assert send(Credentials("the-shop", "wrong-secret")) == ResponseCode.NO_PERMISSION
@@ -119,13 +119,13 @@ def test_administration_is_allowed_from_this_machine_or_over_tls(
 ) -> None:
     accounts = Accounts({"the-admin": "secret-of-the-admin", "the-shop": "secret"}, frozenset({"the-admin"}))
     channel = Channel(Host.of(ip, 40000), lambda _: None, lambda: None, is_encrypted=is_encrypted)
-    request = Command(code, signed({"topic": "orders"}, b"", Credentials("the-admin", "secret-of-the-admin")))
+    request = Command(code, sign_fields({"topic": "orders"}, b"", Credentials("the-admin", "secret-of-the-admin")))
     if is_done:
         accounts.check(request, channel)
     else:
         with pytest.raises(NotPermittedError, match="plain text"):
             accounts.check(request, channel)
-    request = Command(code, signed({"topic": "orders"}, b"", Credentials("the-shop", "secret")))
+    request = Command(code, sign_fields({"topic": "orders"}, b"", Credentials("the-shop", "secret")))
     with pytest.raises(NotPermittedError, match="administrator"):
         accounts.check(request, channel)
 
@@ -174,7 +174,7 @@ def test_one_account_is_read_from_the_environment() -> None:
     accounts = Accounts.from_environment({ACCESS_KEY_VARIABLE: "the-shop", SECRET_KEY_VARIABLE: "secret-of-the-shop"})
     assert accounts is not None
     request = Command(
-        RequestCode.UPDATE_AND_CREATE_TOPIC, signed({}, b"", Credentials("the-shop", "secret-of-the-shop"))
+        RequestCode.UPDATE_AND_CREATE_TOPIC, sign_fields({}, b"", Credentials("the-shop", "secret-of-the-shop"))
     )
     accounts.check(request, Channel(Host.of("127.0.0.1", 40000), lambda _: None, lambda: None))
     with pytest.raises(AccountsError, match="both"):

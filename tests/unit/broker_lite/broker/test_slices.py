@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from commitlake.broker_lite.broker.limits import Quotas
-from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Slices
+from commitlake.broker_lite.broker.slices import SLICE_SECONDS, SliceScheduler
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
@@ -31,30 +31,30 @@ def one_step_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_short_work_is_done_immediately() -> None:
-    done, slices = list[str](), Slices()
+    done, slices = list[str](), SliceScheduler()
     assert slices.run(work("a", done, 3))
     assert done == ["a"] * 3
-    assert not slices.turn()
+    assert not slices.run_next_slice()
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
 def test_long_work_continues_in_turns() -> None:
-    done, woken, slices = list[str](), list[int](), Slices()
+    done, woken, slices = list[str](), list[int](), SliceScheduler()
     slices.wake = lambda: woken.append(len(done))
     slices.run(work("a", done, 3))
     slices.run(work("b", done, 2))
     assert woken == [1, 2]
-    while slices.turn():
+    while slices.run_next_slice():
         pass
     assert done == ["a", "b", "a", "b", "a"]
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
 def test_work_for_a_disconnected_client_is_dropped() -> None:
-    done, slices, client = list[str](), Slices(), channel()
+    done, slices, client = list[str](), SliceScheduler(), channel()
     slices.run(work("a", done, 9), client)
-    client.lost()
-    assert not slices.turn()
+    client.on_connection_lost()
+    assert not slices.run_next_slice()
     assert done == ["a"]
 
 
@@ -64,26 +64,26 @@ def test_other_work_continues_after_a_failure() -> None:
         yield
         raise ValueError("expected no failure")
 
-    done, slices, client = list[str](), Slices(), channel()
+    done, slices, client = list[str](), SliceScheduler(), channel()
     slices.run(failing(), client)
     slices.run(work("a", done, 2), client)
     with pytest.raises(ValueError, match="expected no failure"):
-        slices.turn()
-    while slices.turn():
+        slices.run_next_slice()
+    while slices.run_next_slice():
         pass
     assert done == ["a", "a"]
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
 def test_waiting_work_of_one_client_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    slices, client = Slices(), channel()
+    slices, client = SliceScheduler(), channel()
     monkeypatch.setattr(slices, "_quotas", Quotas(of_one=2, of_address=9, in_all=9))
     assert [slices.run(work("a", [], 2), client) for _ in range(3)] == [True, True, False]
     assert slices.run(work("b", [], 2), channel(port=2))
-    while slices.turn():
+    while slices.run_next_slice():
         pass
     assert slices.run(work("a", [], 2), client)
-    while slices.turn():
+    while slices.run_next_slice():
         pass
     assert not slices.run(work("a", [], 2), client, kept_bytes=2048)
     assert slices.run(work("a", [], 2), client, kept_bytes=2047)
@@ -91,14 +91,14 @@ def test_waiting_work_of_one_client_has_a_limit(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("one_step_a_slice")
 def test_the_number_of_clients_with_started_work_has_a_limit() -> None:
-    done, slices, client = list[str](), Slices(at_once=2), channel()
+    done, slices, client = list[str](), SliceScheduler(at_once=2), channel()
     slices.run(work("a", done, 3), channel(port=3))
     slices.run(work("b", done, 1), client)
     slices.run(work("c", done, 2), channel(port=2))
     slices.run(work("own", done, 1))
     assert done == ["a", "b", "own"]
-    client.lost()
-    while slices.turn():
+    client.on_connection_lost()
+    while slices.run_next_slice():
         pass
     assert done == ["a", "b", "own", "a", "a", "c", "c"]
     assert slices.is_empty
@@ -106,14 +106,14 @@ def test_the_number_of_clients_with_started_work_has_a_limit() -> None:
 
 @pytest.mark.usefixtures("one_step_a_slice")
 def test_clients_take_turns_regardless_of_their_number_of_requests() -> None:
-    done, slices, greedy, modest = list[str](), Slices(), channel(), channel(port=2)
+    done, slices, greedy, modest = list[str](), SliceScheduler(), channel(), channel(port=2)
     for _ in range(50):
         assert slices.run(work("greedy", done, 2), greedy)
     assert slices.run(work("modest", done, 3), modest)
     while "modest" not in done or done.count("modest") < 3:
-        assert slices.turn()
+        assert slices.run_next_slice()
     assert done.count("greedy") <= 5
-    while slices.turn():
+    while slices.run_next_slice():
         pass
     assert done.count("greedy") == 100
     assert slices.is_empty
@@ -121,7 +121,7 @@ def test_clients_take_turns_regardless_of_their_number_of_requests() -> None:
 
 @pytest.mark.usefixtures("one_step_a_slice")
 def test_only_the_oldest_work_of_a_client_is_started() -> None:
-    begun, slices, client = list[int](), Slices(), channel()
+    begun, slices, client = list[int](), SliceScheduler(), channel()
 
     def steps(number: int) -> Iterator[None]:
         begun.append(number)
@@ -130,10 +130,10 @@ def test_only_the_oldest_work_of_a_client_is_started() -> None:
     for number in range(4):
         slices.run(steps(number), client)
     assert begun == [0]
-    slices.turn()
-    slices.turn()
+    slices.run_next_slice()
+    slices.run_next_slice()
     assert begun == [0, 1]
-    while slices.turn():
+    while slices.run_next_slice():
         pass
     assert begun == [0, 1, 2, 3]
 
@@ -194,40 +194,40 @@ def slow_work(clock: Clock, done: list[str], slices: int) -> Iterator[None]:
 
 
 def test_clients_work_pauses_three_slices_after_each_while_short_requests_arrive(clock: Clock) -> None:
-    done, slices = list[str](), Slices()
-    slices.served()
+    done, slices = list[str](), SliceScheduler()
+    slices.note_short_request()
     slices.run(slow_work(clock, done, 3), channel())
     for count in (1, 2):
         assert len(done) == count
         assert slices.delay == pytest.approx(3 * SLICE_SECONDS)
-        assert slices.turn()
+        assert slices.run_next_slice()
         assert len(done) == count
         clock.now += slices.delay
-        slices.served()
+        slices.note_short_request()
         assert slices.delay == 0
-        assert slices.turn()
+        assert slices.run_next_slice()
     assert len(done) == 3
 
 
 def test_another_client_waits_for_the_end_of_a_pause_and_the_brokers_own_work_does_not(clock: Clock) -> None:
-    done, slices = list[str](), Slices()
-    slices.served()
+    done, slices = list[str](), SliceScheduler()
+    slices.note_short_request()
     slices.run(slow_work(clock, done, 1), channel())
     slices.run(work("other", done, 1), channel(port=2))
     assert done == ["slow"]
     slices.run(work("own", done, 2))
     assert done == ["slow", "own", "own"]
     clock.now += slices.delay
-    while slices.turn():
+    while slices.run_next_slice():
         pass
     assert done[3:] == ["other"]
 
 
 def test_without_short_requests_there_is_no_pause(clock: Clock) -> None:
-    done, slices = list[str](), Slices()
-    slices.served()
+    done, slices = list[str](), SliceScheduler()
+    slices.note_short_request()
     clock.now += 1
     slices.run(slow_work(clock, done, 4), channel())
-    while slices.turn():
+    while slices.run_next_slice():
         assert slices.delay == 0
     assert done == ["slow"] * 4

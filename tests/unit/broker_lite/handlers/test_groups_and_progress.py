@@ -61,8 +61,8 @@ def test_members_are_notified_when_others_join_or_leave(peer: Peer, dispatcher: 
     assert len(peer.sent) == before + 1
     other.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "two", **GROUP})
     assert members(peer) == ("one",)
-    peer.channel.lost()
-    dispatcher.lost(peer.channel)
+    peer.channel.on_connection_lost()
+    dispatcher.on_connection_lost(peer.channel)
     assert members(other) == ()
 
 
@@ -250,7 +250,7 @@ def test_a_request_to_a_consumer_is_forwarded(peer: Peer, dispatcher: Dispatcher
     consumer.channel.take_answer(question.reply(0, body=b"{}"))
     assert (asker.sent[-1].code, asker.sent[-1].body) == (0, b"{}")
     assert asker.ask_later(RequestCode.GET_CONSUMER_RUNNING_INFO, GROUP | {"clientId": "one"}) == []
-    consumer.channel.lost()
+    consumer.channel.on_connection_lost()
     assert asker.sent[-1].code == ResponseCode.CONSUME_MSG_TIMEOUT
     gone = asker.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, GROUP | {"clientId": "two"})
     assert gone.code == ResponseCode.SYSTEM_ERROR

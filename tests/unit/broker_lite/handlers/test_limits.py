@@ -123,10 +123,10 @@ def test_quotas_are_shared_by_address_and_released(
     answer = neighbour.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", "g2", client_id="c2"))
     assert "too many groups and clients" in str(answer.remark)
     assert stranger.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", "g2", client_id="c3")).code == ResponseCode.SUCCESS
-    dispatcher.lost(peer.channel)
+    dispatcher.on_connection_lost(peer.channel)
     assert neighbour.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", "g2", client_id="c2")).code == ResponseCode.SUCCESS
     for one in (neighbour, stranger):
-        dispatcher.lost(one.channel)
+        dispatcher.on_connection_lost(one.channel)
     assert (clients._quotas.total, clients._subscriptions_size) == (0, 0)
 
 
@@ -139,7 +139,7 @@ def test_all_subscriptions_together_have_a_limit(
     assert peer.ask(RequestCode.HEART_BEAT, {}, heartbeat("g1", **long)).code == ResponseCode.SUCCESS
     answer = peer.ask(RequestCode.HEART_BEAT, {}, heartbeat("g2", **long))
     assert "characters of all subscriptions: expected at most 1000" in str(answer.remark)
-    dispatcher.lost(peer.channel)
+    dispatcher.on_connection_lost(peer.channel)
     assert Peer(dispatcher).ask(RequestCode.HEART_BEAT, {}, heartbeat("g2", **long)).code == ResponseCode.SUCCESS
 
 

@@ -201,8 +201,8 @@ def test_a_waiting_pull_is_dropped_when_its_client_disconnects(
 ) -> None:
     send(peer)
     peer.ask_later(PULL, pull_fields("orders", offset=1, sysFlag=MAY_WAIT))
-    peer.channel.lost()
-    dispatcher.lost(peer.channel)
+    peer.channel.on_connection_lost()
+    dispatcher.on_connection_lost(peer.channel)
     clock.now_ms += 2_000
     dispatcher.tick(clock.now_ms)
     assert len(dispatcher.broker.held) == 0

@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.broker_lite.broker.limits import MAX_STATUS_BYTES
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
-from commitlake.broker_lite.handlers.relays import member_offsets
+from commitlake.broker_lite.handlers.relays import parse_member_offsets
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from tests.support.brokers import Peer
@@ -79,14 +79,14 @@ def test_the_answer_contains_the_offsets_of_all_members(peer: Peer, dispatcher: 
 )
 def test_only_tables_of_offsets_are_passed_on(table: str, is_taken: bool) -> None:
     body = f'{{"messageQueueTable":{table}}}'.encode()
-    assert member_offsets(body) == (table.encode() if is_taken else b"{}")
+    assert parse_member_offsets(body) == (table.encode() if is_taken else b"{}")
     if is_taken:
         parse_fastjson(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"null", b"\xff", b'{"messageQueueTable":{"\xff":1}}', b'{"other":{}}'])
 def test_other_answers_count_as_no_offsets(body: bytes) -> None:
-    assert member_offsets(body) == b"{}"
+    assert parse_member_offsets(body) == b"{}"
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_other_answers_count_as_no_offsets(body: bytes) -> None:
 def test_a_large_answer_of_any_kind_is_checked_quickly(piece: bytes) -> None:
     body = b'{"messageQueueTable":{' + piece * (MAX_STATUS_BYTES // len(piece) - 20)
     started = time.process_time()
-    member_offsets(body)
-    member_offsets(body + b'"a":1}}')
+    parse_member_offsets(body)
+    parse_member_offsets(body + b'"a":1}}')
     assert time.process_time() - started < 0.5 * slowness()  # linear in its size; 20 ms are usual
 
 
@@ -123,7 +123,7 @@ def test_nothing_is_kept_for_a_client_that_has_left(peer: Peer, dispatcher: Disp
     body = f'{{"messageQueueTable":{TABLE}}}'.encode()
     consumer.channel.take_answer(questions[0].reply(ResponseCode.SUCCESS, body=body))
     assert dispatcher.broker.kept_answers.total == len(TABLE)
-    peer.channel.lost()
+    peer.channel.on_connection_lost()
     consumer.channel.take_answer(questions[1].reply(ResponseCode.SUCCESS, body=body))
     assert dispatcher.broker.kept_answers.total == 0
     consumer.channel.take_answer(questions[2].reply(ResponseCode.SUCCESS, body=body))

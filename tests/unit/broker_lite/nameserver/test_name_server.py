@@ -22,7 +22,7 @@ from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 from commitlake.schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
 from commitlake.schemas.remoting.registration import serialize_registration
 from commitlake.schemas.remoting.routes import ClusterInfo, KvTable, TopicList, TopicRoute
-from commitlake.schemas.remoting.signing import Credentials, signed
+from commitlake.schemas.remoting.signing import Credentials, sign_fields
 from tests.support.brokers import answer_of
 from tests.support.machine_speed import slowness
 from tests.support.small_stores import Clock
@@ -115,7 +115,7 @@ def test_a_broker_that_moves_is_registered_at_its_new_address(name_server: NameS
 def test_a_broker_is_removed_on_disconnect_unregistration_or_timeout(name_server: NameServer, clock: Clock) -> None:
     connection = channel()
     register(name_server, "orders", by=connection)
-    name_server.lost(connection)
+    name_server.on_connection_lost(connection)
     assert route(name_server, "orders") is None
     register(name_server, "orders")
     fields: dict[str, Any] = to_ext_fields(BrokerRequest("broker-a", "10.0.0.1:10911", "C", 0))
@@ -245,7 +245,7 @@ def test_with_accounts_every_change_needs_the_signature_of_an_allowed_account(
     by = channel("127.0.0.1")
 
     def send(credentials: Credentials) -> int:
-        return answer_of(guarded, by, Command(code, signed(fields, body, credentials), body)).code
+        return answer_of(guarded, by, Command(code, sign_fields(fields, body, credentials), body)).code
 
     assert answer_of(guarded, by, Command(code, fields, body)).code == ResponseCode.NO_PERMISSION
     assert send(Credentials("the-admin", "guessed")) == ResponseCode.NO_PERMISSION
@@ -271,7 +271,7 @@ def test_with_accounts_queries_need_no_signature(guarded: NameServer) -> None:
 
 def test_a_replayed_registration_cannot_unregister_the_broker(guarded: NameServer) -> None:
     own, another = channel("10.0.0.1"), channel("10.0.0.1")
-    fields = signed(to_ext_fields(MASTER), b"{}", BROKER)
+    fields = sign_fields(to_ext_fields(MASTER), b"{}", BROKER)
     assert answer_of(guarded, own, Command(RequestCode.REGISTER_BROKER, fields, b"{}")).code == ResponseCode.SUCCESS
     again = Command(RequestCode.UNREGISTER_BROKER, fields, b"{}")
     assert answer_of(guarded, another, again).code == ResponseCode.NO_PERMISSION

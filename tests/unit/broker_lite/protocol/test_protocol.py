@@ -50,7 +50,7 @@ def test_an_answer_reaches_its_request() -> None:
     connection.take_answer(second.reply(0, remark="second"))
     connection.take_answer(second.reply(0, remark="once more"))
     assert [answer.remark for answer in answers if answer] == ["second"]
-    connection.lost()
+    connection.on_connection_lost()
     assert answers[1:] == [None]
     connection.send(Command(9))
     assert len(sent) == 2

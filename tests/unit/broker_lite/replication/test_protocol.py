@@ -70,7 +70,7 @@ def test_transfers_end_at_the_batch_size_the_segment_or_the_log() -> None:
     while (due := master.due(LOG)) is not None:
         offset, size = due
         sizes.append(size)
-        assert master.transfer(b"x" * size) == transfer(offset, b"x" * size)
+        assert master.serialize_transfer(b"x" * size) == transfer(offset, b"x" * size)
     assert sizes == [3000, SEGMENT - 3000, 100]
     assert master.next_offset == LOG.stop
 
@@ -85,7 +85,7 @@ def test_a_first_report_outside_the_log_is_refused(first: int) -> None:
 def test_an_acknowledgement_of_unsent_bytes_is_refused(lie: int) -> None:
     master = MasterSide(SEGMENT)
     master.receive(report(LOG.start + 50), LOG)
-    master.transfer(b"x" * 10)
+    master.serialize_transfer(b"x" * 10)
     master.receive(report(LOG.start + 60), LOG)
     assert master.acknowledged == LOG.start + 60
     with pytest.raises(PeerError, match=f"expected an offset from {LOG.start + 60} to {LOG.start + 60}, found {lie}"):
@@ -188,7 +188,7 @@ def test_a_slave_accepts_everything_that_a_master_sends() -> None:
     master.receive(slave.report(), range(len(log)))
     while (due := master.due(range(len(log)))) is not None:
         offset, size = due
-        for chunk in slave.receive(master.transfer(log[offset : offset + size])):
+        for chunk in slave.receive(master.serialize_transfer(log[offset : offset + size])):
             assert chunk.physical_offset == len(copied)
             copied += chunk.data
         master.receive(slave.report(), range(len(log)))

@@ -60,24 +60,24 @@ def send(peer: Peer, **properties: str) -> list[Command]:
 def synced(peer: Peer) -> None:
     """Report the whole log as written to the disk."""
     if master(peer).wants_sync:
-        master(peer).synced(peer.dispatcher.broker.store.log_end)
+        master(peer).on_log_synced(peer.dispatcher.broker.store.log_end)
 
 
 def test_an_answer_waits_for_the_slave(peer: Peer) -> None:
     assert send(peer) == []
     end = peer.dispatcher.broker.store.log_end
     synced(peer)
-    master(peer).copied(end - 1)
+    master(peer).on_log_copied(end - 1)
     assert peer.sent == []
     assert master(peer).is_waiting
-    master(peer).copied(end)
+    master(peer).on_log_copied(end)
     assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]
     assert not master(peer).is_waiting
 
 
 def test_a_copied_message_waits_for_the_disk_if_flushes_are_synchronous(peer: Peer) -> None:
     send(peer)
-    master(peer).copied(peer.dispatcher.broker.store.log_end)
+    master(peer).on_log_copied(peer.dispatcher.broker.store.log_end)
     assert len(peer.sent) == (0 if peer.dispatcher.broker.options.sync_flush else 1)
     synced(peer)
     assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]

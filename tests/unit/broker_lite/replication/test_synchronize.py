@@ -36,19 +36,19 @@ def broker(root: Path, clock: Clock) -> Iterator[Broker]:
 def test_topics_are_copied_from_the_master(broker: Broker) -> None:
     synchronizer = Synchronizer(broker)
     topics = {"orders": TopicConfig("orders", 3, 3, 6), "../up": TopicConfig("../up", 1, 1, 6)}
-    synchronizer.take_topics(TopicConfigs(topics, VERSION))
+    synchronizer.replace_topics(TopicConfigs(topics, VERSION))
     assert broker.topics.all() == TopicConfigs({"orders": TopicConfig("orders", 3, 3, 6, attributes=None)}, VERSION)
     # A table of the same version is ignored; a new version is taken, also if it lacks a topic.
-    synchronizer.take_topics(TopicConfigs({}, VERSION))
+    synchronizer.replace_topics(TopicConfigs({}, VERSION))
     assert broker.topics.find("orders") is not None
-    synchronizer.take_topics(TopicConfigs({}, VERSION._replace(counter=8)))
+    synchronizer.replace_topics(TopicConfigs({}, VERSION._replace(counter=8)))
     assert broker.topics.find("orders") is None
 
 
 def test_groups_are_copied_from_the_master(broker: Broker) -> None:
     broker.groups.find("own")
     groups = {"readers": SubscriptionGroupConfig("readers", retry_max_times=3), "a b": SubscriptionGroupConfig("a b")}
-    Synchronizer(broker).take_groups(SubscriptionGroups(groups, VERSION))
+    Synchronizer(broker).replace_groups(SubscriptionGroups(groups, VERSION))
     assert list(broker.store.config.groups.entries) == ["readers"]
     found = broker.groups.find("readers")
     assert found is not None
@@ -60,9 +60,9 @@ def test_offsets_of_the_master_replace_those_of_the_slave(broker: Broker) -> Non
     offsets.commit("orders", "readers", 0, 5)
     offsets.commit("orders", "others", 0, 9)
     table = ConsumerOffsetTable({"orders@readers": {0: 4, 1: 8}})
-    Synchronizer(broker).take_consumer_offsets(table)
+    Synchronizer(broker).replace_consumer_offsets(table)
     assert offsets.entries == {"orders@readers": {0: 4, 1: 8}, "orders@others": {0: 9}}
-    Synchronizer(broker).take_delay_offsets(DelayOffsetTable({3: 17}))
+    Synchronizer(broker).replace_delay_offsets(DelayOffsetTable({3: 17}))
     assert broker.store.config.delay_offsets.get(3) == 17
 
 

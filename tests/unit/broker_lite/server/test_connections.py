@@ -46,10 +46,10 @@ class Echo:
         self.seen.append((channel.peer.port, request.opaque))
         channel.send(request.reply(0, body=b"y" * self.size))
 
-    def handled(self) -> None:
+    def after_requests(self) -> None:
         """Do nothing."""
 
-    def lost(self, channel: Channel) -> None:
+    def on_connection_lost(self, channel: Channel) -> None:
         """Do nothing."""
 
 
@@ -174,13 +174,13 @@ async def test_unread_answers_have_a_budget_and_the_connection_with_most_is_clos
         assert asked == [None]
         modest_writer.write(FRAME)
         assert await modest.read(1)
-        connections.note_kept_bytes(9 << 20)
+        connections.note_memory_change(9 << 20)
         assert await is_cut_off_after_rest(greedy)
         modest_writer.write(FRAME)
         assert await modest.read(1)
         for writer in (greedy_writer, modest_writer):
             writer.close()
-        connections.note_kept_bytes(-(9 << 20))
+        connections.note_memory_change(-(9 << 20))
         await until(lambda: not len(connections))
         assert connections._kept_bytes == 0
 

@@ -90,8 +90,8 @@ def test_a_broker_that_disconnects_during_its_registration_is_not_registered(
 ) -> None:
     broker, client = Client(1), Client(2)
     service.handle(broker.channel, registration("broker-a"))
-    broker.channel.lost()
-    service.lost(broker.channel)
+    broker.channel.on_connection_lost()
+    service.on_connection_lost(broker.channel)
     while turns.calls:
         turns.calls.pop()()
     service.handle(client.channel, Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "broker-a0"}))

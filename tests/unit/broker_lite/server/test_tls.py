@@ -34,10 +34,10 @@ class Echo:
         fields = {"encrypted": str(channel.is_encrypted)}
         channel.send(request.reply(ResponseCode.SUCCESS, fields, body=body))
 
-    def handled(self) -> None:
+    def after_requests(self) -> None:
         """Do nothing."""
 
-    def lost(self, channel: Channel) -> None:
+    def on_connection_lost(self, channel: Channel) -> None:
         """Do nothing."""
 
 

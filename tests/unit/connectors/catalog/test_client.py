@@ -117,7 +117,7 @@ def test_a_huge_answer_is_not_read(catalog: UnityCatalog, monkeypatch: pytest.Mo
 def test_an_endless_answer_is_given_up(catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0)
     catalog.answers += [Answer(body=b" " * 100, part=1)] * 3
-    with pytest.raises(CatalogError, match="no whole answer within 0 s", check=exits(ExitCode.FAILED)):
+    with pytest.raises(CatalogError, match="expected a complete answer within 0 s", check=exits(ExitCode.FAILED)):
         client_of(catalog).find("catalogs", "unity")
 
 

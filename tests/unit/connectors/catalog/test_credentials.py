@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.credentials import process_credentials
+from commitlake.connectors.catalog.credentials import credential_process_output
 from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.catalog.server import CatalogServer
 from tests.support.unity_catalog import UnityCatalog
@@ -16,7 +16,7 @@ GIVEN = {"access_key_id": "AKIA", "secret_access_key": "secret", "session_token"
 
 
 def credentials_of(catalog: UnityCatalog) -> dict[str, Any]:
-    return process_credentials(CatalogClient(CatalogServer(catalog.url)), "s3://bucket/lake")
+    return credential_process_output(CatalogClient(CatalogServer(catalog.url)), "s3://bucket/lake")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.catalog.names import CatalogError, is_catalog_place, parse_name, root_of
+from commitlake.connectors.catalog.names import CatalogError, is_catalog_place, lake_root_of_table, parse_name
 
 
 def test_a_name_has_a_catalog_and_a_schema() -> None:
@@ -87,9 +87,9 @@ def test_a_name_that_is_also_that_of_a_folder_is_refused_if_a_catalog_is_set(
 def test_the_root_is_the_folder_of_the_tables(location: str, root: str | None) -> None:
     if root is None:
         with pytest.raises(CatalogError):
-            root_of(location, "messages")
+            lake_root_of_table(location, "messages")
     else:
-        assert root_of(location, "messages") == root
+        assert lake_root_of_table(location, "messages") == root
 
 
 @pytest.mark.parametrize(
@@ -115,5 +115,5 @@ def test_the_root_is_the_folder_of_the_tables(location: str, root: str | None) -
 )
 def test_other_locations_are_refused(location: str) -> None:
     with pytest.raises(CatalogError) as refused:
-        root_of(location, "messages")
+        lake_root_of_table(location, "messages")
     assert "\x1b" not in str(refused.value)

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.jobs.arguments.store_queues import queues_by_topic
+from commitlake.jobs.arguments.store_queues import queue_ids_by_topic
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.verify.admission import VerifyOptions
@@ -73,7 +73,7 @@ def test_a_store_is_recognised_by_its_folder(store: Store) -> None:
     assert pickle.loads(pickle.dumps(store)).format is FORMAT
     assert all_formats().named("toy") == all_formats().named("toylog") == all_formats().only(FORMAT)
     assert registry.format_of_id("toy:1") is FORMAT
-    assert queues_by_topic(store) == {"mail": {0}, "orders": {0}}
+    assert queue_ids_by_topic(store) == {"mail": {0}, "orders": {0}}
 
 
 def test_records_are_read_by_the_rules(store: Store) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from commitlake.connectors.hbase import work as work_module
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.hbase.work import PIECE_ROWS, KeptPlaces, Work, divide_into_pieces, find_kept_places
+from commitlake.connectors.hbase.work import PIECE_ROWS, KeptRows, Work, divide_into_pieces, find_kept_rows
 from commitlake.connectors.lake.delta_log import versions
 from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion
 from commitlake.connectors.lake.lake import Lake
@@ -78,7 +78,7 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
     removed = _file(lake, "old", range(100), 30)
     added = [_file(lake, "new", range(40), 30), _file(lake, "other", range(60, 90), 30)]
     work = Work(HBaseOptions(), 4, lake)
-    kept = find_kept_places(work, AddedVersion(1, tuple(added), (removed,)))
+    kept = find_kept_rows(work, AddedVersion(1, tuple(added), (removed,)))
     assert {broker: len(offsets) for broker, offsets in kept.all.items()} == {"a": 35, "b": 35}
     assert all(bool(np.all(np.diff(offsets) > 0)) for offsets in kept.all.values())
     gone: list[int] = []
@@ -88,11 +88,11 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
         return len(gone)
 
     monkeypatch.setattr(work_module, "delete_messages", delete)
-    assert work.deleting(kept).run(divide_into_pieces([removed])) == 30
+    assert work.as_deletion(kept).run(divide_into_pieces([removed])) == 30
     assert sorted(gone) == [*range(40, 60), *range(90, 100)]
 
 
 def test_a_version_that_only_adds_has_no_kept_places(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     added = _file(lake, "new", range(10), 30)
-    assert find_kept_places(Work(HBaseOptions(), 4, lake), AddedVersion(1, (added,))) == KeptPlaces({}, {})
+    assert find_kept_rows(Work(HBaseOptions(), 4, lake), AddedVersion(1, (added,))) == KeptRows({}, {})

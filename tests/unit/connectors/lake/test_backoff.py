@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from commitlake.connectors.lake.backoff import MAX_TRIES, follow_to, wait_seconds
+from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds, repeat_until_version
 
 
 def test_waits_grow_to_a_limit_and_differ() -> None:
     random.seed(1)
     for attempt in range(MAX_TRIES):
         longest = min(0.25 * 2**attempt, 8.0)
-        waits = {wait_seconds(attempt) for _ in range(20)}
+        waits = {backoff_seconds(attempt) for _ in range(20)}
         assert len(waits) == 20
         assert all(longest / 2 <= wait <= longest for wait in waits)
 
@@ -26,12 +26,12 @@ class Reached:
 
 def test_a_table_is_updated_until_it_has_reached_the_version() -> None:
     versions, waits = iter([3, 4, 5, 6]), list[float]()
-    tries = list(follow_to(5, lambda: Reached(next(versions)), waits.append))
+    tries = list(repeat_until_version(5, lambda: Reached(next(versions)), waits.append))
     assert [one.version for one in tries] == [3, 4, 5]
     assert len(waits) == 2
 
 
 def test_an_update_that_never_reaches_the_version_ends() -> None:
     waits: list[float] = []
-    assert [one.version for one in follow_to(5, lambda: Reached(4), waits.append)] == [4] * MAX_TRIES
+    assert [one.version for one in repeat_until_version(5, lambda: Reached(4), waits.append)] == [4] * MAX_TRIES
     assert len(waits) == MAX_TRIES

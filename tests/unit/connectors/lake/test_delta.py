@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake import delta
-from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta import delta_table, seal_after_commit
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from tests.support.opened_tables import opened
@@ -37,7 +37,7 @@ def write_table(path: Path, versions: int) -> Path:
 def append(path: Path, number: int) -> None:
     """Add a version with a number."""
     write_deltalake(path, pa.table({"number": [number]}), mode="append")
-    seal(str(path))
+    seal_after_commit(str(path))
 
 
 def numbers(path: Path) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.owned_folders import check_no_owner, owned_folder
+from commitlake.connectors.lake.owned_folders import find_owned_folder, refuse_owned_folder
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.storage.s3_storage import S3Storage
@@ -54,22 +54,22 @@ def root(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("place", OWNED)
 def test_a_place_in_a_folder_of_a_lake_or_a_broker_has_an_owner(place: str, root: Path) -> None:
     for spelled in (str(root / place), f"file://{root}/{place}", f"{root}/b/../{place}"):
-        found = owned_folder(spelled)
+        found = find_owned_folder(spelled)
         assert found is not None
         assert found.folder == str(root / OWNED[place])
 
 
 def test_a_link_to_such_a_folder_is_resolved_and_other_places_have_no_owner(root: Path) -> None:
     (root / "link").symlink_to(root / "lake" / "messages")
-    assert owned_folder(str(root / "link" / "x")) is not None
-    assert [place for place in FREE if owned_folder(str(root / place))] == []
+    assert find_owned_folder(str(root / "link" / "x")) is not None
+    assert [place for place in FREE if find_owned_folder(str(root / place))] == []
 
 
 def test_a_store_whose_log_is_on_another_disk_is_known_by_its_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "consumequeue").mkdir()
-    assert owned_folder(str(tmp_path / "index" / "x")) is None
+    assert find_owned_folder(str(tmp_path / "index" / "x")) is None
     (tmp_path / "checkpoint").touch()
-    assert owned_folder(str(tmp_path / "index" / "x")) is not None
+    assert find_owned_folder(str(tmp_path / "index" / "x")) is not None
 
 
 @pytest.mark.parametrize("place", [*OWNED, *FREE])
@@ -81,7 +81,7 @@ def test_prefixes_of_an_object_store_are_listed(place: str, monkeypatch: pytest.
         return [name.removeprefix(folder) for name in FILES if name.startswith(folder + prefix)][:3]
 
     monkeypatch.setattr(S3Storage, "first_names", names)
-    found = owned_folder(f"s3://lakes/{place}")
+    found = find_owned_folder(f"s3://lakes/{place}")
     assert (found and found.folder) == (f"s3://lakes/{OWNED[place]}" if place in OWNED else None)
 
 
@@ -91,7 +91,7 @@ def test_an_object_store_that_cannot_be_reached_is_an_error(monkeypatch: pytest.
 
     monkeypatch.setattr(S3Storage, "first_names", names)
     with pytest.raises(S3UnavailableError):
-        owned_folder("s3://lakes/a")
+        find_owned_folder("s3://lakes/a")
 
 
 @pytest.mark.usefixtures("usual_priority")
@@ -100,7 +100,7 @@ def test_every_job_that_creates_files_refuses_such_a_place(root: Path, capsys: p
     with pytest.raises(LakeError, match=r"--lake .* is in .*/lake/messages, a table of a lake"):
         Lake(place).check_writable()
     with pytest.raises(LakeError, match=r"--out .* expected a place outside it"):
-        check_no_owner(place, "--out")
+        refuse_owned_folder(place, "--out")
     assert restore.main(["--lake", str(root / "lake"), "--out", place]) == ExitCode.USAGE
     assert ship.main(["--store", str(root / "a"), "--to", place, "--once"]) == ExitCode.USAGE
     assert capsys.readouterr().err.count(f"is in {root}/lake/messages, a table of a lake") == 2

@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction
 from commitlake.connectors.lake import delta
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.lake.reader import QueryError, clean_message, run_sql
+from commitlake.connectors.lake.reader import QueryError, clean_engine_message, run_sql
 from commitlake.schemas.errors import ExitCode
 
 ROOT = Path(__file__).parents[4]
@@ -62,13 +62,13 @@ def test_the_paths_of_each_version_are_checked_once(tmp_path: Path, monkeypatch:
     uri = str(tmp_path / "messages")
     write_deltalake(uri, pa.table({"number": [1]}))
     checked: list[str] = []
-    check = delta._check_paths
+    check = delta._check_file_paths
 
     def count(place: str, table: DeltaTable) -> None:
         checked.append(place)
         check(place, table)
 
-    monkeypatch.setattr(delta, "_check_paths", count)
+    monkeypatch.setattr(delta, "_check_file_paths", count)
     for _ in range(3):
         delta.delta_table(uri)
     assert checked == [uri]
@@ -132,7 +132,7 @@ def test_an_interrupt_is_not_treated_as_a_panic(
     ],
 )
 def test_a_message_is_cleaned(text: str, expected: str) -> None:
-    assert clean_message(text) == expected
+    assert clean_engine_message(text) == expected
 
 
 SORT = """

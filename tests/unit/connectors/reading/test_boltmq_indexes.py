@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as COMMITLOG
-from commitlake.connectors.reading.planning import Way
+from commitlake.connectors.reading.planning import ReadMethod
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.indexfile import (
@@ -42,14 +42,14 @@ def store(tmp_path: Path) -> Path:
 
 def test_a_topic_is_read_through_its_queues(store: Path) -> None:
     (plan,) = plan_of(store, topics=RARE).stores
-    assert Way.CONSUME_QUEUE in plan.ways
+    assert ReadMethod.CONSUME_QUEUE in plan.ways
     assert plan.bytes_planned < plan.store_range.size / 4
     assert read_by_plan(store, topics=RARE) == read_by_scan(store, topics=RARE) != []
 
 
 def test_a_key_is_not_looked_up_in_an_index_without_chains(store: Path) -> None:
     (plan,) = plan_of(store, topics=RARE, keys="order-40").stores
-    assert Way.INDEX_FILE not in plan.ways
+    assert ReadMethod.INDEX_FILE not in plan.ways
     assert "IndexFile: BoltMQ writes no chains of keys into its own" in plan.reasons
     found = read_by_plan(store, topics=RARE, keys="order-40")
     assert [message.keys for message in found] == [["order-40", "group-40"]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.reading.planning import Way
+from commitlake.connectors.reading.planning import ReadMethod
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
@@ -65,7 +65,7 @@ def test_a_key_finds_its_records(plain: Path, keys: str) -> None:
 
 def test_a_known_key_reads_little(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE, keys="order-40").stores
-    assert {segment.way for segment in plan.segments[:-1]} == {Way.INDEX_FILE}
+    assert {segment.way for segment in plan.segments[:-1]} == {ReadMethod.INDEX_FILE}
     assert plan.bytes_planned < plan.store_range.size / 10
     assert "order-40 group-40" in [found.properties["KEYS"] for found in read_splits(plan.splits)]
 
@@ -81,7 +81,7 @@ def test_a_key_is_looked_up_with_its_topic(plain: Path) -> None:
 
 def test_a_message_id_missing_from_the_index_is_searched_in_the_log(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE, keys=unique_key(9999)).stores
-    assert plan.ways == [Way.CONSUME_QUEUE]
+    assert plan.ways == [ReadMethod.CONSUME_QUEUE]
     assert [reason.split(",")[0] for reason in plan.reasons] == [f"IndexFile: it does not contain {unique_key(9999)}"]
 
 
@@ -256,7 +256,7 @@ def test_any_damage_gives_the_result_of_a_scan(plain: Path, tmp_path: Path) -> N
         ways.update(plan_of(store, topics=RARE, keys=keys).stores[0].ways)
         assert read_by_plan(store, topics=RARE, keys=keys) == read_by_scan(store, topics=RARE, keys=keys)
         shutil.rmtree(store)
-    assert Way.INDEX_FILE in ways
+    assert ReadMethod.INDEX_FILE in ways
 
 
 def test_a_stretch_that_was_not_indexed_is_scanned(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.reading.batches import have_keys
+from commitlake.connectors.reading.batches import match_keys
 
 UNIQUE = ["a", None, "b", None, "c", None]
 KEYS = [None, ["b", "a"], ["b"], [], ["x", "y", "x"], None]
@@ -24,5 +24,5 @@ def test_a_key_matches_the_unique_key_or_a_business_key(
     if is_dictionary:
         unique_keys = unique_keys.dictionary_encode()
     keys = pa.array(KEYS, pa.list_(pa.string()))
-    found = have_keys(unique_keys.slice(start), keys.slice(start), frozenset(wanted))
+    found = match_keys(unique_keys.slice(start), keys.slice(start), frozenset(wanted))
     assert found.nonzero()[0].tolist() == [row - start for row in expected if row >= start]

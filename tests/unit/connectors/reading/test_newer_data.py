@@ -16,7 +16,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS, all_formats
 from commitlake.connectors.reading.errors import StoreError, UnsupportedStoreError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import check_complete
-from commitlake.connectors.reading.settings_files import naming_settings
+from commitlake.connectors.reading.settings_files import use_settings_file
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.unread import watch_unread_warnings
@@ -106,7 +106,7 @@ def test_settings_file_of_the_command_is_used(root: Path, tmp_path: Path) -> Non
     other = move(root, root.parent / "b", LAST)
     write_conf(root, root / "commitlog", other)
     (root.parent / "broker.conf").rename(tmp_path / "broker-a.conf")
-    with naming_settings(str(tmp_path / "{broker}.conf")):
+    with use_settings_file(str(tmp_path / "{broker}.conf")):
         assert f"{other} has 1 segment" in newer(root)
 
 

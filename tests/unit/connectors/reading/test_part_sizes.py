@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from commitlake.connectors.reading.partition_sizes import costs_of, group_by_size, part_bytes
+from commitlake.connectors.reading.partition_sizes import choose_part_size, group_by_size, read_costs
 
 
 @dataclass(frozen=True)
@@ -21,21 +21,21 @@ class Part:
     [(0, 2, 64), (100 << 20, 2, 64), (1 << 30, 2, 256), (1 << 30, 4, 128), (1 << 30, 64, 64), (1 << 37, 8, 256)],
 )
 def test_there_are_two_parts_for_each_core_within_bounds(size: int, cores: int, expected: int) -> None:
-    assert part_bytes(size, cores) == expected << 20
+    assert choose_part_size(size, cores) == expected << 20
 
 
 def test_segments_of_large_logs_are_not_divided() -> None:
-    assert part_bytes(1 << 40, 8) == 1 << 30
-    assert part_bytes(10 << 40, 1000) > 1 << 30
+    assert choose_part_size(1 << 40, 8) == 1 << 30
+    assert choose_part_size(10 << 40, 1000) > 1 << 30
 
 
 def test_parts_are_multiples_of_a_unit() -> None:
-    assert part_bytes(1 << 30, 4, unit=3 << 20, least=3 << 20) == 129 << 20
-    assert part_bytes(100, 1, unit=32, least=32) == 64
+    assert choose_part_size(1 << 30, 4, unit=3 << 20, least=3 << 20) == 129 << 20
+    assert choose_part_size(100, 1, unit=32, least=32) == 64
 
 
 def test_parts_are_grouped_by_bytes_and_files() -> None:
     parts = [Part(400_000), Part(400_000), Part(10), Part(3_000_000), Part(0)]
-    sizes = [[part.size for part in group] for group in group_by_size(parts, costs_of(parts), 1_500_000)]
+    sizes = [[part.size for part in group] for group in group_by_size(parts, read_costs(parts), 1_500_000)]
     assert sizes == [[400_000, 400_000], [10], [3_000_000], [0]]
     assert group_by_size([], [], 1) == []

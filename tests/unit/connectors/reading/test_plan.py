@@ -16,7 +16,7 @@ from commitlake.connectors.reading.snapshots import (
     StoreRange,
     TailKind,
     check_ranges,
-    divide,
+    divide_segment,
     plan_splits,
     segment_ranges,
     take_snapshot,
@@ -205,8 +205,8 @@ def test_splits_of_a_later_read_are_cut_at_the_same_places(tmp_path: Path) -> No
 def test_splits_up_to_an_offset_are_the_first_of_all(tmp_path: Path, until: int) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
     (first, _) = segment_ranges(store, range_of(store))
-    everything = list(divide(first, 300, 1 << 20))
-    found = list(divide(first, 300, 1 << 20, until))
+    everything = list(divide_segment(first, 300, 1 << 20))
+    found = list(divide_segment(first, 300, 1 << 20, until))
     assert found == everything[: len(found)]
     assert found[-1].end >= min(until, first.end)
     assert all(split.start < until for split in found)

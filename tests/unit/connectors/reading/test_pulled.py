@@ -10,7 +10,7 @@ from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.request import Request
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
-from commitlake.schemas.layouts.rocketmq.commitlog import in_dialect, serialize_message
+from commitlake.schemas.layouts.rocketmq.commitlog import convert_to_dialect, serialize_message
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from tests.support.batches import source_schema
 from tests.support.message_stores import BROKER, message
@@ -45,7 +45,7 @@ def test_rows_have_the_offsets_stored_in_their_records() -> None:
 
 
 def test_long_topics_and_the_other_dialect_are_read() -> None:
-    long, other = record(0, 5, topic="t" * 200), in_dialect(record(1, 9), BOLTMQ)
+    long, other = record(0, 5, topic="t" * 200), convert_to_dialect(record(1, 9), BOLTMQ)
     assert [row["physical_offset"] for row in rows(long + other)] == [5, 9]
 
 

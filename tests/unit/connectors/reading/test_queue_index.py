@@ -14,7 +14,7 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.log_format.indexes import IndexUnusable
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.index_lookups import check_cheaper_than_scan
-from commitlake.connectors.reading.planning import Way
+from commitlake.connectors.reading.planning import ReadMethod
 from commitlake.connectors.reading.splits import ListedSplit, Split
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, serialize_entry
 from tests.support.indexed_stores import RARE, SEGMENT_BYTES, plan_of, read_by_plan, read_by_scan, read_splits
@@ -36,7 +36,7 @@ def patch(path: Path, position: int, data: bytes) -> None:
 
 def test_a_sound_index_finds_exactly_the_topics_records(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE).stores
-    assert plan.ways == [Way.CONSUME_QUEUE]
+    assert plan.ways == [ReadMethod.CONSUME_QUEUE]
     assert {type(split) for split in plan.splits} == {ListedSplit}
     found = list(read_splits(plan.splits))
     assert found == read_by_scan(plain, topics=RARE)
@@ -53,7 +53,7 @@ def test_queue_ids_narrow_the_listed_records(plain: Path, queue_ids: str) -> Non
 def test_records_close_together_are_scanned(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     (plan,) = plan_of(plain, topics=RARE).stores
-    assert {segment.way for segment in plan.segments[:3]} == {Way.SCAN}
+    assert {segment.way for segment in plan.segments[:3]} == {ReadMethod.SCAN}
     assert list(plan.reasons) == ["ConsumeQueue: a scan is faster, because the wanted records are close together"]
 
 
@@ -76,7 +76,7 @@ def test_a_lookup_is_cheaper_where_few_of_many_records_are_wanted(monkeypatch: p
 
 def test_an_unknown_topic_reads_no_records(plain: Path) -> None:
     (plan,) = plan_of(plain, topics="nothing").stores
-    assert (plan.ways, plan.splits, plan.records) == ([Way.CONSUME_QUEUE], [], 0)
+    assert (plan.ways, plan.splits, plan.records) == ([ReadMethod.CONSUME_QUEUE], [], 0)
 
 
 def test_splits_are_bounded(plain: Path) -> None:
@@ -195,8 +195,8 @@ def test_records_lost_from_queues_are_scanned(store: Path, damage: Damage) -> No
 def test_only_records_that_dispatch_has_not_reached_are_scanned(store: Path) -> None:
     lag(store)
     (plan,) = plan_of(store, topics=RARE).stores
-    assert [segment.way for segment in plan.segments[:3]] == [Way.CONSUME_QUEUE] * 3
-    assert {segment.way for segment in plan.segments[3:]} == {Way.SCAN}
+    assert [segment.way for segment in plan.segments[:3]] == [ReadMethod.CONSUME_QUEUE] * 3
+    assert {segment.way for segment in plan.segments[3:]} == {ReadMethod.SCAN}
 
 
 def test_queues_with_more_entries_than_records_can_be_are_not_read_into_memory(store: Path) -> None:
@@ -212,14 +212,14 @@ def test_light_queues_are_ignored(store: Path) -> None:
     expected = read_by_scan(store, topics=RARE)
     shutil.copytree(store / "consumequeue" / RARE / "0", store / "consumequeue" / "%LMQ%a" / "0")
     (plan,) = plan_of(store, topics=RARE).stores
-    assert plan.ways == [Way.CONSUME_QUEUE]
+    assert plan.ways == [ReadMethod.CONSUME_QUEUE]
     assert read_by_plan(store, topics=RARE) == expected
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "ünïcode", "\ufffd"])
 def test_an_invalid_topic_name_is_searched_in_the_log(plain: Path, topic: str) -> None:
     (plan,) = plan_of(plain, topics=topic).stores
-    assert plan.ways == [Way.SCAN]
+    assert plan.ways == [ReadMethod.SCAN]
     assert list(plan.reasons) == [f"ConsumeQueue: no broker has a topic {topic!r}"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files import segment_files
-from commitlake.connectors.reading.planning import Way
+from commitlake.connectors.reading.planning import ReadMethod
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import (
@@ -58,7 +58,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 def test_a_read_without_filters_skips_no_segment(store: Path) -> None:
     (plan,) = plan_of(store).stores
-    assert plan.ways == [Way.SCAN]
+    assert plan.ways == [ReadMethod.SCAN]
     assert plan.bytes_planned == plan.store_range.size
     assert len(plan.planned) == len(plan.segments)
     assert plan.records is None
@@ -67,7 +67,7 @@ def test_a_read_without_filters_skips_no_segment(store: Path) -> None:
 def test_segments_outside_the_offsets_are_not_opened(store: Path, opened: dict[str, int]) -> None:
     (plan,) = plan_of(store, startingOffset=SEGMENT_BYTES + 10, endingOffset=2 * SEGMENT_BYTES).stores
     assert [split.base_offset for split in plan.splits] == [SEGMENT_BYTES]
-    assert plan.count(Way.SKIPPED_BY_OFFSET) == len(plan.segments) - 1
+    assert plan.count(ReadMethod.SKIPPED_BY_OFFSET) == len(plan.segments) - 1
     newest = max(opened)
     assert opened.pop(newest) < SEGMENT_BYTES / 2  # its first record, to see that the log goes on
     assert opened == {}
@@ -95,7 +95,7 @@ def test_segments_outside_the_times_are_only_probed(
     begin = MIDDLE_MS
     (plan,) = plan_of(store, startingTimestamp=begin, endingTimestamp=begin + 1000, clockTolerance=0).stores
     assert 1 <= len(plan.splits) <= 2
-    assert plan.count(Way.SKIPPED_BY_TIME) == len(plan.segments) - len(plan.splits)
+    assert plan.count(ReadMethod.SKIPPED_BY_TIME) == len(plan.segments) - len(plan.splits)
     newest = max(opened)
     assert all(length < SEGMENT_BYTES * 3 // 4 for name, length in opened.items() if name != newest)
 
@@ -154,7 +154,7 @@ def test_a_plan_reports_its_counts(store: Path, caplog: pytest.LogCaptureFixture
         plan = plan_of(store, topics=RARE, startingTimestamp=MIDDLE_MS, clockTolerance=0)
     row = plan.stores[0].to_row()
     assert row["answered_by"] == ["ConsumeQueue"]
-    assert row["segments_skipped_by_time"] == plan.stores[0].count(Way.SKIPPED_BY_TIME)
+    assert row["segments_skipped_by_time"] == plan.stores[0].count(ReadMethod.SKIPPED_BY_TIME)
     assert row["records"] == sum(split.records for split in plan.splits)  # type: ignore[attr-defined]
     assert row["bytes"] == row["bytes_planned"] + row["bytes_skipped"]  # type: ignore[operator]
     assert "by ConsumeQueue" in caplog.text
@@ -163,16 +163,16 @@ def test_a_plan_reports_its_counts(store: Path, caplog: pytest.LogCaptureFixture
 
 def test_a_plan_gives_the_reason_why_an_index_was_not_used(store: Path) -> None:
     (plan,) = plan_of(store, topics="topic-0,topic-1,topic-2").stores
-    assert plan.ways == [Way.SCAN]
+    assert plan.ways == [ReadMethod.SCAN]
     assert list(plan.reasons) == ["ConsumeQueue: a scan is faster, because the wanted records are close together"]
     (plan,) = plan_of(store, topics=RARE, useIndexes="false").stores
     assert list(plan.reasons) == ["the option useIndexes is false"]
-    assert plan.ways == [Way.SCAN]
+    assert plan.ways == [ReadMethod.SCAN]
 
 
 def test_stores_given_by_uri_are_scanned(store: Path) -> None:
     (plan,) = plan_of(f"file://{store}", topics=RARE).stores
-    assert plan.ways == [Way.SCAN]
+    assert plan.ways == [ReadMethod.SCAN]
     assert list(plan.reasons) == ["indexes are only read from local disks"]
     assert read_by_plan(f"file://{store}", topics=RARE) == read_by_scan(store, topics=RARE)
 
@@ -195,7 +195,7 @@ def test_a_snapshot_bounds_the_records_that_indexes_list(store: Path) -> None:
 def test_any_filters_give_the_result_of_a_scan(tmp_path: Path) -> None:
     chance = random.Random(5)
     root = write_indexed_store(tmp_path, 700, seed=3)
-    ways: set[Way] = set()
+    ways: set[ReadMethod] = set()
     for _ in range(60):
         options: dict[str, object] = {"topics": chance.choice([RARE, "topic-1", "rare,nothing", "nothing"])}
         if chance.random() < 0.3:
@@ -211,4 +211,4 @@ def test_any_filters_give_the_result_of_a_scan(tmp_path: Path) -> None:
         plan = plan_of(root, **options)
         ways.update(way for store in plan.stores for way in store.ways)
         assert read_by_plan(root, **options) == read_by_scan(root, **options), options
-    assert ways == {Way.SCAN, Way.CONSUME_QUEUE, Way.INDEX_FILE}
+    assert ways == {ReadMethod.SCAN, ReadMethod.CONSUME_QUEUE, ReadMethod.INDEX_FILE}

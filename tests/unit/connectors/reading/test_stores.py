@@ -20,7 +20,7 @@ from commitlake.connectors.reading.stores import (
     Store,
     find_stores,
     for_each_store,
-    list_again,
+    refresh_store,
     segment_size,
     segment_sizes,
 )
@@ -240,4 +240,4 @@ def test_empty_store_among_copies_is_skipped_and_others_are_in_order(
     assert "/b/commitlog has no segment: the broker has not stored a message yet: skipped" in caplog.text
     assert for_each_store(lambda store: store.broker, found) == ["a", "c", "d"]
     (tmp_path / "remote" / "a" / "commitlog" / f"{2 * SIZE:020}").write_bytes(bytes(SIZE))
-    assert len(list_again(found[0]).segments) == len(found[0].segments) + 1
+    assert len(refresh_store(found[0]).segments) == len(found[0].segments) + 1

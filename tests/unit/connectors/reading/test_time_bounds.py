@@ -122,7 +122,7 @@ def test_a_temporary_wrong_clock_is_found_before_a_segment_is_skipped(
     begin, end = (None if time is None else NOON + time for time in wanted)
     wholes = segment_ranges(store, store_range)
     found = time_bounds(wholes, store_range.last_record, 600_000, 1 << 20, (begin, end))
-    assert [bounds.meet(begin, end) for bounds in found] == expected
+    assert [bounds.may_overlap(begin, end) for bounds in found] == expected
 
 
 def test_a_large_segment_is_probed_in_some_places_and_at_its_end(
@@ -176,8 +176,8 @@ def test_a_large_segment_is_probed_in_some_places_and_at_its_end(
     ],
 )
 def test_bounds_meet_a_range_that_can_share_a_time(begin: int | None, end: int | None, expected: bool) -> None:
-    assert TimeBounds(10, 20).meet(begin, end) is expected
+    assert TimeBounds(10, 20).may_overlap(begin, end) is expected
 
 
 def test_unknown_bounds_meet_every_range() -> None:
-    assert TimeBounds().meet(1, 2)
+    assert TimeBounds().may_overlap(1, 2)

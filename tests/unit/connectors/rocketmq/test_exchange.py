@@ -46,7 +46,7 @@ def test_a_request_of_the_peer_is_recognised_by_its_flag() -> None:
 
 def test_one_way_requests_expect_no_answer() -> None:
     exchange: Exchange[str] = Exchange()
-    told = sent(exchange.tell(Command(15)))
+    told = sent(exchange.serialize_one_way(Command(15)))
     assert told.is_one_way
     assert exchange.pending == 0
 
@@ -71,7 +71,7 @@ def test_waiting_requests_are_returned_when_the_connection_ends() -> None:
 def test_request_numbers_wrap_around() -> None:
     exchange: Exchange[str] = Exchange()
     exchange._next_opaque = 0x7FFFFFFF
-    assert [sent(exchange.tell(Command(1))).opaque for _ in range(2)] == [0, 1]
+    assert [sent(exchange.serialize_one_way(Command(1))).opaque for _ in range(2)] == [0, 1]
 
 
 def test_frames_beyond_the_limit_are_refused_at_their_length() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.connectors.rocketmq.errors import (
-    PlaceError,
+    PositionError,
     ProtocolError,
     RefusedError,
     RocketMQError,
@@ -156,9 +156,9 @@ def test_a_send_with_an_impossible_place_in_its_answer_fails(
     broker.lies[RequestCode.SEND_MESSAGE_V2] = broker.lies[RequestCode.SEND_BATCH_MESSAGE] = lie
     message = OutgoingMessage("orders", b"x")
     with Producer("group", options(cluster)) as producer:
-        with pytest.raises(PlaceError, match=cluster.address) as caught:
+        with pytest.raises(PositionError, match=cluster.address) as caught:
             producer.send(message, queue=QUEUE)
-        with pytest.raises(PlaceError):
+        with pytest.raises(PositionError):
             producer.send_batch([message] * 2, queue=QUEUE)
     assert len(str(caught.value)) < 300
 

@@ -173,7 +173,7 @@ def test_a_send_to_a_peer_that_does_not_read_times_out(hasty: Network) -> None:
 
 def _fill(network: Network, address: str) -> None:
     for _ in range(20):
-        network.tell(address, 10, None, bytes(4 << 20))
+        network.send_one_way(address, 10, None, bytes(4 << 20))
 
 
 def test_idle_connections_are_closed(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:

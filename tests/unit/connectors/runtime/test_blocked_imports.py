@@ -15,15 +15,15 @@ NAME = "this"  # of a module that nobody has imported
 PANDAS = """
 import sys
 import pyarrow as pa
-from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
+from commitlake.connectors.runtime.blocked_imports import disable_pandas_import
 
-leave_out_pandas()
+disable_pandas_import()
 print(pa.array([1, 2]).to_pylist(), "pandas" in sys.modules)
 """
 
 
 def test_a_module_cannot_be_imported_until_the_end() -> None:
-    with blocked_imports(NAME), pytest.raises(ModuleNotFoundError, match="left out"):
+    with blocked_imports(NAME), pytest.raises(ModuleNotFoundError, match="blocks the import"):
         importlib.import_module(NAME)
     assert importlib.util.find_spec(NAME) is not None
 

@@ -50,22 +50,22 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
 def test_rows_of_all_tasks_are_combined_by_their_part(runner: Runner, temporary: Path) -> None:
-    assert sorted(runner.exchange(divide, TASKS, sum_part, PARTS)) == SUMS
-    assert list(runner.exchange(divide, [], sum_part, PARTS)) == []
+    assert sorted(runner.shuffle(divide, TASKS, sum_part, PARTS)) == SUMS
+    assert list(runner.shuffle(divide, [], sum_part, PARTS)) == []
     assert list(temporary.glob("commitlake-*")) == []
 
 
 @pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
 def test_an_error_of_an_exchange_keeps_its_class_and_leaves_no_files(runner: Runner, temporary: Path) -> None:
     with pytest.raises(NumberError, match="number: expected a whole number"):
-        list(runner.exchange(fail_to_divide, TASKS, sum_part, PARTS))
+        list(runner.shuffle(fail_to_divide, TASKS, sum_part, PARTS))
     with pytest.raises(NumberError, match="number: expected a whole number"):
-        list(runner.exchange(divide, TASKS, fail_to_combine, PARTS))
+        list(runner.shuffle(divide, TASKS, fail_to_combine, PARTS))
     assert list(temporary.glob("commitlake-*")) == []
 
 
 def test_an_exchange_that_nobody_reads_on_leaves_no_files(temporary: Path) -> None:
-    results = HERE.exchange(divide, TASKS, sum_part, PARTS)
+    results = HERE.shuffle(divide, TASKS, sum_part, PARTS)
     next(results)
     results.close()  # type: ignore[attr-defined]
     assert list(temporary.iterdir()) == []
@@ -135,9 +135,9 @@ def test_questions_are_answered_in_order_and_end_at_an_error(runner: Runner) -> 
         asked.append(number)
         return squared(number)
 
-    assert runner.run_at_once([lambda: ask(2), lambda: ask(3)]) == [4, 9]
+    assert runner.run_concurrently([lambda: ask(2), lambda: ask(3)]) == [4, 9]
     with pytest.raises(NumberError, match=r"found '?-1"):
-        runner.run_at_once([lambda: ask(1), lambda: ask(-1), lambda: ask(5)])
+        runner.run_concurrently([lambda: ask(1), lambda: ask(-1), lambda: ask(5)])
     assert asked == [2, 3, 1, -1]
 
 

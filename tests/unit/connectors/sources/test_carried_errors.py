@@ -1,7 +1,7 @@
 """Errors of every data source are carried to the driver, where they are raised as themselves.
 
 The check reads the syntax only. `read` yields while Spark asks for rows, so a decorator cannot catch its errors: it
-contains `with carry_errors()`, or delegates to a function that does.
+contains `with forward_worker_errors()`, or delegates to a function that does.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DECORATED = frozenset(
      "latestOffset", "prepareForTriggerAvailableNow"}
 )  # fmt: skip
 """Methods that Spark calls and that may fail."""
-CARRIER = "carry_errors()"
+CARRIER = "forward_worker_errors()"
 
 
 @cache
@@ -44,7 +44,7 @@ def is_sparks(name: str, known: Mapping[str, tuple[Path, ast.ClassDef]]) -> bool
 
 @cache
 def carriers() -> set[str]:
-    """Return the names of functions with `with carry_errors()` in them."""
+    """Return the names of functions with `with forward_worker_errors()` in them."""
     return {
         function.name
         for path in python_files("connectors")
@@ -82,7 +82,7 @@ def test_rows_are_read_where_errors_are_carried() -> None:
         if method.name == "read":
             found += 1
             called = {ast.unparse(node.func) for node in ast.walk(method) if isinstance(node, ast.Call)}
-            if "carry_errors" not in called and not called & known:
+            if "forward_worker_errors" not in called and not called & known:
                 lacking.append(place)
     assert found > 5
     assert lacking == []

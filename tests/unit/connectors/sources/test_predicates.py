@@ -21,7 +21,7 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.sources.predicates import push
+from commitlake.connectors.sources.predicates import push_predicates
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 NOON_MS = 1_795_176_000_000
@@ -29,7 +29,9 @@ NOON_MS = 1_795_176_000_000
 
 def pushed(*predicates: Filter, **options: str) -> Filters:
     """Return the filters after these predicates were pushed down."""
-    return push(Filters.of_batch(ReadOptions.parse({"path": "/store", **options}, formats=COMMITLOGS)), predicates)
+    return push_predicates(
+        Filters.of_batch(ReadOptions.parse({"path": "/store", **options}, formats=COMMITLOGS)), predicates
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,5 +89,5 @@ def test_other_brokers_are_not_read() -> None:
 def test_keys_are_a_filter_by_content() -> None:
     filters = pushed(topics="orders", keys="order-1,order-2")
     assert filters == Filters(topics=frozenset({"orders"}), keys=frozenset({"order-1", "order-2"}))
-    assert Filters(keys=frozenset({"a"})).by_content
-    assert not Filters(min_offset=1).by_content
+    assert Filters(keys=frozenset({"a"})).needs_content
+    assert not Filters(min_offset=1).needs_content

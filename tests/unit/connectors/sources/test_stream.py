@@ -19,7 +19,7 @@ from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.sources.stream import TASK_BYTES, grouped
+from commitlake.connectors.sources.stream import TASK_BYTES, group_splits
 from commitlake.connectors.sources.stream_offsets import Positions, from_checkpoint, to_checkpoint
 from commitlake.connectors.sources.stream_planner import StreamPlanner
 from commitlake.schemas.tables.messages import SOURCE
@@ -262,7 +262,7 @@ def test_small_splits_share_a_task_and_large_ones_do_not() -> None:
         return Split("b", "/s", 0, 0, size, 1 << 30, 1 << 30, ROCKETMQ)
 
     sizes = [1, 2, TASK_BYTES, TASK_BYTES + 1, 5, TASK_BYTES - 5, 1]
-    groups = list(grouped([split(size) for size in sizes]))
+    groups = list(group_splits([split(size) for size in sizes]))
     assert [[one.size for one in group.splits] for group in groups] == [
         [1, 2], [TASK_BYTES], [TASK_BYTES + 1], [5, TASK_BYTES - 5], [1],
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_offsets import (
     KnownRecord,
     StorePosition,
-    batch_between,
+    batch_positions,
     check_same_store,
     from_checkpoint,
     initial_checkpoint,
@@ -62,9 +62,9 @@ def test_a_first_batch_begins_at_the_streams_start_after_a_restart() -> None:
     began, end = {"b": StorePosition(100)}, {"b": StorePosition(300), "c": StorePosition(0)}
     first = next_checkpoint(initial_checkpoint(began), end)
     later = initial_checkpoint({"b": StorePosition(200), "c": StorePosition(50)})
-    assert batch_between(later, first) == (began, end)
+    assert batch_positions(later, first) == (began, end)
     second = next_checkpoint(first, {"b": StorePosition(400)})
-    assert batch_between(first, second) == (end, {"b": StorePosition(400)})
+    assert batch_positions(first, second) == (end, {"b": StorePosition(400)})
 
 
 def test_a_checkpoint_is_unchanged_without_new_records() -> None:

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_offsets import StorePosition, read_known_record
-from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
+from commitlake.connectors.sources.stream_shares import end_of_share, fair_shares
 from tests.support.logs import closed_segment, messages, new_message, open_segment, records, write_store
 
 SIZE = 16384
@@ -72,7 +72,7 @@ def record_starts(store: Store) -> list[int]:
 def test_a_share_ends_after_the_first_record_that_reaches_it(store: Store, share: int, place: int) -> None:
     begins = record_starts(store)
     start, end = begins[place], begins[-1]
-    found = cut_at(store, StorePosition(start), StorePosition(end), share, MIB)
+    found = end_of_share(store, StorePosition(start), StorePosition(end), share, MIB)
     if start + share >= end:
         assert found == StorePosition(end)
         return
@@ -90,7 +90,7 @@ def test_shares_of_any_size_together_equal_the_log(store: Store) -> None:
     for share in (1, 333, 5000, SIZE):
         position, seen = StorePosition(0), [0]
         while position.offset < end:
-            position = cut_at(store, position, StorePosition(end), share, MIB)
+            position = end_of_share(store, position, StorePosition(end), share, MIB)
             seen.append(position.offset)
         assert seen == sorted(set(seen))
         ends = {start + size for start, size in sizes(store).items()}
@@ -104,7 +104,7 @@ def test_a_body_that_holds_records_is_not_cut(tmp_path: Path) -> None:
     (found,) = find_stores(str(root), formats=COMMITLOGS)
     lengths = [len(record) for record in records(sent)]
     for share in range(lengths[0] + 2, lengths[0] + lengths[1], 50):
-        cut = cut_at(found, StorePosition(0), StorePosition(sum(lengths)), share, MIB)
+        cut = end_of_share(found, StorePosition(0), StorePosition(sum(lengths)), share, MIB)
         assert cut.offset == sum(lengths)
 
 
@@ -116,5 +116,5 @@ def test_a_cut_does_not_divide_a_bad_range(tmp_path: Path) -> None:
     data[bad : bad + 4] = b"\x7f\xff\xff\xff"  # a lying size
     root = write_store(tmp_path / "b", [(0, bytes(data))])
     (found,) = find_stores(str(root), formats=COMMITLOGS)
-    cut = cut_at(found, StorePosition(0), StorePosition(sum(lengths)), bad + 10, MIB)
+    cut = end_of_share(found, StorePosition(0), StorePosition(sum(lengths)), bad + 10, MIB)
     assert cut.offset == sum(lengths[:7])

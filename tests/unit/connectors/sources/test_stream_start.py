@@ -17,7 +17,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.walking import WalkStep, walk
 from commitlake.connectors.sources import stream_start
 from commitlake.connectors.sources.stream_offsets import read_known_record
-from commitlake.connectors.sources.stream_start import first_positions, late_position
+from commitlake.connectors.sources.stream_start import first_positions, position_in_new_store
 from commitlake.schemas.errors import UsageError
 from tests.support.hostile import BEFORE_BODY, fake_record, store_record
 from tests.support.logs import START_MS, closed_segment, messages, open_segment, records, write_store
@@ -144,11 +144,12 @@ def test_a_store_that_appears_later_is_new_from_its_first_record(root: Path) -> 
     for start in ("latest", '{"a": 0}', "earliest"):
         options = ReadOptions.parse({"path": str(root), "startingOffset": start}, formats=COMMITLOGS)
         assert [
-            late_position(store, options).offset for store in find_stores(str(root / "{broker}"), formats=COMMITLOGS)
+            position_in_new_store(store, options).offset
+            for store in find_stores(str(root / "{broker}"), formats=COMMITLOGS)
         ] == [0, 0]
     timed = ReadOptions.parse({"path": str(root), "startingTimestamp": str(SECOND + 2)}, formats=COMMITLOGS)
     (_, store) = find_stores(str(root / "{broker}"), formats=COMMITLOGS)
-    assert late_position(store, timed).offset == starts(7, 0)[2]
+    assert position_in_new_store(store, timed).offset == starts(7, 0)[2]
 
 
 def test_a_record_within_a_body_is_not_a_start(tmp_path: Path) -> None:

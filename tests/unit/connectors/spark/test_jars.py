@@ -11,7 +11,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from commitlake.connectors.spark.jars import JarsError, _locked_digests, delta_jars, fetch, s3_jars
+from commitlake.connectors.spark.jars import JarsError, _locked_digests, delta_jars, fetch_delta_jars, s3_jars
 from commitlake.connectors.spark.versions import TESTED
 from tests.servers.jars import JarsError as ServerJarsError
 from tests.servers.jars import check_jars
@@ -66,7 +66,7 @@ def test_only_missing_jars_are_fetched(folder: Path, monkeypatch: pytest.MonkeyP
     folder.mkdir()
     (folder / NAMES[0]).write_bytes(b"as it was")
     asked = run_ivy_that(monkeypatch, writes=JAR)
-    fetch()
+    fetch_delta_jars()
     assert asked == ["delta-storage"]
     assert sorted(path.name for path in folder.iterdir()) == NAMES
     assert (folder / NAMES[0]).read_bytes() == b"as it was"
@@ -75,7 +75,7 @@ def test_only_missing_jars_are_fetched(folder: Path, monkeypatch: pytest.MonkeyP
 def test_a_failed_fetch_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_ivy_that(monkeypatch, writes=None, says="some lines\nUNRESOLVED DEPENDENCY\n")
     with pytest.raises(JarsError, match=r"io\.delta:delta-spark_4\.2_2\.13:4\.4\.0 .*UNRESOLVED DEPENDENCY.*network"):
-        fetch()
+        fetch_delta_jars()
     assert list(folder.iterdir()) == []
 
 
@@ -136,7 +136,7 @@ def test_an_existing_jar_with_a_wrong_digest_is_refused(folder: Path, wrong: str
 def test_a_fetched_jar_with_a_wrong_digest_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_ivy_that(monkeypatch, writes=b"another")
     with pytest.raises(JarsError, match=r"delta-spark.*: expected SHA-256 [0-9a-f]{64}, found [0-9a-f]{64}"):
-        fetch()
+        fetch_delta_jars()
     assert list(folder.iterdir()) == []
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from commitlake.connectors.spark import jvm
 from commitlake.connectors.spark.java import JavaError
-from commitlake.jobs.cli.process import descendants
+from commitlake.jobs.cli.process import list_descendants
 from commitlake.schemas.errors import UsageError
 from tests.support.waiting import wait_until
 
@@ -61,17 +61,17 @@ def test_spark_submit_is_given_our_settings_and_the_users_options(
 
 def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "exec sleep 60")))
-    before = set(descendants())
+    before = set(list_descendants())
 
     def interrupt(process: subprocess.Popen[bytes], _connection: Path) -> None:
-        while len(set(descendants()) - before) < 2:  # the script, and the Java that it asks
+        while len(set(list_descendants()) - before) < 2:  # the script, and the Java that it asks
             assert process.poll() is None
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jvm, "_connect", interrupt)
+    monkeypatch.setattr(jvm, "_connect_to_gateway", interrupt)
     with pytest.raises(KeyboardInterrupt):
         jvm.launch(SETTINGS)
-    wait_until(lambda: not set(descendants()) - before)
+    wait_until(lambda: not set(list_descendants()) - before)
 
 
 def test_a_jvm_may_end_its_session_before_this_process_ends(tmp_path: Path) -> None:

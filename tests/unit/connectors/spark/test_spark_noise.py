@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.spark.jvm import without_noise
+from commitlake.connectors.spark.jvm import filter_noise
 
 HEAD = "Traceback (most recent call last):\n"
 MANAGER = '  File "/site-packages/pyspark/python/lib/pyspark.zip/pyspark/daemon.py", line 262, in manager\n'
@@ -16,7 +16,7 @@ WARNING = "WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 @pytest.mark.parametrize("noise", [[WARNING], [HEAD, MANAGER, WORKER, BROKEN], [HEAD, MANAGER, WORKER, BROKEN] * 2])
 def test_noise_between_other_lines_is_removed(noise: list[str]) -> None:
-    assert list(without_noise(["one\n", *noise, "two\n", *noise])) == ["one\n", "two\n"]
+    assert list(filter_noise(["one\n", *noise, "two\n", *noise])) == ["one\n", "two\n"]
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,5 @@ def test_noise_between_other_lines_is_removed(noise: list[str]) -> None:
     ],
 )
 def test_all_other_lines_are_passed_on(said: list[str]) -> None:
-    assert list(without_noise(said)) == said
-    assert list(without_noise([*said, "and\n", "more\n"])) == [*said, "and\n", "more\n"]
+    assert list(filter_noise(said)) == said
+    assert list(filter_noise([*said, "and\n", "more\n"])) == [*said, "and\n", "more\n"]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.spark.submit_arguments import (
-    absolute_paths,
     is_yarn,
-    joined,
-    master,
-    names_cluster,
-    settings,
+    make_paths_absolute,
+    merge_arguments,
+    parse_master,
+    parse_settings,
+    uses_cluster,
 )
 
 SETTINGS = {"spark.master": "local[*]", "spark.jars": "/delta.jar", "spark.driver.memory": "2g"}
@@ -29,7 +29,7 @@ OURS = ["--conf", "spark.master=local[*]", "--conf", "spark.jars=/delta.jar", "-
     ],
 )
 def test_the_users_options_come_last_and_win(given: list[str], expected: list[str]) -> None:
-    assert joined(SETTINGS, given) == [*OURS, *expected]
+    assert merge_arguments(SETTINGS, given) == [*OURS, *expected]
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,18 @@ def test_the_users_options_come_last_and_win(given: list[str], expected: list[st
     ],
 )
 def test_the_master_is_the_one_that_spark_submit_takes(given: list[str], expected: str) -> None:
-    assert master([*OURS, *given, "pyspark-shell"]) == expected
+    assert parse_master([*OURS, *given, "pyspark-shell"]) == expected
 
 
 def test_the_last_setting_of_a_key_wins() -> None:
-    assert settings(["--conf", "a=1", "-c", "a=b=c", "--conf=x", "pyspark-shell"]) == {"a": "b=c"}
+    assert parse_settings(["--conf", "a=1", "-c", "a=b=c", "--conf=x", "pyspark-shell"]) == {"a": "b=c"}
 
 
 def test_relative_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     given = ["--jars", "a.jar,/b.jar,hdfs://c/d.jar", "--archives=env.tar.gz#env", "--name", "a.jar", "pyspark-shell"]
     expected = ["--jars", f"{tmp_path}/a.jar,/b.jar,hdfs://c/d.jar", "--archives", f"{tmp_path}/env.tar.gz#env"]
-    assert absolute_paths(given) == [*expected, "--name", "a.jar", "pyspark-shell"]
+    assert make_paths_absolute(given) == [*expected, "--name", "a.jar", "pyspark-shell"]
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_a_master_on_other_machines_is_known(
 ) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
-    assert names_cluster() == is_cluster
+    assert uses_cluster() == is_cluster
 
 
 def test_the_master_of_an_installation_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.master yarn\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    assert names_cluster()
+    assert uses_cluster()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
-from commitlake.connectors.spark.worker_check import NEEDED, check_workers, choose_python, load_packages
+from commitlake.connectors.spark.worker_check import NEEDED, check_workers, choose_python, import_packages
 from commitlake.schemas.errors import UnavailableError, UsageError
 
 
@@ -73,7 +73,7 @@ def test_a_copy_of_commitlake_without_metadata_is_accepted(session: Mock) -> Non
 
 
 def test_a_driver_without_metadata_accepts_workers_with_it(session: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlake.connectors.spark.worker_check._version", lambda: "")
+    monkeypatch.setattr("commitlake.connectors.spark.worker_check._commitlake_version", lambda: "")
     session.changes["version"] = "1.0"
     check_workers(session)
 
@@ -100,7 +100,7 @@ def test_an_error_of_spark_is_one_line(session: Mock, text: str, reason: str) ->
 
 
 def test_the_answer_is_json_of_strings() -> None:
-    found = json.loads(load_packages(" ".join(NEEDED)))
+    found = json.loads(import_packages(" ".join(NEEDED)))
     assert found.keys() == {"host", "python", "version", "missing"}
     assert found["missing"] == {}
     assert found["version"] == importlib.metadata.version("commitlake")

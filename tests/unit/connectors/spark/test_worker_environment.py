@@ -35,7 +35,9 @@ print(module.__file__, packaging.__file__, sys.prefix)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's cache folder, for archives with few packages."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(worker_environment, "_distributions", lambda **_: iter([metadata.distribution("packaging")]))
+    monkeypatch.setattr(
+        worker_environment, "_list_distributions", lambda **_: iter([metadata.distribution("packaging")])
+    )
     monkeypatch.setattr(function_cache, "cache_folder", lambda: None)  # other tests may be compiling
     return tmp_path / "cache"
 
@@ -205,7 +207,7 @@ def _members(module: Path) -> Iterator[Member]:
 
 def test_the_digest_is_that_of_the_content(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "module.py"
-    monkeypatch.setattr(worker_environment, "_members", lambda **_: iter(_members(module)))
+    monkeypatch.setattr(worker_environment, "_list_members", lambda **_: iter(_members(module)))
     digests = []
     for number, value in enumerate((1, 2, 2)):  # as in an image whose files all have the same time
         module.write_text(f"VALUE = {value}\n")
@@ -262,7 +264,7 @@ def test_another_version_has_another_archive_and_two_are_kept(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = tmp_path / "module.py"
-    monkeypatch.setattr(worker_environment, "_members", lambda **_: iter([Member("commitlake/module.py", module)]))
+    monkeypatch.setattr(worker_environment, "_list_members", lambda **_: iter([Member("commitlake/module.py", module)]))
     found = []
     for number in range(4):
         module.write_text(f"VALUE = {number}\n" * (number + 1))
@@ -287,7 +289,7 @@ def test_an_archive_that_was_not_finished_is_not_used(cache: Path, monkeypatch: 
 
 
 def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out() -> None:
-    names = {member.name for member in worker_environment._members(with_driver=False)}
+    names = {member.name for member in worker_environment._list_members(with_driver=False)}
     tops = {name.split("/")[0] for name in names}
     assert {"commitlake", "numpy", "pyarrow", "numba", "deltalake"} <= tops
     assert {"boto3", "obstore", "google", "hdfs_native", "happybase"} <= tops
@@ -300,7 +302,7 @@ def test_packages_of_spark_and_of_the_driver_and_unneeded_folders_are_left_out()
 
 
 def test_a_driver_in_the_cluster_gets_what_judges_runs_too() -> None:
-    names = {member.name for member in worker_environment._members(with_driver=True)}
+    names = {member.name for member in worker_environment._list_members(with_driver=True)}
     tops = {name.split("/")[0] for name in names}
     assert {"commitlake", "numpy", "great_expectations", "prometheus_client"} <= tops
     assert not tops & {"pyspark", "py4j", "delta", "pytest", "mypy"}

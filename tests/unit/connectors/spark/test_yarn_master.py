@@ -7,7 +7,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.spark.classic_session import join_jvm
+from commitlake.connectors.spark.classic_session import connect_to_driver_jvm
 
 PROGRAM = """
 from pyspark import SparkContext
@@ -18,7 +18,7 @@ print(SparkContext._gateway, SparkContext._active_spark_context)
 
 
 def test_a_started_jvm_is_joined(spark: SparkSession) -> None:
-    assert join_jvm() is spark.sparkContext._jvm
+    assert connect_to_driver_jvm() is spark.sparkContext._jvm
 
 
 def test_no_session_is_started_after_a_job_that_found_a_problem() -> None:

@@ -161,7 +161,7 @@ def test_connections_without_encryption_to_other_machines_are_warned_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     warned: list[str] = []
-    monkeypatch.setattr(cloud_storage, "warn_of_plain", lambda what, *_: warned.append(what))
+    monkeypatch.setattr(cloud_storage, "warn_unencrypted", lambda what, *_: warned.append(what))
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://server:10000/account1")
     azure_client(parse_cloud_uri(PLACE))
     assert warned == ["the object store http://server:10000/account1"]

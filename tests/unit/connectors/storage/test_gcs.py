@@ -204,7 +204,7 @@ def test_wrong_endpoints_are_refused(endpoint: str, variable: str, monkeypatch: 
 
 def test_connections_without_encryption_to_other_machines_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
-    monkeypatch.setattr(cloud_storage, "warn_of_plain", lambda what, *_: warned.append(what))
+    monkeypatch.setattr(cloud_storage, "warn_unencrypted", lambda what, *_: warned.append(what))
     monkeypatch.setenv("COMMITLAKE_GCS_ENDPOINT", "http://server:4443")
     gcs_bucket(parse_cloud_uri(PLACE))
     assert warned == ["the object store http://server:4443"]

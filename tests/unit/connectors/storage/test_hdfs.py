@@ -196,7 +196,7 @@ def test_a_request_without_an_answer_ends(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(hdfs_clients, "_REQUEST_SECONDS", 0.05)
     client, ended = HdfsClient(parse_hdfs_uri(PLACE), attempts=1), threading.Event()
     with pytest.raises(CloudUnavailableError, match="does not answer"):
-        client.retried(lambda _: ended.wait(30), "")
+        client.send_with_retries(lambda _: ended.wait(30), "")
     ended.set()
 
 
@@ -211,19 +211,19 @@ def test_few_requests_hang_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for _ in range(9):
         with pytest.raises(CloudUnavailableError, match="does not answer"):
-            client.once(hang, "")
+            client.send_once(hang, "")
     assert len(begun) == 4
     monkeypatch.setattr(hdfs_clients._hanging, "_next_try", 0.0)  # some time later
-    assert client.once(lambda _: 7, "") == 7
-    assert client.once(lambda _: 7, "") == 7  # one of the four hangs for ever, but the server is well
+    assert client.send_once(lambda _: 7, "") == 7
+    assert client.send_once(lambda _: 7, "") == 7  # one of the four hangs for ever, but the server is well
     with pytest.raises(CloudUnavailableError, match="does not answer"):
-        client.once(hang, "")
+        client.send_once(hang, "")
     with pytest.raises(CloudUnavailableError, match="does not answer"):
-        client.once(lambda _: 7, "")
+        client.send_once(lambda _: 7, "")
     ended.set()
     for thread in begun:
         thread.join(30)
-    assert client.once(lambda _: 7, "") == 7
+    assert client.send_once(lambda _: 7, "") == 7
 
 
 def test_requests_that_hang_together_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_requests_that_hang_together_count_as_one(monkeypatch: pytest.MonkeyPatc
 
     def ask() -> None:
         try:
-            client.once(hang, "")
+            client.send_once(hang, "")
         except CloudUnavailableError as error:
             failed.append(error)
 
@@ -248,7 +248,7 @@ def test_requests_that_hang_together_count_as_one(monkeypatch: pytest.MonkeyPatc
     for thread in threads:
         thread.join(30)
     assert len(failed) == 8
-    assert client.once(lambda _: 7, "") == 7
+    assert client.send_once(lambda _: 7, "") == 7
     ended.set()
 
 
@@ -264,7 +264,7 @@ def test_requests_that_overlap_are_limited_too(monkeypatch: pytest.MonkeyPatch) 
     def ask() -> None:
         for _ in range(12):
             with suppress(CloudUnavailableError):
-                client.once(hang, "")
+                client.send_once(hang, "")
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -333,13 +333,13 @@ def test_a_request_is_repeated_until_it_succeeds(monkeypatch: pytest.MonkeyPatch
             raise error
         return 7
 
-    assert client.retried(request, "") == 7
+    assert client.send_with_retries(request, "") == 7
     answers[:] = [OSError("a")] * 3
     with pytest.raises(CloudUnavailableError):
-        client.retried(request, "")
+        client.send_with_retries(request, "")
     answers[:] = [FileNotFoundError("a"), None]
     with pytest.raises(FileNotFoundError):
-        client.retried(request, "")
+        client.send_with_retries(request, "")
 
 
 @pytest.mark.parametrize("broken", ["", "write", "close"])

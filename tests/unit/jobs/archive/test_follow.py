@@ -20,12 +20,12 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
-from commitlake.connectors.worker_errors import carry_errors
+from commitlake.connectors.worker_errors import forward_worker_errors
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow as archive_follow
-from commitlake.jobs.archive.follow import Follower, find_unfinished_work, may_succeed_later
+from commitlake.jobs.archive.follow import StoreFollower, find_unfinished_work, may_succeed_later
 from commitlake.pipelines.archive.run import Config, Result
-from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.logs import messages, open_segment, write_store
 
@@ -35,7 +35,7 @@ SECOND = datetime.timedelta(seconds=1)
 
 def of_stream(error: Exception) -> StreamingQueryException:
     """Return Spark's error for a stream that an error in its planning process has ended."""
-    with pytest.raises(type(error)), carry_errors():
+    with pytest.raises(type(error)), forward_worker_errors():
         raise error
     return StreamingQueryException("Job aborted.\n" + "".join(traceback.format_exception(error)))
 
@@ -47,14 +47,14 @@ def config(tmp_path: Path) -> Config:
     return Config(str(store), Lake(str(tmp_path / "lake")), "a")
 
 
-def follower(config: Config, on_result: Callable[[Result], None] = lambda _: None) -> Follower:
+def follower(config: Config, on_result: Callable[[Result], None] = lambda _: None) -> StoreFollower:
     """Return a follower without Spark, which these tests do not need."""
-    return Follower(None, config, on_result)  # type: ignore[arg-type]
+    return StoreFollower(None, config, on_result)  # type: ignore[arg-type]
 
 
 def plan(config: Config) -> ArchiveWork:
     """Return the archive work for the whole store."""
-    return find_work(config.store, config.broker, config.lake)
+    return find_archive_work(config.store, config.broker, config.lake)
 
 
 def offer(config: Config) -> Snapshot:
@@ -75,7 +75,7 @@ class Query:
         return True
 
 
-def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[Exception | None]) -> list[float]:
+def waits_of(follower: StoreFollower, monkeypatch: pytest.MonkeyPatch, errors: list[Exception | None]) -> list[float]:
     """Let its streams end with these errors in turn; return the waits between them."""
     waits: list[float] = []
     monkeypatch.setattr(follower, "_start_query", lambda *_: Query(errors.pop(0)))
@@ -97,7 +97,7 @@ def test_messages_that_another_run_archived_are_not_archived_again(
         return Result(0, {})
 
     monkeypatch.setattr(archive_follow, "archive_concurrently", run)
-    follower(config)._archive(offer(config))
+    follower(config)._archive_new_messages(offer(config))
     assert tried == [0]  # only what the other run left undone after its commit
 
 
@@ -158,13 +158,13 @@ def test_an_error_that_follow_raises_is_not_also_logged_with_a_trace(
 ) -> None:
     log = logging.getLogger("py4j.clientserver")
 
-    def fails(stream: Follower, *_: object) -> Query:
+    def fails(stream: StoreFollower, *_: object) -> Query:
         stream._failure = StoreError("no store")
         for error in (stream._failure, ValueError("another's")):
             log.error("There was an exception while executing the Python Proxy on the Python Side.", exc_info=error)
         return Query(StreamingQueryException("no store"))
 
-    monkeypatch.setattr(Follower, "_start_query", fails)
+    monkeypatch.setattr(StoreFollower, "_start_query", fails)
     with pytest.raises(StoreError, match="no store"):
         follower(config).follow(SECOND, 1 << 20)
     (printed,) = caplog.records

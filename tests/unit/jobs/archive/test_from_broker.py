@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.rocketmq.throttle import Rate
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.jobs.archive.arguments import _rate
+from commitlake.jobs.archive.arguments import _parse_rate
 from commitlake.jobs.archive.command import Archive, main
 from commitlake.jobs.archive.follow_brokers import BrokerFollower
 from commitlake.jobs.lag.command import main as lag
@@ -109,12 +109,12 @@ def test_options_for_pulling_need_a_broker(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_rates_are_messages_or_bytes() -> None:
-    assert [_rate(text) for text in ("2000/s", "0.5", "20MiB/s", "1.5 GiB")] == [
+    assert [_parse_rate(text) for text in ("2000/s", "0.5", "20MiB/s", "1.5 GiB")] == [
         Rate(messages=2000), Rate(messages=0.5), Rate(bytes=20 << 20), Rate(bytes=3 << 29),
     ]  # fmt: skip
     for text in ("0/s", "-1", "10 MB", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="is not a rate"):
-            _rate(text)
+            _parse_rate(text)
 
 
 def test_the_follower_archives_new_messages_until_it_is_stopped(cluster: LiveCluster, tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 
 from commitlake.jobs.archive.health import health_report
-from commitlake.jobs.report.text import lines
+from commitlake.jobs.report.text import block_lines
 from commitlake.pipelines.archive.past_runs import PastRun
-from commitlake.pipelines.archive_health.state import ArchiveState, Ranges, StoreState
+from commitlake.pipelines.archive_health.state import ArchiveState, RangeTotals, StoreState
 from commitlake.schemas.report import Kind, Table
 
 NOW = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
@@ -16,13 +16,13 @@ NOTHING = {"suite": "s", "observed_value": None, "unexpected_count": None, "judg
 
 
 def test_a_late_archive_with_damage_is_described() -> None:
-    stores = [StoreState("a", 10), StoreState("b", 20, quarantined=Ranges(1, 2048), gaps=Ranges(3, 100))]
+    stores = [StoreState("a", 10), StoreState("b", 20, quarantined=RangeTotals(1, 2048), gaps=RangeTotals(3, 100))]
     unmet = [
         {"severity": "critical", "expectation": "no_message_is_missing", **NOTHING},
         {"severity": "warning", "expectation": "no_dead_letters", **NOTHING},
     ]
     report = health_report(ArchiveState(stores, NOW - 30 * HOUR), [], unmet, [], NOW, 24 * HOUR)
-    missing, not_met = lines(report.section("lacks").blocks)
+    missing, not_met = block_lines(report.section("lacks").blocks)
     assert report.verdict.kind is Kind.WARNING
     assert report.verdict.sentence == (
         "The archive is late, as it is older than 1 d: the last run that found new messages ended "
@@ -40,7 +40,7 @@ def test_a_late_archive_with_damage_is_described() -> None:
 def test_an_archive_without_a_run_is_described() -> None:
     report = health_report(ArchiveState([]), [], [], [], NOW, HOUR)
     assert report.verdict.sentence == "No archive run has found a message yet."
-    assert list(lines(report.section("lacks").blocks)) == []
+    assert list(block_lines(report.section("lacks").blocks)) == []
 
 
 def test_runs_are_described() -> None:

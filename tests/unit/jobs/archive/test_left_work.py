@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow
-from commitlake.jobs.archive.follow import Follower, find_unfinished_work
+from commitlake.jobs.archive.follow import StoreFollower, find_unfinished_work
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.message_keys.progress import followed_version
 from tests.support.jmq_consumers import JmqShop
@@ -61,18 +61,18 @@ def test_a_follower_adds_missing_keys_before_its_stream_begins(growing: GrowingL
     reported: list[Result] = []
     left = find_unfinished_work(config)
     assert left is not None
-    Follower(None, config, reported.append)._catch_up(left)  # type: ignore[arg-type]
+    StoreFollower(None, config, reported.append)._finish_unfinished_work(left)  # type: ignore[arg-type]
     assert [result.keys for result in reported] == [20]
     assert keys_are_complete(growing)
 
 
-def follower_of_deliveries(folder: Path, results: list[Result]) -> Follower:
+def follower_of_deliveries(folder: Path, results: list[Result]) -> StoreFollower:
     """Return a follower of an archived JMQ store with three deliveries since then."""
     shop = JmqShop(folder, Clock())
     shop.send(0, 8)
     shop.archive()
     shop.consume("billing", 3)
-    return Follower(None, Config(str(shop.store), shop.lake, "broker-a"), results.append)  # type: ignore[arg-type]
+    return StoreFollower(None, Config(str(shop.store), shop.lake, "broker-a"), results.append)  # type: ignore[arg-type]
 
 
 def test_a_follower_adds_deliveries_while_no_message_arrives(tmp_path: Path) -> None:
@@ -98,5 +98,5 @@ def test_no_run_is_planned_for_stores_without_logs_of_deliveries(
     monkeypatch.setattr(follow, "find_unfinished_work", lambda _: pytest.fail("a run was planned"))
     results: list[Result] = []
     config = Config(str(growing.store), growing.lake, "broker-a")
-    Follower(None, config, results.append).add_deliveries()  # type: ignore[arg-type]
+    StoreFollower(None, config, results.append).add_deliveries()  # type: ignore[arg-type]
     assert results == []

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS, all_formats
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.jobs.arguments.broker_name import BrokerName, broker_name, named_stores
+from commitlake.jobs.arguments.broker_name import BrokerName, choose_broker_name, find_named_stores
 from commitlake.jobs.cli.command import JobError
 from tests.support.logs import messages, open_segment, write_store
 
@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Path:
 
 def name_of(store: Path, *known: str, given: str | None = None, conf: Path | None = None) -> BrokerName:
     """Return the name of a store if the lake has these names."""
-    return broker_name(str(store), given, str(conf) if conf else None, known, all_formats())
+    return choose_broker_name(str(store), given, str(conf) if conf else None, known, all_formats())
 
 
 def write_conf(file: Path, name: str) -> Path:
@@ -65,7 +65,9 @@ def test_a_given_name_takes_precedence_over_all_files(store: Path) -> None:
 
 
 def test_a_path_with_a_broker_placeholder_names_the_stores(store: Path) -> None:
-    assert broker_name(f"{store.parent.parent}/{{broker}}/store", None, None, (), all_formats()) == BrokerName(None)
+    assert choose_broker_name(f"{store.parent.parent}/{{broker}}/store", None, None, (), all_formats()) == BrokerName(
+        None
+    )
 
 
 def test_a_missing_file_is_an_error(store: Path, tmp_path: Path) -> None:
@@ -152,30 +154,32 @@ def test_each_of_several_stores_has_the_name_in_its_broker_conf(store: Path, tmp
     path = f"{store},{other},{unnamed}"
 
     def names(*known: str) -> list[str]:
-        found = broker_name(path, None, None, known, all_formats())
+        found = choose_broker_name(path, None, None, known, all_formats())
         return [one.broker for one in find_stores(path, found.name, formats=COMMITLOGS)]
 
     assert names() == ["broker-a", "broker-b", "plain"]
     assert names("copy", "plain") == ["broker-a", "copy", "plain"]  # archived under the name of its folder
     assert names("rocketmq", "copy", "plain") == ["copy", "plain", "rocketmq"]
-    assert broker_name(str(tmp_path / "*" / "store"), None, None, (), all_formats()).note.count("is 'broker-") == 2
+    assert (
+        choose_broker_name(str(tmp_path / "*" / "store"), None, None, (), all_formats()).note.count("is 'broker-") == 2
+    )
 
 
 def test_commands_without_a_lake_name_a_store_as_a_new_lake_would(store: Path, tmp_path: Path) -> None:
     write_conf(store / "broker.conf", "broker-a")
     other = write_store(tmp_path / "other" / "store", [(0, open_segment(messages(2), 1 << 14))])
     both = f"{store},{other}"
-    assert [each.broker for each in named_stores(both, None, None, all_formats())] == ["broker-a", "other"]
+    assert [each.broker for each in find_named_stores(both, None, None, all_formats())] == ["broker-a", "other"]
     conf = str(write_conf(tmp_path / "mine.conf", "broker-b"))
-    assert [each.broker for each in named_stores(str(store), None, conf, all_formats())] == ["broker-b"]
-    assert [each.broker for each in named_stores(str(store), "given", conf, all_formats())] == ["given"]
+    assert [each.broker for each in find_named_stores(str(store), None, conf, all_formats())] == ["broker-b"]
+    assert [each.broker for each in find_named_stores(str(store), "given", conf, all_formats())] == ["given"]
 
 
 def test_two_copies_of_a_store_keep_the_names_of_their_folders(store: Path, tmp_path: Path) -> None:
     write_conf(store / "broker.conf", "broker-a")
     other = write_store(tmp_path / "other" / "store", [(0, open_segment(messages(2), 1 << 14))])
     write_conf(other / "broker.conf", "broker-a")
-    assert [each.broker for each in named_stores(f"{store},{other}", None, None, all_formats())] == [
+    assert [each.broker for each in find_named_stores(f"{store},{other}", None, None, all_formats())] == [
         "other",
         "rocketmq",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.arguments.engine import EngineArguments, is_spark_given
+from commitlake.jobs.arguments.engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.cli.command import job_parser
 from commitlake.jobs.cli.options import add_options
 
@@ -27,7 +27,7 @@ def test_spark_is_chosen_by_its_option_and_by_the_older_one(argv: list[str], exp
 
 
 def test_spark_in_the_environment_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_spark_given(EngineArguments(engine="spark"))
-    assert not is_spark_given(EngineArguments())
+    assert is_spark_option_given(EngineArguments(engine="spark"))
+    assert not is_spark_option_given(EngineArguments())
     monkeypatch.setenv("COMMITLAKE_SPARK", "true")
-    assert not is_spark_given(EngineArguments(engine="spark"))
+    assert not is_spark_option_given(EngineArguments(engine="spark"))

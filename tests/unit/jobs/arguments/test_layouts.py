@@ -10,14 +10,14 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.log_format.format import Formats
-from commitlake.jobs.arguments.layouts import LayoutArgument, layout_of
-from commitlake.jobs.cli.options import add_options, values_of
+from commitlake.jobs.arguments.layouts import LayoutArgument, find_formats
+from commitlake.jobs.cli.options import add_options, option_values
 
 
 def parse(*arguments: str) -> Formats:
     parser = argparse.ArgumentParser()
     add_options(parser, LayoutArgument)
-    return layout_of(LayoutArgument(**values_of(LayoutArgument, parser.parse_args(arguments))))
+    return find_formats(LayoutArgument(**option_values(LayoutArgument, parser.parse_args(arguments))))
 
 
 def test_a_layout_has_the_readers_name_or_that_of_a_broker() -> None:

@@ -16,7 +16,7 @@ from commitlake.connectors.rocketmq.options import (
 )
 from commitlake.jobs.arguments.names import did_you_mean, known_names_hint
 from commitlake.jobs.cli.command import job_parser, run_job
-from commitlake.jobs.cli.settings_check import OTHER_VARIABLES, VARIABLES, variables_of_all_jobs
+from commitlake.jobs.cli.settings_check import OTHER_VARIABLES, VARIABLES, environment_variables_of_jobs
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.explain import command as explain
@@ -106,11 +106,11 @@ def test_variables_named_in_the_code_are_known() -> None:
     named = {name for source in sources for name in re.findall(r"\bCOMMITLAKE_[A-Z]\w+", source)}
     named -= {MARKER, "COMMITLAKE_MASKED"}  # properties of messages
     assert {ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, CLIENT_PASSWORD_VARIABLE, MASK_KEY_VARIABLE} <= named
-    assert named - OTHER_VARIABLES <= variables_of_all_jobs()
+    assert named - OTHER_VARIABLES <= environment_variables_of_jobs()
 
 
 def test_variables_listed_without_a_parser_belong_to_options() -> None:
-    assert variables_of_all_jobs() >= VARIABLES
+    assert environment_variables_of_jobs() >= VARIABLES
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def made(job: type[Local], *options: str) -> Runner:
 def session(monkeypatch: pytest.MonkeyPatch) -> Mock:
     """Replace the Spark session, which is not used."""
     session = Mock()
-    monkeypatch.setattr(runner_module, "open_session", lambda *_: session)
+    monkeypatch.setattr(runner_module, "get_spark_session", lambda *_: session)
     return session
 
 

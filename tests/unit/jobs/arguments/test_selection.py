@@ -12,7 +12,7 @@ from commitlake.jobs.arguments import selection
 from commitlake.jobs.arguments.selection import Keys, Queues, TimeRange, Topics
 from commitlake.jobs.arguments.stores import StoreName
 from commitlake.jobs.cli.main import JOBS
-from commitlake.jobs.cli.options import Options, conflict, value_options
+from commitlake.jobs.cli.options import Options, find_option_conflict, options_with_fields
 from commitlake.jobs.explain.command import Explain
 from commitlake.schemas.selection import Selection
 
@@ -38,14 +38,17 @@ def test_each_option_is_a_condition_and_those_of_other_commands_are_none() -> No
 
 @pytest.mark.parametrize("end", [NOON, NOON - datetime.timedelta(microseconds=1)])
 def test_an_empty_time_range_is_refused(end: datetime.datetime) -> None:
-    assert conflict(Shop(start=NOON, end=end)) == (f"--from {NOON} is not before --to {end}", "exchange them")
-    assert conflict(Shop(start=end, end=NOON + datetime.timedelta(hours=1))) is None
-    assert conflict(Shop(start=NOON)) is None
+    assert find_option_conflict(Shop(start=NOON, end=end)) == (
+        f"--from {NOON} is not before --to {end}",
+        "exchange them",
+    )
+    assert find_option_conflict(Shop(start=end, end=NOON + datetime.timedelta(hours=1))) is None
+    assert find_option_conflict(Shop(start=NOON)) is None
 
 
 def names_of(kind: type[Options]) -> dict[str, object]:
     """Return the names of a class's options, with the argparse action of each."""
-    declared = ((entry, entry.names_of(field)) for field, entry in value_options(kind))
+    declared = ((entry, entry.command_line_names(field)) for field, entry in options_with_fields(kind))
     return {name: entry.settings.get("action") for entry, names in declared for name in names}
 
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from commitlake.jobs.arguments.stores import file_size, folder_path, given_store, store_argument
+from commitlake.jobs.arguments.stores import declare_store_argument, file_size, folder_path, require_store
 from commitlake.jobs.broker import command as broker
 from commitlake.jobs.cli.command import JobError, job_parser
 from commitlake.jobs.cli.options import Options, add_options
@@ -24,21 +24,21 @@ from commitlake.schemas.errors import ExitCode
 class Stores(Options):
     """Options with a store."""
 
-    store: str | None = store_argument("the store")
+    store: str | None = declare_store_argument("the store")
 
 
 @pytest.mark.parametrize("given", [["/store"], ["--store", "/store"], ["--store=/store"]])
 def test_a_store_is_an_argument_or_an_option(given: list[str]) -> None:
     parser = job_parser("verify", "Check a store.", [("verify /store", "all")])
     add_options(parser, Stores)
-    assert given_store(parser.parse_args(given).store) == "/store"
+    assert require_store(parser.parse_args(given).store) == "/store"
 
 
 def test_a_missing_store_is_an_error() -> None:
     parser = job_parser("verify", "Check a store.", [("verify /store", "all")])
     add_options(parser, Stores)
     with pytest.raises(JobError, match="expected a store, found none"):
-        given_store(parser.parse_args([]).store)
+        require_store(parser.parse_args([]).store)
 
 
 @pytest.mark.parametrize(

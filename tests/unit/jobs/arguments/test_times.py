@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from commitlake.jobs.arguments.times import local_texts, parse_time
+from commitlake.jobs.arguments.times import parse_time, to_local_times
 
 UTC = datetime.UTC
 HOUR = datetime.timedelta(hours=1)
@@ -72,7 +72,7 @@ def test_times_in_sentences_are_shown_in_the_local_zone(monkeypatch: pytest.Monk
     time.tzset()
     try:
         text = "from 2026-11-20T14:00:00Z to 2026-11-20T23:59:59.999Z, in 9999-12-31T23:59:59Z and 2026-13-40T99:00:00Z"
-        assert local_texts(text) == (
+        assert to_local_times(text) == (
             "from 2026-11-20T19:30:00+05:30 to 2026-11-21T05:29:59.999+05:30, in 9999-12-31T23:59:59Z and "
             "2026-13-40T99:00:00Z"
         )

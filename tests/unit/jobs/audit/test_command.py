@@ -24,9 +24,9 @@ from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit import moment as audit_moment
 from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
 from commitlake.pipelines.audit.span import AuditSpan
-from commitlake.pipelines.audit.store_ranges import ranges_in_store
-from commitlake.pipelines.audit.verdicts import AuditVerdict, as_text
-from commitlake.pipelines.maintenance.expiry import announce_expiry
+from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
+from commitlake.pipelines.audit.verdicts import AuditVerdict, format_verdicts
+from commitlake.pipelines.maintenance.expiry import record_expiry
 from commitlake.schemas.errors import ExitCode, UnavailableError
 from tests.support.lakes import GrowingLake, prepared_lake, shop_messages
 from tests.support.opened_tables import opened
@@ -89,7 +89,7 @@ def test_a_span_starts_after_the_expired_messages() -> None:
 
 
 def test_a_moment_is_one_version_and_its_commit(growing: GrowingLake) -> None:
-    announce_expiry(growing.lake, "bodies", DAY)
+    record_expiry(growing.lake, "bodies", DAY)
     moment = read_moment(growing.lake)
     assert moment.version == DeltaTable(growing.lake.uri("messages")).version() == moment.committed + 1
     assert (moment.commit.sequence, moment.profiles, moment.later) == (2, None, ())
@@ -104,7 +104,7 @@ def test_runs_that_commit_during_the_audit_are_left_out(growing: GrowingLake, mo
         later.append(growing.archive().run_id)
         return []
 
-    monkeypatch.setattr(audit_moment, "_unfinished", one_more)
+    monkeypatch.setattr(audit_moment, "_unfinished_runs", one_more)
     moment = read_moment(growing.lake)
     assert moment.commit.sequence == 2
     assert moment.later == tuple(later)
@@ -125,7 +125,7 @@ def test_an_unfinished_run_is_an_error(growing: GrowingLake, capsys: pytest.Capt
 def test_a_run_that_finishes_in_time_is_waited_for(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit_moment, "WAIT_SECONDS", 60)
     answers = iter([["run 2"], ["run 2"], []])
-    monkeypatch.setattr(audit_moment, "_unfinished", lambda *_: next(answers))
+    monkeypatch.setattr(audit_moment, "_unfinished_runs", lambda *_: next(answers))
     assert read_moment(growing.lake).commit.sequence == 2
     assert list(answers) == []
 
@@ -146,13 +146,13 @@ def test_a_folder_without_a_lake_has_no_moment(tmp_path: Path) -> None:
 
 def test_brokers_on_only_one_side_are_noted(growing: GrowingLake) -> None:
     progress = {"broker-a": StoreProgress(500), "broker-c": StoreProgress(9)}
-    ranges, notes = ranges_in_store(str(growing.store), None, progress)
+    ranges, notes = find_ranges_in_stores(str(growing.store), None, progress)
     assert ranges == {"broker-a": StoreRange(0, 500)}
     assert notes == ["broker-c: in the lake, but not among the given stores"]
-    ranges, notes = ranges_in_store(str(growing.store), "broker-b", progress)
+    ranges, notes = find_ranges_in_stores(str(growing.store), "broker-b", progress)
     assert ranges == {}
     assert notes[0] == "broker-b: nothing of this store is in the lake"
-    assert ranges_in_store(str(growing.store), None, {"broker-a": StoreProgress(0)}) == (
+    assert find_ranges_in_stores(str(growing.store), None, {"broker-a": StoreProgress(0)}) == (
         {},
         ["broker-a: its store starts at 0, but the lake ends at 0"],
     )
@@ -191,7 +191,7 @@ def test_a_missing_folder_of_bodies_is_refused(
 def test_notes_are_printed_with_every_verdict() -> None:
     same = AuditVerdict("store", "messages", 2, 1000, notes=["broker-c: gone"])
     nothing = AuditVerdict("runs", "messages", notes=["no run has a profile"], compared=False)
-    assert as_text([same, nothing]).splitlines() == [
+    assert format_verdicts([same, nothing]).splitlines() == [
         "the same    store and messages: 1,000 messages in 2 windows",
         "  broker-c: gone",
         "not done    runs and messages: nothing to compare",

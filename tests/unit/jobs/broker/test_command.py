@@ -46,7 +46,7 @@ def test_a_store_in_a_table_or_in_another_store_is_refused(
         (["--listen", "localhost"], "--listen: expected IP:PORT, found 'localhost'"),
         (["--listen", "localhost:10911"], "--listen: expected an IP address, found 'localhost'"),
         (["--namesrv", "127.0.0.1:0"], "--namesrv: expected IP:PORT, found '127.0.0.1:0'"),
-        (["--listen", "0.0.0.0:10911"], "clients need an address to connect to"),
+        (["--listen", "0.0.0.0:10911"], "expected an address that clients can connect to"),
         (["--broker", "a b"], "--broker: expected 1 to 127 characters"),
         (["--segment-size", "1"], "segment_size_bytes: expected"),
         (["--queue-file-size", "30"], "consume_queue_file_size_bytes: expected"),
@@ -73,7 +73,7 @@ def test_a_store_in_a_table_or_in_another_store_is_refused(
         ),
         (["--tls-config", "/dev/null"], "--tls-config /dev/null: expected tls.server.keyPath and tls.server.certPath"),
         (["--tls-mode", "enforcing"], "--tls-mode enforcing needs --tls-config"),
-        (["--listen", "127.0.0.1:2", "--ha-listen", "127.0.0.1:3"], "clients are also served 2 ports below it"),
+        (["--listen", "127.0.0.1:2", "--ha-listen", "127.0.0.1:3"], "clients are also served on the port 2 below it"),
     ],
 )
 def test_wrong_options_are_reported_without_a_trace(

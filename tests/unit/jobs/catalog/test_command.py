@@ -174,4 +174,4 @@ def test_credentials_are_not_shown_on_a_terminal(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert catalog.main(["--lake", "s3://bucket/lake", "--credentials"]) == ExitCode.USAGE
-    assert "a terminal would show secrets" in capsys.readouterr().err
+    assert "a terminal, which would show the secrets" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.json_log import JsonHandler, JsonStream, json_lines
+from commitlake.jobs.cli.json_log import JsonHandler, JsonStream, print_stderr_as_json
 from commitlake.schemas.errors import ExitCode
 
 
@@ -21,7 +21,7 @@ def entries(text: str) -> list[dict[str, Any]]:
 
 
 def test_each_line_is_an_object(capsys: pytest.CaptureFixture[str]) -> None:
-    with json_lines("archive"):
+    with print_stderr_as_json("archive"):
         print("run 1: 5 messages", file=sys.stderr)
         print("commitlake archive: warning: a gap", file=sys.stderr)
         print("commitlake archive: error: no lake\n\n  a hint", file=sys.stderr, end="")
@@ -42,7 +42,7 @@ def test_log_messages_keep_level_logger_and_stack_trace(capsys: pytest.CaptureFi
     handler = JsonHandler()
     logger.addHandler(handler)
     try:
-        with json_lines("query"):
+        with print_stderr_as_json("query"):
             try:
                 int("wrong")
             except ValueError:
@@ -69,7 +69,7 @@ def test_a_line_without_end_is_printed_in_parts() -> None:
     stream = JsonStream(out, "dump")
     for _ in range(5):
         stream.write("x" * 50_000)
-    stream.finish()
+    stream.print_last_line()
     assert sum(len(entry["message"]) for entry in entries(out.getvalue())) == 250_000
     assert len(entries(out.getvalue())) == 4
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from commitlake.jobs.cli.limits import default_memory
+from commitlake.jobs.cli.limits import default_memory_limit
 from commitlake.jobs.query import command as query
 from commitlake.schemas.errors import ExitCode
 from tests.support.lakes import GrowingLake, shop_messages
@@ -47,7 +47,7 @@ def test_a_query_that_exceeds_a_limit_ends_with_an_error(
 def test_a_condition_that_exceeds_the_memory_ends_with_an_error(growing: GrowingLake, job: list[str]) -> None:
     condition = ["--lake", growing.lake.root, "--where", "length(repeat('a', 2000000000)) > 1"]
     program = (
-        "import sys; from commitlake.jobs.cli import limits, main; limits.default_memory = lambda: 400 << 20; "
+        "import sys; from commitlake.jobs.cli import limits, main; limits.default_memory_limit = lambda: 400 << 20; "
         "sys.exit(main.main())"
     )
     command = [sys.executable, "-c", program, *job, *condition]
@@ -62,4 +62,4 @@ def test_limits_are_refused_where_they_have_no_effect(capsys: pytest.CaptureFixt
 
 
 def test_the_default_is_less_than_the_memory_of_the_machine() -> None:
-    assert 100 << 20 < default_memory() < 1 << 50
+    assert 100 << 20 < default_memory_limit() < 1 << 50

@@ -11,7 +11,7 @@ import pytest
 from commitlake.connectors.runtime.blocked_imports import blocked_imports
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.cli import main, missing_packages
-from commitlake.jobs.cli.missing_packages import EXTRAS, MissingPackageError, missing_extra, require
+from commitlake.jobs.cli.missing_packages import EXTRAS, MissingPackageError, find_missing_package, require_package
 from commitlake.jobs.metrics import command as metrics
 from tests.support.source_tree import ROOT
 
@@ -28,7 +28,7 @@ def _nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_nothing_installed")
 @pytest.mark.parametrize(("package", "extra"), EXTRAS.items())
 def test_a_failed_import_names_the_extra(package: str, extra: str) -> None:
-    error = missing_extra(ModuleNotFoundError(f"No module named '{package}'", name=f"{package}.part"))
+    error = find_missing_package(ModuleNotFoundError(f"No module named '{package}'", name=f"{package}.part"))
     assert error is not None
     assert str(error) == f"this command needs the package {package}, which is not installed"
     assert error.hint.startswith(f"pip install 'commitlake[{extra}]' installs it")
@@ -36,20 +36,20 @@ def test_a_failed_import_names_the_extra(package: str, extra: str) -> None:
 
 
 def test_other_errors_stay_what_they_are() -> None:
-    assert missing_extra(ModuleNotFoundError("No module named 'x'", name="x")) is None
-    assert missing_extra(ModuleNotFoundError("no name")) is None
-    assert missing_extra(ModuleNotFoundError("a part is missing", name="pyspark.part")) is None
-    assert missing_extra(ValueError("x")) is None
+    assert find_missing_package(ModuleNotFoundError("No module named 'x'", name="x")) is None
+    assert find_missing_package(ModuleNotFoundError("no name")) is None
+    assert find_missing_package(ModuleNotFoundError("a part is missing", name="pyspark.part")) is None
+    assert find_missing_package(ValueError("x")) is None
 
 
 def test_a_package_that_is_there_is_not_missing() -> None:
-    require("boto3", "--lake s3://…")
+    require_package("boto3", "--lake s3://…")
 
 
 @pytest.mark.usefixtures("_nothing_installed")
 def test_an_option_that_needs_a_package_is_named() -> None:
     with pytest.raises(MissingPackageError, match=r"^--hbase needs the package happybase, which is not installed$"):
-        require("happybase", "--hbase")
+        require_package("happybase", "--hbase")
 
 
 @pytest.mark.usefixtures("_nothing_installed")

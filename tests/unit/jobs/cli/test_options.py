@@ -16,8 +16,7 @@ from commitlake.jobs.cli.options import (
     add_options,
     argument,
     before,
-    conflict,
-    declarations,
+    find_option_conflict,
     flag,
     if_value,
     needs,
@@ -25,11 +24,12 @@ from commitlake.jobs.cli.options import (
     of_actions,
     only_with,
     option,
+    option_declarations,
+    option_values,
     overrides,
     refuses,
     repeated,
-    shorthand,
-    values_of,
+    shorthand_option,
 )
 from commitlake.schemas.errors import ExitCode
 
@@ -42,7 +42,7 @@ class Forms(Options):
     """Options that commands share."""
 
     form: str = option("form", "--format", "--output", choices=("table", "json"), default="table")
-    json: ClassVar = shorthand("same as --format json", form="json")
+    json: ClassVar = shorthand_option("same as --format json", form="json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Shop(Command, Forms, after={Forms: "topic"}):
 
 def test_options_are_in_the_order_of_their_declaration() -> None:
     names = ["store", "lake", "dir", "topic", "form", "json", "limit", "count", "bodies", "server"]
-    assert [name for name in declarations(Shop) if name not in declarations(Command)] == names
+    assert [name for name in option_declarations(Shop) if name not in option_declarations(Command)] == names
 
 
 def test_a_command_is_made_from_its_command_line() -> None:
@@ -108,7 +108,7 @@ def test_the_help_has_the_declared_texts_sections_and_names() -> None:
     ],
 )
 def test_a_combination_that_is_refused_is_said_with_a_hint(words: list[str], error: str, hint: str) -> None:
-    assert conflict(Shop(**values_of(Shop, Shop.parser().parse_args(words)))) == (error, hint)
+    assert find_option_conflict(Shop(**option_values(Shop, Shop.parser().parse_args(words)))) == (error, hint)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class Stall(Options):
     anybody: bool = flag("to anybody")
     price: float | None = option("price", parse=float, rules=of_actions("sell"))
     engine: str = option(argparse.SUPPRESS, default="own")
-    spark: ClassVar = shorthand("on Spark", engine="spark")
+    spark: ClassVar = shorthand_option("on Spark", engine="spark")
     memory: int | None = option("memory", parse=int, rules=not_with("engine spark"))
 
 
@@ -145,7 +145,7 @@ class Stall(Options):
     ],
 )
 def test_an_option_may_belong_to_some_actions(stall: Stall, error: tuple[str, str] | None) -> None:
-    assert conflict(stall) == error
+    assert find_option_conflict(stall) == error
 
 
 @pytest.mark.parametrize(("first", "last", "is_refused"), [(0, 0, True), (1, 0, True), (0, 1, False), (5, None, False)])
@@ -156,7 +156,7 @@ def test_a_range_needs_a_start_before_its_end(first: int | None, last: int | Non
         last: int | None = option("last", parse=int)
 
     error = (f"--first {first} is not before --last {last}", "exchange them")
-    assert conflict(Page(first=first, last=last)) == (error if is_refused else None)
+    assert find_option_conflict(Page(first=first, last=last)) == (error if is_refused else None)
 
 
 def test_a_value_that_chooses_nothing_is_enough_where_an_option_is_needed() -> None:
@@ -165,8 +165,8 @@ def test_a_value_that_chooses_nothing_is_enough_where_an_option_is_needed() -> N
         action: str = argument("what to do", rules=if_value("throttle", rules=needs("rate")))
         rate: float | None = option("messages per second, 0 for no limit", parse=float)
 
-    assert conflict(Throttle(action="throttle", rate=0.0)) is None
-    assert conflict(Throttle(action="throttle")) is not None
+    assert find_option_conflict(Throttle(action="throttle", rate=0.0)) is None
+    assert find_option_conflict(Throttle(action="throttle")) is not None
 
 
 def test_options_of_which_one_must_be_given_are_refused_without_any(capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +185,7 @@ def test_a_field_that_is_declared_again_replaces_the_option_at_its_place() -> No
     class Other(Shop):
         topic: tuple[str, ...] = repeated("only this topic")
 
-    assert list(declarations(Other)) == list(declarations(Shop))
+    assert list(option_declarations(Other)) == list(option_declarations(Shop))
     assert "only this topic" in Other.parser().format_help()
 
 
@@ -193,4 +193,4 @@ def test_options_can_be_added_to_any_parser_with_other_texts() -> None:
     parser = argparse.ArgumentParser()
     add_options(parser, Forms, texts={"form": "the form of rows"})
     assert "the form of rows" in parser.format_help()
-    assert values_of(Forms, parser.parse_args(["--json"])) == {"form": "json"}
+    assert option_values(Forms, parser.parse_args(["--json"])) == {"form": "json"}

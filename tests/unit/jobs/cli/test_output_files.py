@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.cli.main import main
-from commitlake.jobs.cli.output_files import OutputFileError, check_text_file
+from commitlake.jobs.cli.output_files import OutputFileError, check_output_file
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.logs import messages, open_segment, write_store
 
@@ -18,20 +18,20 @@ def test_new_files_and_texts_are_accepted(content: bytes | None, tmp_path: Path)
     path = tmp_path / "page.html"
     if content is not None:
         path.write_bytes(content)
-    check_text_file("--html", path)
+    check_output_file("--html", path)
 
 
 def test_a_folder_and_a_file_in_no_folder_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "no" / "page.html"):
         with pytest.raises(OutputFileError, match="expected a file in an existing folder"):
-            check_text_file("--html", path)
+            check_output_file("--html", path)
 
 
 def test_a_file_in_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lake" / "messages" / "_delta_log").mkdir(parents=True)
-    check_text_file("--html", tmp_path / "lake" / "page.html")
+    check_output_file("--html", tmp_path / "lake" / "page.html")
     with pytest.raises(LakeError, match=r"--html .*page.html is in .*messages, a table of a lake"):
-        check_text_file("--html", tmp_path / "lake" / "messages" / "page.html")
+        check_output_file("--html", tmp_path / "lake" / "messages" / "page.html")
 
 
 @pytest.mark.parametrize(

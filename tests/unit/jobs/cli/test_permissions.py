@@ -14,7 +14,7 @@ import pytest
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive import command as archive
-from commitlake.jobs.cli.permissions import denied_place
+from commitlake.jobs.cli.permissions import path_of_permission_error
 from commitlake.jobs.lag import command as lag
 from commitlake.jobs.query import command as query
 from commitlake.jobs.tps import command as tps
@@ -139,10 +139,10 @@ def test_a_lake_without_read_permission_is_the_same_error_in_every_job(tmp_path:
     ],
 )
 def test_the_path_is_found_in_the_error(error: Exception, place: str | None) -> None:
-    assert denied_place(error) == place
+    assert path_of_permission_error(error) == place
 
 
 def test_the_path_is_found_in_the_cause_of_an_error() -> None:
     error = RuntimeError("wrapped")
     error.__cause__ = PermissionError(errno.EPERM, "Operation not permitted", "/data/x")
-    assert denied_place(error) == "/data/x"
+    assert path_of_permission_error(error) == "/data/x"

@@ -17,7 +17,7 @@ from tests.support.signals import ROOT, MarkedProcess, line_for
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 START = """
 import os, signal, subprocess, sys, threading, time
-from commitlake.jobs.cli.process import run_process, set_command_name, stop_softly
+from commitlake.jobs.cli.process import run_process, set_command_name, call_on_first_signal
 set_command_name("commitlake fill")
 def ready():
     os.write(1, b"ready")
@@ -66,7 +66,7 @@ sys.exit(run_process(lambda: 0))
 SERVICE = f"""{START}
 def work():
     stop = threading.Event()
-    with stop_softly(stop.set):
+    with call_on_first_signal(stop.set):
         ready()
         stop.wait()
         if "slow" in sys.argv:

@@ -16,7 +16,7 @@ def run(path: Path, code: ExitCode = ExitCode.OK, *, messages: int = 0, name: st
     """Run a job that counts messages and ends with a code."""
 
     def job(_: object) -> ExitCode:
-        run_metrics.count("archive_messages", messages)
+        run_metrics.add_to_counter("archive_messages", messages)
         return code
 
     return run_job(job_parser(name, "Fill.", []), job, ["--metrics-file", str(path)])
@@ -90,4 +90,4 @@ def test_a_folder_that_does_not_exist_is_refused_before_the_run(
 
 def test_an_undeclared_counter_is_an_error() -> None:
     with pytest.raises(KeyError):
-        run_metrics.count("bogus", 1)
+        run_metrics.add_to_counter("bogus", 1)

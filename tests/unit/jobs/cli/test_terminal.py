@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.printable import printable, printable_json, printable_line
+from commitlake.connectors.printable import escape_json, escape_line, printable
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
+from commitlake.jobs.cli.terminal import guard_standard_streams, print_line, unguarded_stream
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.report.rows_output import write_csv, write_jsonl, write_table
 from commitlake.schemas.errors import ExitCode
@@ -50,7 +50,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 def test_control_characters_are_shown_as_escapes() -> None:
     assert printable(HOSTILE) == SHOWN
     assert printable("Zürich\t订单\n🙂 a\xa0b") == "Zürich\t订单\n🙂 a\xa0b"
-    assert printable_line("a\tb\nc") == r"a\tb\nc"
+    assert escape_line("a\tb\nc") == r"a\tb\nc"
     assert printable("\ud800") == r"\ud800"
 
 
@@ -60,13 +60,13 @@ INVISIBLE = "\u034f\u115f\u17b4\u180b\u3164\ufe0f\uffa0\U0001d173\U000e0101"
 def test_invisible_characters_are_shown_as_escapes() -> None:
     for character in INVISIBLE:
         assert printable(f"orders{character}") == f"orders{character.encode('unicode_escape').decode()}"
-        assert json.loads(printable_json(json.dumps(character, ensure_ascii=False))) == character
-    assert printable_json(f'"{INVISIBLE}"').isascii()
+        assert json.loads(escape_json(json.dumps(character, ensure_ascii=False))) == character
+    assert escape_json(f'"{INVISIBLE}"').isascii()
 
 
 def test_control_characters_in_json_are_json_escapes() -> None:
     document = json.dumps({HOSTILE: ["\u2028", "\ud83d", "ü"]}, ensure_ascii=False)
-    shown = printable_json(document)
+    shown = escape_json(document)
     assert not DANGEROUS.search(shown)
     assert json.loads(shown) == json.loads(document)
     assert "ü" in shown
@@ -74,17 +74,17 @@ def test_control_characters_in_json_are_json_escapes() -> None:
 
 def test_everything_printed_to_a_terminal_is_escaped_except_trusted_text(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
-    with guarded_streams():
+    with guard_standard_streams():
         print(HOSTILE)
         print(HOSTILE, file=sys.stderr)
-        trusted(sys.stdout).write("\x1b[1m")
+        unguarded_stream(sys.stdout).write("\x1b[1m")
     assert terminal.getvalue() == f"{SHOWN}\n{SHOWN}\n\x1b[1m"
     assert sys.stdout is terminal
 
 
 def test_raw_output_is_not_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
-    with guarded_streams(raw=True):
+    with guard_standard_streams(raw=True):
         print(HOSTILE)
     assert terminal.getvalue() == f"{HOSTILE}\n"
 
@@ -93,7 +93,7 @@ def test_output_to_files_and_pipes_is_escaped(monkeypatch: pytest.MonkeyPatch) -
     file = io.StringIO()
     monkeypatch.setattr(sys, "stdout", file)
     monkeypatch.setattr(sys, "stderr", file)
-    with guarded_streams():
+    with guard_standard_streams():
         print(HOSTILE)
         print(HOSTILE, file=sys.stderr)
         write_csv([{"topic": HOSTILE}], ["topic"], sys.stdout)
@@ -105,7 +105,7 @@ def test_output_to_files_and_pipes_is_escaped(monkeypatch: pytest.MonkeyPatch) -
 def test_rows_in_every_format_have_no_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
     rows = [{"topic": HOSTILE, "keys": [HOSTILE, MARKUP], "properties": {HOSTILE: MARKUP}}]
-    with guarded_streams():
+    with guard_standard_streams():
         write_table(rows, list(rows[0]), sys.stdout)
         write_csv(rows, list(rows[0]), sys.stdout)
         write_jsonl(rows, sys.stdout)
@@ -178,6 +178,6 @@ def test_a_newline_in_a_path_does_not_begin_a_new_line(
 
 
 def test_raw_prints_a_line_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
-    with guarded_streams(raw=True):
+    with guard_standard_streams(raw=True):
         print_line(HOSTILE)
     assert capsys.readouterr().err == f"{HOSTILE}\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.jobs.cli.main import JOBS
-from commitlake.jobs.completion.command import SHELLS, main, script
+from commitlake.jobs.completion.command import SHELLS, completion_script, main
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("completion")
     files = {shell: folder / f"commitlake.{shell}" for shell in SHELLS}
     for shell, file in files.items():
-        file.write_text(script(shell))
+        file.write_text(completion_script(shell))
     return files
 
 

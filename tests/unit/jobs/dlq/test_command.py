@@ -16,8 +16,8 @@ import pytest
 from commitlake.jobs.dlq import command as dlq_command
 from commitlake.jobs.dlq import outcome
 from commitlake.jobs.dlq.command import main
-from commitlake.jobs.dlq.report import MAX_BARS, chart
-from commitlake.pipelines.replay.ledger import add_event, read_state
+from commitlake.jobs.dlq.report import MAX_BARS, bar_chart_lines
+from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_state
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -95,14 +95,14 @@ def test_hostile_names_do_not_reach_a_terminal(dlq: Dlq, capsys: pytest.CaptureF
 
 
 def test_a_chart_is_bounded() -> None:
-    assert list(chart({})) == []
-    assert all(len(line) <= 40 for line in chart({AT: 1, AT + HOUR: 1_000_000}, 40))
-    lines = list(chart({AT: 1, AT + 400 * HOUR: 4, AT + 401 * HOUR: 1}))
+    assert list(bar_chart_lines({})) == []
+    assert all(len(line) <= 40 for line in bar_chart_lines({AT: 1, AT + HOUR: 1_000_000}, 40))
+    lines = list(bar_chart_lines({AT: 1, AT + 400 * HOUR: 4, AT + 401 * HOUR: 1}))
     assert lines[0] == "dead letters in 12 hours, UTC"
     assert len(lines) - 1 <= MAX_BARS
     assert lines[1].endswith(" 1")
     assert lines[-1] == f"2026-12-06 12:00  {'#' * 50} 5"
-    assert len(list(chart({AT: 1, AT + 24 * 365 * 100 * HOUR: 1}))) <= MAX_BARS + 1
+    assert len(list(bar_chart_lines({AT: 1, AT + 24 * 365 * 100 * HOUR: 1}))) <= MAX_BARS + 1
 
 
 # --- files ---
@@ -140,7 +140,9 @@ def test_dead_letters_are_sent_to_their_topic_once(
     assert len(sent) == 4
     assert len({message.body for message in sent} & {b'{"id": 1}', b'{"name": "x"}'}) == 1
     assert {message.reconsume_times for message in sent} == {0}
-    assert read_state(world.lake, world.replay_id()).plan.command.startswith(f"dlq redrive --group {group} --cause ")
+    assert read_replay_state(world.lake, world.replay_id()).plan.command.startswith(
+        f"dlq redrive --group {group} --cause "
+    )
     assert not {name for message in sent for name in message.properties} & {"RETRY_TOPIC", "ORIGIN_MESSAGE_ID"}
     capsys.readouterr()
     assert redrive("--group", group) == 0
@@ -156,11 +158,13 @@ def test_dead_letters_of_an_unfinished_replay_are_refused(
     world: ReplayWorld, redrive: Dlq, group: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert redrive("--group", group, "--cause", "1") == 0
-    plan = read_state(world.lake, world.replay_id()).plan
-    add_event(world.lake, "R2", ReplayEvent.PLANNED, plan=replace(plan, replay_id="R2", condition="kind = 'dlq'"))
+    plan = read_replay_state(world.lake, world.replay_id()).plan
+    add_replay_event(
+        world.lake, "R2", ReplayEvent.PLANNED, plan=replace(plan, replay_id="R2", condition="kind = 'dlq'")
+    )
     assert redrive("--group", group, "--dry-run") == 0
-    add_event(world.lake, "R2", ReplayEvent.STARTED)
-    add_event(world.lake, "R2", ReplayEvent.FAILED)
+    add_replay_event(world.lake, "R2", ReplayEvent.STARTED)
+    add_replay_event(world.lake, "R2", ReplayEvent.FAILED)
     assert redrive("--group", group, "--dry-run") == ExitCode.REFUSED
     assert "4 of these dead letters belong to the replay R2, which has not finished (failed)" in capsys.readouterr().err
     assert redrive("--group", group, "--again", "--dry-run") == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.jobs.dlq.report import answer, cause_text
+from commitlake.jobs.dlq.report import cause_text, dead_letter_sentences
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters
 
 AT = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
@@ -16,12 +16,12 @@ def cause(group: str, messages: int, **more: object) -> Cause:
 
 
 def test_no_dead_letters_are_described() -> None:
-    assert list(answer(DeadLetters([], 0))) == ["No dead letter is archived."]
+    assert list(dead_letter_sentences(DeadLetters([], 0))) == ["No dead letter is archived."]
 
 
 def test_the_worst_group_may_have_many_small_causes() -> None:
     letters = DeadLetters([cause("a", 3), cause("b", 2), cause("b", 2, tag="paid")], 9, {"a": 3, "b": 5, "c": 1})
-    assert list(answer(letters)) == [
+    assert list(dead_letter_sentences(letters)) == [
         "9 dead letters of 3 groups; the worst is b, with 5 (56 %).",
         (
             "The most frequent cause: a gave up messages of an unknown topic without a tag after 1 attempt; 3 "

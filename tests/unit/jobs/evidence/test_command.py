@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.newest_versions import NOTES
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
@@ -169,7 +169,7 @@ def test_a_table_that_was_set_back_is_compared_with_runs_and_erasures(
     shutil.rmtree(growing.lake.uri("evidence"))
     (Path(growing.lake.root) / NOTES / "evidence.json").unlink()
     file = write_plain_file(rows, growing.lake, "evidence", "part-0.parquet", statistics=("number",))
-    assert advance(growing.lake, "evidence", [file], APPLICATION_ID, (None, kept))
+    assert commit_with_transaction(growing.lake, "evidence", [file], APPLICATION_ID, (None, kept))
     given = ["--lake", growing.lake.root, "--public-key", f"{key}.pub"]
     code, printed = verify(capsys, *given)
     assert (code, f"WRONG (no document): {found}" in printed) == (ExitCode.DAMAGE, True), printed

@@ -15,7 +15,7 @@ from commitlake.jobs.lag.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import BATCHES
 from commitlake.pipelines.lag.measure import UNKNOWN_FILTER
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -236,7 +236,7 @@ def test_a_group_that_has_clients_but_no_offset_is_not_unknown(
         subscribed_as_of=taken,
         subscriptions=subscribed,
     )
-    append_progress(growing.lake, progress)
+    append_snapshot(growing.lake, progress)
     rows = rows_of(capsys, "--lake", growing.lake.root, "--group", "mailer")
     assert rows["mailer", "orders"]["messages_max"] == 1
 

@@ -19,7 +19,7 @@ from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
-from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
+from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import NO_FIGURE, Report
 from commitlake.schemas.times import TimeWindows
@@ -45,7 +45,7 @@ def row(group: str, verdict: LagVerdict = LagVerdict.OK, messages: int = 0, **ch
         bytes=FigureBounds(100 * messages, 100 * messages),
         seconds=FigureBounds(60.0 * messages, 60.0 * messages),
         next_time=None,
-        judged=Judged(verdict),
+        judged=LagJudgement(verdict),
     )
     return made._replace(**changes)
 
@@ -198,7 +198,7 @@ def test_the_page_of_a_store_has_no_history(shop: GrowingLake, tmp_path: Path) -
     ],
 )
 def test_why_since_when_and_until_when_a_group_is_behind(rates: tuple[float | None, float], expected: str) -> None:
-    behind = row("a", LagVerdict.STALLED, 1200, judged=Judged(LagVerdict.STALLED, "it sleeps", *rates))
+    behind = row("a", LagVerdict.STALLED, 1200, judged=LagJudgement(LagVerdict.STALLED, "it sleeps", *rates))
     for hours, since in ((1, "not moving since 11:00 UTC"), (24, "not moving since 2026-11-19 12:00 UTC")):
         time = NOON - datetime.timedelta(hours=hours)
         text = parsed(lag_report(LagAnswer([behind], ()), None, LAKE, (), time)).by_id("do").text

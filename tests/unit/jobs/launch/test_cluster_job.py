@@ -14,11 +14,11 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.launch import cluster_job
 from commitlake.jobs.launch.cluster_job import (
     TerminalOutput,
-    check_attempts,
-    job_file,
-    replace_lake_name,
+    add_job_file_options,
+    check_single_attempt,
+    job_file_content,
+    resolve_lake_name,
     run_on_yarn,
-    with_file,
 )
 
 COMMAND = ["archive", "--store", "s3://logs/{broker}", "--lake", "s3://b/lake", "--topic", "\udcff{{x}} $y"]
@@ -32,7 +32,7 @@ def test_the_driver_gets_arguments_and_variables_unchanged(tmp_path: Path, monke
         "AZURE_FEDERATED_TOKEN_FILE": "/token", "COMMITLAKE_JARS": "/jars", "HOME": "/home/u",
         "HADOOP_CONF_DIR": "/etc/hadoop",
     }  # fmt: skip
-    sent = json.loads(json.dumps(job_file(build_parser(), COMMAND, "hdfs://nn/out", variables)))
+    sent = json.loads(json.dumps(job_file_content(build_parser(), COMMAND, "hdfs://nn/out", variables)))
     assert sent["arguments"] == COMMAND
     assert sent["environment"] == {
         "COMMITLAKE_MASK_KEY": "hidden", "AWS_SECRET_ACCESS_KEY": "hidden", "AZURE_FEDERATED_TOKEN_FILE": "/token",
@@ -40,25 +40,25 @@ def test_the_driver_gets_arguments_and_variables_unchanged(tmp_path: Path, monke
     }  # fmt: skip
     assert sent["settings"] is None
     (tmp_path / "commitlake.toml").write_text("[archive]\nlake = 's3://ü'\n")
-    assert job_file(build_parser(), COMMAND, "", {})["settings"] == "[archive]\nlake = 's3://ü'\n"
+    assert job_file_content(build_parser(), COMMAND, "", {})["settings"] == "[archive]\nlake = 's3://ü'\n"
 
 
 def test_the_file_is_sent_with_the_users_files_and_there_is_one_attempt() -> None:
     once = ["--conf", "spark.yarn.maxAppAttempts=1"]
     job = Path("/job.json")
-    assert with_file(["--name", "x"], job) == ["--name", "x", "--files", "/job.json", *once]
+    assert add_job_file_options(["--name", "x"], job) == ["--name", "x", "--files", "/job.json", *once]
     for given in (["--files", "a"], ["--files=a"]):
-        assert with_file([*given, "--name", "x"], job) == ["--files", "a,/job.json", "--name", "x", *once]
+        assert add_job_file_options([*given, "--name", "x"], job) == ["--files", "a,/job.json", "--name", "x", *once]
 
 
 def test_a_lake_that_is_named_in_a_catalog_is_found_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "find_lake", {"main.logs": "s3://b/lake"}.__getitem__)
     words = ["archive", "--store", "s3://logs", "--lake", "main.logs", "--topic", "main.logs"]
     values = vars(build_parser().parse_args(words[1:]))
-    sent = replace_lake_name(words, values)
+    sent = resolve_lake_name(words, values)
     assert values["lake"] == "s3://b/lake"
     assert vars(build_parser().parse_args(sent[1:])) == values
-    assert replace_lake_name(COMMAND, vars(build_parser().parse_args(COMMAND[1:]))) == COMMAND
+    assert resolve_lake_name(COMMAND, vars(build_parser().parse_args(COMMAND[1:]))) == COMMAND
 
 
 @pytest.mark.parametrize(("lake", "is_there"), [("s3://b/lake", True), ("s3a://b/lake", True), ("/lake", False)])
@@ -67,10 +67,10 @@ def test_spark_gets_jars_for_an_object_store_only_for_a_lake_there(lake: str, is
 
 
 def test_more_than_one_attempt_is_refused() -> None:
-    check_attempts({})
-    check_attempts({"spark.yarn.maxAppAttempts": "1"})
+    check_single_attempt({})
+    check_single_attempt({"spark.yarn.maxAppAttempts": "1"})
     with pytest.raises(JobError, match="maxAppAttempts=2: expected 1"):
-        check_attempts({"spark.yarn.maxAppAttempts": "2"})
+        check_single_attempt({"spark.yarn.maxAppAttempts": "2"})
 
 
 @pytest.mark.parametrize(

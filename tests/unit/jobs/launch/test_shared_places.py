@@ -10,7 +10,7 @@ from commitlake.jobs.archive.command import build_parser
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.demo import command as demo
 from commitlake.jobs.launch import shared_places
-from commitlake.jobs.launch.shared_places import check_shared, file_system, places
+from commitlake.jobs.launch.shared_places import check_shared_places, file_system_type, places
 
 MOUNTS = """/dev/sda1 / ext4 rw 0 0
 filer:/logs /mnt/two\\040words nfs4 rw 0 0
@@ -29,7 +29,7 @@ def mounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def check(*argv: str, shared: tuple[str, ...] = ()) -> None:
     """Check the arguments of an archive."""
     parser = build_parser()
-    check_shared(parser, vars(parser.parse_args(argv)), shared)
+    check_shared_places(parser, vars(parser.parse_args(argv)), shared)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def check(*argv: str, shared: tuple[str, ...] = ()) -> None:
     [("/data", "ext4"), ("/mnt/nfs/lake", "nfs4"), ("/mnt/nfs/local/x", "tmpfs"), ("/mnt/two words", "nfs4")],
 )
 def test_the_file_system_is_that_of_the_nearest_mount(path: str, kind: str) -> None:
-    assert file_system(Path(path)) == kind
+    assert file_system_type(Path(path)) == kind
 
 
 @pytest.mark.parametrize("place", ["s3://bucket/lake", "/mnt/nfs/lake", "file:///mnt/nfs/lake", "/shared/lake"])

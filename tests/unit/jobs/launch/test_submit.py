@@ -39,7 +39,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     ],
 )
 def test_options_before_the_job_are_for_spark_submit(options: list[str], command: list[str]) -> None:
-    assert submit.split([*options, *command]) == (options, command)
+    assert submit.split_command_line([*options, *command]) == (options, command)
 
 
 def test_options_reach_spark_submit_unchanged(started: list[list[str]]) -> None:
@@ -169,4 +169,4 @@ def test_with_yarn_the_job_runs_in_the_cluster(
 
 def test_the_last_form_of_an_option_counts() -> None:
     options = ["--deploy-mode=cluster", "--conf", "a=b", "--deploy-mode", "client"]
-    assert submit._values(options, "--deploy-mode") == ["cluster", "client"]
+    assert submit._option_values(options, "--deploy-mode") == ["cluster", "client"]

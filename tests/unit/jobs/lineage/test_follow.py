@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from dataclasses import replace
 
-from commitlake.jobs.lineage.follow import INTERVAL, follow
+from commitlake.jobs.lineage.follow import INTERVAL, follow_story
 from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, Story
 from tests.support.stories import consumed, record_step
 
@@ -37,7 +37,7 @@ def followed(stories: list[Story], minutes: float = 1) -> tuple[bool, list[str],
     clock, lines = Clock(), list[str]()
     left = iter(stories)
     last = stories[-1]
-    is_final = follow(
+    is_final = follow_story(
         lambda: next(left, last), lines.append, clock.wait, clock.now, datetime.timedelta(minutes=minutes)
     )
     return is_final, lines, clock.seconds

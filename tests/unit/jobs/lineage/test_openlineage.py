@@ -17,7 +17,7 @@ from openlineage.client.serde import Serde
 
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.output_files import OutputFileError
-from commitlake.jobs.lineage.openlineage import check_target, graph_events, story_events, write_events
+from commitlake.jobs.lineage.openlineage import check_event_target, graph_events, story_events, write_events
 from commitlake.pipelines.lineage.story import Edge, Missing, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.schemas.errors import ExitCode
@@ -127,4 +127,4 @@ def test_an_event_that_a_server_refuses_is_an_error_without_the_password(server:
 @pytest.mark.parametrize("target", ["http://", "s3://a/b", "/no/such/folder/x"])
 def test_invalid_targets_are_refused(target: str) -> None:
     with pytest.raises((JobError, OutputFileError), match="--openlineage"):
-        check_target(target)
+        check_event_target(target)

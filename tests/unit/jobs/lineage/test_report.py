@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from commitlake.connectors.printable import printable_line
-from commitlake.jobs.lineage.report import MAX_CAUTIONS, MAX_OUTCOMES, lineage_report, verdict_of
+from commitlake.connectors.printable import escape_line
+from commitlake.jobs.lineage.report import MAX_CAUTIONS, MAX_OUTCOMES, lineage_report, story_verdict
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, Story
 from commitlake.schemas.report import Kind
@@ -62,7 +62,7 @@ def test_hostile_texts_are_escaped_and_the_page_stays_small() -> None:
     root = parse_page(text)
     assert len(root.all("script")) == 1
     assert not [one for one in root.inner if "onload" in one.attributes]
-    assert root.by_id("picture").all("bdi")[0].text.startswith(printable_line(HOSTILE)[:20])
+    assert root.by_id("picture").all("bdi")[0].text.startswith(escape_line(HOSTILE)[:20])
     assert "\x00" not in text
     assert "\u202e" not in text
     assert f"{200 - MAX_CAUTIONS} more remarks are left out" in root.by_id("cautions").text
@@ -97,12 +97,12 @@ def test_the_page_of_a_story_without_steps_states_that_no_message_was_found() ->
 def test_a_single_outcome_is_the_verdict(state: OutcomeState) -> None:
     story = order_story()
     outcome = Outcome(story.steps[2].id, state, "it is so", Proof.NONE, at=datetime.datetime.now(datetime.UTC))
-    found = verdict_of(replace(story, outcomes=[outcome]))
+    found = story_verdict(replace(story, outcomes=[outcome]))
     assert found.sentence == "key order-4711: it is so."
     assert (found.kind is Kind.CRITICAL) == (state in {OutcomeState.DEAD, OutcomeState.OVERDUE})
 
 
 def test_the_verdict_without_outcomes_states_that_none_is_known() -> None:
-    assert verdict_of(replace(order_story(), outcomes=[])).sentence == (
+    assert story_verdict(replace(order_story(), outcomes=[])).sentence == (
         "key order-4711: 13 steps; the outcome is not known."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.jobs.lineage.topics import MAX_TOPICS, topic_order, topics_report
+from commitlake.jobs.lineage.topics import MAX_TOPICS, sort_topics_by_flow, topics_report
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink, TopicNode
 from tests.support.html_pages import parse_page
@@ -38,8 +38,8 @@ def test_the_picture_and_the_table_have_each_link() -> None:
 
 def test_topics_are_above_the_topics_that_they_feed() -> None:
     links = [link("b", "c", 5), link("a", "b", 3), link("c", "a", 1)]
-    assert topic_order(links) == ["a", "b", "c"]
-    assert topic_order([link("x", "y", 1), link("y", "z", 1)]) == ["x", "y", "z"]
+    assert sort_topics_by_flow(links) == ["a", "b", "c"]
+    assert sort_topics_by_flow([link("x", "y", 1), link("y", "z", 1)]) == ["x", "y", "z"]
 
 
 def test_only_the_topics_with_the_most_passes_are_drawn() -> None:

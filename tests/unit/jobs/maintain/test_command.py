@@ -27,7 +27,7 @@ from commitlake.jobs.maintain import work
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.pipelines.message_keys.lookup import find_places_by_keys
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -186,16 +186,16 @@ def test_message_keys_are_found_and_followed_after_a_merge(
     growing.write(shop_messages(30, seed=5))
     growing.archive()
     follow_keys(growing.lake)
-    before, rows = find_keys(growing.lake, ["order-7"]).num_rows, rows_of(growing.lake.uri("message_keys"))
+    before, rows = find_places_by_keys(growing.lake, ["order-7"]).num_rows, rows_of(growing.lake.uri("message_keys"))
     code, printed = run(capsys, growing)
     assert code == ExitCode.OK
     assert "message_keys: 2 files" in printed
     assert rows_of(growing.lake.uri("message_keys")) == rows
-    assert find_keys(growing.lake, ["order-7"]).num_rows == before == 5
+    assert find_places_by_keys(growing.lake, ["order-7"]).num_rows == before == 5
     growing.write(shop_messages(30, seed=6))
     growing.archive()
     assert follow_keys(growing.lake).rows == 30
-    assert find_keys(growing.lake, ["order-7"]).num_rows == 6
+    assert find_places_by_keys(growing.lake, ["order-7"]).num_rows == 6
 
 
 def append_damaged_messages(growing: GrowingLake, seed: int) -> None:
@@ -356,7 +356,7 @@ from commitlake.pipelines.maintenance import compaction
 step, lake = sys.argv[1:]
 whole = getattr(compaction, step)
 def and_die(*arguments, **named):
-    result = whole(*arguments, **named) if step == "_merge" else None
+    result = whole(*arguments, **named) if step == "_merge_files" else None
     os.kill(os.getpid(), signal.SIGKILL)
 setattr(compaction, step, and_die)
 from commitlake.connectors.runtime.local_runner import ThreadRunner
@@ -368,9 +368,11 @@ maintain.main(["--lake", lake, "--quiet"])
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param("_write", marks=pytest.mark.long("the later steps leave more behind, and are killed each time")),
-        "_merge",
-        "exchange_files",
+        pytest.param(
+            "_write_merged_rows", marks=pytest.mark.long("the later steps leave more behind, and are killed each time")
+        ),
+        "_merge_files",
+        "replace_table_files",
     ],
 )
 def test_a_run_killed_at_any_step_loses_nothing_and_the_next_cleans_up(

@@ -21,9 +21,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.metrics.command import main
-from commitlake.jobs.metrics.lag_families import lag_families
+from commitlake.jobs.metrics.lag_families import lag_metrics
 from commitlake.jobs.metrics.measure import MetricsCollector
-from commitlake.jobs.metrics.server import HEALTH_PATH, MAX_CONNECTIONS, MetricsServer, serve
+from commitlake.jobs.metrics.server import HEALTH_PATH, MAX_CONNECTIONS, MetricsServer, start_server_thread
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import LagAnswer
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
@@ -167,7 +167,7 @@ def test_metrics_are_served_whether_or_not_the_lag_can_be_read() -> None:
         answer = answers.pop(0)
         if isinstance(answer, LakeError):
             raise answer
-        return lag_families(answer, "shop")
+        return lag_metrics(answer, "shop")
 
     registry = CollectorRegistry()
     registry.register(MetricsCollector(measure, 0))
@@ -184,7 +184,7 @@ def test_metrics_are_served_whether_or_not_the_lag_can_be_read() -> None:
 def served(registry: CollectorRegistry) -> Iterator[MetricsServer]:
     """Serve a registry."""
     server = MetricsServer("127.0.0.1", 0, registry)
-    thread = serve(server)
+    thread = start_server_thread(server)
     try:
         yield server
     finally:
@@ -249,7 +249,7 @@ def test_scrapes_in_quick_succession_share_one_measurement() -> None:
 
     def measure() -> Iterator[GaugeMetricFamily]:
         calls.append(1)
-        return lag_families(LagAnswer([], []), "shop")
+        return lag_metrics(LagAnswer([], []), "shop")
 
     collector = MetricsCollector(measure, 3600)
     assert [family.name for family in collector.collect()] == [family.name for family in collector.collect()]

@@ -53,9 +53,9 @@ _VARIABLE = re.compile(r"label_values\((\w+), (\w+)\)")
 def known() -> dict[str, set[str]]:
     """Labels of each metric."""
     families = [
-        *lag_families.lag_families(LagAnswer([], []), "shop"),
-        *traffic_families.traffic_families(Traffic(), LagAnswer([], []), "shop"),
-        *archive_families.archive_families(ArchiveState([]), []),
+        *lag_families.lag_metrics(LagAnswer([], []), "shop"),
+        *traffic_families.traffic_metrics(Traffic(), LagAnswer([], []), "shop"),
+        *archive_families.archive_metrics(ArchiveState([]), []),
         up(is_readable=True),
     ]
     return {family.name: set(family._labelnames) for family in families}

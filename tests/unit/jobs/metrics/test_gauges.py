@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from commitlake.jobs.metrics.gauges import gauge
+from commitlake.jobs.metrics.gauges import make_gauge
 
 
 class _Collector:
@@ -18,7 +18,9 @@ class _Collector:
 
 def test_labels_show_control_and_bidi_characters_as_escapes() -> None:
     registry = CollectorRegistry()
-    registry.register(_Collector(gauge("lag", "Messages", ("group",), [(("a\x1b[2Jb",), 1.0), (("\u202ec",), 2.0)])))
+    registry.register(
+        _Collector(make_gauge("lag", "Messages", ("group",), [(("a\x1b[2Jb",), 1.0), (("\u202ec",), 2.0)]))
+    )
     text = generate_latest(registry).decode()
     assert 'lag{group="a\\\\x1b[2Jb"} 1.0' in text
     assert 'lag{group="\\\\u202ec"} 2.0' in text

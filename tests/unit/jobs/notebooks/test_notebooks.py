@@ -21,7 +21,7 @@ import pytest
 from commitlake.jobs.notebooks import notebook as notebook_module
 from commitlake.jobs.notebooks.notebook import open_notebook
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.replay.ledger import add_event, read_states
+from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_states
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
@@ -180,11 +180,11 @@ def test_a_replay_is_sent_once_and_its_outcome_is_printed(growing: GrowingLake, 
         assert "was sent by an earlier run, and is not sent again" in printed
         assert table(printed, "Groups") == [["billing", "12", "11", "1", "0", "0", "0", "1"]]
         assert len(consumer_rows(client, topic)) == 12
-        *_, replay_id = read_states(growing.lake)
-        add_event(growing.lake, replay_id, ReplayEvent.UNDONE)
+        *_, replay_id = read_replay_states(growing.lake)
+        add_replay_event(growing.lake, replay_id, ReplayEvent.UNDONE)
         with pytest.raises(UsageError, match="undone for some groups: again=yes sends"):
             run_notebook("replay_a_time_range", growing.lake.root, *asked)
-        add_event(growing.lake, replay_id, ReplayEvent.WITHDRAWN)  # before anything was sent
+        add_replay_event(growing.lake, replay_id, ReplayEvent.WITHDRAWN)  # before anything was sent
         assert "12 of 12 messages are there." in run_notebook("replay_a_time_range", growing.lake.root, *asked)
         assert len(consumer_rows(client, topic)) == 24
 
@@ -327,10 +327,10 @@ def test_the_folder_for_pictures_is_created_before_anything_is_read(
     ("values", "ask", "expected"),
     [
         ({"lake": ""}, lambda found: found.lake, "lake: expected the folder of a lake"),
-        ({"at": "soon"}, lambda found: found.time("at"), "at: 'soon' is not a time"),
-        ({"late": "1"}, lambda found: found.length("late"), "late: '1' is not a duration"),
-        ({"disk": "-3"}, lambda found: found.number("disk"), "disk: '-3' is not a positive number"),
-        ({"disk": "nan"}, lambda found: found.number("disk"), "disk: 'nan' is not a positive number"),
+        ({"at": "soon"}, lambda found: found.time_parameter("at"), "at: 'soon' is not a time"),
+        ({"late": "1"}, lambda found: found.duration_parameter("late"), "late: '1' is not a duration"),
+        ({"disk": "-3"}, lambda found: found.number_parameter("disk"), "disk: '-3' is not a positive number"),
+        ({"disk": "nan"}, lambda found: found.number_parameter("disk"), "disk: 'nan' is not a positive number"),
         ({"plots": "none/there"}, lambda found: found.show(PICTURE), "plots: expected an existing folder"),
     ],
 )

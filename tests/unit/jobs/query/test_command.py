@@ -642,9 +642,9 @@ def test_several_ids_and_queues_are_alternatives(ask: Ask) -> None:
 
 
 def test_a_variable_for_spark_does_not_concern_a_look_up_in_hbase(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "missing_in_hbase", lambda *_: "HBase lacks some versions")
+    monkeypatch.setattr(query, "hbase_lag_sentence", lambda *_: "HBase lacks some versions")
     monkeypatch.setenv("COMMITLAKE_SPARK", "true")
-    monkeypatch.setattr(query, "ask_spark", lambda *_: pytest.fail("Spark was asked"))
+    monkeypatch.setattr(query, "query_spark", lambda *_: pytest.fail("Spark was asked"))
     answer = ask("--via", "hbase", "--topic", "odd", "--limit", 1)
     assert (answer.code, len(answer.rows)) == (0, 1)
     assert "the lake is queried instead" in answer.err

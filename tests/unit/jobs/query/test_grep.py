@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.jobs.query import command as query
-from commitlake.pipelines.maintenance.expiry import announce_expiry
+from commitlake.pipelines.maintenance.expiry import record_expiry
 from commitlake.schemas.errors import ExitCode
 from tests.support.bodies_lake import write_lake_of_bodies
 from tests.support.erased_lakes import write_lake
@@ -120,7 +120,7 @@ def test_expired_bodies_are_not_damage(tmp_path: Path, capsys: pytest.CaptureFix
     code, _, printed = grep(capsys, root, "number", "--limit", 0)
     assert (code, "50 bodies are unreadable" in printed) == (ExitCode.DAMAGE, True)
     newest = max(DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().column("store_date").to_pylist())
-    announce_expiry(growing.lake, "bodies", newest.replace(year=newest.year + 1))
+    record_expiry(growing.lake, "bodies", newest.replace(year=newest.year + 1))
     code, rows, printed = grep(capsys, root, "number", "--limit", 0)
     assert (code, len(rows)) == (ExitCode.OK, 50)
     assert "50 bodies have expired" in printed

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commitlake.jobs.query import command as query
-from commitlake.jobs.query.sql_bodies import expand_body
+from commitlake.jobs.query.sql_bodies import expand_body_calls
 from commitlake.schemas.errors import ExitCode
 from tests.support.lakes import GrowingLake
 from tests.support.logs import new_message
@@ -59,12 +59,12 @@ def ask(lake: str, capsys: pytest.CaptureFixture[str]) -> Ask:
     ],
 )
 def test_calls_are_expanded_outside_of_quotes_and_comments(sql: str, expanded: str) -> None:
-    assert expand_body(sql) == expanded
+    assert expand_body_calls(sql) == expanded
 
 
 def test_a_call_may_name_a_table_alias() -> None:
     place = "named_struct('body_ref', m.body_ref, 'body_crc', m.body_crc, 'body_codec', m.body_codec)"
-    assert expand_body("SELECT body(m) FROM messages m") == f"SELECT {place} FROM messages m"
+    assert expand_body_calls("SELECT body(m) FROM messages m") == f"SELECT {place} FROM messages m"
 
 
 @pytest.mark.parametrize("sql", ["SELECT queue_id, body() FROM messages ORDER BY physical_offset",

@@ -145,7 +145,9 @@ def let_a_broker_write(store: Path, count: int) -> None:
             opened.put(message(number, chance))
 
 
-@pytest.mark.parametrize("where", ["run._build", "replace.verify_stores", "replace.sync_folder", "replace.rename_file"])
+@pytest.mark.parametrize(
+    "where", ["run._run_second_pass", "replace.verify_stores", "replace.sync_folder", "replace.rename_file"]
+)
 def test_records_written_after_an_interrupted_run_are_in_the_next_rebuild(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], where: str
 ) -> None:

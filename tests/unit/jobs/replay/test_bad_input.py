@@ -20,8 +20,8 @@ from commitlake.jobs.maintain.command import main as maintain
 from commitlake.jobs.replay import send
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.replay import plan, planning, sending
-from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event, read_states
-from commitlake.pipelines.replay.other_replays import announce
+from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event, read_replay_states
+from commitlake.pipelines.replay.other_replays import record_plan
 from commitlake.pipelines.replay.run import ReplayRun
 from commitlake.schemas.remoting.routes import ClusterInfo
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -103,7 +103,7 @@ def test_expired_bodies_are_reported_and_the_rest_is_sent(
     assert outcomes == {"no_body": OF_PART, "sent": (PARTS - 1) * OF_PART}
     assert f"{OF_PART} messages could not be sent" in capsys.readouterr().err
     # No message is left to send: the bodies cannot be recovered.
-    assert read_states(in_parts.lake)[in_parts.replay_id()].event is ReplayEvent.FINISHED
+    assert read_replay_states(in_parts.lake)[in_parts.replay_id()].event is ReplayEvent.FINISHED
 
 
 def test_messages_of_an_unfinished_replay_are_refused(
@@ -113,7 +113,7 @@ def test_messages_of_an_unfinished_replay_are_refused(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "add", lose_the_ledger)
+        patched.setattr(Ledger, "add_outcomes", lose_the_ledger)
         assert world.replay("--topic", TOPIC) == 1
     first = world.replay_id()
     assert world.replay("--topic", TOPIC, "--queue", "1") == 4
@@ -146,7 +146,7 @@ def test_another_replay_that_cannot_be_read_is_warned_of(
 def test_the_pace_does_not_catch_up_after_an_outage_of_the_target(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    post = sending.QueueSender._post
+    post = sending.QueueSender._send_batch
     posted: list[float] = []
 
     def away_at_first(self: sending.QueueSender, *arguments: object, **named: object) -> int:
@@ -155,7 +155,7 @@ def test_the_pace_does_not_catch_up_after_an_outage_of_the_target(
         posted.append(time.monotonic())
         return post(self, *arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sending.QueueSender, "_post", away_at_first)
+    monkeypatch.setattr(sending.QueueSender, "_send_batch", away_at_first)
     times = [row["store_timestamp"] for row in world.archived() if (row["topic"], row["queue_id"]) == (TOPIC, 1)]
     speed = (times[1] - times[0]).total_seconds() / 0.5
     assert world.replay("--topic", TOPIC, "--queue", "1", "--limit", "4", "--speed", f"{speed:.0f}x") == 0
@@ -174,7 +174,7 @@ def test_a_resumed_replay_keeps_its_pace(world: ReplayWorld, monkeypatch: pytest
         has_lost_rows: bool,
     ) -> Counts:
         paces.append((self._pace.rate, self._plan.speed, self._plan.lag_limit))
-        add_event(world.lake, self._plan.replay_id, ReplayEvent.STOPPED)
+        add_replay_event(world.lake, self._plan.replay_id, ReplayEvent.STOPPED)
         return Counts(0, 0)
 
     monkeypatch.setattr(ReplayRun, "run", stopped)
@@ -192,11 +192,11 @@ def test_only_one_of_two_simultaneous_replays_sends(world: ReplayWorld, monkeypa
 
     def at_once(*arguments: object) -> None:
         together.wait()
-        announce(*arguments)  # type: ignore[arg-type]
+        record_plan(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(send, "announce", at_once)
+    monkeypatch.setattr(send, "record_plan", at_once)
     # Only the main thread handles signals: a replay in another thread cannot be stopped by them.
-    monkeypatch.setattr(send, "stop_softly", lambda _: nullcontext())
+    monkeypatch.setattr(send, "call_on_first_signal", lambda _: nullcontext())
     threads = [threading.Thread(target=lambda: codes.append(world.replay("--topic", TOPIC))) for _ in range(2)]
     for thread in threads:
         thread.start()

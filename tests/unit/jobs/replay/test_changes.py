@@ -226,7 +226,7 @@ def test_a_replay_without_its_copies_is_not_resumed(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "add", lose_the_ledger)
+        patched.setattr(Ledger, "add_outcomes", lose_the_ledger)
         assert world.replay(*CHOICE, "--mask", "body=text:gone") == 1
     replay_id = world.replay_id()
     assert maintain(["--lake", world.lake.root, "--quiet"]) == 0

@@ -17,14 +17,14 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.delta import seal_after_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.query.command import main as query
 from commitlake.jobs.replay import verify, watch
 from commitlake.jobs.replay.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_state
+from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
@@ -177,7 +177,7 @@ def test_only_messages_that_a_group_has_not_consumed_are_sent(
     others = [row for row in chosen(world, "topic-02") if row["queue_id"] or row["queue_offset"] == 19]
     assert len(world.ledger()) == 2 * len(rows) + len(others)
     assert world.replay("--not-consumed-by", "billing", "--offsets-at", "2100-01-01", "--limit", "1") == 0
-    command = read_state(world.lake, world.replay_id()).plan.command
+    command = read_replay_state(world.lake, world.replay_id()).plan.command
     assert command == "--not-consumed-by billing --offsets-at 2100-01-01T00:00:00Z"
     assert world.replay("--not-consumed-by", "billing", "--offsets-at", "2001-01-01") == 2
     assert "no offsets of the group 'billing' at that time" in capsys.readouterr().err
@@ -224,7 +224,7 @@ def test_a_killed_replay_resumes_and_sends_no_message_twice(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:  # all messages are in the target, and none in the ledger
-        patched.setattr(Ledger, "add", lose_the_ledger)
+        patched.setattr(Ledger, "add_outcomes", lose_the_ledger)
         assert world.replay("--topic", TOPIC) == 1
     assert sum(map(len, world.origins().values())) == 80
     assert world.act("resume", world.replay_id(), "--quiet") == 0
@@ -270,7 +270,7 @@ def test_an_impossible_time_is_refused_by_name(world: ReplayWorld, capsys: pytes
     name = world.replay_id()
     beyond = "arrow_cast(9223372036854775807, 'Timestamp(Microsecond, Some(\"UTC\"))')"
     DeltaTable(world.lake.uri("replays")).update(predicate="event = 'started'", updates={"at": beyond})
-    seal(world.lake.uri("replays"), None)
+    seal_after_commit(world.lake.uri("replays"), None)
     assert world.act("show", name) == ExitCode.USAGE
     assert "at: expected a time, found none" in capsys.readouterr().err
 
@@ -286,12 +286,12 @@ def test_messages_deleted_from_the_lake_after_the_plan_are_reported(
         assert world.replay("--topic", TOPIC) == 1
     table = DeltaTable(world.lake.uri("messages"))
     table.delete(f"topic = '{TOPIC}' AND queue_offset >= 3")
-    seal(world.lake.uri("messages"), None)
+    seal_after_commit(world.lake.uri("messages"), None)
     left = len(chosen(world))
     assert 0 < left < 80
     assert world.act("resume", world.replay_id(), "--quiet") == ExitCode.DAMAGE
     assert f"expected the 80 messages of the plan in the lake, found {left}" in capsys.readouterr().err
-    assert read_state(world.lake, world.replay_id()).event is ReplayEvent.FAILED
+    assert read_replay_state(world.lake, world.replay_id()).event is ReplayEvent.FAILED
     assert len(world.ledger()) == left
 
 
@@ -302,7 +302,7 @@ def test_a_second_process_can_take_over_a_replay(world: ReplayWorld, capsys: pyt
     second.claim()
     with pytest.raises(Exception, match="another process has taken over the replay"):
         first._advance([], first._version)
-    add_event(world.lake, world.replay_id(), ReplayEvent.STARTED)
+    add_replay_event(world.lake, world.replay_id(), ReplayEvent.STARTED)
     assert world.act("resume", world.replay_id()) == 4
     assert "of this host is sending the replay" in capsys.readouterr().err
 
@@ -323,17 +323,17 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
     shown = capsys.readouterr().out
     assert all(word in shown for word in (f"--topic {TOPIC}", "planned", "target_queue_id", "last_offset"))
     assert world.act("stop", name) == 2
-    add_event(world.lake, name, ReplayEvent.STARTED)
+    add_replay_event(world.lake, name, ReplayEvent.STARTED)
     assert world.act("throttle", name, "--rate", "100/s") == 0
     assert world.act("throttle", name, "--speed", "2x") == 0
     assert "keeps to 2 times the pace at which the messages were stored" in capsys.readouterr().err
     assert world.act("throttle", name, "--rate", "none", "--speed", "none") == 0
     assert "no longer limits the rate and no longer keeps to the pace" in capsys.readouterr().err
-    state = read_state(world.lake, name)
+    state = read_replay_state(world.lake, name)
     assert (state.rate, state.speed) == (0, 0)
     assert world.act("throttle", name, "--rate", "100/s") == 0
     assert world.act("stop", name) == 0
-    state = read_state(world.lake, name)
+    state = read_replay_state(world.lake, name)
     assert (state.rate, state.speed, state.wants_stop) == (100.0, 0, True)
     assert world.act("show", "no-such") == 2
     assert "the lake has no replay 'no-such'" in capsys.readouterr().err
@@ -373,20 +373,20 @@ def test_a_temporarily_unreadable_ledger_does_not_end_the_watch(
 ) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     name = world.replay_id()
-    add_event(world.lake, name, ReplayEvent.STARTED)
-    add_event(world.lake, name, ReplayEvent.STOPPING)
+    add_replay_event(world.lake, name, ReplayEvent.STARTED)
+    add_replay_event(world.lake, name, ReplayEvent.STOPPING)
     troubles = [QueryError("the store of the lake does not answer"), OSError(5, "no disk")]
 
     def read(lake: Lake, replay_id: str) -> ReplayState:
         if troubles:
             raise troubles.pop()
-        return read_state(lake, replay_id)
+        return read_replay_state(lake, replay_id)
 
-    monkeypatch.setattr(watch, "read_state", read)
+    monkeypatch.setattr(watch, "read_replay_state", read)
     monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.001)
     reported: list[str] = []
     pace = Pace()
-    with watch.watched(world.lake, name, pace, world.client.admin, None, reported.append):
+    with watch.watch_replay(world.lake, name, pace, world.client.admin, None, reported.append):
         wait_until(lambda: not pace.wait(1, 0), 30, look_seconds=0.01)
     assert [text.split(":")[0] for text in reported[:2]] == [
         "the ledger cannot be read, so requests to stop are not seen"
@@ -401,7 +401,7 @@ def test_a_group_that_is_behind_pauses_a_replay_before_its_first_message(world: 
         offsets.commit(queue, "behind", 0)
     reported: list[str] = []
     pace = Pace()
-    with watch.watched(world.lake, world.replay_id(), pace, world.client.admin, ("behind", 1), reported.append):
+    with watch.watch_replay(world.lake, world.replay_id(), pace, world.client.admin, ("behind", 1), reported.append):
         assert reported == ["paused: behind has more than 1 message to consume"]
     threading.Timer(0.5, pace.stop).start()
     assert not pace.wait(1, 0)
@@ -411,7 +411,7 @@ def test_a_group_without_offsets_is_reported_and_does_not_pause_a_replay(world: 
     assert world.replay("--topic", TOPIC, "--limit", "3") == 0
     reported: list[str] = []
     pace = Pace()
-    with watch.watched(world.lake, world.replay_id(), pace, world.client.admin, ("misspelt", 1), reported.append):
+    with watch.watch_replay(world.lake, world.replay_id(), pace, world.client.admin, ("misspelt", 1), reported.append):
         assert pace.wait(1, 0)
     assert reported == ["the target has no offsets of the group misspelt: sending does not pause until it has some"]
 

@@ -16,8 +16,8 @@ from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.groups.not_consumed import not_consumed_live
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.replay.groups.not_consumed import find_not_consumed_live
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -66,7 +66,7 @@ def take_snapshot(
     wanted = {
         GroupTopic("billing", topic): Subscription("TAG", "*", message_model=model, members=MEMBERS) for topic in topics
     }
-    append_progress(
+    append_snapshot(
         growing.lake,
         StoreSnapshot(
             broker,
@@ -160,10 +160,10 @@ def test_live_topics_are_selected_by_the_same_rule(tmp_path: Path) -> None:
                     producer.send(OutgoingMessage(topic, b"x"), queue=MessageQueue(topic, broker, 1))
         admin.offsets.commit(MessageQueue("orders", "broker-a", 0), "billing", 0)
         cluster.brokers["broker-b"].interfere = clients_of_subs("CLUSTERING")
-        found = not_consumed_live(admin, "billing", ["orders", "subs", "%RETRY%billing"])
+        found = find_not_consumed_live(admin, "billing", ["orders", "subs", "%RETRY%billing"])
         cluster.brokers["broker-b"].interfere = clients_of_subs("BROADCASTING")
         with pytest.raises(ReplayError, match="the group billing broadcasts subs"):
-            not_consumed_live(admin, "billing", ["orders", "subs"])
+            find_not_consumed_live(admin, "billing", ["orders", "subs"])
     assert {queue for queue, start in found.queues.items() if start.is_committed} == {Queue("broker-a", "orders", 0)}
     places = {(queue.broker, queue.topic) for queue in found.queues}
     assert places == {("broker-a", "orders"), ("broker-a", "%RETRY%billing"), ("broker-b", "subs")}

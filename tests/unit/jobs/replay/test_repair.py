@@ -21,7 +21,7 @@ from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.pipelines.replay import ledger as ledger_module
 from commitlake.pipelines.replay import run as run_module
-from commitlake.pipelines.replay.ledger import Ledger, read_states
+from commitlake.pipelines.replay.ledger import Ledger, read_replay_states
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.replays import ReplayWorld
@@ -58,7 +58,7 @@ def repair(lake: Lake) -> int:
 def stopped(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> ReplayWorld:
     """A world with a replay of 80 messages that has sent and recorded some waves, and was killed then."""
     added = 0
-    add = Ledger.add
+    add = Ledger.add_outcomes
 
     def add_three_times(ledger: Ledger, rows: pa.Table) -> None:
         nonlocal added
@@ -69,9 +69,9 @@ def stopped(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> ReplayWorld:
 
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "_WAVE_SECONDS", 0.01)
-        patched.setattr(Ledger, "add", add_three_times)
+        patched.setattr(Ledger, "add_outcomes", add_three_times)
         assert world.replay("--topic", TOPIC, "--rate", "1000") == ExitCode.FAILED
-    monkeypatch.setattr(ledger_module, "_started_at", lambda _: None)  # the process that began to send is gone
+    monkeypatch.setattr(ledger_module, "_process_start_time", lambda _: None)  # the process that began to send is gone
     assert 0 < len(world.ledger()) < sum(map(len, world.origins().values())) < 80
     return world
 
@@ -90,7 +90,7 @@ def test_a_replay_with_lost_rows_sends_no_message_twice_after_a_repair(
     assert maintain(["--lake", stopped.lake.root, "--quiet"]) == ExitCode.OK
     assert stopped.act("list") == ExitCode.OK
     capsys.readouterr()
-    states = read_states(stopped.lake)
+    states = read_replay_states(stopped.lake)
     resumed = stopped.act("resume", name, "--rate", "100000", "--quiet")
     error = capsys.readouterr().err
     if name in states and states[name].event is not ReplayEvent.PLANNED:
@@ -119,7 +119,7 @@ def test_a_killed_repair_leaves_no_replay_without_its_mark(
         if not killed_at(step, stopped.lake, monkeypatch):
             break
         repair(stopped.lake)
-        assert read_states(stopped.lake)[name].has_lost_rows, step
+        assert read_replay_states(stopped.lake)[name].has_lost_rows, step
     assert step > 5
 
 
@@ -168,7 +168,7 @@ def test_a_replay_whose_copies_are_lost_sends_only_what_is_left(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "add", end)
+        patched.setattr(Ledger, "add_outcomes", end)
         assert world.replay("--topic", TOPIC, "--mask", "keys=null") == ExitCode.FAILED
     sent = world.origins()
     damage_table(world.lake, "replay_rows", how)

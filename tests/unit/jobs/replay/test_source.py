@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.replay.command import main
-from commitlake.pipelines.replay.ledger import Ledger, add_event
+from commitlake.pipelines.replay.ledger import Ledger, add_replay_event
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.lakes import GrowingLake
@@ -61,7 +61,7 @@ def test_a_replay_of_a_store_resumes_after_the_store_was_deleted(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "add", lose_the_ledger)
+        patched.setattr(Ledger, "add_outcomes", lose_the_ledger)
         assert fresh.replay("--store", str(store_of(world)), "--topic", TOPIC, "--limit", "50") == 1
     shutil.rmtree(store_of(world))
     assert fresh.act("resume", fresh.replay_id(), "--quiet") == 0
@@ -85,7 +85,7 @@ def test_a_store_is_replayed_again_after_a_finished_replay(
     first = fresh.replay_id()
     assert fresh.replay(*arguments) == 0
     assert len(fresh.ledger()) == 83
-    add_event(fresh.lake, first, ReplayEvent.STOPPED)
+    add_replay_event(fresh.lake, first, ReplayEvent.STOPPED)
     assert fresh.replay(*arguments) == 4
     assert f"3 of these messages belong to the replay {first}, which has not finished" in capsys.readouterr().err
 

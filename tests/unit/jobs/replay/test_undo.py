@@ -14,7 +14,7 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import Tracked
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.replay import run
 from commitlake.pipelines.replay.batches import Batch
-from commitlake.pipelines.replay.ledger import Ledger, read_state
+from commitlake.pipelines.replay.ledger import Ledger, read_replay_state
 from commitlake.pipelines.replay.run import ReplayRun
 from commitlake.pipelines.replay.sending import QueueSender
 from commitlake.schemas.remoting.codes import RequestCode
@@ -61,7 +61,7 @@ def steps(world: ReplayWorld, capsys: pytest.CaptureFixture[str], *arguments: st
 @pytest.fixture
 def interleaved(world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch) -> ReplayWorld:
     """A replay that sent ten messages, then ten more to each queue, while others sent one after each ten."""
-    post = QueueSender._post
+    post = QueueSender._send_batch
 
     def post_and_another(self: QueueSender, batch: Batch, over: TrackedConnection, *, is_alone: bool) -> int:
         first = post(self, batch, over, is_alone=is_alone)
@@ -71,7 +71,7 @@ def interleaved(world: ReplayWorld, group: str, monkeypatch: pytest.MonkeyPatch)
 
     with monkeypatch.context() as patched:
         patched.setattr(run, "MAX_BATCH_MESSAGES", SENT // 2)
-        patched.setattr(QueueSender, "_post", post_and_another)
+        patched.setattr(QueueSender, "_send_batch", post_and_another)
         assert world.replay("--topic", TOPIC) == 0
     return world
 
@@ -93,7 +93,7 @@ def test_a_group_skips_all_messages_that_it_has_not_consumed(
     assert "there is no terminal to ask for confirmation: no offset was set" in printed
     assert undo(world, "--apply", "--yes") == 0
     assert offsets(world, group) == [SENT] * QUEUES
-    state = read_state(world.lake, world.replay_id())
+    state = read_replay_state(world.lake, world.replay_id())
     assert state.event is ReplayEvent.UNDONE
     assert f"queue 1 of broker-a: 5 to {SENT}" in str(state.detail)
     assert undo(world, "--apply") == 0  # no offset is left to set
@@ -163,7 +163,7 @@ def test_messages_that_a_killed_replay_did_not_record_are_skipped(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "add", lose_the_ledger)
+        patched.setattr(Ledger, "add_outcomes", lose_the_ledger)
         assert world.replay("--topic", TOPIC) == 1
     assert [row["steps_over"] for row in steps(world, capsys)] == [SENT] * QUEUES
 

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.rocketmq.producers.messages import OutgoingMessage
-from commitlake.pipelines.replay.ledger import read_state
+from commitlake.pipelines.replay.ledger import read_replay_state
 from commitlake.pipelines.replay.origin_properties import ORIGIN_PROPERTIES
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.replays import ReplayWorld
@@ -39,7 +39,7 @@ def change_ledger(world: ReplayWorld, change: Mapping[int, Mapping[str, object]]
 
 def test_an_intact_replay_has_no_differences(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay(*CHOICE) == 0
-    state = read_state(world.lake, world.replay_id())
+    state = read_replay_state(world.lake, world.replay_id())
     assert state.event is ReplayEvent.FINISHED
     assert state.detail == "80 messages read back from the target and compared with the lake: no differences"
     assert verified(world, capsys) == (0, [], state.detail)

@@ -94,14 +94,14 @@ def test_a_chart_without_values_is_drawn() -> None:
     [([], [0, 0.5, 1]), ([0.3], [0, 0.1, 0.2, 0.3]), ([95], [0, 50, 100]), ([8_000], [0, 2000, 4000, 6000, 8000])],
 )
 def test_ticks_are_round_and_cover_all_values(values: list[float], ticks: list[float]) -> None:
-    assert Scale.fitting(values).ticks() == pytest.approx(ticks)
+    assert Scale.for_values(values).ticks() == pytest.approx(ticks)
 
 
 def test_a_logarithmic_scale_has_a_place_for_zero() -> None:
-    scale = Scale.fitting([0, 950], is_log=True)
+    scale = Scale.for_values([0, 950], is_log=True)
     assert scale.ticks() == [0, 10, 100, 1000]
-    assert Scale.fitting([70], is_log=True).ticks() == [0, 1, 10, 100]
-    assert (scale.place(0), scale.place(1000)) == (0, 1)
+    assert Scale.for_values([70], is_log=True).ticks() == [0, 1, 10, 100]
+    assert (scale.position_of(0), scale.position_of(1000)) == (0, 1)
 
 
 @pytest.mark.parametrize("minutes", [1, 7, 60, 600, 1440, 10_000, 50_000, 600_000, 5_000_000])

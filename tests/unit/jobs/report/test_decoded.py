@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.jobs.report.decoded import bytes_text, decode_first_bytes, decode_value, offset_text, time_of_ms
+from commitlake.jobs.report.decoded import bytes_text, decode_first_bytes, decode_value, ms_to_time_text, offset_text
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, NewMessage, serialize_message
 from tests.support.logs import BROKER_HOST, new_message
@@ -41,8 +41,8 @@ def test_codes_are_decoded_to_their_meaning(value: str, code: str, shown: str) -
 
 
 def test_times_and_sizes_are_decoded() -> None:
-    assert time_of_ms(0) == "1970-01-01 00:00:00.000 UTC"
-    assert time_of_ms(1 << 62) == f"{1 << 62} ms"
+    assert ms_to_time_text(0) == "1970-01-01 00:00:00.000 UTC"
+    assert ms_to_time_text(1 << 62) == f"{1 << 62} ms"
     assert bytes_text(1023) == "1,023 bytes"
     assert offset_text(4096) == "4096"
     assert offset_text(3 << 30) == f"{3 << 30} (3.0 GiB)"

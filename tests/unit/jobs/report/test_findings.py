@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.jobs.report.blocks import blocks_html
 from commitlake.jobs.report.findings import (
     MAX_BYTES,
@@ -77,7 +77,7 @@ def test_a_command_is_shown_once() -> None:
 
 
 def test_a_command_for_each_place_is_offered() -> None:
-    advice = Advice("{} makes it", ("rebuild {store}",)).filled_for_each([{"store": "/a"}, {"store": "/b"}])
+    advice = Advice("{} makes it", ("rebuild {store}",)).fill_for_each([{"store": "/a"}, {"store": "/b"}])
     root = shown(FindingGroup(Kind.WARNING, "Bad", advice=advice))
     assert [block.all("code")[0].text for block in root.of_class("command")] == [
         "commitlake rebuild /a", "commitlake rebuild /b",
@@ -107,7 +107,7 @@ def test_hostile_text_is_escaped() -> None:
 
     plain, hostile = shown(group("x")), shown(group(HOSTILE))
     assert [one.name for one in hostile.inner] == [one.name for one in plain.inner]
-    assert printable_line(HOSTILE) in hostile.text
+    assert escape_line(HOSTILE) in hostile.text
     assert "\x00" not in hostile.text
     assert "\u202e" not in hostile.text
 

@@ -16,12 +16,12 @@ from commitlake.jobs.report.blocks import blocks_html
 from commitlake.jobs.report.history import RunHistory, history_section, read_history, seconds_text
 from commitlake.jobs.report.output import (
     PageFile,
-    failure,
-    failure_page,
+    check_page_file,
+    failure_report,
+    join_names,
     left_out_text,
-    names_text,
-    page_file,
     period_text,
+    write_page_on_failure,
 )
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun
@@ -39,7 +39,7 @@ GOOD = Report("Audit", Verdict(Kind.GOOD, "No differences"), [], [])
 def test_the_page_of_a_failed_job_has_the_error_and_a_remedy(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("yesterday's success")
-    with pytest.raises(JobError), failure_page(page_file(path), "audit", "Audit", FACTS):
+    with pytest.raises(JobError), write_page_on_failure(check_page_file(path), "audit", "Audit", FACTS):
         raise JobError("the lake is gone", "Bring it back")
     root = parse_page(path.read_text())
     assert root.all("h1")[0].text == "Failed: the lake is gone"
@@ -51,14 +51,14 @@ def test_the_page_of_a_failed_job_has_the_error_and_a_remedy(tmp_path: Path) -> 
 
 def test_the_page_states_that_earlier_runs_could_not_be_read(tmp_path: Path) -> None:
     error = ErrorText("something", exit_code=ExitCode.DAMAGE)
-    text = render_page(failure("audit", "Audit", FACTS, error, Lake(str(tmp_path / "nowhere"))))
+    text = render_page(failure_report("audit", "Audit", FACTS, error, Lake(str(tmp_path / "nowhere"))))
     assert_self_contained(text)
     assert "Earlier runs could not be read" in parse_page(text).by_id("runs").text
 
 
 def test_a_long_error_is_cut_and_escaped() -> None:
     error = ErrorText("\n".join([HOSTILE * 100] * 1000))
-    text = render_page(failure("audit", "Audit", [], error))
+    text = render_page(failure_report("audit", "Audit", [], error))
     assert len(text) < 500_000
     root = parse_page(text)
     assert len(root.all("script")) == 1
@@ -68,7 +68,7 @@ def test_a_long_error_is_cut_and_escaped() -> None:
 
 def fail(file: PageFile, error: Exception, shown: tuple[type[Exception], ...] = ()) -> None:
     """Write a page, and raise an error."""
-    with failure_page(file, "audit", "Audit", [], shown=shown):
+    with write_page_on_failure(file, "audit", "Audit", [], shown=shown):
         file.write(GOOD)
         raise error
 
@@ -83,7 +83,7 @@ def test_a_page_that_already_shows_the_error_is_kept(tmp_path: Path) -> None:
 
 def test_a_closed_standard_output_writes_no_page_of_a_failure(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "page.html")
-    with pytest.raises(OutputError), failure_page(file, "audit", "Audit", []):
+    with pytest.raises(OutputError), write_page_on_failure(file, "audit", "Audit", []):
         raise OutputError("closed")
     assert not file.path.exists()
 
@@ -97,16 +97,16 @@ def test_an_error_after_the_page_of_an_earlier_run_replaces_it(tmp_path: Path) -
 
 def test_an_interrupt_or_a_job_without_a_page_writes_no_page(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "page.html")
-    with pytest.raises(KeyboardInterrupt), failure_page(file, "audit", "Audit", []):
+    with pytest.raises(KeyboardInterrupt), write_page_on_failure(file, "audit", "Audit", []):
         raise KeyboardInterrupt
-    with pytest.raises(JobError), failure_page(None, "audit", "Audit", []):
+    with pytest.raises(JobError), write_page_on_failure(None, "audit", "Audit", []):
         raise JobError("x")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_error_of_the_job_is_raised_if_its_page_cannot_be_written(tmp_path: Path) -> None:
     file = PageFile(tmp_path / "gone" / "page.html")
-    with pytest.raises(JobError, match="the lake"), failure_page(file, "audit", "Audit", []):
+    with pytest.raises(JobError, match="the lake"), write_page_on_failure(file, "audit", "Audit", []):
         raise JobError("the lake is gone")
 
 
@@ -116,8 +116,8 @@ def test_periods_and_names_are_formatted() -> None:
     assert period_text(None, NOON) == "the beginning to 2026-11-20 12:00:00 UTC"
     assert period_text(NOON, None) == "2026-11-20 12:00:00 to the end"
     assert period_text(None, None) == "no message has a time"
-    assert names_text(["a", "b"]) == "a, b"
-    assert names_text([str(number) for number in range(2000)]).endswith("11 and 1,988 more")
+    assert join_names(["a", "b"]) == "a, b"
+    assert join_names([str(number) for number in range(2000)]).endswith("11 and 1,988 more")
 
 
 def test_the_history_has_the_numbers_of_the_runs() -> None:
@@ -186,7 +186,7 @@ def test_a_damaged_table_of_runs_is_reported_and_does_not_hide_the_error(
     growing.archive()
     damage(Path(growing.lake.uri("archive_runs")))
     file = PageFile(tmp_path / "page.html")
-    with pytest.raises(JobError, match="first"), failure_page(file, "audit", "Audit", [], growing.lake):
+    with pytest.raises(JobError, match="first"), write_page_on_failure(file, "audit", "Audit", [], growing.lake):
         raise JobError("the first error")
     assert "Earlier runs could not be read" in parse_page(file.path.read_text()).by_id("runs").text
 

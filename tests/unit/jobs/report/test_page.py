@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commitlake.connectors.printable import printable_line
-from commitlake.jobs.report.blocks import command, table
+from commitlake.connectors.printable import escape_line
+from commitlake.jobs.report.blocks import command_html, table_html
 from commitlake.jobs.report.markup import tag
 from commitlake.jobs.report.page import render_page, render_pictures, write_page
 from commitlake.schemas.report import (
@@ -14,18 +14,18 @@ from commitlake.schemas.report import (
     Block,
     Cell,
     Code,
+    CollapsedContent,
     Figures,
-    Folded,
     Kind,
-    Moment,
+    MutedText,
     Name,
     Notice,
     Paragraph,
-    Quiet,
     Report,
     Section,
     Strong,
     Table,
+    TimeText,
     Verdict,
 )
 from commitlake.schemas.report_columns import Column
@@ -41,25 +41,27 @@ def page_of(*content: Block, text: str = "orders") -> str:
 
 
 def test_a_page_is_self_contained() -> None:
-    assert_self_contained(page_of(command(["commitlake", "lag"])))
+    assert_self_contained(page_of(command_html(["commitlake", "lag"])))
 
 
 def test_hostile_text_is_escaped_everywhere() -> None:
     def parts(text: str) -> tuple[Block, ...]:
         rows = [[Cell(Name(text)), Cell(text, 1)]]
-        inline = Paragraph(Strong(text), Quiet(text), Code(text), Moment(f"x {text.split(maxsplit=1)[0]}"), Name(text))
+        inline = Paragraph(
+            Strong(text), MutedText(text), Code(text), TimeText(f"x {text.split(maxsplit=1)[0]}"), Name(text)
+        )
         return (
             Figures({text: text}),
-            Notice(Kind.WARNING, text, inline, Folded(text, Paragraph(text))),
+            Notice(Kind.WARNING, text, inline, CollapsedContent(text, Paragraph(text))),
             Table(text, [Column(text), Column(text, is_number=True)], rows, rest=text),
             BarChart(text, [Bar(text, 1, text)]),
-            command([text]),
+            command_html([text]),
         )
 
     plain, hostile = (parse_page(page_of(*parts(text), text=text)) for text in ("x\n", HOSTILE))
     names = [[one.name for one in root.inner] for root in (plain, hostile)]
     assert names[0] == names[1]
-    shown = printable_line(HOSTILE)
+    shown = escape_line(HOSTILE)
     assert hostile.all("h1")[0].text == f"{shown} is behind"
     assert [row[0] for row in table_of(hostile)] == [shown, shown]
     assert "\x00" not in hostile.text
@@ -80,25 +82,25 @@ def test_the_verdict_is_text_and_comes_first() -> None:
 
 
 def test_a_command_is_quoted_for_a_shell() -> None:
-    assert parse_page(command(["commitlake", "--group", "a b'c", "$(x)"])).all("code")[0].text == (
+    assert parse_page(command_html(["commitlake", "--group", "a b'c", "$(x)"])).all("code")[0].text == (
         "commitlake --group 'a b'\"'\"'c' '$(x)'"
     )
 
 
 def test_options_of_a_command_are_not_broken_across_lines() -> None:
-    root = parse_page(command(["commitlake", "lag", "--lake", "a lake", "--group", "mail-service"]))
+    root = parse_page(command_html(["commitlake", "lag", "--lake", "a lake", "--group", "mail-service"]))
     assert root.all("code")[0].text == "commitlake lag --lake 'a lake' --group mail-service"
     assert [one.text for one in root.of_class("option")] == ["--lake", "--group"]
 
 
 def test_a_command_with_control_characters_is_left_out() -> None:
-    assert "control characters" in parse_page(command(["commitlake", "--group", "a\u202eb"])).text
+    assert "control characters" in parse_page(command_html(["commitlake", "--group", "a\u202eb"])).text
 
 
 def test_a_table_has_labels_for_cards_and_figures_to_sort_by() -> None:
     columns = [Column("topic"), Column("messages", is_number=True), Column("trend", can_sort=False)]
     rows = [[Cell("orders"), Cell("1,200", 1200), Cell("up")]]
-    root = parse_page(table(Table("Topics", columns, rows, "and 3 others")))
+    root = parse_page(table_html(Table("Topics", columns, rows, "and 3 others")))
     assert [head.attributes.get("data-sort") for head in root.all("th")[:3]] == ["text", "number", None]
     assert [cell.attributes["data-label"] for cell in root.all("td")] == ["messages", "trend"]
     assert root.all("td")[0].attributes["data-order"] == "1200"
@@ -108,9 +110,9 @@ def test_a_table_has_labels_for_cards_and_figures_to_sort_by() -> None:
 def test_columns_without_any_content_are_left_out() -> None:
     columns = [Column("group"), Column("filter"), Column("notes")]
     rows = [[Cell(""), Cell(""), Cell("")], [Cell(""), Cell(""), Cell("slow")]]
-    root = parse_page(table(Table("Groups", columns, rows)))
+    root = parse_page(table_html(Table("Groups", columns, rows)))
     assert [cell.attributes["data-label"] for cell in root.all("td")] == ["notes", "notes"]
-    empty = parse_page(table(Table("Groups", columns, [])))
+    empty = parse_page(table_html(Table("Groups", columns, [])))
     assert [head.text for head in empty.all("th")] == ["group", "filter", "notes"]
 
 

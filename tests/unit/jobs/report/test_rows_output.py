@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.cli.terminal import guarded_streams
-from commitlake.jobs.report.rows_output import Row, write
+from commitlake.jobs.cli.terminal import guard_standard_streams
+from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.schemas.report_columns import Column
 
 
@@ -21,7 +21,7 @@ def test_rows_in_a_file_come_before_later_lines_of_standard_error(
 ) -> None:
     with (tmp_path / "log").open("w") as out, (tmp_path / "log").open("a") as err:
         monkeypatch.setattr(sys, "stdout", out)
-        write(form, [{"queue_id": 3}], ["queue_id"])
+        write_rows(form, [{"queue_id": 3}], ["queue_id"])
         print("done", file=err, flush=True)
     text = (tmp_path / "log").read_text()
     assert 0 <= text.find("3") < text.find("done")
@@ -32,8 +32,8 @@ def test_no_text_in_csv_is_a_formula_unless_raw(capsys: pytest.CaptureFixture[st
     """Names of groups and topics come from clients. Numbers stay numbers, also negative ones."""
     texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "'x", "\uff1dx", "orders"]
     rows = [{"topic": text, "n": -5, "x": -0.5, "keys": [text]} for text in texts]
-    with guarded_streams(raw=raw):
-        write("csv", rows, ["topic", "n", "x", "keys", "-column"])
+    with guard_standard_streams(raw=raw):
+        write_rows("csv", rows, ["topic", "n", "x", "keys", "-column"])
     header, *found = csv.reader(capsys.readouterr().out.splitlines())
     assert header[-1] == ("-column" if raw else "'-column")
     assert [row[0] for row in found] == (texts if raw else [f"'{text}" for text in texts[:-1]] + ["orders"])
@@ -46,7 +46,7 @@ def test_people_see_the_text_of_a_column_and_programs_get_the_value(capsys: pyte
     rows: list[Row] = [{"segment": "0", "size": 4096}, {"segment": "4096", "size": None}]
     printed = {}
     for form in ("table", "csv", "jsonl"):
-        write(form, rows, columns)
+        write_rows(form, rows, columns)
         printed[form] = capsys.readouterr().out.splitlines()
     assert printed == {
         "table": ["segment     size", "────────────────", "0        4.0 KiB", "4096"],

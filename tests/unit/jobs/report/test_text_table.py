@@ -21,7 +21,7 @@ from commitlake.jobs.lineage.story_json import STEP_COLUMNS
 from commitlake.jobs.query.command import SHORT_COLUMNS
 from commitlake.jobs.report.output_forms import DisplayArguments
 from commitlake.jobs.report.rows_output import write_table
-from commitlake.jobs.report.text_table import TextTable, fold, shortened
+from commitlake.jobs.report.text_table import TextTable, shorten_text, wrap_lines
 from commitlake.jobs.tps.command import rate_columns
 from commitlake.jobs.verify.report import FINDING_COLUMNS
 from commitlake.schemas.errors import ExitCode
@@ -163,19 +163,19 @@ def test_a_value_of_many_lines_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_names_lose_their_middle_and_sentences_their_end() -> None:
-    assert shortened("RMQ_SYS_TRANS_OP_HALF_TOPIC", 15) == "RMQ_SYS…F_TOPIC"
-    assert shortened("no committed offset: counted", 20) == "no committed offset…"
-    assert cell_len(shortened("订单订单订单订单订单", 9)) <= 9
+    assert shorten_text("RMQ_SYS_TRANS_OP_HALF_TOPIC", 15) == "RMQ_SYS…F_TOPIC"
+    assert shorten_text("no committed offset: counted", 20) == "no committed offset…"
+    assert cell_len(shorten_text("订单订单订单订单订单", 9)) <= 9
 
 
 def test_sentences_break_between_words_and_never_within_a_quoted_command() -> None:
     text = "commitlake lag: warning: 'commitlake snapshot --lake lake' records one, because a store has no history"
-    assert fold(text, 44).split("\n") == [
+    assert wrap_lines(text, 44).split("\n") == [
         "commitlake lag: warning:",
         "  'commitlake snapshot --lake lake' records",
         "  one, because a store has no history",
     ]
-    assert fold("as short as it is", 44) == "as short as it is"
+    assert wrap_lines("as short as it is", 44) == "as short as it is"
 
 
 def test_a_table_that_fits_a_terminal_has_bold_names(monkeypatch: pytest.MonkeyPatch) -> None:

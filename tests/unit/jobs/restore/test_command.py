@@ -10,9 +10,9 @@ import pytest
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.restore.command import _read, main
+from commitlake.jobs.restore.command import _read_offsets_file, main
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.schemas.errors import ExitCode
 from tests.support.indexed_stores import SEGMENT_BYTES, STORED_MS, write_indexed_store
 
@@ -30,7 +30,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def lake(store: Path, tmp_path: Path) -> Path:
     """A lake with the store."""
     lake = Lake(str(tmp_path / "lake"))
-    work = find_work(str(store), None, lake)
+    work = find_archive_work(str(store), None, lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
@@ -38,7 +38,7 @@ def lake(store: Path, tmp_path: Path) -> Path:
         lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.started_from,
+        work.progress_before,
     )
     return tmp_path / "lake"
 
@@ -130,4 +130,4 @@ def test_invalid_values_are_refused(lake: Path, arguments: list[str]) -> None:
 
 def test_offsets_are_read_up_to_a_limit() -> None:
     with pytest.raises(JobError, match=r"--offsets /dev/zero: expected at most \d+ bytes, found more"):
-        _read(Path("/dev/zero"))
+        _read_offsets_file(Path("/dev/zero"))

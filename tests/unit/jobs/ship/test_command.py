@@ -18,7 +18,7 @@ from commitlake.jobs.guard import command as guard
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.ship import run
 from commitlake.jobs.ship.arguments import parse_rate
-from commitlake.pipelines.ship.agent import Round, ShipAgent
+from commitlake.pipelines.ship.agent import ShipAgent, ShipRound
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
 from tests.support.logs import closed_segment, messages, open_segment, write_store
@@ -72,7 +72,7 @@ def test_skipped_files_are_named_though_the_log_needs_a_second_round(
     (store / "consumequeue" / "orders").symlink_to(tmp_path)
     round_of = ShipAgent.ship_round
 
-    def waiting(agent: ShipAgent, *, with_other_files: bool = True) -> Round:
+    def waiting(agent: ShipAgent, *, with_other_files: bool = True) -> ShipRound:
         found = round_of(agent, with_other_files=with_other_files)
         found.is_waiting = with_other_files
         return found
@@ -102,7 +102,7 @@ def test_lost_segments_end_with_exit_code_3(tmp_path: Path, capsys: pytest.Captu
         (["--store", "store/commitlog", "--to", "store"], "is inside the other"),
         (["--store", "nothing", "--to", "copy"], "expected a store's folder"),
         (["--store", "s3://bucket/prefix", "--to", "s3://bucket/other"], "the broker's own folder"),
-        (["--store", "s3://bucket/prefix", "--to", "wasbs://host/copy"], "expected a folder"),
+        (["--store", "s3://bucket/prefix", "--to", "wasbs://host/copy"], "expected a local folder"),
         (["--store", "s3://bucket/prefix", "--to", "hdfs://host/copy"], "the broker's own folder"),
         (
             ["--store", "store", "--to", "wasbs://host/copy"],

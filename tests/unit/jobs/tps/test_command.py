@@ -173,7 +173,7 @@ def test_committed_messages_are_counted_without_the_column_format(committed: Gro
     start = MIDNIGHT
     coverage = Coverage({"broker-a": TimeSpan(start, start + datetime.timedelta(minutes=2))})
     question = RatesQuestion(["producer-group"], start, start + datetime.timedelta(minutes=2))
-    (row,) = rates.Rates(lake, coverage).rows(question)
+    (row,) = rates.Rates(lake, coverage).read_rates(question)
     assert row["committed"] == 2
 
 

@@ -159,7 +159,7 @@ def test_an_unknown_tag_of_a_store_is_reported_with_the_nearest(tmp_path: Path, 
 def test_an_unknown_broker_of_a_store_is_refused(growing: GrowingLake, ask: Ask) -> None:
     code, _, printed = ask("--store", str(growing.store), "--broker", "other")
     assert code == ExitCode.USAGE
-    assert "no store of that name" in printed
+    assert "has no store named other" in printed
 
 
 def test_a_hot_queue_has_its_share_and_skew(growing: GrowingLake, ask: Ask) -> None:

@@ -15,7 +15,7 @@ from commitlake.jobs.tps.report import capacity_section
 from commitlake.pipelines.tps import report
 from commitlake.pipelines.tps.overview import Capacity
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import NO_FIGURE, Paragraph, text_of
+from commitlake.schemas.report import NO_FIGURE, Paragraph, to_plain_text
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -224,5 +224,5 @@ def test_only_the_largest_of_thousands_of_topics_are_shown(tmp_path: Path, capsy
 def test_the_time_that_a_disk_lasts_is_stated(found: Capacity, expected: str) -> None:
     *_, last = capacity_section(found, 1).blocks
     assert isinstance(last, Paragraph)
-    assert text_of(last.text) == expected
+    assert to_plain_text(last.text) == expected
     assert len(capacity_section(found, 1, lacking_runs=1).blocks) == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.printable import printable_line
+from commitlake.connectors.printable import escape_line
 from commitlake.jobs.report.page import render_page
 from commitlake.jobs.verify.command import main
 from commitlake.jobs.verify.page import MAX_STORES, stores_page
@@ -151,7 +151,7 @@ def test_hostile_names_are_escaped_and_a_million_findings_are_bounded() -> None:
     names = [{one.name for one in parse_page(text).inner} for text in (plain, hostile)]
     assert names[0] - names[1] == {"pre"}  # a command with such a name in it is left out
     assert names[1] <= names[0]
-    assert printable_line(HOSTILE) in parse_page(hostile).text
+    assert escape_line(HOSTILE) in parse_page(hostile).text
     assert len(text_of(HOSTILE * 100).encode()) < 2_000_000
 
 

@@ -18,7 +18,7 @@ from commitlake.pipelines.analysis.arrow_lag import lag_table
 from commitlake.pipelines.analysis.lag_question import make_lag_history_question
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
-from commitlake.schemas.times import from_ms, iso_text
+from commitlake.schemas.times import format_iso_time, from_ms
 from tests.support.analysed_lakes import analysed_lake, rows_of
 from tests.support.lagging_lakes import EVERY_MS, TOPICS, lagging_lake
 from tests.support.lakes import MIDNIGHT_MS
@@ -42,7 +42,7 @@ def command_rows(capsys: pytest.CaptureFixture[str], root: str, at: Any, chosen:
 def shown(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row with its times as the command prints them."""
     return {
-        name: iso_text(value, "milliseconds") if isinstance(value, datetime.datetime) else value
+        name: format_iso_time(value, "milliseconds") if isinstance(value, datetime.datetime) else value
         for name, value in row.items()
     }
 

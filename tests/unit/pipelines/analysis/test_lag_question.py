@@ -17,7 +17,7 @@ MINUTE = datetime.timedelta(minutes=1)
 
 def ends(window: str, since: str | None, until: str | None, last: datetime.datetime | None) -> list[datetime.datetime]:
     """Return the ends of the windows of a question."""
-    return list(make_lag_history_question("queue", window, since, until, None, None, None).ends(last).times())
+    return list(make_lag_history_question("queue", window, since, until, None, None, None).window_ends(last).times())
 
 
 def test_windows_end_after_since_and_up_to_until() -> None:

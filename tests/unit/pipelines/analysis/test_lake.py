@@ -13,7 +13,7 @@ import pytest
 
 import commitlake
 from commitlake.pipelines.analysis.lake import Lake
-from commitlake.pipelines.analysis.selecting import Chosen, make_selection
+from commitlake.pipelines.analysis.selecting import SelectionArguments, make_selection
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.errors import UsageError
 from tests.support.lakes import GrowingLake
@@ -88,11 +88,11 @@ def test_times_may_be_texts_and_wrong_ones_are_named(archived: GrowingLake) -> N
 def test_help_and_notebooks_show_the_conditions(method: Callable[..., object]) -> None:
     signature = inspect.signature(method)
     assert "chosen" not in signature.parameters
-    for name in Chosen.__annotations__:
+    for name in SelectionArguments.__annotations__:
         assert signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
         assert signature.parameters[name].default is None
         assert f"\n    {name}: " in inspect.getdoc(method)  # type: ignore[operator]
-    assert list(inspect.signature(make_selection).parameters) == list(Chosen.__annotations__)
+    assert list(inspect.signature(make_selection).parameters) == list(SelectionArguments.__annotations__)
 
 
 def test_lineage_does_not_load_spark_pandas_or_the_compiler(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.pipelines.archive.body_location import (
     IN_LAKE,
     bodies_root,
-    check_bodies,
+    check_bodies_root_unchanged,
+    check_bodies_writable,
     check_outside_stores,
-    check_same_root,
-    folder_around,
+    find_forbidden_folder,
 )
 from tests.support.logs import messages, open_segment, write_store
 
@@ -41,12 +41,12 @@ def test_a_place_has_one_name_for_all_its_spellings(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(("before", "now"), [(IN_LAKE, "/packs"), ("/packs", IN_LAKE), ("/packs", "s3://bucket/packs")])
 def test_a_second_place_is_refused_and_the_remedy_named(before: str, now: str) -> None:
     with pytest.raises(LakeError, match=r"the bodies of this lake are in .*, found in .* pass --bodies-moved"):
-        check_same_root(replace(COMMIT, bodies=before), now)
+        check_bodies_root_unchanged(replace(COMMIT, bodies=before), now)
 
 
 def test_the_same_place_and_any_first_place_are_accepted() -> None:
-    check_same_root(COMMIT, IN_LAKE)
-    check_same_root(replace(COMMIT, bodies=None), "/packs")
+    check_bodies_root_unchanged(COMMIT, IN_LAKE)
+    check_bodies_root_unchanged(replace(COMMIT, bodies=None), "/packs")
 
 
 def test_a_commit_records_the_place_and_older_commits_have_none() -> None:
@@ -62,8 +62,8 @@ def test_a_commit_records_the_place_and_older_commits_have_none() -> None:
 def test_an_unsupported_place_is_refused_before_the_lake_is_made(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     with pytest.raises(PackStoreError, match=r"bodies in gs://bucket/x: expected a folder.*Correct --bodies"):
-        check_bodies(replace(lake, packs=PackLocation("gs://bucket/x")))
-    check_bodies(lake)
+        check_bodies_writable(replace(lake, packs=PackLocation("gs://bucket/x")))
+    check_bodies_writable(lake)
     assert not (tmp_path / "lake").exists()
 
 
@@ -90,13 +90,13 @@ def test_bodies_in_a_folder_of_the_lake_are_refused(
     monkeypatch.chdir(tmp_path)
     bodies = bodies.replace("file:", f"file:{tmp_path}/")
     with pytest.raises(LakeError, match=r"is in .*, a folder of a lake: expected a folder outside the lake"):
-        check_bodies(replace(lake, packs=PackLocation(bodies)))
+        check_bodies_writable(replace(lake, packs=PackLocation(bodies)))
 
 
 @pytest.mark.parametrize("bodies", ["lake/bodies", "lake/bodies/packs", "packs", "lake2/messages", "disk/packs"])
 def test_bodies_outside_the_lake_or_in_its_bodies_folder_are_accepted(tmp_path: Path, bodies: str) -> None:
     lake = inside(tmp_path)
-    assert folder_around(lake, str(tmp_path / bodies)) is None
+    assert find_forbidden_folder(lake, str(tmp_path / bodies)) is None
 
 
 def test_bodies_in_a_folder_of_another_lake_or_store_are_refused(
@@ -106,11 +106,11 @@ def test_bodies_in_a_folder_of_another_lake_or_store_are_refused(
     (table / "_delta_log").mkdir(parents=True)
     place = str(table / "packs")
     with pytest.raises(LakeError, match=r"--bodies .* is in .*/other/messages, a table of a lake"):
-        check_bodies(replace(lake, packs=PackLocation(place)))
+        check_bodies_writable(replace(lake, packs=PackLocation(place)))
     monkeypatch.setattr(
         "commitlake.pipelines.archive.body_location.read_last_commit", lambda _: replace(COMMIT, bodies=place)
     )
-    check_bodies(replace(lake, packs=PackLocation(place)))  # they are already there
+    check_bodies_writable(replace(lake, packs=PackLocation(place)))  # they are already there
     assert "Move all packs to a place outside the lake" in caplog.text
 
 
@@ -127,7 +127,7 @@ def test_bodies_in_a_folder_of_another_lake_or_store_are_refused(
     ],
 )
 def test_places_in_an_object_store_are_compared_by_their_prefixes(bodies: str, folder: str | None) -> None:
-    assert folder_around(Lake("s3://bucket/lake", S3Options(None, "eu-central-1")), bodies) == folder
+    assert find_forbidden_folder(Lake("s3://bucket/lake", S3Options(None, "eu-central-1")), bodies) == folder
 
 
 def test_bodies_within_a_table_cause_a_warning_with_the_remedy(
@@ -137,10 +137,10 @@ def test_bodies_within_a_table_cause_a_warning_with_the_remedy(
     monkeypatch.setattr(
         "commitlake.pipelines.archive.body_location.read_last_commit", lambda _: replace(COMMIT, bodies=place)
     )
-    check_bodies(replace(lake, packs=PackLocation(place)))
+    check_bodies_writable(replace(lake, packs=PackLocation(place)))
     assert "Move all packs to a place outside the lake" in caplog.text
     with pytest.raises(LakeError, match=r"is in .*, a folder of a lake"):
-        check_bodies(replace(lake, packs=PackLocation(place + "2")))
+        check_bodies_writable(replace(lake, packs=PackLocation(place + "2")))
 
 
 @pytest.mark.parametrize("name", ["commitlog", "commitlog/x", "index/a/b", "consumequeue/t", "config/lake", "link/x"])

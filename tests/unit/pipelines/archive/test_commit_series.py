@@ -12,16 +12,16 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import CommittedRange, read_commits
-from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
+from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
 from commitlake.connectors.lake.committer import commit_messages, commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.jobs.archive.summary import summary
+from commitlake.jobs.archive.summary import summary_lines
 from commitlake.pipelines.archive import commit_series, run
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, OnRefusal, Result
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
-from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.logs import messages, open_segment, records, write_store
 
@@ -38,7 +38,7 @@ def config(tmp_path: Path) -> Config:
 
 def plan(config: Config) -> ArchiveWork:
     """Return the plan of a run over the new messages."""
-    return find_work(config.store, config.broker, config.lake)
+    return find_archive_work(config.store, config.broker, config.lake)
 
 
 def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
@@ -135,7 +135,7 @@ def test_a_large_run_makes_several_commits_and_has_one_result_and_page(config: C
     assert ([sequence for sequence, _ in run.earlier], run.sequence) == ([1, 2], 3)
     assert run.counts is not None
     assert (run.counts.messages, run.ranges["a"].end) == (20, first_bytes(20))
-    assert summary(result)[0].startswith("runs 1 to 3: 20 messages from ")
+    assert summary_lines(result)[0].startswith("runs 1 to 3: 20 messages from ")
 
 
 def test_a_run_that_fails_after_a_commit_tells_what_is_archived_and_is_continued(
@@ -185,5 +185,5 @@ def test_a_run_that_is_always_overtaken_ends_with_an_error(config: Config, monke
 
 
 def test_waits_grow_and_have_a_limit() -> None:
-    assert all(0.125 <= wait_seconds(0) <= 0.25 for _ in range(20))
-    assert all(4 <= wait_seconds(attempt) <= 8 for attempt in (5, 20, 60))
+    assert all(0.125 <= backoff_seconds(0) <= 0.25 for _ in range(20))
+    assert all(4 <= backoff_seconds(attempt) <= 8 for attempt in (5, 20, 60))

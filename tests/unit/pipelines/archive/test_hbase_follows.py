@@ -32,7 +32,7 @@ def followed(monkeypatch: pytest.MonkeyPatch, lake: Lake, answers: list[Any]) ->
         assert isinstance(found, HBaseUpdate)
         return found
 
-    monkeypatch.setattr(follower, "follow", answer)
+    monkeypatch.setattr(follower, "follow_messages", answer)
     config = Config("store", lake, hbase=HBaseOptions.of_address("127.0.0.1:1"))
     return run._follow_hbase(config, None)  # type: ignore[arg-type]
 
@@ -54,7 +54,7 @@ def test_a_run_follows_after_another_run_has_ended(monkeypatch: pytest.MonkeyPat
 
 
 def test_another_run_that_is_always_first_is_not_an_error(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
-    monkeypatch.setattr(run, "wait_seconds", lambda _: 0)
+    monkeypatch.setattr(run, "backoff_seconds", lambda _: 0)
     answers = [ConcurrentFollowError("another") for _ in range(MAX_TRIES)]
     assert followed(monkeypatch, lake, answers) is run._HBASE_UNFINISHED
     keys_unfinished = FollowedTables(FollowedKeys(1, 0, 0.0, is_unfinished=True))

@@ -24,7 +24,7 @@ from commitlake.pipelines.archive import judging, profile_files
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.profile_files import stage_profile
 from commitlake.pipelines.archive.run_page import ShownRun
-from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
 from commitlake.pipelines.quality.judge_input import RunFacts
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import serialize_profile
@@ -48,7 +48,7 @@ WINDOWS = sum(map(len, TASKS)) - 1
 def test_a_run_that_stops_names_the_broker_and_others_can_be_archived(tmp_path: Path, brokers: list[str]) -> None:
     lake = Lake(str(tmp_path / "lake"))
     store = write_store(tmp_path / "store", [(0, open_segment(sent(2), 1 << 16))])
-    work = find_work(str(store), "a", lake)
+    work = find_archive_work(str(store), "a", lake)
     work = replace(work, commit=replace(work.commit, ranges={name: CommittedRange(0, LOG) for name in brokers}))
     rows = [*messages([0, 1]), message(2, kind="odd")] + [
         row for name in brokers[1:] for row in messages(range(3), broker=name)
@@ -106,7 +106,7 @@ def fixed_time(monkeypatch: pytest.MonkeyPatch) -> None:
 def work_of(folder: Path, lake: Lake, brokers: str) -> ArchiveWork:
     """Return a run's work on some brokers."""
     store = write_store(folder / "store", [(0, open_segment(sent(2), 1 << 16))])
-    work = find_work(str(store), "a", Lake(str(folder / "none")))
+    work = find_archive_work(str(store), "a", Lake(str(folder / "none")))
     folder.mkdir(exist_ok=True)
     return replace(work, commit=replace(work.commit, ranges={name: CommittedRange(0, 1 << 60) for name in brokers}))
 

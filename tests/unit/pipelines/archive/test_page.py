@@ -12,7 +12,7 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.run import default_page_writer
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.lakes import GrowingLake, shop_messages
 
@@ -37,7 +37,7 @@ def page_of(growing: GrowingLake) -> Path:
 
 def test_a_run_overtaken_by_another_leaves_no_page(growing: GrowingLake) -> None:
     config = config_of(growing)
-    work = find_work(config.store, None, config.lake)
+    work = find_archive_work(config.store, None, config.lake)
     growing.archive()
     with pytest.raises(ConcurrentRunError):
         run_archive(HERE, config, work)

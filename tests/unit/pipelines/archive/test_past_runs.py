@@ -16,7 +16,7 @@ from commitlake.connectors.lake.follower import ArchiveRun
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, read_past_runs
-from commitlake.pipelines.quality.report import Losses, QualityReport, to_table
+from commitlake.pipelines.quality.report import Losses, QualityReport, to_quality_results
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from tests.support.lakes import GrowingLake, rows_of, shop_messages
 from tests.support.profiles import NOON
@@ -39,7 +39,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 def judge(lake: Lake, run_id: str, report: QualityReport) -> None:
     """Write the verdict on a run."""
     verdict = Losses().verdict(report)
-    append_rows(lake, "quality_results", to_table(report, run_id=run_id, verdict=verdict))
+    append_rows(lake, "quality_results", to_quality_results(report, run_id=run_id, verdict=verdict))
 
 
 def test_runs_have_the_values_of_the_table_newest_first(growing: GrowingLake) -> None:

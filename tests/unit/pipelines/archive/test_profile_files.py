@@ -14,7 +14,12 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive import profile_files
-from commitlake.pipelines.archive.profile_files import gather_profiles, max_inline_bytes, stage_profile, staging
+from commitlake.pipelines.archive.profile_files import (
+    gather_profiles,
+    max_inline_bytes,
+    stage_profile,
+    staged_profile_files,
+)
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import ProfileError, parse_profile
 from tests.support.profiles import many_windows, message, messages, profile_of
@@ -99,7 +104,7 @@ def test_a_missing_truncated_or_damaged_file_is_an_error(lake: Lake) -> None:
     path = Path(lake.uri("profiles")) / manifest[0].profile_path
     data = path.read_bytes()
     for content, words in (
-        (data[: len(data) // 2], "its file is truncated. Nothing of this commit was archived; run it again"),
+        (data[: len(data) // 2], "its file is truncated. Nothing of this commit was archived; run the command again"),
         (data[: len(data) // 2] + b"x" + data[len(data) // 2 + 1 :], "its file is damaged"),
         (b"", "its file is truncated"),
     ):
@@ -113,7 +118,7 @@ def test_a_missing_truncated_or_damaged_file_is_an_error(lake: Lake) -> None:
 
 def test_staged_files_are_deleted_with_the_run(lake: Lake) -> None:
     other = Path(lake.uri("profiles")) / "part-of-the-table.parquet"
-    with staging(lake, RUN) as manifest:
+    with staged_profile_files(lake, RUN) as manifest:
         manifest.extend(manifest_of(lake, 0, LARGE[:2]))
         other.write_bytes(b"x")
         assert len(files_of(lake)) == 3
@@ -123,7 +128,7 @@ def test_staged_files_are_deleted_with_the_run(lake: Lake) -> None:
 
 def test_staged_files_of_a_failed_run_are_deleted_before_manifests_arrive(lake: Lake) -> None:
     def fail() -> None:
-        with staging(lake, RUN):
+        with staged_profile_files(lake, RUN):
             manifest_of(lake, 0, LARGE[:2])
             assert len(files_of(lake)) == 2
             raise RuntimeError("no more")
@@ -134,8 +139,8 @@ def test_staged_files_of_a_failed_run_are_deleted_before_manifests_arrive(lake: 
 
 
 def test_a_run_without_staged_files_deletes_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profile_files, "_delete", lambda *_: pytest.fail("nothing was to be deleted"))
-    with staging(lake, RUN) as manifest:
+    monkeypatch.setattr(profile_files, "_delete_folder", lambda *_: pytest.fail("nothing was to be deleted"))
+    with staged_profile_files(lake, RUN) as manifest:
         manifest.extend(manifest_of(lake, 1 << 20, SMALL))
 
 
@@ -147,7 +152,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive.profile_files import gather_profiles, stage_profile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.quality.figures import PageFigures
-from commitlake.pipelines.quality.judge import judge
+from commitlake.pipelines.quality.judge import judge_profile
 from commitlake.pipelines.archive.profile_files import open_profiles_file
 from tests.support.profiles import many_windows
 

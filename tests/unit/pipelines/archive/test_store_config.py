@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.pipelines.archive.store_config import settings_of
+from commitlake.pipelines.archive.store_config import read_broker_settings
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry, serialize_entry
 from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, write_indexed_store
@@ -41,11 +41,11 @@ def copy(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_copy_has_the_settings_of_its_store(store: Path, copy: Path) -> None:
     assert copy.is_dir()
     problems: list[str] = []
-    found = settings_of(find_stores(str(store), formats=COMMITLOGS)[0], problems)
+    found = read_broker_settings(find_stores(str(store), formats=COMMITLOGS)[0], problems)
     assert found["segment_size_bytes"] == SEGMENT_BYTES
     assert found["queue_file_size_bytes"] == OPTIONS.consume_queue_file_size_bytes
     assert found["index_entries"] == OPTIONS.index_entries
-    assert settings_of(find_stores(COPY, formats=COMMITLOGS)[0], problems) == found
+    assert read_broker_settings(find_stores(COPY, formats=COMMITLOGS)[0], problems) == found
     assert problems == []
 
 
@@ -53,7 +53,7 @@ def test_queue_of_a_copy_that_cannot_be_read_is_a_problem_and_no_error(copy: Pat
     for path in (copy / "shipped" / "parts" / f"of-{DELAYED}").rglob("*-*"):
         path.unlink()
     problems: list[str] = []
-    found = settings_of(find_stores(COPY, formats=COMMITLOGS)[0], problems)
+    found = read_broker_settings(find_stores(COPY, formats=COMMITLOGS)[0], problems)
     assert found["queue_file_size_bytes"] == OPTIONS.consume_queue_file_size_bytes
     (problem,) = problems
     assert DELAYED in problem
@@ -63,14 +63,16 @@ def test_queue_of_a_copy_that_cannot_be_read_is_a_problem_and_no_error(copy: Pat
 def test_store_in_an_object_store_that_was_not_shipped_has_the_size_of_its_segments(copy: Path) -> None:
     (copy / FILES_MANIFEST).unlink()
     problems: list[str] = []
-    assert settings_of(find_stores(COPY, formats=COMMITLOGS)[0], problems) == {"segment_size_bytes": SEGMENT_BYTES}
+    assert read_broker_settings(find_stores(COPY, formats=COMMITLOGS)[0], problems) == {
+        "segment_size_bytes": SEGMENT_BYTES
+    }
     assert problems == []
 
 
 def test_link_among_the_topics_hides_no_setting(store: Path, tmp_path: Path) -> None:
     (store / "consumequeue" / "a-link").symlink_to(tmp_path)
     problems: list[str] = []
-    found = settings_of(find_stores(str(store), formats=COMMITLOGS)[0], problems)
+    found = read_broker_settings(find_stores(str(store), formats=COMMITLOGS)[0], problems)
     assert found["queue_file_size_bytes"] == OPTIONS.consume_queue_file_size_bytes
     assert found["index_slots"] == OPTIONS.index_slots
     assert problems == []

@@ -11,7 +11,7 @@ from commitlake.connectors.lake.committer import commit_messages, open_for_appen
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from tests.support.logs import closed_segment, messages, open_segment, records, write_store
 
 SIZE = 1 << 16
@@ -19,7 +19,7 @@ SIZE = 1 << 16
 
 def progress_of(store: Path, lake: Path) -> StoreProgress:
     """Return the progress of the store in the next commit."""
-    work = find_work(str(store), "a", Lake(str(lake)))
+    work = find_archive_work(str(store), "a", Lake(str(lake)))
     return work.commit.stores["a"]
 
 
@@ -48,7 +48,7 @@ def test_a_known_last_record_is_kept_if_the_rest_is_damaged(tmp_path: Path) -> N
     lake = Lake(str(tmp_path / "lake"))
     sent = messages(20)
     store = write_store(tmp_path / "store", [(0, open_segment(sent[:5], SIZE))])
-    first = find_work(str(store), "a", lake).commit
+    first = find_archive_work(str(store), "a", lake).commit
     commit_messages(open_for_append(lake), [], first)
     end = first.stores["a"].end
     damage = b"\xaa" * (SIZE - end)
@@ -56,7 +56,7 @@ def test_a_known_last_record_is_kept_if_the_rest_is_damaged(tmp_path: Path) -> N
         tmp_path / "store",
         [(0, open_segment(sent[:5], SIZE)[:end] + damage), (SIZE, b"\xaa" * 100 + bytes(SIZE - 100))],
     )
-    found = find_work(str(store), "a", lake).commit.stores["a"]
+    found = find_archive_work(str(store), "a", lake).commit.stores["a"]
     assert found.end >= end
     assert found.last_record == first.stores["a"].last_record
 
@@ -64,7 +64,7 @@ def test_a_known_last_record_is_kept_if_the_rest_is_damaged(tmp_path: Path) -> N
 def test_a_broker_name_that_no_folder_can_have_is_refused_at_once(tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", [(0, open_segment(messages(2), SIZE))])
     with pytest.raises(StoreError, match="--broker NAME"):
-        find_work(str(store), "名" * 40, Lake(str(tmp_path / "lake")))
+        find_archive_work(str(store), "名" * 40, Lake(str(tmp_path / "lake")))
 
 
 def test_a_commit_after_another_keeps_its_progress_of_other_stores() -> None:
@@ -87,7 +87,7 @@ def test_new_records_are_reported_before_all_of_them_are_read(tmp_path: Path) ->
         """Return whether a run over these segments reports new records; the lake then has all of them."""
         told.clear()
         write_store(root, [(number * SIZE, data) for number, data in enumerate(segments)])
-        work = find_work(str(root), "a", lake, on_new=lambda: told.append("new"))
+        work = find_archive_work(str(root), "a", lake, on_new=lambda: told.append("new"))
         assert bool(told) == bool(work.snapshot.size)
         if work.snapshot.size:
             commit_messages(open_for_append(lake), [], work.commit)

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.archive import command as archive
-from commitlake.pipelines.archive.task import ArchiveTasks, check_written
+from commitlake.pipelines.archive.task import ArchiveTasks, check_files_written
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.lakes import rows_of
 
@@ -27,7 +27,7 @@ def check(folder: Path, **sizes: int) -> None:
         ManifestRow("messages", "part.parquet", size=sizes.get("part", 3)),
         ManifestRow.of_task({PACK: sizes.get("pack", 7)}, {}, "", None),
     ]
-    check_written(Lake(str(folder)), rows)
+    check_files_written(Lake(str(folder)), rows)
 
 
 @pytest.fixture

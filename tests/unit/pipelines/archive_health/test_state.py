@@ -21,11 +21,11 @@ from commitlake.pipelines.archive_health.state import (
     DELETED,
     ArchiveState,
     MissingRanges,
-    Ranges,
+    RangeTotals,
     StoreState,
     missing_ranges_by_reason,
     read_archive_state,
-    unmet_expectations,
+    read_unmet_expectations,
 )
 from commitlake.pipelines.tps.coverage import read_coverage
 from commitlake.schemas.tables.archive_runs import GAPS, QUALITY_RESULTS, QUARANTINE
@@ -50,7 +50,7 @@ def test_a_complete_archive_has_no_missing_parts(growing: GrowingLake) -> None:
     assert store == StoreState(
         "broker-a", len(growing.log), datetime.datetime.fromtimestamp(newest_ms / 1000, datetime.UTC)
     )
-    assert store.is_whole
+    assert store.is_intact
     age = state.age(datetime.datetime.now(datetime.UTC))
     assert age is not None
     assert datetime.timedelta() <= age < datetime.timedelta(minutes=10)
@@ -64,12 +64,12 @@ def test_ranges_that_are_missing_are_counted_by_store(growing: GrowingLake) -> N
     ):
         append_rows(growing.lake, name, pa.Table.from_pylist(rows, arrow_schema(schema)))
     (store,) = read_archive_state(growing.lake).stores
-    assert (store.quarantined, store.gaps) == (Ranges(3, 15), Ranges(1, 300))
-    assert not store.is_whole
+    assert (store.quarantined, store.gaps) == (RangeTotals(3, 15), RangeTotals(1, 300))
+    assert not store.is_intact
 
 
 def test_minutes_outside_the_calendar_and_without_a_broker_are_not_counted(growing: GrowingLake) -> None:
-    expected, whole = read_archive_state(growing.lake), read_coverage(growing.lake).whole
+    expected, whole = read_archive_state(growing.lake), read_coverage(growing.lake).whole_span
     schema = arrow_schema(TOPIC_MINUTES)
     for minute in (2**62, -(2**63), None):  # microseconds, as only another program writes them
         row: dict[str, Any] = {field.name: [None] * 2 for field in schema}
@@ -82,7 +82,7 @@ def test_minutes_outside_the_calendar_and_without_a_broker_are_not_counted(growi
         table = DeltaTable(folder)
         table.create_write_transaction([file], mode="append", schema=table.schema())
     assert read_archive_state(growing.lake).stores == expected.stores
-    assert read_coverage(growing.lake).whole == whole
+    assert read_coverage(growing.lake).whole_span == whole
 
 
 def test_a_lake_without_runs_has_no_age() -> None:
@@ -113,7 +113,7 @@ def test_missing_ranges_are_grouped_by_reason(growing: GrowingLake) -> None:
 
 
 def test_unmet_expectations_of_the_last_run_are_reported(growing: GrowingLake) -> None:
-    assert unmet_expectations(growing.lake) == []
+    assert read_unmet_expectations(growing.lake) == []
     judged = [
         ("old", 1, "a", False),
         ("new", 2, "b", True),
@@ -137,4 +137,4 @@ def test_unmet_expectations_of_the_last_run_are_reported(growing: GrowingLake) -
         "quality_results",
         pa.Table.from_pylist(rows, arrow_schema(QUALITY_RESULTS)),
     )
-    assert [row["expectation"] for row in unmet_expectations(growing.lake)] == ["c", "no_dead_letters"]
+    assert [row["expectation"] for row in read_unmet_expectations(growing.lake)] == ["c", "no_dead_letters"]

@@ -56,15 +56,15 @@ def test_bodies_expire_by_the_date_of_their_pack_or_message(
     tmp_path: Path, pack: str | None, date: datetime.date | None, is_kept: bool
 ) -> None:
     file = written(tmp_path, [packed(pack)], [date])
-    assert messages_in(tmp_path, DAY).count(file).num_rows == is_kept
-    assert messages_in(tmp_path).count(file).num_rows == 1
-    assert sum(rows.num_rows for rows, _ in messages_in(tmp_path, DAY).divide(3, file)) == is_kept
+    assert messages_in(tmp_path, DAY).count_by_window(file).num_rows == is_kept
+    assert messages_in(tmp_path).count_by_window(file).num_rows == 1
+    assert sum(rows.num_rows for rows, _ in messages_in(tmp_path, DAY).divide_by_pack(3, file)) == is_kept
 
 
 def test_messages_of_a_pack_are_together_and_those_without_one_are_spread(tmp_path: Path) -> None:
     packs = [f"store_date=2026-11-20/{number % 5}" for number in range(50)]
     rows = [packed(pack, number) for number, pack in enumerate([*packs, *[None] * 50])]
-    ((found, numbers),) = messages_in(tmp_path).divide(8, written(tmp_path, rows, [DAY] * 100))
+    ((found, numbers),) = messages_in(tmp_path).divide_by_pack(8, written(tmp_path, rows, [DAY] * 100))
     assert found.column("pack").to_pylist() == [*packs, *[None] * 50]
     assert len({*zip(packs, numbers[:50].tolist(), strict=True)}) == 5
     assert set(np.unique(numbers[50:]).tolist()) == {*range(8)}

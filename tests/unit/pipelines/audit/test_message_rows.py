@@ -25,14 +25,14 @@ MINUTE = datetime.timedelta(minutes=1)
 )
 def test_a_message_without_a_time_is_in_a_span_without_bounds(span: AuditSpan, offsets: list[int]) -> None:
     rows = [*(message(number) for number in (0, 60, 120)), message(physical_offset=999, store_timestamp=None)]
-    assert RowCriteria(span).of(table_of(rows)).column("physical_offset").to_pylist() == offsets
+    assert RowCriteria(span).select_rows_of(table_of(rows)).column("physical_offset").to_pylist() == offsets
 
 
 def test_messages_are_selected_by_stretches_of_their_brokers_logs() -> None:
     places = [("a", 0), ("a", 191), ("a", 300), ("a", 391), ("b", 0), ("c", 5), (None, 5), ("a", None)]
     rows = table_of([message(broker=broker, physical_offset=offset) for broker, offset in places])
     wanted = RowCriteria(AuditSpan(), [Stretch("a", 300, 391), Stretch("a", 0, 191), Stretch("c", 5, 6)])
-    chosen = wanted.of(rows)
+    chosen = wanted.select_rows_of(rows)
     assert list(
         zip(chosen.column("broker").to_pylist(), chosen.column("physical_offset").to_pylist(), strict=True)
     ) == [
@@ -56,4 +56,4 @@ def test_messages_are_selected_by_stretches_of_their_brokers_logs() -> None:
 def test_a_file_is_skipped_by_its_times_in_the_delta_log(times: tuple[int | None, int | None], may: bool) -> None:
     first, last = (None if minutes is None else NOON + minutes * MINUTE for minutes in times)
     file = AddedFile("path", "name", None, 0, 1, first, last)
-    assert RowCriteria(AuditSpan(NOON, NOON + 10 * MINUTE)).may_hold(file) is may
+    assert RowCriteria(AuditSpan(NOON, NOON + 10 * MINUTE)).may_have_rows(file) is may

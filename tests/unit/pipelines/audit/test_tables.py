@@ -19,7 +19,7 @@ from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.tables import compare_archive_runs, damaged_files
 from commitlake.pipelines.message_keys.follow import follow_keys
@@ -106,15 +106,15 @@ def test_runs_with_a_missing_row_or_a_wrong_count_are_reported(growing: GrowingL
 
 
 def test_missing_rows_and_checksums_of_a_run_are_reported(growing: GrowingLake) -> None:
-    work = find_work(str(growing.store), None, growing.lake)
+    work = find_archive_work(str(growing.store), None, growing.lake)
     rows = pa.Table.from_pylist(
         [{"broker": "broker-a", "messages": 1, "row_checksum": 7, "lake_checksum": 8, "run_id": "r"}] * 3,
         schema=arrow_schema(PROFILES),
     )
     file = write_plain_file(rows, growing.lake, "profiles", "part-r.zstd.parquet")
     counts = RunCounts("2026-11-20T00:00:00+00:00", 0, 0, 0)
-    commit = replace(work.commit, run_id="r").with_written(counts, {"profiles": [file]})
-    commit_run(growing.lake, [], commit, work.started_from)
+    commit = replace(work.commit, run_id="r").with_results(counts, {"profiles": [file]})
+    commit_run(growing.lake, [], commit, work.progress_before)
     finish_runs(growing.lake, "r", "1")
     assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
     profiles = DeltaTable(growing.lake.uri("profiles"))

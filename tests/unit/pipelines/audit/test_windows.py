@@ -8,9 +8,9 @@ import pytest
 from commitlake.pipelines.audit.windows import (
     DIFFERENCE,
     SCHEMA,
+    count_messages_by_window,
     differing_windows,
     merge_windows,
-    to_windows,
 )
 from commitlake.pipelines.quality.profile import profile_rows
 from commitlake.schemas.tables.profile import FIGURES
@@ -43,7 +43,7 @@ def test_bad_ranges_are_not_counted() -> None:
 
 def test_checksums_of_missing_columns_are_null() -> None:
     rows = table_of(messages(range(3))).drop_columns(["tags", "body_ref"]).combine_chunks()
-    (window,) = to_windows(rows).to_pylist()
+    (window,) = count_messages_by_window(rows).to_pylist()
     assert (window["row_checksum"], window["lake_checksum"]) == (None, None)
     assert window["format_checksum"] is not None
 

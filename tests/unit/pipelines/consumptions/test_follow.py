@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.stores.jmq import RetryStatus
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.jobs.erase.command import main as erase
 from commitlake.jobs.lineage.command import main as lineage
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.pipelines.consumptions import follow
-from commitlake.pipelines.consumptions.follow import follow_consume_logs, read_progress
+from commitlake.pipelines.consumptions.follow import follow_consume_logs, read_consume_log_progress
 from commitlake.pipelines.edges import follow as edges_follow
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import followed_consumptions
@@ -183,7 +183,7 @@ def test_each_run_adds_new_consumptions(shop: JmqShop) -> None:
         assert shop.archive().consumptions == 0
         assert len(steps(shop)) == 2 * (number + 1)
     assert [row[1] for row in consumptions(shop)] == [0, 1, 2, 3, 4, 5]
-    assert read_progress(shop.lake, "broker-a") == read_end(shop)
+    assert read_consume_log_progress(shop.lake, "broker-a") == read_end(shop)
     assert followed_consumptions(shop.lake) == shop.lake.table("consumptions").version()
 
 
@@ -225,7 +225,7 @@ def test_a_run_that_is_killed_between_its_commits_is_completed(shop: JmqShop, mo
             with pytest.raises(KeyboardInterrupt):
                 shop.archive()
     with monkeypatch.context() as patched:
-        patched.setattr(follow, "advance", killed)
+        patched.setattr(follow, "commit_with_transaction", killed)
         shop.consume("mail", 1)
         with pytest.raises(KeyboardInterrupt):
             shop.archive()
@@ -239,11 +239,11 @@ def test_only_one_of_two_concurrent_runs_adds_the_records(shop: JmqShop, monkeyp
     shop.consume("mail", 5)
 
     def after_another(*arguments: Any, **more: Any) -> bool:
-        monkeypatch.setattr(follow, "advance", advance)
+        monkeypatch.setattr(follow, "commit_with_transaction", commit_with_transaction)
         shop.archive()
-        return advance(*arguments, **more)
+        return commit_with_transaction(*arguments, **more)
 
-    monkeypatch.setattr(follow, "advance", after_another)
+    monkeypatch.setattr(follow, "commit_with_transaction", after_another)
     result = shop.archive()
     assert (result.consumptions, result.unfinished_tables) == (0, ("consumptions",))
     assert len(consumptions(shop)) == 5

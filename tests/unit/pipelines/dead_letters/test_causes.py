@@ -14,8 +14,8 @@ from commitlake.pipelines.dead_letters.causes import (
     MAX_BODY_BYTES,
     MAX_PATHS,
     GroupCount,
-    body_shape,
-    count_by_group,
+    count_dead_letters_by_group,
+    describe_body_shape,
     group_by_cause,
 )
 from commitlake.pipelines.replay import origin_properties
@@ -138,7 +138,10 @@ def test_rows_of_earlier_versions_have_the_same_causes(growing: GrowingLake, mon
 
 
 def test_groups_are_counted_from_minutes(growing: GrowingLake) -> None:
-    assert count_by_group(growing.lake) == [GroupCount("broker-a", HOSTILE, 2), GroupCount("broker-a", "shipping", 5)]
+    assert count_dead_letters_by_group(growing.lake) == [
+        GroupCount("broker-a", HOSTILE, 2),
+        GroupCount("broker-a", "shipping", 5),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,7 @@ def test_groups_are_counted_from_minutes(growing: GrowingLake) -> None:
     ],
 )  # fmt: skip
 def test_a_shape_has_sorted_paths_with_types(value: object, shape: str) -> None:
-    assert body_shape(json.dumps(value).encode()) == shape
+    assert describe_body_shape(json.dumps(value).encode()) == shape
 
 
 @pytest.mark.parametrize(
@@ -180,14 +183,14 @@ def test_a_shape_has_sorted_paths_with_types(value: object, shape: str) -> None:
     ],
 )
 def test_bodies_that_are_not_json_have_the_shape_of_their_kind(body: bytes | None, shape: str) -> None:
-    assert body_shape(body) == shape
+    assert describe_body_shape(body) == shape
 
 
 def test_a_shape_is_bounded() -> None:
     many = {f"name{chr(97 + number // 26)}{chr(97 + number % 26)}": 1 for number in range(100)}
-    shape = body_shape(json.dumps(many).encode())
+    shape = describe_body_shape(json.dumps(many).encode())
     assert shape.endswith(f", and {100 - MAX_PATHS} more")
     wide: object = 1
     for _ in range(5):
         wide = [wide] * 16
-    assert body_shape(json.dumps(wide).encode()) in {"[][][][][]:number", "(large)"}
+    assert describe_body_shape(json.dumps(wide).encode()) in {"[][][][][]:number", "(large)"}

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.printable import FORMULA_STARTS, printable
 from commitlake.pipelines.dead_letters import export, letters
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
-from commitlake.pipelines.dead_letters.letters import letters_condition
+from commitlake.pipelines.dead_letters.letters import dead_letter_condition
 from commitlake.schemas.errors import UsageError
 from tests.support.dead_letters import BODIES, FORMULA, hostile_letter
 from tests.support.lakes import GrowingLake
@@ -33,7 +33,7 @@ def write(dead_letters: GrowingLake, tmp_path: Path) -> Export:
     def write(form: str, *, with_bodies: bool = True, where: str = "true") -> Path:
         lake = dead_letters.lake
         table, path = lake.table("messages"), tmp_path / f"letters.{form}"
-        condition = f"{letters_condition(table)} AND {where}"
+        condition = f"{dead_letter_condition(table)} AND {where}"
         packs = open_store(lake.packs)
         count = export_letters(table, condition, packs, path, ExportFormat(form), with_bodies=with_bodies)
         assert count == len(BODIES)
@@ -59,9 +59,9 @@ def test_no_field_of_csv_is_a_formula(write: Export) -> None:
 
 @pytest.mark.parametrize("first", sorted(FORMULA_STARTS))
 def test_a_csv_field_like_a_formula_begins_with_a_quote(first: str) -> None:
-    assert export._field(f"{first}x") == printable(f"'{first}x")
-    assert export._field(f"{first}x", is_raw=True) == f"{first}x"
-    assert str(export._field(f"{first}x")).startswith("'")
+    assert export._escape_csv_field(f"{first}x") == printable(f"'{first}x")
+    assert export._escape_csv_field(f"{first}x", is_raw=True) == f"{first}x"
+    assert str(export._escape_csv_field(f"{first}x")).startswith("'")
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ def test_a_csv_field_like_a_formula_begins_with_a_quote(first: str) -> None:
     ],
 )
 def test_a_part_of_a_field_like_a_formula_begins_with_a_quote_too(text: str, expected: str) -> None:
-    assert export._field(text) == printable(expected)  # some spreadsheets divide a field there
+    assert export._escape_csv_field(text) == printable(expected)  # some spreadsheets divide a field there
 
 
 @pytest.mark.parametrize("value", ["x=1", "", " =1", "a;b", "a\r\nb", -1, None])
 def test_other_csv_fields_are_unchanged(value: object) -> None:
-    assert export._field(value) == value
+    assert export._escape_csv_field(value) == value
 
 
 HOSTILE = "a\x1b[2J\u202eb\x9b\x7f\ud800"
@@ -104,8 +104,8 @@ def test_no_file_of_text_has_a_character_that_a_terminal_obeys() -> None:
     (fields,) = csv.DictReader(io.StringIO(lines[ExportFormat.CSV]))
     assert fields["tag"] == "a\\x1b[2J\\u202eb\\x9b\\x7f\\ud800"
     assert json.loads(fields["properties"]) == {HOSTILE: HOSTILE}
-    assert export._field("a\r\nb\tc") == "a\r\nb\tc"
-    assert export._field(HOSTILE, is_raw=True) == HOSTILE
+    assert export._escape_csv_field("a\r\nb\tc") == "a\r\nb\tc"
+    assert export._escape_csv_field(HOSTILE, is_raw=True) == HOSTILE
 
 
 def test_json_lines_are_exact(write: Export) -> None:

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import is_open_file
-from commitlake.pipelines.erasure.run import Place, plan_erasure, run_erasure
+from commitlake.pipelines.erasure.run import ErasureTarget, plan_erasure, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
-from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
+from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -77,7 +77,7 @@ def test_compaction_leaves_open_steps_to_the_next_run(family: Family) -> None:
     lake = family.growing.lake
     family.write(delayed("U3", 13), delivered("U3", 23))
     follow(family)
-    compact(lake, "edges", plan_compaction(lake, "edges", 1 << 30), LAKE_TABLES["edges"].sort_columns)
+    compact_table(lake, "edges", plan_compaction(lake, "edges", 1 << 30), LAKE_TABLES["edges"].sort_columns)
     names = [Path(path).name for path in DeltaTable(lake.uri("edges")).file_uris()]
     assert sorted(map(is_open_file, names)) == [False, True]
     family.write(delivered("U2", 24))
@@ -118,7 +118,7 @@ def test_a_deleted_table_is_rebuilt(family: Family) -> None:
 
 
 def erase(lake: Lake, unique_key: str) -> None:
-    place = Place(lake, "1")
+    place = ErasureTarget(lake, "1")
     plan = plan_erasure(place, KeysToErase(unique_keys=[unique_key]))
     run_erasure(place, plan, "a test", datetime.timedelta(days=7), lambda _: None)
 

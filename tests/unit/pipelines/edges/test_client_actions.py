@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.edges.client_actions import ENTRIES, MAX_BODY_BYTES, MAX_ENTRIES, Traces, parse_traces
+from commitlake.pipelines.edges.client_actions import ENTRIES, MAX_BODY_BYTES, MAX_ENTRIES, ParsedTraces, parse_traces
 from commitlake.pipelines.edges.members import TIME
 from tests.support.logs import START_MS
 from tests.support.message_families import begun, decided, ended, offset_id, pub
@@ -21,7 +21,7 @@ def body(*records: Sequence[object]) -> bytes:
     return "".join("\x01".join(map(str, columns)) + "\x02" for columns in records).encode()
 
 
-def parsed(*bodies: bytes | None) -> Traces:
+def parsed(*bodies: bytes | None) -> ParsedTraces:
     """Return the parsed bodies."""
     count = len(bodies)
     parents = pa.table(

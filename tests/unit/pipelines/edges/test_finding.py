@@ -14,7 +14,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.edges.finding import may_have_roles, rows_may_have_roles
+from commitlake.pipelines.edges.finding import file_may_have_roles, rows_may_have_roles
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import GrowingLake
@@ -99,12 +99,12 @@ def test_a_file_is_looked_at_only_if_the_task_that_wrote_it_found_such_a_record(
     family: Family, monkeypatch: pytest.MonkeyPatch, special: list[NewMessage]
 ) -> None:
     family.write(*plain(3), *special)
-    look = Mock(wraps=may_have_roles)
-    monkeypatch.setattr("commitlake.pipelines.edges.follow.may_have_roles", look)
+    look = Mock(wraps=file_may_have_roles)
+    monkeypatch.setattr("commitlake.pipelines.edges.follow.file_may_have_roles", look)
     growing = family.growing
     run_archive(HERE, Config(str(growing.store), growing.lake, quality=False))
     assert look.call_count == bool(special)
-    assert all(may_have_roles(*call.args) for call in look.call_args_list)
+    assert all(file_may_have_roles(*call.args) for call in look.call_args_list)
 
 
 def test_a_name_that_only_other_rows_of_a_dictionary_have_gives_no_role() -> None:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges import increment
-from commitlake.pipelines.edges.finding import read_places
+from commitlake.pipelines.edges.finding import read_rows_at_places
 from commitlake.pipelines.edges.follow import catch_up_edges, follow_edges
 from commitlake.pipelines.edges.progress import followed_version
 from commitlake.pipelines.message_keys.files import key_hashes
@@ -259,9 +259,9 @@ def test_failed_sends_are_not_read_again_while_another_broker_gets_no_messages(
 
     def counted(found: Lake, places: pa.Table) -> pa.Table:
         read.append(places.num_rows)
-        return read_places(found, places)
+        return read_rows_at_places(found, places)
 
-    monkeypatch.setattr(increment, "read_places", counted)
+    monkeypatch.setattr(increment, "read_rows_at_places", counted)
     for number in range(4):
         seconds = 10 * number + 10
         busy.write([trace(pub(f"F{number}", None, seconds, succeeded=False), seconds=seconds)])
@@ -315,7 +315,7 @@ def test_another_follower_that_is_first_is_not_an_error(family: Family, monkeypa
     family.write(delayed("U1"))
     family.growing.archive()
     lake = family.growing.lake
-    monkeypatch.setattr("commitlake.pipelines.edges.follow.advance", lambda *_, **__: False)
+    monkeypatch.setattr("commitlake.pipelines.edges.follow.commit_with_transaction", lambda *_, **__: False)
     assert follow_edges(lake).rows == 0
     assert catch_up_edges(lake, wait=lambda _: None).is_unfinished
     monkeypatch.undo()

@@ -16,18 +16,18 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.delta import seal_after_commit
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
-from commitlake.connectors.lake.erasures import APPLICATION_ID, MARKER, read_erased_places
+from commitlake.connectors.lake.erasures import APPLICATION_ID, MARKER, read_erased_messages
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase_job
 from commitlake.jobs.maintain import command as maintain
-from commitlake.pipelines.erasure.ledger import erasure_facts, read_states
+from commitlake.pipelines.erasure.ledger import collect_erasure_evidence, read_erasure_states
 from commitlake.pipelines.erasure.run import (
     ErasurePlan,
     ErasureResult,
-    Place,
+    ErasureTarget,
     finish_erasures,
     plan_erasure,
     purge_erasures,
@@ -35,8 +35,8 @@ from commitlake.pipelines.erasure.run import (
     unfinished_erasures,
 )
 from commitlake.pipelines.erasure.selection import KeysToErase
-from commitlake.pipelines.evidence.facts import archive_facts
-from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
+from commitlake.pipelines.evidence.facts import collect_archive_evidence
+from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
@@ -62,18 +62,18 @@ LATER_CALLS = pytest.mark.long("a run is stopped at the first call of every step
 BETWEEN = pytest.mark.long("a run is stopped after its beginning, in the middle and at its end each time")
 OTHER_COLUMN = pytest.mark.long("NULL in one column is refused each time")
 STEPS = [
-    pytest.param("commitlake.pipelines.erasure.texts", "find_texts", marks=BETWEEN),
-    ("commitlake.pipelines.erasure.run", "begin"),
-    pytest.param("commitlake.pipelines.erasure.run", "read_erased_places", marks=BETWEEN),
+    pytest.param("commitlake.pipelines.erasure.texts", "measure_texts_work", marks=BETWEEN),
+    ("commitlake.pipelines.erasure.run", "begin_erasure"),
+    pytest.param("commitlake.pipelines.erasure.run", "read_erased_messages", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.rewriting", "rewrite_file", marks=BETWEEN),
-    ("commitlake.pipelines.erasure.rewriting", "exchange_files"),
+    ("commitlake.pipelines.erasure.rewriting", "replace_table_files"),
     pytest.param("commitlake.pipelines.erasure.run", "erase_bodies", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.bodies", "wipe_bodies", marks=BETWEEN),
-    pytest.param("commitlake.pipelines.erasure.run", "add_event", marks=BETWEEN),
+    pytest.param("commitlake.pipelines.erasure.run", "add_erasure_event", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.purge", "vacuum", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.purge", "write_seal", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.purge", "_strip_entry", marks=BETWEEN),
-    ("commitlake.pipelines.erasure.purge", "_delete_older"),
+    ("commitlake.pipelines.erasure.purge", "_delete_old_log_files"),
     pytest.param("commitlake.pipelines.erasure.purge", "_purge_packs", marks=BETWEEN),
 ]
 
@@ -88,8 +88,8 @@ def growing(tmp_path: Path) -> GrowingLake:
     return write_lake(tmp_path)
 
 
-def place_of(growing: GrowingLake) -> Place:
-    return Place(growing.lake, "1")
+def place_of(growing: GrowingLake) -> ErasureTarget:
+    return ErasureTarget(growing.lake, "1")
 
 
 def erase(growing: GrowingLake, *, is_alone: bool = False) -> ErasureResult | None:
@@ -97,7 +97,7 @@ def erase(growing: GrowingLake, *, is_alone: bool = False) -> ErasureResult | No
     place = place_of(growing)
     finish_erasures(place, lambda _: None)
     plan = plan_erasure(place, KeysToErase([KEY]))
-    outcome = None if plan.is_nothing else run_erasure(place, plan, "a test", WEEK, lambda _: None)
+    outcome = None if plan.is_empty_plan else run_erasure(place, plan, "a test", WEEK, lambda _: None)
     if is_alone:
         purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     return outcome
@@ -149,7 +149,7 @@ def test_a_run_that_is_stopped_is_completed_by_the_next(
 
 def test_a_stopped_erasure_is_finished_without_its_key(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        stop_at(patched, "commitlake.pipelines.erasure.run", "begin", 1, after=True)
+        stop_at(patched, "commitlake.pipelines.erasure.run", "begin_erasure", 1, after=True)
         with pytest.raises(KilledError):
             erase(growing)
     assert audited(growing) == ExitCode.OK  # not erased yet, and not reported as erased
@@ -169,7 +169,7 @@ def test_an_archive_run_during_an_erasure_loses_and_restores_nothing(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     """Another run commits after the erasure has read the table, and before its commit."""
-    exchange = importlib.import_module("commitlake.pipelines.erasure.rewriting").exchange_files
+    exchange = importlib.import_module("commitlake.pipelines.erasure.rewriting").replace_table_files
     archived = False
 
     def late(lake: Lake, name: str, *arguments: Any, **named: Any) -> int:
@@ -180,7 +180,7 @@ def test_an_archive_run_during_an_erasure_loses_and_restores_nothing(
             archive(growing)
         return int(exchange(lake, name, *arguments, **named))
 
-    monkeypatch.setattr("commitlake.pipelines.erasure.rewriting.exchange_files", late)
+    monkeypatch.setattr("commitlake.pipelines.erasure.rewriting.replace_table_files", late)
     erase(growing, is_alone=True)
     assert archived
     check_done(growing, messages=110)
@@ -194,17 +194,17 @@ def test_keys_that_a_follower_read_before_the_erasure_are_not_added_after_it(
     growing.write(shop_messages(50))
     archive_store(growing.store, growing.lake)
     follow = importlib.import_module("commitlake.pipelines.message_keys.follow")
-    advance = follow.advance
+    advance = follow.commit_with_transaction
 
     def late(*arguments: Any, **named: Any) -> bool:
-        monkeypatch.setattr(follow, "advance", advance)
+        monkeypatch.setattr(follow, "commit_with_transaction", advance)
         erase(growing)
         return bool(advance(*arguments, **named))
 
     growing.write(shop_messages(1, first=50))
     follow_keys(growing.lake)
     archive_store(growing.store, growing.lake)
-    monkeypatch.setattr(follow, "advance", late)
+    monkeypatch.setattr(follow, "commit_with_transaction", late)
     assert follow_keys(growing.lake).rows == 0
     follow_keys(growing.lake)
     keys = rows_of(growing.lake.uri("message_keys"))
@@ -216,7 +216,7 @@ def test_a_compaction_that_began_before_the_erasure_is_refused(growing: GrowingL
     bins = plan_compaction(growing.lake, "messages", 128 << 20)
     erase(growing)
     with pytest.raises(ConcurrentMaintenanceError):
-        compact(growing.lake, "messages", bins, ())
+        compact_table(growing.lake, "messages", bins, ())
     purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
 
@@ -245,19 +245,19 @@ def test_a_repair_to_an_older_version_does_not_restore_erased_content(
 @pytest.mark.long("a repair after an erasure is tried each time")
 def test_the_retention_restarts_after_a_repair_has_undone_an_erasure(growing: GrowingLake) -> None:
     erase(growing)
-    (first,) = read_states(growing.lake)
+    (first,) = read_erasure_states(growing.lake)
     newest = DeltaTable(growing.lake.uri("messages")).version()
     entry = Path(growing.lake.uri("messages")) / "_delta_log" / f"{newest:020}.json"
     entry.write_bytes(b"{")
     assert maintain.main(["--lake", growing.lake.root, "--repair"]) == ExitCode.OK
-    (again,) = read_states(growing.lake)
+    (again,) = read_erasure_states(growing.lake)
     assert first.erased_at is not None
     assert again.erased_at is not None
     assert again.erased_at > first.erased_at
     assert again.counts == first.counts
-    assert purge_erasures(place_of(growing), first.due_at or NOW, lambda _: None)[0] == []
+    assert purge_erasures(place_of(growing), first.purge_due_at or NOW, lambda _: None)[0] == []
     purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
-    assert read_states(growing.lake)[0].purged_at is not None
+    assert read_erasure_states(growing.lake)[0].purged_at is not None
     check_done(growing)
 
 
@@ -285,7 +285,7 @@ def test_two_erasures_in_one_pack_complete(growing: GrowingLake) -> None:
     place = place_of(growing)
     for number, key in enumerate([KEY, "order-3", "order-5"], 1):
         run_erasure(place, plan_erasure(place, KeysToErase([key])), "a test", WEEK, lambda _: None)
-        assert [state.number for state in read_states(growing.lake)] == list(range(1, number + 1))
+        assert [state.number for state in read_erasure_states(growing.lake)] == list(range(1, number + 1))
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
     assert DeltaTable(growing.lake.uri("messages")).transaction_version(APPLICATION_ID) == 3
@@ -305,7 +305,7 @@ def test_an_erased_body_that_equals_its_neighbours_does_not_hold_up_other_erasur
             run_erasure(place_of(growing), planned(growing, "order-3"), "a test", WEEK, lambda _: None)
     erase(growing, is_alone=True)
     check_done(growing, messages=21)
-    assert [state.number for state in read_states(growing.lake) if state.purged_at] == [1, 2]
+    assert [state.number for state in read_erasure_states(growing.lake) if state.purged_at] == [1, 2]
 
 
 def test_a_damaged_pack_does_not_hold_up_the_erasure_of_messages_in_others(
@@ -320,7 +320,10 @@ def test_a_damaged_pack_does_not_hold_up_the_erasure_of_messages_in_others(
     assert erase_job.main([*options, KEY]) != ExitCode.OK  # the first erasure is still reported
     assert "erasure 2 (" in capsys.readouterr().err
     assert not traces(first.parent)
-    assert [(state.number, state.is_unfinished) for state in read_states(growing.lake)] == [(1, True), (2, False)]
+    assert [(state.number, state.is_unfinished) for state in read_erasure_states(growing.lake)] == [
+        (1, True),
+        (2, False),
+    ]
     second.write_bytes(damaged)
     assert erase_job.main(["--lake", growing.lake.root, "--finish", "--now"]) == ExitCode.OK
     check_done(growing)
@@ -344,10 +347,10 @@ def test_an_unfinished_archive_run_delays_the_purge(growing: GrowingLake) -> Non
 def test_with_other_jobs_a_purge_waits_for_the_retention_and_a_day(growing: GrowingLake) -> None:
     erase(growing)
     place = place_of(growing)
-    (state,) = read_states(growing.lake)
+    (state,) = read_erasure_states(growing.lake)
     assert state.erased_at is not None
     due = state.erased_at + WEEK + datetime.timedelta(days=1)
-    assert state.due_at == due
+    assert state.purge_due_at == due
     assert purge_erasures(place, due - datetime.timedelta(seconds=1), lambda _: None)[0] == []
     assert [one.number for one in purge_erasures(place, due, lambda _: None)[0]] == [1]
 
@@ -369,8 +372,8 @@ def test_a_lake_without_erasures_has_no_table_of_erasures(growing: GrowingLake) 
 
 
 def erase_nothing(lake: Lake) -> list[Any]:
-    place = Place(lake, "1")
-    assert plan_erasure(place, KeysToErase(["not-there"])).is_nothing
+    place = ErasureTarget(lake, "1")
+    assert plan_erasure(place, KeysToErase(["not-there"])).is_empty_plan
     return [*finish_erasures(place, lambda _: None), *purge_erasures(place, NOW, lambda _: None)[0]]
 
 
@@ -411,12 +414,12 @@ def test_a_damaged_table_of_erasures_is_an_error_and_is_rebuilt(growing: Growing
     for entry in {"newest entry": entries[-1:], "all entries": entries}.get(damaged, []):
         entry.write_bytes(b"{")
     with pytest.raises(LogDamagedError):
-        read_states(growing.lake)
+        read_erasure_states(growing.lake)
     assert maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"]) == ExitCode.OK
     assert rows_of(growing.lake.uri("erasures")) == before
     assert audited(growing) == ExitCode.OK
     run_erasure(place, plan_erasure(place, KeysToErase(["order-5"])), "a test", WEEK, lambda _: None)
-    assert [state.number for state in read_states(growing.lake)] == [1, 2, 3]
+    assert [state.number for state in read_erasure_states(growing.lake)] == [1, 2, 3]
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
 
@@ -452,7 +455,7 @@ def test_the_error_for_a_changed_table_of_erasures_names_it(
 ) -> None:
     erase(growing)
     DeltaTable(growing.lake.uri("erasures")).update(predicate="event <> 'message'", updates={column: value})
-    seal(growing.lake.uri("erasures"), None)
+    seal_after_commit(growing.lake.uri("erasures"), None)
     lake = ["--lake", growing.lake.root]
     assert erase_job.main([*lake, "--finish", "--yes"]) == ExitCode.USAGE
     assert "the table 'erasures'" in capsys.readouterr().err
@@ -471,9 +474,9 @@ def test_the_error_for_a_changed_table_of_erasures_names_it(
 def test_an_erased_message_without_a_place_is_damage(growing: GrowingLake, column: str) -> None:
     erase(growing)
     DeltaTable(growing.lake.uri("erasures")).update(predicate="event = 'message'", updates={column: "NULL"})
-    seal(growing.lake.uri("erasures"), None)
+    seal_after_commit(growing.lake.uri("erasures"), None)
     with pytest.raises(LogDamagedError, match="the table 'erasures': expected broker, physical_offset"):
-        read_erased_places(growing.lake)
+        read_erased_messages(growing.lake)
 
 
 def test_rows_of_a_damaged_data_file_of_erasures_are_named(
@@ -503,7 +506,7 @@ def test_a_lost_data_file_of_erasures_is_restored_from_messages(
     printed = capsys.readouterr().err
     assert "not recovered: erasures: reason and retention of 2 erasures (number 1, 2)" in printed
     assert "the checksums before the erasure" not in printed  # the profiles need them no more
-    states = read_states(growing.lake)
+    states = read_erasure_states(growing.lake)
     assert [(state.number, state.messages, state.is_unfinished) for state in states] == [(1, 1, False), (2, 1, False)]
     after = [row for row in rows_of(growing.lake.uri("erasures")) if row["event"] == "message"]
     kept: tuple[str, ...] = ("number", "erasure_id", "broker", "physical_offset", "row_after", "lake_after")
@@ -513,9 +516,9 @@ def test_a_lost_data_file_of_erasures_is_restored_from_messages(
     )
     assert audited(growing) == ExitCode.OK
     assert "are not compared" not in capsys.readouterr().out
-    assert plan_erasure(place, KeysToErase([KEY])).is_nothing
+    assert plan_erasure(place, KeysToErase([KEY])).is_empty_plan
     run_erasure(place, plan_erasure(place, KeysToErase(["order-5"])), "a test", WEEK, lambda _: None)
-    assert read_states(growing.lake)[-1].number == 3
+    assert read_erasure_states(growing.lake)[-1].number == 3
     assert audited(growing) == ExitCode.OK
 
 
@@ -574,7 +577,7 @@ def test_nothing_that_is_left_confirms_a_guess_of_an_erased_body(growing: Growin
     erase(growing, is_alone=True)
     check_nothing_confirms(growing, hashes)
     check_done(growing)
-    (facts,) = erasure_facts(growing.lake, read_states(growing.lake))
+    (facts,) = collect_erasure_evidence(growing.lake, read_erasure_states(growing.lake))
     assert set(facts["checksums"]) == {"row_after", "lake_after"}
     assert None not in facts["checksums"].values()
 
@@ -586,9 +589,11 @@ def test_an_erasure_of_an_earlier_version_is_completed(growing: GrowingLake, mon
         erased_rows = importlib.import_module("commitlake.pipelines.masking.erased_rows")
         patched.setattr(erased_rows, "CHANGED_COLUMNS", ("unique_key", "keys", "properties", "body_ref"))
         patched.setattr(erased_rows, "KEPT_PROPERTIES", erased_rows.KEPT_PROPERTIES | {"TAGS"})
-        patched.setattr("commitlake.pipelines.masking.erasure_rows._changes", lambda before, _: [None] * len(before))
+        patched.setattr(
+            "commitlake.pipelines.masking.erasure_rows._sum_changes_json", lambda before, _: [None] * len(before)
+        )
         patched.setattr("commitlake.pipelines.erasure.rewriting.FORM", 0)
-        for step in ("correct_profiles", "recount_minutes", "forget_contents"):
+        for step in ("correct_profiles", "recount_minutes", "delete_content_hashes"):
             patched.setattr(f"commitlake.pipelines.erasure.run.{step}", lambda *_: None)
         run_erasure(place_of(growing), planned(growing, KEY), "a test", WEEK, lambda _: None)
     assert audited(growing) == ExitCode.OK  # as the earlier version left it
@@ -630,9 +635,9 @@ def test_later_copies_of_an_erased_message_are_erased_when_they_arrive(growing: 
     keys = {row["key"] for row in rows_of(growing.lake.uri("message_keys"))}
     assert "order-105" in keys
     assert not {KEY, UNIQUE_KEY, "x", "other"} & keys
-    assert [facts["erased_on_arrival"] for facts in archive_facts(growing.lake, 0)] == [0, 0, 5]
+    assert [facts["erased_on_arrival"] for facts in collect_archive_evidence(growing.lake, 0)] == [0, 0, 5]
     check_done(growing, messages=106)
-    assert read_states(growing.lake)[0].messages == 1
+    assert read_erasure_states(growing.lake)[0].messages == 1
 
 
 def test_an_erasure_by_id_recognises_copies_of_the_message_and_no_other_message_with_its_key(

@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from deltalake import DeltaTable
 
-from commitlake.pipelines.evidence.chain import append_evidence, newest_document, read_documents
-from commitlake.pipelines.evidence.documents import EvidenceError, key_id_of
+from commitlake.pipelines.evidence.chain import append_evidence, read_documents, read_newest_document
+from commitlake.pipelines.evidence.documents import EvidenceError, compute_key_id
 from commitlake.pipelines.evidence.verifying import verify_chain
 from tests.support.erased_lakes import write_lake
 from tests.support.lakes import GrowingLake
@@ -35,28 +35,28 @@ def test_two_writers_at_the_same_time_make_one_chain(growing: GrowingLake) -> No
         thread.start()
     for thread in threads:
         thread.join()
-    found = verify_chain(read_documents(growing.lake), {key_id_of(KEY.public_key()): KEY.public_key()})
+    found = verify_chain(read_documents(growing.lake), {compute_key_id(KEY.public_key()): KEY.public_key()})
     assert (found.documents, found.findings) == (10, [])
 
 
 def test_the_newest_document_of_a_kind_is_found(growing: GrowingLake) -> None:
-    assert newest_document(growing.lake) is None
+    assert read_newest_document(growing.lake) is None
     add(growing, 2, "archive")
     add(growing, 1)
-    newest, archived = newest_document(growing.lake), newest_document(growing.lake, "archive")
+    newest, archived = read_newest_document(growing.lake), read_newest_document(growing.lake, "archive")
     assert newest is not None
     assert archived is not None
     assert (newest.number, archived.number) == (3, 2)
-    assert newest_document(growing.lake, "purge") is None
+    assert read_newest_document(growing.lake, "purge") is None
 
 
 def test_a_row_without_a_document_is_named(growing: GrowingLake) -> None:
     add(growing, 2)
     DeltaTable(growing.lake.uri("evidence")).update(predicate="number = 2", updates={"document": "NULL"})
-    found = verify_chain(read_documents(growing.lake), {key_id_of(KEY.public_key()): KEY.public_key()})
+    found = verify_chain(read_documents(growing.lake), {compute_key_id(KEY.public_key()): KEY.public_key()})
     assert len(found.findings) > 0
     with pytest.raises(EvidenceError, match="expected a JSON object on one line"):
-        newest_document(growing.lake)
+        read_newest_document(growing.lake)
 
 
 def test_a_chain_without_its_newest_document_is_not_continued(growing: GrowingLake) -> None:

@@ -8,31 +8,31 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
-from commitlake.pipelines.evidence.documents import EvidenceError, key_id_of
-from commitlake.pipelines.evidence.keys import SECRET_VARIABLE, make_key, private_key, public_key
+from commitlake.pipelines.evidence.documents import EvidenceError, compute_key_id
+from commitlake.pipelines.evidence.keys import SECRET_VARIABLE, read_private_key, read_public_key, write_key_pair
 
 
 def test_a_key_and_its_public_one_have_the_same_id(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
-    key_id = make_key(path)
-    private = private_key(str(path), {})
+    key_id = write_key_pair(path)
+    private = read_private_key(str(path), {})
     assert private is not None
-    assert key_id_of(private.public_key()) == key_id_of(public_key(f"{path}.pub")) == key_id
-    from_variable = private_key(None, {SECRET_VARIABLE: path.read_text()})
+    assert compute_key_id(private.public_key()) == compute_key_id(read_public_key(f"{path}.pub")) == key_id
+    from_variable = read_private_key(None, {SECRET_VARIABLE: path.read_text()})
     assert from_variable is not None
     assert from_variable.private_bytes_raw() == private.private_bytes_raw()
 
 
 def test_there_is_no_key_without_a_file_or_a_variable() -> None:
-    assert private_key(None, {}) is None
-    assert private_key(None, {SECRET_VARIABLE: ""}) is None
+    assert read_private_key(None, {}) is None
+    assert read_private_key(None, {SECRET_VARIABLE: ""}) is None
 
 
 def test_a_link_to_a_key_is_refused(tmp_path: Path) -> None:
-    make_key(tmp_path / "key.pem")
+    write_key_pair(tmp_path / "key.pem")
     (tmp_path / "link.pem").symlink_to(tmp_path / "key.pem")
     with pytest.raises(EvidenceError):
-        private_key(str(tmp_path / "link.pem"), {})
+        read_private_key(str(tmp_path / "link.pem"), {})
 
 
 def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
@@ -41,10 +41,10 @@ def test_a_key_of_another_kind_is_refused(tmp_path: Path) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     with pytest.raises(EvidenceError, match="expected a private Ed25519 key"):
-        private_key(None, {SECRET_VARIABLE: pem.decode()})
+        read_private_key(None, {SECRET_VARIABLE: pem.decode()})
     path = tmp_path / "other.pub"
     path.write_bytes(
         other.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     )
     with pytest.raises(EvidenceError, match="expected a public Ed25519 key"):
-        public_key(str(path))
+        read_public_key(str(path))

@@ -9,12 +9,19 @@ from collections.abc import Callable, Iterator
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from commitlake.pipelines.evidence.documents import MAX_BYTES, Document, EvidenceError, key_id_of, parse_document, sign
+from commitlake.pipelines.evidence.documents import (
+    MAX_BYTES,
+    Document,
+    EvidenceError,
+    compute_key_id,
+    parse_document,
+    sign_document,
+)
 from commitlake.pipelines.evidence.verifying import MAX_FINDINGS, Verification, verify_chain
 
 AT = datetime.datetime(2026, 11, 20, 14, 0, tzinfo=datetime.UTC)
 KEY, OTHER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-KEYS = {key_id_of(KEY.public_key()): KEY.public_key()}
+KEYS = {compute_key_id(KEY.public_key()): KEY.public_key()}
 
 
 def chain(count: int, key: Ed25519PrivateKey = KEY, lake: str = "lake-1") -> list[Document]:
@@ -23,7 +30,7 @@ def chain(count: int, key: Ed25519PrivateKey = KEY, lake: str = "lake-1") -> lis
     for number in range(count):
         before = documents[-1] if documents else None
         facts = {"sequence": number + 1, "messages": 10 * number}
-        documents.append(sign(key, before, "archive", facts, lake=lake, program="1", at=AT))
+        documents.append(sign_document(key, before, "archive", facts, lake=lake, program="1", at=AT))
     return documents
 
 
@@ -107,8 +114,8 @@ def test_a_repeated_document_is_reported() -> None:
 def test_an_unknown_key_is_reported() -> None:
     (finding,) = verified(texts_of(chain(1, OTHER))).findings
     assert finding.code == "unknown key"
-    assert key_id_of(OTHER.public_key()) in finding.text
-    assert key_id_of(KEY.public_key()) in finding.text
+    assert compute_key_id(OTHER.public_key()) in finding.text
+    assert compute_key_id(KEY.public_key()) in finding.text
 
 
 def test_a_document_of_another_chain_is_reported() -> None:
@@ -119,13 +126,15 @@ def test_a_document_of_another_chain_is_reported() -> None:
 
 def test_a_signature_by_another_key_than_named_is_invalid() -> None:
     (document,) = chain(1, OTHER)
-    text = document.text.replace(document.key_id, key_id_of(KEY.public_key()))
+    text = document.text.replace(document.key_id, compute_key_id(KEY.public_key()))
     assert codes([text]) == ["changed"]
 
 
 def test_a_document_stored_under_another_number_is_reported() -> None:
     first, second = chain(2)
-    found = verify_chain([(first.stored_as, first.text), (second.stored_as._replace(number=3), second.text)], KEYS)
+    found = verify_chain(
+        [(first.evidence_columns, first.text), (second.evidence_columns._replace(number=3), second.text)], KEYS
+    )
     assert [finding.text for finding in found.findings] == ["document 2 is stored as document 3"]
 
 
@@ -196,6 +205,6 @@ def test_after_many_findings_the_rest_is_not_read() -> None:
 )
 def test_a_column_that_differs_from_its_document_is_reported(change: dict[str, str | None]) -> None:
     (document,) = chain(1)
-    assert verify_chain([(document.stored_as, document.text)], KEYS).findings == []
-    (finding,) = verify_chain([(document.stored_as._replace(**change), document.text)], KEYS).findings  # type: ignore[arg-type]
+    assert verify_chain([(document.evidence_columns, document.text)], KEYS).findings == []
+    (finding,) = verify_chain([(document.evidence_columns._replace(**change), document.text)], KEYS).findings  # type: ignore[arg-type]
     assert (finding.code, f"in the column {next(iter(change))}, found" in finding.text) == ("column", True)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.pipelines.grep.pattern import parse_pattern
-from commitlake.pipelines.grep.planning import MAX_TASK_PACKS, TASK_BYTES, PackPart, plan_search, rows_of
-from commitlake.pipelines.grep.planning import _tasks as tasks_of
-from commitlake.pipelines.grep.search import Read, Search, run_search
+from commitlake.pipelines.grep.planning import MAX_TASK_PACKS, TASK_BYTES, PackPart, pack_conditions_sql, plan_search
+from commitlake.pipelines.grep.planning import _group_into_tasks as tasks_of
+from commitlake.pipelines.grep.search import SearchParameters, SearchProgress, run_search
 from tests.support.erased_lakes import write_lake
 
 
@@ -29,7 +29,7 @@ def test_small_packs_share_a_task_up_to_a_size() -> None:
 
 
 def test_rows_of_packs_are_also_selected_by_offsets() -> None:
-    conditions = rows_of([PackPart("it's", "b'", 5, 9, 2, 7), PackPart("p", "b'", 11, 12, 1, 1)])
+    conditions = pack_conditions_sql([PackPart("it's", "b'", 5, 9, 2, 7), PackPart("p", "b'", 11, 12, 1, 1)])
     assert conditions == [
         "((broker = 'b''' AND physical_offset BETWEEN 5 AND 12))",
         "body_ref['pack'] IN ('it''s', 'p')",
@@ -47,12 +47,12 @@ def test_matches_are_in_the_same_order_with_any_runner(tmp_path: Path) -> None:
     growing = write_lake(tmp_path)
     table = growing.lake.table("messages")
     columns = ["broker", "physical_offset"]
-    search = Search(growing.lake, table.version(), growing.lake.packs, parse_pattern("customer"), [], columns)
+    search = SearchParameters(growing.lake, table.version(), growing.lake.packs, parse_pattern("customer"), [], columns)
     plan = plan_search(table, [])
     one_by_one = type(plan)([[each] for task in plan.tasks for each in task], 0)
     answers = []
     for runner, tasks in ((HERE, plan), (HERE, one_by_one), (ThreadRunner(2), one_by_one)):
-        read = Read()
+        read = SearchProgress()
         rows = [row for batch in run_search(search, tasks, runner, read) for row in batch.to_pylist()]
         assert (read.messages, read.packs, read.is_cut) == (100, 2, False)
         answers.append(rows)

@@ -20,14 +20,14 @@ from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.replay.command import main as replay
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.lag.answer import DELETED_TOPIC, Given, lag_of_lake, lag_of_store, queue_ends
+from commitlake.pipelines.lag.answer import DELETED_TOPIC, Given, lag_of_lake, lag_of_store, read_other_queue_ends
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.lag.groups import not_moved_since
+from commitlake.pipelines.lag.groups import find_stalled_since
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.measure import BROADCASTS, NO_OFFSET
 from commitlake.pipelines.lag.queues import QueueSpan
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -115,7 +115,7 @@ def test_a_clock_that_was_ahead_gives_no_negative_time(tmp_path: Path, capsys: p
 
 def test_late_and_repeated_snapshots_do_not_change_the_lag(growing: GrowingLake) -> None:
     for second, offset in ((5, 4), (9, 8), (7, 1), (9, 2), (5, 4)):
-        append_progress(growing.lake, progress(second, offset))
+        append_snapshot(growing.lake, progress(second, offset))
     (row,) = lag_of_lake(growing.lake, None).rows
     assert (row.offset.low, row.messages.low, row.messages.high) == (8, 0, 2)  # its filter is not known
     (row,) = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=7)).rows
@@ -124,10 +124,10 @@ def test_late_and_repeated_snapshots_do_not_change_the_lag(growing: GrowingLake)
 
 def test_messages_count_at_the_last_snapshot_even_if_no_group_has_moved(growing: GrowingLake) -> None:
     end = len(growing.log)
-    append_progress(growing.lake, replace(progress(9, 10), log_end=end))
+    append_snapshot(growing.lake, replace(progress(9, 10), log_end=end))
     growing.write(stored("orders", second) for second in range(10, 60))
     for second in (30, 59):
-        append_progress(
+        append_snapshot(
             growing.lake, replace(progress(second, 10), log_end=end + (len(growing.log) - end) * second // 59)
         )
     growing.archive()
@@ -145,7 +145,7 @@ def losing(tmp_path: Path) -> GrowingLake:
         growing.write([stored("orders", second, TAGS=TAGS[second % 2])])
     growing.archive()
     for second, log_start in ((60, 0), (120, 0), (900, starts[6])):
-        append_progress(growing.lake, replace(progress(second, 2), log_start=log_start, log_end=len(growing.log)))
+        append_snapshot(growing.lake, replace(progress(second, 2), log_start=log_start, log_end=len(growing.log)))
     return growing
 
 
@@ -212,7 +212,7 @@ def test_offsets_in_many_queues_that_do_not_exist_have_no_rows(
 def test_a_group_is_stalled_after_the_watched_time(losing: GrowingLake) -> None:
     given = {GroupTopic("billing", "orders"): ALL}
     for second, offset in ((1200, 7), (1260, 7), (1320, 7), (1380, 7), (1440, 7), (1500, 7), (1560, 7)):
-        append_progress(losing.lake, replace(progress(second, offset), log_end=len(losing.log) + second))
+        append_snapshot(losing.lake, replace(progress(second, offset), log_end=len(losing.log) + second))
     losing.write([stored("orders", 1561)])
     found = {
         watch: lag_of_lake(losing.lake, START + 1500 * SECOND, given=Given(given, watch=watch * 60 * SECOND))
@@ -226,7 +226,7 @@ def test_a_group_is_stalled_after_the_watched_time(losing: GrowingLake) -> None:
 
 def test_a_group_reset_between_two_snapshots_has_wide_bounds(growing: GrowingLake) -> None:
     for second, offset in ((3, 3), (5, 5), (9, 3)):
-        append_progress(growing.lake, progress(second, offset))
+        append_snapshot(growing.lake, progress(second, offset))
     (row,) = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=7)).rows
     assert (row.messages.low, row.messages.high) == (0, 8)
     assert str(row.judged.verdict) == "rewound"
@@ -237,7 +237,7 @@ def test_a_broadcasting_group_without_offsets_is_named(growing: GrowingLake) -> 
     taken = START + datetime.timedelta(seconds=9)
     wanted = Subscription("TAG", "*", 1, message_model="BROADCASTING", members=())
     found = {GroupTopic("radio", "orders"): wanted, GroupTopic("billing", "orders"): wanted}
-    append_progress(growing.lake, progress(9, 4, subscribed_as_of=taken, subscriptions=found))
+    append_snapshot(growing.lake, progress(9, 4, subscribed_as_of=taken, subscriptions=found))
     answer = lag_of_lake(growing.lake, None)
     (group,) = answer.broadcasting
     assert str(group).startswith("broker-a: radio broadcasts orders: each of its clients keeps its own offsets, so")
@@ -254,7 +254,7 @@ def test_a_broadcasting_group_has_its_own_clients_and_filter(growing: GrowingLak
     for second in (5, 9):
         taken = START + second * SECOND
         more = {"subscribed_as_of": taken, "subscriptions": {GroupTopic("radio", "orders"): wanted}}
-        append_progress(growing.lake, replace(progress(second, 4, **more), offsets=offsets))
+        append_snapshot(growing.lake, replace(progress(second, 4, **more), offsets=offsets))
     answer = lag_of_lake(growing.lake, None, Selection(groups=["radio"]))
     (row,) = answer.rows
     assert (row.group, row.offset.low, row.members, row.filter, row.broadcasts) == ("radio", 4, 1, "paid", True)
@@ -350,8 +350,8 @@ def test_a_queue_without_an_offset_at_two_snapshots_has_an_exact_lag_between_the
     )
     growing.archive()
     for second, offset in ((5, 1), (15, 2)):
-        append_progress(growing.lake, progress(second, offset))
-    append_progress(growing.lake, without_offsets(19))
+        append_snapshot(growing.lake, progress(second, offset))
+    append_snapshot(growing.lake, without_offsets(19))
     found = {}
     for second in (0, 5, 10, 15, 17, 19):
         rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=second), given=EVERYTHING).rows
@@ -371,7 +371,7 @@ def test_after_the_last_snapshot_the_group_may_have_consumed_queues_without_an_o
         new_message(n, topic="orders", queue_id=n % 2, born_timestamp=MIDNIGHT_MS + 1000 * n) for n in range(20)
     )
     growing.archive()
-    append_progress(growing.lake, progress(5, 1))
+    append_snapshot(growing.lake, progress(5, 1))
     rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=10)).rows
     (row,) = (row for row in rows if row.queue_id == 1)
     assert row.messages.low == 0
@@ -386,7 +386,7 @@ def test_a_topic_counts_for_a_group_whose_clients_subscribe_to_it(growing: Growi
         GroupTopic("gone", "orders"): Subscription("TAG", "*", 1, message_model="CLUSTERING", members=()),
         GroupTopic("radio", "orders"): Subscription("TAG", "*", 1, message_model="BROADCASTING", members=(client,)),
     }
-    append_progress(growing.lake, progress(9, 4, subscribed_as_of=taken, subscriptions=found))
+    append_snapshot(growing.lake, progress(9, 4, subscribed_as_of=taken, subscriptions=found))
     answer = lag_of_lake(growing.lake, None)
     rows = {row.group: (row.messages.low, row.messages.high, NO_OFFSET in row.notes) for row in answer.rows}
     assert rows == {"billing": (0, 6, False), "mailer": (10, 10, True)}
@@ -397,7 +397,7 @@ def test_a_broadcasting_group_counts_only_in_queues_with_an_offset(partly_commit
     taken = START + datetime.timedelta(seconds=40)
     wanted = Subscription("TAG", "*", 1, message_model="BROADCASTING", members=())
     found = {GroupTopic("billing", "orders"): wanted}
-    append_progress(partly_committed.lake, progress(40, 4, subscribed_as_of=taken, subscriptions=found))
+    append_snapshot(partly_committed.lake, progress(40, 4, subscribed_as_of=taken, subscriptions=found))
     rows = lag_of_lake(partly_committed.lake, None, Selection(topics=["orders"])).rows
     assert [(row.queue_id, row.messages.high) for row in rows] == [(0, 6)]
 
@@ -405,17 +405,17 @@ def test_a_broadcasting_group_counts_only_in_queues_with_an_offset(partly_commit
 def test_a_group_that_never_moved_from_its_first_message_is_stalled(partly_committed: GrowingLake) -> None:
     partly_committed.archive()
     for minute in (1, 31, 61):
-        append_progress(partly_committed.lake, progress(60 * minute, 4))
+        append_snapshot(partly_committed.lake, progress(60 * minute, 4))
     rows = {row.queue_id: row for row in lag_of_lake(partly_committed.lake, None, Selection(topics=["orders"])).rows}
     assert {queue_id: str(row.judged.verdict) for queue_id, row in rows.items()} == dict.fromkeys(range(3), "stalled")
     assert rows[1].notes[:2] == ("the group does not move; its clients are not known", NO_OFFSET)
-    assert not_moved_since(partly_committed.lake, rows[1]) == START + datetime.timedelta(seconds=1)
+    assert find_stalled_since(partly_committed.lake, rows[1]) == START + datetime.timedelta(seconds=1)
 
 
 def test_a_group_without_an_offset_at_the_earlier_snapshot_is_not_stalled(partly_committed: GrowingLake) -> None:
     partly_committed.archive()
-    append_progress(partly_committed.lake, without_offsets(60))
-    append_progress(partly_committed.lake, progress(60 * 31, 4))
+    append_snapshot(partly_committed.lake, without_offsets(60))
+    append_snapshot(partly_committed.lake, progress(60 * 31, 4))
     rows = lag_of_lake(partly_committed.lake, None, Selection(topics=["orders"])).rows
     assert [str(row.judged.verdict) for row in rows] == ["unknown"] * 3
     assert {row.notes[0] for row in rows} == {
@@ -426,9 +426,9 @@ def test_a_group_without_an_offset_at_the_earlier_snapshot_is_not_stalled(partly
 def test_the_ends_of_queues_without_a_group_are_known(partly_committed: GrowingLake) -> None:
     partly_committed.archive()
     for minute in (1, 31):
-        append_progress(partly_committed.lake, progress(60 * minute, 4))
+        append_snapshot(partly_committed.lake, progress(60 * minute, 4))
     answer = lag_of_lake(partly_committed.lake, None, Selection(topics=["orders"]))
-    assert queue_ends(partly_committed.lake, answer) == {Queue("broker-a", "others", 0): QueueSpan(0, 1, 1)}
+    assert read_other_queue_ends(partly_committed.lake, answer) == {Queue("broker-a", "others", 0): QueueSpan(0, 1, 1)}
 
 
 def test_offset_in_a_deleted_topic_is_not_ok(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,13 +8,13 @@ import os
 
 import pytest
 
-from commitlake.jobs.lag.report import summary
+from commitlake.jobs.lag.report import summary_sentence
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import lag_of_lake
-from commitlake.pipelines.lag.groups import by_group, not_moved_since, sum_bounds, times_of
+from commitlake.pipelines.lag.groups import find_stalled_since, group_row_times, sum_bounds, summarize_by_group
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
-from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
+from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -28,7 +28,7 @@ OFFSETS = {1: 1, 2: 3, 3: 3, 4: 3}
 def row(group: str, verdict: LagVerdict, high: int | None, topic: str = "orders", kind: str = "group") -> Lag:
     behind = FigureBounds(1, high)
     return Lag(
-        "broker-a", kind, group, topic, 0, NOON, OffsetAt(0, 0), 9, behind, behind, behind, None, Judged(verdict)
+        "broker-a", kind, group, topic, 0, NOON, OffsetAt(0, 0), 9, behind, behind, behind, None, LagJudgement(verdict)
     )
 
 
@@ -41,10 +41,14 @@ def test_the_group_with_the_worst_verdict_is_first() -> None:
         row("slower", LagVerdict.SLOW, 900),
         row("", LagVerdict.LOST, 9, kind="delay"),
     ]
-    groups = by_group(rows)
+    groups = summarize_by_group(rows)
     assert [group.group for group in groups] == ["ill", "slower", "slow", "well"]
-    assert (groups[0].verdict, groups[0].worst.topic, groups[0].topics) == (LagVerdict.STALLED, "orders", ["orders"])
-    assert (groups[0].messages, groups[0].bytes, groups[0].seconds) == (
+    assert (groups[0].verdict, groups[0].worst_row.topic, groups[0].topics) == (
+        LagVerdict.STALLED,
+        "orders",
+        ["orders"],
+    )
+    assert (groups[0].messages, groups[0].bytes, groups[0].longest_wait_seconds) == (
         FigureBounds(2, 5),
         FigureBounds(2, 5),
         FigureBounds(1, 3),
@@ -55,15 +59,15 @@ def test_the_group_with_the_worst_verdict_is_first() -> None:
 def test_the_time_of_the_figures_is_that_of_groups() -> None:
     earlier = row("well", LagVerdict.OK, 500)
     later = row("", LagVerdict.SLOW, 9, kind="timer")._replace(as_of=NOON + datetime.timedelta(minutes=10))
-    assert times_of([later, earlier]) == [NOON]
-    assert times_of([later]) == [later.as_of]
-    assert summary([later, earlier]).endswith(", as of 2026-11-20T12:00:00Z")
+    assert group_row_times([later, earlier]) == [NOON]
+    assert group_row_times([later]) == [later.as_of]
+    assert summary_sentence([later, earlier]).endswith(", as of 2026-11-20T12:00:00Z")
 
 
 def test_a_sum_with_an_unknown_bound_has_none() -> None:
     assert sum_bounds([FigureBounds(1, 2), FigureBounds(3, None)]) == FigureBounds(4, None)
-    (group,) = by_group([row("a", LagVerdict.OK, 2), row("a", LagVerdict.OK, None)])
-    assert group.seconds == FigureBounds(1, None)
+    (group,) = summarize_by_group([row("a", LagVerdict.OK, 2), row("a", LagVerdict.OK, None)])
+    assert group.longest_wait_seconds == FigureBounds(1, None)
     assert sum_bounds([]) == FigureBounds(0, 0)
 
 
@@ -88,6 +92,6 @@ def test_a_group_is_standing_since_its_offset_or_the_first_waiting_message(growi
     found = []
     for hour in OFFSETS:
         (row,) = lag_of_lake(growing.lake, MIDNIGHT + hour * HOUR).rows
-        found.append(not_moved_since(growing.lake, row))
+        found.append(find_stalled_since(growing.lake, row))
     # At 1 the message of 1 waits; at 2 none does; from 3 on it is the message of 3.
     assert found == [MIDNIGHT + HOUR, None, MIDNIGHT + 3 * HOUR, MIDNIGHT + 3 * HOUR]

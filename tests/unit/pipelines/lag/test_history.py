@@ -10,7 +10,7 @@ import pytest
 from commitlake.pipelines.lag.answer import Given, lag_of_lake
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -90,7 +90,7 @@ def snapshot(growing: GrowingLake, minute: int, offset: int, log_end: int = 0) -
         log_end=log_end,
         log_start=0,
     )
-    append_progress(growing.lake, progress)
+    append_snapshot(growing.lake, progress)
 
 
 def test_windows_between_near_snapshots_take_the_offsets_before_them(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_each_window_has_the_filter_of_its_time(tmp_path: Path) -> None:
         if tags is not None:
             wanted = {GroupTopic("billing", "orders"): Subscription("TAG", tags, minute)}
             taken = MIDNIGHT + minute * MINUTE
-            append_progress(
+            append_snapshot(
                 growing.lake,
                 StoreSnapshot("broker-a", SnapshotSource.FILE, subscribed_as_of=taken, subscriptions=wanted),
             )
@@ -159,7 +159,7 @@ def test_queues_without_an_offset_count_as_at_that_moment(tmp_path: Path) -> Non
     ]
     for minute, offsets, subscriptions in steps:
         taken = MIDNIGHT + minute * MINUTE
-        append_progress(
+        append_snapshot(
             growing.lake,
             StoreSnapshot(
                 "broker-a", SnapshotSource.BROKER, {OffsetKind.GROUP: taken}, offsets, log_end=0, log_start=0,
@@ -202,7 +202,7 @@ def test_there_is_no_figure_if_one_of_two_stores_has_no_snapshot(tmp_path: Path)
         taken={OffsetKind.GROUP: MIDNIGHT + datetime.timedelta(minutes=4)},
         offsets={OffsetOwner(OffsetKind.GROUP, "billing", "payments", 0): 0},
     )
-    append_progress(growing.lake, other)
+    append_snapshot(growing.lake, other)
     history = lag_history(growing.lake, ["billing"], MIDNIGHT + 4 * MINUTE)
     assert history is not None
     assert history.messages["billing"][0] is None

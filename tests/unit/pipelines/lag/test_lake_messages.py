@@ -42,8 +42,8 @@ def measured(
     cursor = Cursor(ORDERS, start)
     counter = BacklogCounter([cursor], None, log_start)
     times = Times(END, HOUR_BEFORE, log_start)
-    spans = LakeMessages(lake.table("messages"), BROKER, lake.packs).measure(times, ["orders"], [counter])
-    return spans.get(ORDERS), counter.behind[cursor].messages
+    spans = LakeMessages(lake.table("messages"), BROKER, lake.packs).measure_queues(times, ["orders"], [counter])
+    return spans.get(ORDERS), counter.backlog_by_cursor[cursor].messages
 
 
 OLD = messages(range(100, 140), 10, 1000) + messages(range(140, 145), 70, 9000)
@@ -101,9 +101,9 @@ def test_messages_deleted_by_the_broker_are_not_read(tmp_path: Path, monkeypatch
 
 def test_queues_of_a_topic_are_read_in_one_query_if_that_is_cheap() -> None:
     many = {Queue(BROKER, "orders", number): 1000 + number % 10 for number in range(500)}
-    assert list(lake_messages._places(many)) == ["(topic = 'orders' AND queue_offset >= 1000)"]
+    assert list(lake_messages._start_offset_conditions(many)) == ["(topic = 'orders' AND queue_offset >= 1000)"]
     many[Queue(BROKER, "orders", 500)] = 0
-    assert len(list(lake_messages._places(many))) == 3  # 200 queues each
+    assert len(list(lake_messages._start_offset_conditions(many))) == 3  # 200 queues each
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_queues_without_a_cursor_are_found(tmp_path: Path, known: list[int], exp
     cursors = [Cursor(Queue(BROKER, "orders", queue_id), 3) for queue_id in known]
     counter = BacklogCounter(cursors, None, 1000, {"orders": [ALL], "%RETRY%billing": [ALL]})
     messages = LakeMessages(lake.table("messages"), BROKER, lake.packs)
-    spans = messages.measure(Times(END, None, 1000), list(counter.topics), [counter])
-    found = {cursor.queue: behind.messages for cursor, behind in counter.behind.items() if not cursor.offset}
+    spans = messages.measure_queues(Times(END, None, 1000), list(counter.topics), [counter])
+    found = {cursor.queue: behind.messages for cursor, behind in counter.backlog_by_cursor.items() if not cursor.offset}
     retries = {0, 1, 2, 5}
     assert found == {Queue(BROKER, "orders", queue_id): 1 for queue_id in expected} | {
         Queue(BROKER, "%RETRY%billing", queue_id): 1 for queue_id in retries
@@ -145,7 +145,9 @@ def test_ends_are_those_of_the_newest_messages_in_the_log(tmp_path: Path) -> Non
         record(9000, 60.0 * 121, "payments", queue_offset=3),  # later
     ]
     lake = make_lake(tmp_path, rows)
-    found = LakeMessages(lake.table("messages"), BROKER, lake.packs).ends(Times(END, HOUR_BEFORE, 1000), ["known"])
+    found = LakeMessages(lake.table("messages"), BROKER, lake.packs).read_queue_ends(
+        Times(END, HOUR_BEFORE, 1000), ["known"]
+    )
     assert {queue.topic: span.end for queue, span in found.items()} == {"orders": 2, "payments": 3}
 
 
@@ -155,14 +157,14 @@ def test_queues_of_a_deleted_topic_are_found_with_one_query(tmp_path: Path, monk
     lake = make_lake(tmp_path, rows)
     messages = LakeMessages(lake.table("messages"), BROKER, lake.packs)
     asked: list[str] = []
-    ask = LakeMessages._ask
+    ask = LakeMessages._query_rows
 
     def spy(self: LakeMessages, sql: str) -> list[dict[str, Any]]:
         asked.append(sql)
         return ask(self, sql)
 
-    monkeypatch.setattr(LakeMessages, "_ask", spy)
-    spans = messages.measure(Times(END, None, None), ["orders"], [])
+    monkeypatch.setattr(LakeMessages, "_query_rows", spy)
+    spans = messages.measure_queues(Times(END, None, None), ["orders"], [])
     assert {queue.queue_id: (span.end, span.floor) for queue, span in spans.items()} == {
         **{queue: (1, 500 + 10 * queue) for queue in range(3)},
         3: (0, 500),
@@ -174,5 +176,7 @@ def test_a_topic_of_a_lake_can_be_created_again_several_times(tmp_path: Path) ->
     places = [(0, 0, 10), (1, 0, 20), (0, 0, 30), (1, 0, 40), (0, 1, 45), (0, 0, 50)]
     rows = [record(place, place, "orders", queue_id=queue, queue_offset=offset) for queue, offset, place in places]
     lake = make_lake(tmp_path, rows)
-    spans = LakeMessages(lake.table("messages"), BROKER, lake.packs).measure(Times(END, None, None), ["orders"], [])
+    spans = LakeMessages(lake.table("messages"), BROKER, lake.packs).measure_queues(
+        Times(END, None, None), ["orders"], []
+    )
     assert {queue.queue_id: (span.end, span.floor) for queue, span in spans.items()} == {0: (1, 50), 1: (0, 50)}

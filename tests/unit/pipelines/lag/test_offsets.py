@@ -15,7 +15,7 @@ from commitlake.pipelines.lag.answer import Given, lag_of_lake
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import WATCH, offsets_at
 from commitlake.pipelines.lag.subscription_filter import ALL
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.selection import Selection
@@ -71,7 +71,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
         progress = StoreSnapshot(
             "broker-a", SnapshotSource.FILE, taken, {BILLING: offset[second], IDLE: 0}, log_end=1, log_start=0
         )
-        append_progress(growing.lake, progress)
+        append_snapshot(growing.lake, progress)
     assert commit.sequence == 1
     return Recording(growing.lake, stored, offset)
 

@@ -38,7 +38,7 @@ def batch_of(tags: list[str | None], properties: list[dict[str, str]] | None = N
     ],
 )
 def test_tags_are_compared_as_texts(expression: str, wanted: list[bool]) -> None:
-    assert SubscriptionFilter.of("TAG", expression).select(batch_of(["a", "b", "BB", None])).tolist() == wanted
+    assert SubscriptionFilter.of("TAG", expression).select_rows(batch_of(["a", "b", "BB", None])).tolist() == wanted
 
 
 @pytest.mark.parametrize(
@@ -48,12 +48,12 @@ def test_sql92_selects_the_same_messages_as_the_broker(expression: str) -> None:
     generator = random.Random(expression)
     drawn = [generator.choice(PROPERTIES) for _ in range(500)]
     condition = compile_sql92(expression)
-    found = SubscriptionFilter.of("SQL92", expression).select(batch_of([None] * len(drawn), drawn))
+    found = SubscriptionFilter.of("SQL92", expression).select_rows(batch_of([None] * len(drawn), drawn))
     assert found.tolist() == [condition(properties) for properties in drawn]
 
 
 def test_an_invalid_filter_selects_everything_and_has_a_problem() -> None:
     wanted = SubscriptionFilter.of("SQL92", "price >")
-    assert wanted.takes_all
+    assert wanted.selects_all
     assert "the filter is not valid SQL92" in wanted.problem
     assert "found CLASS" in SubscriptionFilter.of("CLASS", "x").problem

@@ -12,7 +12,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, open_snapshots
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import Subscriptions, subscriptions_at
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, Member, SnapshotSource, StoreSnapshot, Subscription
 
 START = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
@@ -35,7 +35,7 @@ def add_subscription(
     members = (CLIENT,) if source is SnapshotSource.BROKER else None
     wanted = {} if expression is None else {BILLING: Subscription("TAG", expression, second, members=members)}
     taken = START + datetime.timedelta(seconds=second)
-    append_progress(lake, StoreSnapshot("a", source, subscribed_as_of=taken, subscriptions=wanted))
+    append_snapshot(lake, StoreSnapshot("a", source, subscribed_as_of=taken, subscriptions=wanted))
 
 
 def ask(lake: Lake, second: int) -> Subscriptions:
@@ -47,15 +47,15 @@ def ask(lake: Lake, second: int) -> Subscriptions:
 def test_a_group_has_its_latest_filter_at_each_time(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     add_subscription(lake, 10, "open")
-    assert ask(lake, 9).of(BILLING).wanted == SubscriptionFilter.of("TAG", "paid")
-    assert ask(lake, 10).of(BILLING).wanted == SubscriptionFilter.of("TAG", "open")
-    assert ask(lake, 10).of(BILLING).members == 1
+    assert ask(lake, 9).find_subscription(BILLING).wanted == SubscriptionFilter.of("TAG", "paid")
+    assert ask(lake, 10).find_subscription(BILLING).wanted == SubscriptionFilter.of("TAG", "open")
+    assert ask(lake, 10).find_subscription(BILLING).members == 1
 
 
 def test_a_group_without_a_client_keeps_its_filter(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     add_subscription(lake, 10, None)
-    found = ask(lake, 20).of(BILLING)
+    found = ask(lake, 20).find_subscription(BILLING)
     assert (found.wanted, found.members) == (SubscriptionFilter.of("TAG", "paid"), 0)
 
 
@@ -64,31 +64,37 @@ def test_what_was_seen_long_before_has_its_age(lake: Lake) -> None:
     add_subscription(lake, 600, "paid")  # a heartbeat
     add_subscription(lake, 900, None)
     found = ask(lake, 7200)
-    assert found.of(BILLING).as_of == START + datetime.timedelta(seconds=600)
+    assert found.find_subscription(BILLING).as_of == START + datetime.timedelta(seconds=600)
     soon, late = (found.at_later_time(START + datetime.timedelta(seconds=second)) for second in (1000, 8000))
-    assert (soon.of(BILLING).members, soon.of(BILLING).note) == (0, "")
-    assert late.of(BILLING).wanted == SubscriptionFilter.of("TAG", "paid")
-    assert late.of(BILLING).note == (
+    assert (soon.find_subscription(BILLING).members, soon.find_subscription(BILLING).note) == (0, "")
+    assert late.find_subscription(BILLING).wanted == SubscriptionFilter.of("TAG", "paid")
+    assert late.find_subscription(BILLING).note == (
         "its filter is that of 2026-11-20T14:10:00Z, 2 hours before: no client has been seen since"
     )
-    assert (late.of(BILLING).members, late.of(GroupTopic("other", "orders")).members) == (None, None)
+    assert (late.find_subscription(BILLING).members, late.find_subscription(GroupTopic("other", "orders")).members) == (
+        None,
+        None,
+    )
 
 
 def test_a_group_that_a_broker_did_not_name_has_no_client(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     other = GroupTopic("other", "orders")
-    assert (ask(lake, 0).of(other).members, ask(lake, 0).of(other).wanted) == (0, SubscriptionFilter())
+    assert (ask(lake, 0).find_subscription(other).members, ask(lake, 0).find_subscription(other).wanted) == (
+        0,
+        SubscriptionFilter(),
+    )
 
 
 def test_the_number_of_clients_is_unknown_from_files(lake: Lake) -> None:
     add_subscription(lake, 0, "paid", SnapshotSource.FILE)
-    assert ask(lake, 0).of(BILLING).members is None
-    assert ask(lake, 0).of(GroupTopic("other", "orders")).members is None
+    assert ask(lake, 0).find_subscription(BILLING).members is None
+    assert ask(lake, 0).find_subscription(GroupTopic("other", "orders")).members is None
 
 
 def test_a_filter_known_only_from_later_is_used_with_a_note(lake: Lake) -> None:
     add_subscription(lake, 60, "paid")
-    found = ask(lake, 0).of(BILLING)
+    found = ask(lake, 0).find_subscription(BILLING)
     assert found.wanted == SubscriptionFilter.of("TAG", "paid")
     assert "is known only from 2026-11-20T14:01:00Z on" in found.note
 
@@ -96,10 +102,13 @@ def test_a_filter_known_only_from_later_is_used_with_a_note(lake: Lake) -> None:
 def test_clients_with_different_subscriptions_have_a_note(lake: Lake) -> None:
     for second in range(5):
         add_subscription(lake, second, "paid" if second % 2 else "open")
-    assert "its clients subscribe differently" in ask(lake, 5).of(BILLING).note
+    assert "its clients subscribe differently" in ask(lake, 5).find_subscription(BILLING).note
 
 
 def test_a_filter_given_by_the_user_is_preferred(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
-    stated = ask(lake, 0).with_given({BILLING: SubscriptionFilter.of("TAG", "sent")})
-    assert (stated.of(BILLING).wanted, stated.of(BILLING).members) == (SubscriptionFilter.of("TAG", "sent"), 1)
+    stated = ask(lake, 0).with_overrides({BILLING: SubscriptionFilter.of("TAG", "sent")})
+    assert (stated.find_subscription(BILLING).wanted, stated.find_subscription(BILLING).members) == (
+        SubscriptionFilter.of("TAG", "sent"),
+        1,
+    )

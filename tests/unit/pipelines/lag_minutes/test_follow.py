@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.lag_minutes import follow
 from commitlake.pipelines.lag_minutes.follow import AddedMinutes, backfill_lag_minutes
 from commitlake.pipelines.lag_minutes.progress import read_progress
-from commitlake.pipelines.repair.contents import read_contents
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.repair.contents import sum_table_contents
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     OffsetKind,
@@ -58,7 +58,7 @@ def test_the_figures_are_those_of_lag_at_each_minute(tmp_path: Path, seed: int, 
             assert lake.table("lag_minutes").version() == version
     minutes = range(FIRST, FIRST + (STEPS + 1) * every_ms // 60_000)
     assert check_minutes(lake, random.Random(seed).sample(minutes, min(6, len(minutes)))) > 0
-    (contents,) = read_contents(lake, ["lag_minutes"])
+    (contents,) = sum_table_contents(lake, ["lag_minutes"])
     assert (contents.differs, contents.expected is None) == (False, False)
     rows = all_rows(lake)
     assert rows == computed_from_scratch(lake) != []
@@ -70,7 +70,7 @@ def snapshot(growing: GrowingLake, minute: float, offset: int | None, log_end: i
     taken = {OffsetKind.GROUP: from_ms(MIDNIGHT_MS + int(minute * 60_000))}
     offsets = {} if offset is None else {owner: offset}
     end = len(growing.log) if log_end is None else log_end
-    append_progress(
+    append_snapshot(
         growing.lake, StoreSnapshot("broker-a", SnapshotSource.FILE, taken, offsets, log_end=end, log_start=0)
     )
 
@@ -81,7 +81,7 @@ def subscribe(growing: GrowingLake, minute: float, tags: str) -> None:
     wanted = {GroupTopic("billing", "orders"): Subscription("TAG", tags, 1)}
     source = SnapshotSource.FILE
     progress = StoreSnapshot("broker-a", source, subscribed_as_of=taken, subscriptions=wanted)
-    append_progress(growing.lake, progress)
+    append_snapshot(growing.lake, progress)
 
 
 def write(growing: GrowingLake, *minutes: float) -> None:
@@ -158,7 +158,7 @@ def test_a_filter_that_is_known_late_counts_from_the_groups_first_minute_on(grow
     owner = OffsetOwner(OffsetKind.GROUP, "audit", "orders", 0)
     taken = {OffsetKind.GROUP: from_ms(MIDNIGHT_MS + 131 * 60_000)}
     snapshot_of_two = StoreSnapshot("broker-a", SnapshotSource.FILE, taken, {owner: 0}, log_end=len(growing.log))
-    append_progress(growing.lake, snapshot_of_two)
+    append_snapshot(growing.lake, snapshot_of_two)
     assert backfill_lag_minutes(growing.lake).repeated == 0
     subscribed = StoreSnapshot(
         "broker-a",
@@ -166,7 +166,7 @@ def test_a_filter_that_is_known_late_counts_from_the_groups_first_minute_on(grow
         subscribed_as_of=from_ms(MIDNIGHT_MS + 132 * 60_000),
         subscriptions={other: Subscription("TAG", "*", 1)},
     )
-    append_progress(growing.lake, subscribed)
+    append_snapshot(growing.lake, subscribed)
     done = backfill_lag_minutes(growing.lake)
     assert 0 < done.repeated < 10
     assert all_rows(growing.lake) == computed_from_scratch(growing.lake)
@@ -203,12 +203,12 @@ def test_a_run_that_is_killed_is_completed(
     def killed(*arguments: Any, **more: Any) -> bool:
         if next(made, None) is None:
             if is_committed:
-                advance(*arguments, **more)
+                commit_with_transaction(*arguments, **more)
             raise Killed
-        return advance(*arguments, **more)
+        return commit_with_transaction(*arguments, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(follow, "advance", killed)
+        patch.setattr(follow, "commit_with_transaction", killed)
         with pytest.raises(Killed):
             backfill_lag_minutes(brief.lake)
     (last,) = last_minutes(brief.lake).values()

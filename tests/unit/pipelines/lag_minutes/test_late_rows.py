@@ -16,7 +16,7 @@ from commitlake.jobs.maintain.command import main as maintain
 from commitlake.pipelines.lag_minutes.follow import TABLE, backfill_lag_minutes
 from commitlake.pipelines.lag_minutes.late_rows import minutes_to_compute, newest_versions
 from commitlake.pipelines.lag_minutes.progress import MinutesProgress, read_progress
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     OffsetKind,
@@ -39,7 +39,7 @@ def time_at(minute: float) -> datetime.datetime:
 
 def snapshot(growing: GrowingLake, minute: float, offset: int, log_end: int | None) -> None:
     taken = {OffsetKind.GROUP: time_at(minute)}
-    append_progress(
+    append_snapshot(
         growing.lake, StoreSnapshot("broker-a", SnapshotSource.FILE, taken, {OWNER: offset}, log_end=log_end)
     )
 
@@ -47,7 +47,7 @@ def snapshot(growing: GrowingLake, minute: float, offset: int, log_end: int | No
 def subscribe(growing: GrowingLake, minute: float, group: str) -> None:
     wanted = {GroupTopic(group, "orders"): Subscription("TAG", "*", int(minute))}
     taken = time_at(minute)
-    append_progress(
+    append_snapshot(
         growing.lake, StoreSnapshot("broker-a", SnapshotSource.FILE, subscribed_as_of=taken, subscriptions=wanted)
     )
 
@@ -131,7 +131,7 @@ def test_the_first_subscription_of_a_group_holds_for_all_times_before(growing: G
     assert minutes(growing) == (21, 20)
     wanted = {GroupTopic("billing", "orders"): Subscription("TAG", "paid", 24)}
     changed = StoreSnapshot("broker-a", SnapshotSource.FILE, subscribed_as_of=time_at(24), subscriptions=wanted)
-    append_progress(growing.lake, changed)
+    append_snapshot(growing.lake, changed)
     assert minutes(growing) == (21, 20)
 
 

@@ -20,7 +20,7 @@ from commitlake.pipelines.lag_minutes.minutes import (
     minute_time,
     rows_of,
 )
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     Member,
@@ -108,7 +108,7 @@ def snapshot(growing: GrowingLake, minute: float, offset: int, *, has_client: bo
     progress = StoreSnapshot(
         "broker-a", source, times, {OWNER: offset}, taken if has_client else None, clients, log_end=len(growing.log)
     )
-    append_progress(growing.lake, progress)
+    append_snapshot(growing.lake, progress)
 
 
 def rows_between(lake: Lake, first: int, last: int) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from commitlake.connectors.lake.archive_log import StoreProgress
-from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_progress import PulledProgress
 from commitlake.pipelines.lag_minutes.progress import (
@@ -26,7 +26,7 @@ def test_progress_is_read_as_it_was_recorded(tmp_path: Path) -> None:
     progress = MinutesProgress(versions, stores)
     numbers = progress.numbers()
     step = (None, numbers.pop(APPLICATION_ID))
-    assert advance(
+    assert commit_with_transaction(
         lake, "lag_minutes", [], APPLICATION_ID, step, beside={name: (0, new) for name, new in numbers.items()}
     )
     assert read_progress(lake.table("lag_minutes"), ["broker-a", "b/c"]) == progress

@@ -12,10 +12,10 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.lineage import answer
-from commitlake.pipelines.lineage.answer import records_of, story_of
+from commitlake.pipelines.lineage.answer import read_matching_records, read_story
 from commitlake.pipelines.lineage.gathering import NO_EDGES
 from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, Question, StepKind, Story
-from commitlake.pipelines.maintenance.expiry import announce_expiry
+from commitlake.pipelines.maintenance.expiry import record_expiry
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from tests.support.lineage_lakes import BROKER, KEY, at, consumption, edge, make_lake, order_lake, record, snapshot
@@ -28,7 +28,7 @@ def outcome_of(story: Story, group: str | None) -> Outcome:
 
 
 def test_an_order_has_steps_from_its_sending_to_each_groups_outcome(tmp_path: Path) -> None:
-    story = story_of(order_lake(tmp_path), Question(key=KEY))
+    story = read_story(order_lake(tmp_path), Question(key=KEY))
     assert [(step.title, step.at) for step in story.steps] == [
         ("sent to orders", at(0)),
         ("failed in billing", at(0.3)),
@@ -60,7 +60,7 @@ def test_an_order_has_steps_from_its_sending_to_each_groups_outcome(tmp_path: Pa
 def test_a_group_without_an_offset_in_the_queue_of_the_message_is_named(tmp_path: Path) -> None:
     offsets = snapshot(60, {("audit", "orders", 0): 1204, ("billing", "orders", 1): 7, ("mailer", "payments", 0): 1})
     lake = make_lake(tmp_path, [record(1000, 0, "orders", queue_offset=1203)], offsets=offsets)
-    story = story_of(lake, Question(key=KEY))
+    story = read_story(lake, Question(key=KEY))
     assert {each.group: each.state for each in story.outcomes} == {
         "audit": OutcomeState.PASSED,
         "billing": OutcomeState.UNKNOWN,
@@ -80,13 +80,13 @@ def test_a_group_without_an_offset_in_the_queue_of_the_message_is_named(tmp_path
     ],
 )
 def test_each_way_to_ask_gives_the_same_steps(tmp_path: Path, question: Question) -> None:
-    story = story_of(order_lake(tmp_path), question)
+    story = read_story(order_lake(tmp_path), question)
     assert len(story.steps) == 5
     assert any(each.matched for each in story.records)
 
 
 def test_depth_leaves_out_distant_steps_with_a_caution(tmp_path: Path) -> None:
-    story = story_of(order_lake(tmp_path), Question(place=(BROKER, 3000), depth=1))
+    story = read_story(order_lake(tmp_path), Question(place=(BROKER, 3000), depth=1))
     assert [step.title for step in story.steps] == [
         "waits in level 3 for the first retry of billing", "the first retry of billing", "consumed by billing",
     ]  # fmt: skip
@@ -96,8 +96,8 @@ def test_depth_leaves_out_distant_steps_with_a_caution(tmp_path: Path) -> None:
 @pytest.mark.parametrize("depth", range(4))
 def test_depth_changes_neither_texts_nor_outcomes_of_the_steps_that_are_shown(tmp_path: Path, depth: int) -> None:
     lake = order_lake(tmp_path)
-    whole = story_of(lake, Question(place=(BROKER, 3000)))
-    part = story_of(lake, Question(place=(BROKER, 3000), depth=depth))
+    whole = read_story(lake, Question(place=(BROKER, 3000)))
+    part = read_story(lake, Question(place=(BROKER, 3000), depth=depth))
     shown = {step.id for step in part.steps}
     assert f"{BROKER}:3000" in shown
     assert part.steps == [step for step in whole.steps if step.id in shown]
@@ -117,21 +117,21 @@ def test_a_caution_says_why_there_are_no_traces(
 ) -> None:
     lake = make_lake(tmp_path, [record(1000, 0, "orders")], [])
     monkeypatch.setattr(answer, "newest_commit", lambda *_: (0, ArchiveCommit(1, "run", masks=masks)))
-    (caution,) = (each for each in story_of(lake, Question(key=KEY)).cautions if "traces" in each or "traced" in each)
+    (caution,) = (each for each in read_story(lake, Question(key=KEY)).cautions if "traces" in each or "traced" in each)
     assert caution.startswith(expected)
 
 
 def test_a_question_without_matches_gives_a_story_without_steps(tmp_path: Path) -> None:
     lake = order_lake(tmp_path)
     for question in (Question(key="order-1"), Question(key=KEY, start=at(100)), Question(place=(BROKER, 1))):
-        story = story_of(lake, question)
+        story = read_story(lake, question)
         assert (story.steps, story.outcomes, story.as_of) == ([], [], None)
 
 
 def test_without_edges_records_are_in_time_order_with_a_caution(tmp_path: Path) -> None:
     records = [record(3000, 9, "%DLQ%billing", reconsume_times=3), record(1000, 0, "orders"),
                record(500, 0.1, "SCHEDULE_TOPIC_XXXX")]  # fmt: skip
-    story = story_of(make_lake(tmp_path, records, None), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, records, None), Question(key=KEY))
     assert [step.title for step in story.steps] == [
         "sent to orders",
         "waits in level 1, for orders",
@@ -145,7 +145,7 @@ def test_without_edges_records_are_in_time_order_with_a_caution(tmp_path: Path) 
 
 def test_a_missing_lake_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LakeError):
-        story_of(Lake(str(tmp_path / "none")), Question(key=KEY))
+        read_story(Lake(str(tmp_path / "none")), Question(key=KEY))
 
 
 def test_a_delayed_message_is_waiting_and_later_overdue(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_delayed_message_is_waiting_and_later_overdue(tmp_path: Path) -> None:
         (600, OutcomeState.OVERDUE, "overdue in level 5, due 14:07:00, and not delivered by 14:10:00"),
     ]):  # fmt: skip
         other = record(5000, newest, "payments", keys=None, unique_key="other")
-        story = story_of(make_lake(tmp_path / str(number), [waits, other], open_edge), Question(key=KEY))
+        story = read_story(make_lake(tmp_path / str(number), [waits, other], open_edge), Question(key=KEY))
         (outcome,) = story.outcomes
         assert (outcome.state, outcome.text, outcome.at) == (state, text, at(420))
         assert [step.kind for step in story.steps] == [StepKind.DELAY, StepKind.MISSING]
@@ -171,12 +171,12 @@ def test_a_dead_letter_has_its_day_and_a_redrive_has_its_own_outcomes(tmp_path: 
     dead = record(2000, 5, "%DLQ%billing", reconsume_times=2)
     again = record(7000, 86_400 * 3, "orders", unique_key="NEW", queue_offset=8000)
     rows = edge("dead", sent, dead, consumer_group="billing", attempt=2)
-    lonely = story_of(make_lake(tmp_path / "1", [sent, dead, again], rows), Question(place=(BROKER, 1000)))
+    lonely = read_story(make_lake(tmp_path / "1", [sent, dead, again], rows), Question(place=(BROKER, 1000)))
     assert outcome_of(lonely, "billing").text == "dead letter of billing since Fri 2026-11-20 14:00:05, not redriven"
     assert lonely.edges[0].text == "billing gave up after 2 tries"
     rows += edge("redriven", dead, again, replay_id="r-17")
     rows += consumption(again, "billing", 0, 86_400 * 3 + 4.2, "success")
-    story = story_of(make_lake(tmp_path / "2", [sent, dead, again], rows), Question(place=(BROKER, 1000)))
+    story = read_story(make_lake(tmp_path / "2", [sent, dead, again], rows), Question(place=(BROKER, 1000)))
     assert [(outcome.state, outcome.text) for outcome in story.outcomes] == [
         (OutcomeState.REDRIVEN, "dead letter of billing since Fri 2026-11-20 14:00:05, redriven 3 d later"),
         (OutcomeState.CONSUMED, "consumed by billing at the first try, 4.2 s after it was sent"),
@@ -191,7 +191,7 @@ def test_a_dead_letter_that_an_application_sent_again_is_not_called_abandoned(
     sent, dead = record(1000, 0, "orders"), record(2000, 5, "%DLQ%billing", reconsume_times=2)
     again = record(7000, 125, "orders")  # with the same unique key, and without properties of a replay
     rows = edge("dead", sent, dead, consumer_group="billing", attempt=2)
-    story = story_of(make_lake(tmp_path, [sent, dead, again], rows), question)
+    story = read_story(make_lake(tmp_path, [sent, dead, again], rows), question)
     found = outcome_of(story, "billing")
     assert (found.state, found.text) == (
         OutcomeState.REDRIVEN,
@@ -206,7 +206,7 @@ def test_a_dead_letter_that_a_client_sent_with_a_delay_is_dead(tmp_path: Path) -
     dead = record(3000, 65, "%DLQ%billing", reconsume_times=3, properties=properties)
     rows = edge("dead", sent, waits, consumer_group="billing", attempt=3)
     rows += edge("delayed", waits, dead, consumer_group="billing", attempt=3, due_timestamp=at(65))
-    story = story_of(make_lake(tmp_path, [sent, waits, dead], rows), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, [sent, waits, dead], rows), Question(key=KEY))
     assert [step.title for step in story.steps] == [
         "sent to orders", "waits in level 5 to become a dead letter of billing", "dead letter of billing",
     ]  # fmt: skip
@@ -217,14 +217,14 @@ def test_a_pop_retry_says_only_what_the_broker_knows(tmp_path: Path) -> None:
     sent = record(1000, 0, "orders")
     retry = record(2000, 60, "%RETRY%billing+orders", reconsume_times=4, properties={"ORIGIN_GROUP": "billing"})
     rows = edge("retried", sent, retry, consumer_group="billing", attempt=4)
-    story = story_of(make_lake(tmp_path, [sent, retry], rows), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, [sent, retry], rows), Question(key=KEY))
     assert story.edges[0].text == "billing did not acknowledge it in time, the fourth time"
 
 
 def test_a_half_message_that_was_given_up_names_its_own_topic(tmp_path: Path) -> None:
     half = record(1000, 0, "RMQ_SYS_TRANS_HALF_TOPIC", properties={"REAL_TOPIC": "orders"}, origin_topic=None)
     gone = record(2000, 60, "TRANS_CHECK_MAX_TIME_TOPIC", properties={"REAL_TOPIC": "orders"}, origin_topic=None)
-    story = story_of(make_lake(tmp_path, [half, gone], edge("given_up", half, gone)), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, [half, gone], edge("given_up", half, gone)), Question(key=KEY))
     assert [step.title for step in story.steps] == ["half message for orders", "half message for orders, given up"]
 
 
@@ -232,10 +232,10 @@ def test_an_erased_record_is_called_erased(tmp_path: Path) -> None:
     erased = record(1000, 0, "orders", unique_key=None, keys=None, properties={"COMMITLAKE_ERASED": "e-1"})
     forged = record(2000, 1, "orders", properties={"COMMITLAKE_ERASED": "e-1"})
     lake = make_lake(tmp_path, [erased, forged], [])
-    (step,) = story_of(lake, Question(place=(BROKER, 1000))).steps
+    (step,) = read_story(lake, Question(place=(BROKER, 1000))).steps
     assert step.title == "sent to orders (erased)"
     assert "its key, properties and body were erased (erasure e-1)" in step.text
-    assert [step.title for step in story_of(lake, Question(place=(BROKER, 2000))).steps] == ["sent to orders"]
+    assert [step.title for step in read_story(lake, Question(place=(BROKER, 2000))).steps] == ["sent to orders"]
 
 
 def test_transactions_are_prepared_committed_or_rolled_back(tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_transactions_are_prepared_committed_or_rolled_back(tmp_path: Path) -> N
     }
     for state, rows in cases.items():
         records = [half, op, sent] if state is OutcomeState.UNKNOWN else [half, op]
-        story = story_of(make_lake(tmp_path / state, records, rows), Question(place=(BROKER, 1000)))
+        story = read_story(make_lake(tmp_path / state, records, rows), Question(place=(BROKER, 1000)))
         assert [outcome.state for outcome in story.outcomes] == [state]
     assert [step.title for step in story.steps] == [
         "half message for orders",
@@ -270,7 +270,7 @@ def test_a_retry_that_no_trace_names_yet_is_judged_by_the_offset_of_its_group(tm
         (8, "its newest copy was passed by billing before 14:00:20 (offset 7, group at 8): consumed, or skipped"),
     ]):  # fmt: skip
         offsets = snapshot(20, {("billing", "%RETRY%billing", 0): offset})
-        story = story_of(make_lake(tmp_path / str(number), [sent, retry], rows, offsets), Question(key=KEY))
+        story = read_story(make_lake(tmp_path / str(number), [sent, retry], rows, offsets), Question(key=KEY))
         assert outcome_of(story, "billing").text == text
 
 
@@ -278,7 +278,7 @@ def test_a_checked_transaction_is_prepared_since_its_first_half(tmp_path: Path) 
     halves = [record(1000 + number, 60 * number, "RMQ_SYS_TRANS_HALF_TOPIC") for number in range(3)]
     checks = [row for one, next_one in pairwise(halves) for row in edge("rechecked", one, next_one)]
     open_end = edge("finished", halves[2], absent_end="to", absent_reason="not_yet")
-    story = story_of(make_lake(tmp_path, halves, [*checks, *open_end]), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, halves, [*checks, *open_end]), Question(key=KEY))
     (outcome,) = story.outcomes
     assert (outcome.state, outcome.at) == (OutcomeState.PREPARED, at(0))
     assert outcome.text.startswith("prepared since 14:00:00")
@@ -293,7 +293,7 @@ def test_ends_that_are_missing_are_steps_with_their_reasons(tmp_path: Path) -> N
                    producer_group="shop", evidence_broker=BROKER, evidence_physical_offset=4,
                    evidence_entry=0)  # fmt: skip
     lost = edge("delayed", retry, record(4000, 20, "orders"), due_timestamp=at(20))  # messages has no such row
-    story = story_of(make_lake(tmp_path, [retry], [*gone, *refused, *lost]), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, [retry], [*gone, *refused, *lost]), Question(key=KEY))
     missing = {step.id: step.missing for step in story.steps if step.missing is not None}
     found = {name: (each.reason, each.name) for name, each in missing.items()}
     assert found["missing:broker-a:17"] == ("before_archive", "broker-a:17")
@@ -305,7 +305,7 @@ def test_ends_that_are_missing_are_steps_with_their_reasons(tmp_path: Path) -> N
 def test_a_snapshot_older_than_a_message_proves_no_outcome(tmp_path: Path) -> None:
     sent = record(1000, 100, "orders")
     offsets = snapshot(0, {("billing", "orders", 0): 2_000})
-    story = story_of(make_lake(tmp_path, [sent], [], offsets), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, [sent], [], offsets), Question(key=KEY))
     outcome = outcome_of(story, "billing")
     assert (outcome.state, outcome.proof) == (OutcomeState.UNKNOWN, Proof.NONE)
     assert "is older than the record" in outcome.text
@@ -318,7 +318,7 @@ def test_failed_and_begun_consumptions_have_their_texts(tmp_path: Path) -> None:
         *consumption(sent, "b", 0, 2, None),
         *consumption(None, "c", 0, 3, "success"),
     ]
-    story = story_of(make_lake(tmp_path, [sent], rows), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, [sent], rows), Question(key=KEY))
     assert (
         outcome_of(story, "a").text
         == "failed in a at the first try (time-out), and no later record of it is in the lake"
@@ -328,7 +328,7 @@ def test_failed_and_begun_consumptions_have_their_texts(tmp_path: Path) -> None:
 
 
 def test_a_message_without_known_consumers_is_reported(tmp_path: Path) -> None:
-    story = story_of(make_lake(tmp_path, [record(1000, 0, "orders")]), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, [record(1000, 0, "orders")]), Question(key=KEY))
     (outcome,) = story.outcomes
     assert (outcome.state, outcome.group) == (OutcomeState.UNKNOWN, None)
     assert "no snapshot of the broker's offsets" in outcome.text
@@ -342,32 +342,32 @@ def test_records_related_by_a_property_are_in_the_story_and_marked(tmp_path: Pat
     other: dict[str, object] = {"keys": ["order-2"], "unique_key": "B"}
     far: dict[str, object] = {"keys": ["order-3"], "unique_key": "C"}
     lake = make_lake(tmp_path, [of(1000, 0, "it's"), of(2000, 60, "it's", **other), of(3000, 400_000, "it's", **far)])
-    story = story_of(lake, Question(key=KEY, related_by="customer"))
+    story = read_story(lake, Question(key=KEY, related_by="customer"))
     assert [(each.physical_offset, each.matched, each.related_by) for each in story.records] == [
         (1000, True, None), (2000, False, "customer"),
     ]  # fmt: skip
     assert any("were searched from" in caution for caution in story.cautions)
-    none = story_of(lake, Question(key=KEY, related_by="colour"))
+    none = read_story(lake, Question(key=KEY, related_by="colour"))
     assert any("has the property colour" in caution for caution in none.cautions)
-    by_key = story_of(lake, Question(place=(BROKER, 1000), related_by="KEYS"))
+    by_key = read_story(lake, Question(place=(BROKER, 1000), related_by="KEYS"))
     assert len(by_key.records) == 1
 
 
 def test_the_newest_of_too_many_records_are_shown_and_others_counted(tmp_path: Path) -> None:
     records = [record(1000 + n, n, "orders", unique_key=f"U{n}") for n in range(30)]
-    story = story_of(make_lake(tmp_path, records), Question(key=KEY, limit=10))
+    story = read_story(make_lake(tmp_path, records), Question(key=KEY, limit=10))
     assert (len(story.steps), story.not_shown) == (10, 20)
     assert story.records[0].physical_offset == 1020
 
 
 def test_trace_records_with_the_key_are_not_steps(tmp_path: Path) -> None:
     records = [record(1000, 0, "orders"), record(2000, 1, "RMQ_SYS_TRACE_TOPIC", unique_key="T")]
-    story = story_of(make_lake(tmp_path, records), Question(key=KEY))
+    story = read_story(make_lake(tmp_path, records), Question(key=KEY))
     assert [step.lane for step in story.steps] == ["orders"]
 
 
 def test_records_alone_are_given_in_time_order(tmp_path: Path) -> None:
-    found = records_of(order_lake(tmp_path), Question(key=KEY))
+    found = read_matching_records(order_lake(tmp_path), Question(key=KEY))
     assert [each.physical_offset for each in found] == [1000, 2000, 3000]
 
 
@@ -389,11 +389,11 @@ def test_questions_without_a_meaning_are_refused(arguments: dict[str, object], t
 
 def test_a_place_before_the_lakes_first_record_has_expired(tmp_path: Path) -> None:
     lake = order_lake(tmp_path)
-    assert story_of(lake, Question(place=(BROKER, 5))).cautions == []
-    announce_expiry(lake, "messages", datetime.date(2026, 11, 2))
+    assert read_story(lake, Question(place=(BROKER, 5))).cautions == []
+    record_expiry(lake, "messages", datetime.date(2026, 11, 2))
     dropped = "the lake has dropped messages from before 2026-11-02"
     old = serialize_message_id(BROKER_HOST, 5)
     for question in (Question(place=(BROKER, 5)), Question(message_id=old)):
-        assert story_of(lake, question).cautions == [f"it has expired: {dropped}"]
-    assert story_of(lake, Question(key="none")).cautions == [f"{dropped}, and an older one would not be found"]
-    assert story_of(lake, Question(place=(BROKER, 1001))).cautions == []
+        assert read_story(lake, question).cautions == [f"it has expired: {dropped}"]
+    assert read_story(lake, Question(key="none")).cautions == [f"{dropped}, and an older one would not be found"]
+    assert read_story(lake, Question(place=(BROKER, 1001))).cautions == []

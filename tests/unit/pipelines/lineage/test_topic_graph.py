@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.lineage.topic_graph import last_day, topic_graph
+from commitlake.pipelines.lineage.topic_graph import build_topic_graph, complete_time_range
 from commitlake.schemas.errors import UsageError
 from tests.support.lineage_lakes import at, make_lake, record
 
@@ -35,11 +35,11 @@ def test_records_that_follow_each_other_by_key_are_links(tmp_path: Path) -> None
         for (_, _, source), (_, _, target) in pairwise(found):
             if source != target:
                 expected[source, target] += 1
-    graph = topic_graph(make_lake(tmp_path, records), at(0), at(1000))
+    graph = build_topic_graph(make_lake(tmp_path, records), at(0), at(1000))
     assert {(link.source, link.target): link.passes for link in graph.links} == expected
     assert [link.passes for link in graph.links] == sorted(expected.values(), reverse=True)
     assert sum(node.records for node in graph.topics) == sum(map(len, by_key.values()))
-    some = topic_graph(make_lake(tmp_path / "again", records), at(0), at(1000), limit=2)
+    some = build_topic_graph(make_lake(tmp_path / "again", records), at(0), at(1000), limit=2)
     assert (len(some.links), some.not_shown) == (2, len(expected) - 2)
 
 
@@ -48,7 +48,7 @@ def test_links_have_delays_and_long_delays_are_not_links(tmp_path: Path) -> None
         record(1, 0, "a", keys=["k", "l"]), record(2, 10, "b", keys=["k"]), record(3, 30, "b", keys=["l"]),
         record(4, 30 + 8 * 86_400, "c", keys=["l"]),
     ]  # fmt: skip
-    graph = topic_graph(make_lake(tmp_path, records), at(0), at(10**6))
+    graph = build_topic_graph(make_lake(tmp_path, records), at(0), at(10**6))
     (link,) = graph.links
     assert (link.source, link.target, link.passes, link.keys) == ("a", "b", 2, 2)
     assert datetime.timedelta(seconds=10) <= link.median <= link.p95 <= datetime.timedelta(seconds=30)
@@ -56,15 +56,15 @@ def test_links_have_delays_and_long_delays_are_not_links(tmp_path: Path) -> None
 
 def test_a_time_without_keys_has_no_links_and_an_empty_time_is_refused(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, [record(1, 0, "a", keys=None)])
-    graph = topic_graph(lake, at(0), at(10))
+    graph = build_topic_graph(lake, at(0), at(10))
     assert (graph.topics, graph.links, graph.not_shown) == ([], [], 0)
     with pytest.raises(UsageError, match="expected a start before the end"):
-        topic_graph(lake, at(10), at(10))
+        build_topic_graph(lake, at(10), at(10))
 
 
 def test_the_default_day_ends_with_the_newest_message(tmp_path: Path) -> None:
     lake = make_lake(tmp_path, [record(1, 0, "orders"), record(2, 60, "orders")])
-    start, end = last_day(lake, None, None)
+    start, end = complete_time_range(lake, None, None)
     assert end == at(60) + datetime.timedelta(milliseconds=1)
     assert end - start == datetime.timedelta(days=1)
-    assert last_day(lake, at(1), at(2)) == (at(1), at(2))
+    assert complete_time_range(lake, at(1), at(2)) == (at(1), at(2))

@@ -6,7 +6,13 @@ import datetime
 
 import pytest
 
-from commitlake.pipelines.lineage.value_texts import clock_text, group_of, length_text, ordinal, when_text
+from commitlake.pipelines.lineage.value_texts import (
+    clock_text,
+    consumer_group_of,
+    length_text,
+    ordinal_text,
+    relative_time_text,
+)
 
 NOW = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
 
@@ -16,7 +22,7 @@ NOW = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
     [(1, "first"), (3, "third"), (10, "tenth"), (11, "11th"), (22, "22nd"), (113, "113th"), (101, "101st")],
 )
 def test_numbers_have_their_ordinals(number: int, text: str) -> None:
-    assert ordinal(number) == text
+    assert ordinal_text(number) == text
 
 
 @pytest.mark.parametrize(
@@ -42,7 +48,7 @@ def test_a_time_of_day_has_whole_milliseconds_in_its_own_zone() -> None:
     ("days", "text"), [(0, "15:00:00"), (1, "Mon 2026-11-23 15:00:00"), (30, "2026-10-25 15:00:00")]
 )
 def test_a_time_on_another_day_has_its_date(days: int, text: str) -> None:
-    assert when_text(NOW - datetime.timedelta(days=days), NOW) == text
+    assert relative_time_text(NOW - datetime.timedelta(days=days), NOW) == text
 
 
 @pytest.mark.parametrize(
@@ -58,4 +64,4 @@ def test_a_time_on_another_day_has_its_date(days: int, text: str) -> None:
     ],
 )
 def test_the_group_of_a_copy_is_in_its_topic(topic: str, properties: dict[str, str], group: str | None) -> None:
-    assert group_of(topic, properties) == group
+    assert consumer_group_of(topic, properties) == group

@@ -19,17 +19,17 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.pipelines.archive.profile_files import stage_profile
-from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
+from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
-    announce_expiry,
     expire_files,
     expired_files,
     expired_packs,
-    measure,
+    measure_files,
     read_expiries,
+    record_expiry,
 )
-from commitlake.pipelines.maintenance.log_care import clean_log, find_garbage, vacuum, write_checkpoint
-from commitlake.pipelines.maintenance.packs import find_orphans
+from commitlake.pipelines.maintenance.log_care import delete_old_log_entries, find_garbage, vacuum, write_checkpoint
+from commitlake.pipelines.maintenance.packs import find_orphan_packs
 from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
 from tests.support.packs import TOKEN, folder_store
 from tests.support.profiles import many_windows
@@ -66,7 +66,7 @@ def now() -> datetime.datetime:
 def test_only_rows_of_old_dates_expire(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
     files = expired_files(growing.lake, "messages", FIRST_DAY + 2 * DAY)
-    assert (measure(files).count, measure(files).rows) == (4, 120)
+    assert (measure_files(files).count, measure_files(files).rows) == (4, 120)
     expire_files(growing.lake, "messages", files, FIRST_DAY + 2 * DAY)
     assert {row["store_date"] for row in rows_of(uri)} == {FIRST_DAY + 2 * DAY}
     assert len(rows_of(uri)) == 60
@@ -95,10 +95,10 @@ def test_an_expiry_without_old_rows_makes_no_version(growing: GrowingLake) -> No
 def test_an_announced_expiry_is_never_withdrawn(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
     assert read_expiries(DeltaTable(uri)) == {}
-    announce_expiry(growing.lake, "bodies", FIRST_DAY + DAY)
-    announce_expiry(growing.lake, "messages", FIRST_DAY)
+    record_expiry(growing.lake, "bodies", FIRST_DAY + DAY)
+    record_expiry(growing.lake, "messages", FIRST_DAY)
     version = DeltaTable(uri).version()
-    announce_expiry(growing.lake, "bodies", FIRST_DAY)  # they are kept for longer from now on: what is gone stays gone
+    record_expiry(growing.lake, "bodies", FIRST_DAY)  # they are kept for longer from now on: what is gone stays gone
     assert DeltaTable(uri).version() == version
     growing.write(shop_messages(10, seed=7))
     assert growing.archive().sequence == 3
@@ -111,7 +111,7 @@ def test_a_run_planned_before_an_announcement_commits_after_it(
     whole = DeltaTable.create_write_transaction
 
     def announce_first(table: DeltaTable, *arguments: Any, **named: Any) -> None:
-        announce_expiry(growing.lake, "bodies", FIRST_DAY)
+        record_expiry(growing.lake, "bodies", FIRST_DAY)
         whole(table, *arguments, **named)
 
     growing.write(shop_messages(10, seed=7))
@@ -124,19 +124,19 @@ def test_an_announcement_overtaken_by_another_commit_is_repeated(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, stale = growing.lake.uri("messages"), DeltaTable(growing.lake.uri("messages"))
-    announce_expiry(growing.lake, "messages", FIRST_DAY)
+    record_expiry(growing.lake, "messages", FIRST_DAY)
     tables = iter([stale])
     monkeypatch.setattr(Lake, "table", lambda lake, name: next(tables, None) or DeltaTable(lake.uri(name)))
-    announce_expiry(growing.lake, "bodies", FIRST_DAY)
+    record_expiry(growing.lake, "bodies", FIRST_DAY)
     assert read_expiries(DeltaTable(uri)) == {"bodies": FIRST_DAY, "messages": FIRST_DAY}
 
 
 def test_a_table_without_dates_expires_by_the_time_of_its_files(growing: GrowingLake) -> None:
     today = now().date()
     assert expired_files(growing.lake, "archive_runs", today) == []
-    assert measure(expired_files(growing.lake, "archive_runs", today + 2 * DAY)).rows == 2
+    assert measure_files(expired_files(growing.lake, "archive_runs", today + 2 * DAY)).rows == 2
     before = [file.modified_ms for file in expired_files(growing.lake, "archive_runs", today + 2 * DAY)]
-    compact(growing.lake, "archive_runs", plan_compaction(growing.lake, "archive_runs", 1 << 20), ())
+    compact_table(growing.lake, "archive_runs", plan_compaction(growing.lake, "archive_runs", 1 << 20), ())
     (merged,) = expired_files(growing.lake, "archive_runs", today + 2 * DAY)
     assert merged.modified_ms == max(before)
 
@@ -208,14 +208,14 @@ def test_cleaning_the_log_keeps_the_archives_progress(growing: GrowingLake) -> N
     last = read_last_commit(growing.lake)
     age_log(uri, 40 * DAY)
     later = now() + 40 * DAY
-    assert "was not cleaned, because the archive's progress is only in a commit of" in clean_log(
+    assert "was not cleaned, because the archive's progress is only in a commit of" in delete_old_log_entries(
         growing.lake, "messages", later
     )
     assert read_last_commit(growing.lake) == last
     growing.write(shop_messages(10, seed=7))
     growing.archive()
     DeltaTable(uri).create_checkpoint()
-    assert clean_log(growing.lake, "messages", now()) == ""
+    assert delete_old_log_entries(growing.lake, "messages", now()) == ""
     names = {path.name for path in (Path(uri) / "_delta_log").glob("*.json")}
     assert f"{0:020}.json" not in names
     newest = read_last_commit(growing.lake)
@@ -228,7 +228,7 @@ def test_cleaning_the_log_keeps_the_archives_progress(growing: GrowingLake) -> N
 def test_the_retention_of_the_table_is_used(growing: GrowingLake, interval: str, cleaned: bool) -> None:
     uri = growing.lake.uri("messages")
     DeltaTable(uri).alter.set_table_properties({"delta.logRetentionDuration": interval})
-    assert (clean_log(growing.lake, "messages", now() + 10 * DAY) == "") == cleaned
+    assert (delete_old_log_entries(growing.lake, "messages", now() + 10 * DAY) == "") == cleaned
 
 
 # --- packs ---
@@ -255,7 +255,7 @@ def orphans_of(growing: GrowingLake) -> list[str]:
     packs = list(packs_of(growing).list_packs())
     return [
         pack.name
-        for pack in find_orphans(folder_store(growing.lake.bodies), growing.lake, packs, last.stores, now(), WEEK)
+        for pack in find_orphan_packs(folder_store(growing.lake.bodies), growing.lake, packs, last.stores, now(), WEEK)
     ]
 
 
@@ -281,6 +281,6 @@ def test_packs_expire_by_their_date(growing: GrowingLake) -> None:
     assert len(packs) == 6
     old = expired_packs(packs, FIRST_DAY + DAY, {"broker-a"})
     assert {pack.store_date for pack in old} == {FIRST_DAY}
-    assert measure(old).count == 2
+    assert measure_files(old).count == 2
     assert expired_packs(packs, FIRST_DAY + DAY, {"broker-b"}) == []
     assert len(data_files(growing.lake.uri("messages"))) == 6

@@ -20,8 +20,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance import compaction, merging
-from commitlake.pipelines.maintenance.compaction import compact, plan_bins, plan_compaction
-from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, exchange_files
+from commitlake.pipelines.maintenance.compaction import compact_table, plan_bins, plan_compaction
+from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, replace_table_files
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, data_files, prepared_lake, rows_of, shop_messages
 
@@ -43,7 +43,9 @@ def _archive_six_times(growing: GrowingLake) -> None:
 
 def compact_all(growing: GrowingLake, target_bytes: int = 128 * MIB) -> compaction.Compaction:
     """Merge all files that can be merged."""
-    return compact(growing.lake, "messages", plan_compaction(growing.lake, "messages", target_bytes), SORT_COLUMNS)
+    return compact_table(
+        growing.lake, "messages", plan_compaction(growing.lake, "messages", target_bytes), SORT_COLUMNS
+    )
 
 
 def test_merging_keeps_the_rows_and_leaves_few_files(growing: GrowingLake) -> None:
@@ -60,7 +62,7 @@ def test_merging_keeps_the_rows_and_leaves_few_files(growing: GrowingLake) -> No
 def test_tasks_of_any_runner_merge_the_same_and_report_progress(growing: GrowingLake, runner: Runner) -> None:
     uri, told = growing.lake.uri("messages"), list[int]()
     before, bins = rows_of(uri), plan_compaction(growing.lake, "messages", 128 * MIB)
-    done = compact(growing.lake, "messages", bins, SORT_COLUMNS, told.append, runner)
+    done = compact_table(growing.lake, "messages", bins, SORT_COLUMNS, told.append, runner)
     assert (done.merged, done.written, done.unsorted) == (12, 2, 0)
     assert rows_of(uri) == before
     assert sorted(told) == sorted(found.size for found in bins)
@@ -154,7 +156,10 @@ def test_a_column_added_later_is_null_in_older_rows(tmp_path: Path) -> None:
     )
     before = rows_of(uri)
     assert (
-        compact(Lake(str(tmp_path)), "table", plan_compaction(Lake(str(tmp_path)), "table", MIB), ("name",)).merged == 2
+        compact_table(
+            Lake(str(tmp_path)), "table", plan_compaction(Lake(str(tmp_path)), "table", MIB), ("name",)
+        ).merged
+        == 2
     )
     assert rows_of(uri) == before
     assert len(data_files(uri)) == 1
@@ -168,7 +173,7 @@ def test_rows_without_a_date_and_without_values_are_merged(tmp_path: Path) -> No
         write_deltalake(uri, rows.sort_by([("topic", "ascending")]), mode="append", partition_by=["store_date"])
     before = rows_of(uri)
     lake = Lake(str(tmp_path))
-    done = compact(lake, "table", plan_compaction(lake, "table", MIB), ())
+    done = compact_table(lake, "table", plan_compaction(lake, "table", MIB), ())
     assert (done.merged, done.written) == (2, 1)
     assert rows_of(uri) == before
 
@@ -225,11 +230,11 @@ def test_a_second_merge_of_the_same_files_is_refused(growing: GrowingLake) -> No
     uri = growing.lake.uri("messages")
     before, bins = rows_of(uri), plan_compaction(growing.lake, "messages", 128 * MIB)
     files = read_table_files(DeltaTable(uri))
-    compact(growing.lake, "messages", bins, SORT_COLUMNS)
+    compact_table(growing.lake, "messages", bins, SORT_COLUMNS)
     with pytest.raises(ConcurrentMaintenanceError, match="replaced"):
-        exchange_files(growing.lake, "messages", files[:2], [], changes_data=False, note={})
+        replace_table_files(growing.lake, "messages", files[:2], [], changes_data=False, note={})
     with pytest.raises(ConcurrentMaintenanceError):
-        compact(growing.lake, "messages", bins, SORT_COLUMNS)
+        compact_table(growing.lake, "messages", bins, SORT_COLUMNS)
     assert rows_of(uri) == before
 
 
@@ -240,7 +245,7 @@ def test_a_merge_concurrent_with_deltalakes_optimize_fails_and_keeps_rows(
     before, bins = rows_of(uri), plan_compaction(growing.lake, "messages", 128 * MIB)
     DeltaTable(uri).optimize.compact()
     with pytest.raises(ConcurrentMaintenanceError, match="replaced"):
-        compact(growing.lake, "messages", bins, SORT_COLUMNS)
+        compact_table(growing.lake, "messages", bins, SORT_COLUMNS)
     assert rows_of(uri) == before
 
 
@@ -307,7 +312,7 @@ def test_an_exchange_with_a_lost_answer_succeeds(growing: GrowingLake, monkeypat
     (first, *_) = plan_compaction(growing.lake, "messages", 128 * MIB)
     with monkeypatch.context() as patched:
         patched.setattr(DeltaTable, "create_write_transaction", commit_and_lose_the_answer)
-        done = compact(growing.lake, "messages", [first], SORT_COLUMNS)
+        done = compact_table(growing.lake, "messages", [first], SORT_COLUMNS)
     assert (done.merged, calls) == (len(first.files), [version])
     assert DeltaTable(uri).version() == version + 1
     assert rows_of(uri) == before

@@ -12,23 +12,23 @@ import pytest
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import BodyRef
-from commitlake.connectors.lake.packs.merged import pack_size, read_members
+from commitlake.connectors.lake.packs.merged import pack_size, read_merged_index
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import PackOutput, PackStore
 from commitlake.connectors.storage.folder_storage import FolderStorage
 from commitlake.pipelines.erasure.bodies import erase_bodies
-from commitlake.pipelines.erasure.run import Place, plan_erasure, run_erasure
+from commitlake.pipelines.erasure.run import ErasureTarget, plan_erasure, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
 from commitlake.pipelines.maintenance import packs as packs_module
 from commitlake.pipelines.maintenance.packs import (
     PackMerges,
-    candidates,
-    delete_merged,
-    find_orphans,
+    delete_merged_packs,
+    find_merge_candidates,
+    find_orphan_packs,
     merge_packs,
-    named_packs,
     plan_pack_merges,
+    read_referenced_packs,
 )
 from tests.support.erased_lakes import KEY, traces, write_lake
 from tests.support.lakes import FIRST_DATE, GrowingLake, prepared_lake, rows_of, shop_messages
@@ -59,8 +59,8 @@ def write(growing: GrowingLake, store: PackStore | None = None) -> PackMerges:
     store = store or folder_store(growing.lake.bodies)
     last = read_last_commit(growing.lake)
     assert last is not None
-    found = candidates(files_of(growing), last.stores)
-    named = named_packs(growing.lake, {file.store_date for file in found})
+    found = find_merge_candidates(files_of(growing), last.stores)
+    named = read_referenced_packs(growing.lake, {file.store_date for file in found})
     bins, planned = plan_pack_merges(store, found, named, last.stores)
     assert not planned.left
     return merge_packs(store, bins)
@@ -68,7 +68,7 @@ def write(growing: GrowingLake, store: PackStore | None = None) -> PackMerges:
 
 def finish(growing: GrowingLake) -> list[str]:
     """Do the last step: wipe erased bodies, and delete the small packs."""
-    return delete_merged(
+    return delete_merged_packs(
         folder_store(growing.lake.bodies),
         files_of(growing),
         lambda names: erase_bodies(growing.lake, names)[1],
@@ -125,7 +125,7 @@ def test_a_merged_pack_is_merged_again_and_holds_each_pack_once(growing: Growing
     archive_runs(growing, 3)
     before = content(growing)
     assert merge(growing) == 1
-    assert len(read_members(store, files_of(growing)[0])) == 7
+    assert len(read_merged_index(store, files_of(growing)[0])) == 7
     assert content(growing) == before
     assert read_body(store, ref) == body  # although the file where it was found is gone
 
@@ -159,7 +159,7 @@ class ErasingStore(PackStore):
 
 
 def erase(growing: GrowingLake) -> None:
-    place = Place(growing.lake, "1")
+    place = ErasureTarget(growing.lake, "1")
     run_erasure(place, plan_erasure(place, KeysToErase([KEY])), "a test", 7 * DAY, lambda _: None)
 
 
@@ -191,12 +191,12 @@ def test_a_merged_pack_stays_as_long_as_rows_name_one_of_its_packs(growing: Grow
     last = read_last_commit(growing.lake)
     assert last is not None
     store, later = folder_store(growing.lake.bodies), datetime.datetime.now(datetime.UTC) + 10 * DAY
-    assert find_orphans(store, growing.lake, files_of(growing), last.stores, later, 7 * DAY) == []
+    assert find_orphan_packs(store, growing.lake, files_of(growing), last.stores, later, 7 * DAY) == []
     (merged,) = files_of(growing)
     empty = GrowingLake(growing.folder / "other")
     empty.write(shop_messages(5, seed=77))
     empty.archive()
-    orphans = find_orphans(store, empty.lake, files_of(growing), last.stores, later, 7 * DAY)
+    orphans = find_orphan_packs(store, empty.lake, files_of(growing), last.stores, later, 7 * DAY)
     assert [file.name for file in orphans] == [merged.name]
 
 
@@ -224,8 +224,8 @@ def test_a_damaged_merged_pack_is_named_and_stays(growing: GrowingLake) -> None:
     archive_runs(growing, 2)
     last = read_last_commit(growing.lake)
     assert last is not None
-    found = candidates(files_of(growing), last.stores)
-    named = named_packs(growing.lake, {file.store_date for file in found})
+    found = find_merge_candidates(files_of(growing), last.stores)
+    named = read_referenced_packs(growing.lake, {file.store_date for file in found})
     bins, planned = plan_pack_merges(folder_store(growing.lake.bodies), found, named, last.stores)
     assert len(planned.left) == 1
     assert merged.name not in {file.name for one in bins for file in one.files}
@@ -249,4 +249,4 @@ def test_a_pack_without_a_date_is_referenced_by_rows_of_any_date(tmp_path: Path,
     last = read_last_commit(growing.lake)
     assert last is not None
     later = datetime.datetime.now(datetime.UTC) + 10 * DAY
-    assert find_orphans(folder_store(growing.lake.bodies), growing.lake, packs, last.stores, later, 7 * DAY) == []
+    assert find_orphan_packs(folder_store(growing.lake.bodies), growing.lake, packs, last.stores, later, 7 * DAY) == []

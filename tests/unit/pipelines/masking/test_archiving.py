@@ -18,7 +18,7 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.run import Config, Result, run_archive
-from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, masks_of_lake, parse_archive_masks
+from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, parse_archive_masks, parse_lake_masks
 from commitlake.pipelines.masking.masks import parse_mask
 from commitlake.schemas.errors import CommitLakeError, ExitCode, UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, body_crc
@@ -75,9 +75,11 @@ def test_no_file_of_the_lake_has_a_masked_value(tmp_path: Path, monkeypatch: pyt
     growing, _ = write(tmp_path, shop_messages(50), *RULES)
     assert traces(Path(growing.lake.root)) == []
     row = rows_of(growing)[SECRET]
-    hashed = parse_mask("keys=hash").value(KEY, b"a key")
+    hashed = parse_mask("keys=hash").mask_value(KEY, b"a key")
     assert row["keys"] == [hashed]
-    assert row["unique_key"] == row["properties"]["UNIQ_KEY"] == parse_mask("keys=hash").value(UNIQUE_KEY, b"a key")
+    assert (
+        row["unique_key"] == row["properties"]["UNIQ_KEY"] == parse_mask("keys=hash").mask_value(UNIQUE_KEY, b"a key")
+    )
     assert row["properties"] == {
         "KEYS": hashed, "UNIQ_KEY": row["unique_key"], "TAGS": "Tag2", "phone": "************17", "DELAY": "3",
         "REAL_TOPIC": "topic-1",
@@ -123,14 +125,14 @@ def test_an_audit_finds_a_body_that_was_masked_differently(tmp_path: Path, monke
     growing, _ = write(tmp_path, shop_messages(3), "body.name=text:x")
     assert audited(growing) == ExitCode.OK
     other = masks_of("body.name=text:y")
-    monkeypatch.setattr("commitlake.pipelines.audit.sides.masks_of_lake", lambda *_: other)
+    monkeypatch.setattr("commitlake.pipelines.audit.sides.parse_lake_masks", lambda *_: other)
     assert audited(growing) == ExitCode.DAMAGE
 
 
 def test_an_erasure_of_a_masked_message_is_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMMITLAKE_MASK_KEY", "a key")
     growing, _ = write(tmp_path, shop_messages(20), "keys=hash", "body.name=hash")
-    key = parse_mask("keys=hash").value(KEY, b"a key")
+    key = parse_mask("keys=hash").mask_value(KEY, b"a key")
     assert erase.main(["--lake", growing.lake.root, "--key", str(key), "--reason", "a test", "--yes"]) == ExitCode.OK
     assert rows_of(growing)[SECRET]["body"] is None
     assert audited(growing) == ExitCode.OK
@@ -240,12 +242,12 @@ def test_a_hash_needs_a_key() -> None:
 @pytest.mark.parametrize("remembered", ["", "[]", "{", '{"rules":3}'])
 def test_rules_that_cannot_be_read_are_an_error(remembered: str) -> None:
     with pytest.raises(UsageError, match="masks cannot be read"):
-        masks_of_lake(remembered, ENVIRONMENT)
+        parse_lake_masks(remembered, ENVIRONMENT)
 
 
 def test_the_rules_stored_in_a_lake_do_not_contain_the_key() -> None:
     text = masks_of("keys=hash", "body.a.b=text:x=y", "property.a.b=truncate:3").to_text()
     assert "a key" not in text
-    again = masks_of_lake(text, ENVIRONMENT)
+    again = parse_lake_masks(text, ENVIRONMENT)
     assert again is not None
     assert again.to_text() == text

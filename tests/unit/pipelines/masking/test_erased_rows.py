@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places
+from commitlake.connectors.lake.erasures import MARKER, ErasedMessages, parse_erased_messages
 from commitlake.pipelines.erasure.selection import ROWS
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, erase_rows
-from commitlake.pipelines.masking.erasure_rows import CHECKSUMS, ErasureWriter, erasure_rows
+from commitlake.pipelines.masking.erasure_rows import CHECKSUMS, ErasureWriter, make_erasure_rows
 from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, COLUMN_CHECKSUMS
 from tests.support.erased_lakes import write_lake
@@ -26,10 +26,10 @@ def rows(tmp_path: Path) -> pa.Table:
     return pa.table([found.column(name).cast(ROWS.field(name).type) for name in ROWS.names], schema=ROWS)
 
 
-def places(rows: pa.Table, *numbers: int) -> ErasedPlaces:
+def places(rows: pa.Table, *numbers: int) -> ErasedMessages:
     chosen = rows.select(["broker", "physical_offset"]).take(list(numbers))
     named = chosen.append_column("erasure_id", pa.array(["E"] * len(numbers)))
-    return erased_places(named.append_column("number", pa.array([1] * len(numbers), pa.int64())), 1)
+    return parse_erased_messages(named.append_column("number", pa.array([1] * len(numbers), pa.int64())), 1)
 
 
 def test_only_the_stated_columns_of_those_rows_change(rows: pa.Table) -> None:
@@ -71,7 +71,9 @@ def test_other_checksums_than_those_of_the_tombstones_do_not_change() -> None:
 def test_tombstones_have_no_erased_value(rows: pa.Table) -> None:
     after, _ = erase_rows(rows, places(rows, 17))
     before, after = (each.slice(17, 1).combine_chunks() for each in (rows, after))
-    (row,) = erasure_rows(before, after, ["E"], [1], ErasureEvent.MESSAGE, ErasureWriter(0, "host 1", "1")).to_pylist()
+    (row,) = make_erasure_rows(
+        before, after, ["E"], [1], ErasureEvent.MESSAGE, ErasureWriter(0, "host 1", "1")
+    ).to_pylist()
     assert "CANARY" not in repr(row)
     assert row["row_before"] != row["row_after"]
     assert row["lake_before"] != row["lake_after"]

@@ -34,7 +34,7 @@ def mask_of(rule: str) -> Mask:
 @given(texts=st.lists(st.none() | TEXTS, max_size=8))
 def test_texts_are_masked_like_single_values(rule: str, texts: list[str | None]) -> None:
     mask = mask_of(rule)
-    expected = [None if text is None else mask.value(text, KEY) for text in texts]
+    expected = [None if text is None else mask.mask_value(text, KEY) for text in texts]
     plain = pa.array(texts, pa.string())
     assert mask_texts(plain, mask, KEY).to_pylist() == expected
     assert mask_texts(plain.dictionary_encode(), mask, KEY).to_pylist() == expected
@@ -44,7 +44,7 @@ def test_texts_are_masked_like_single_values(rule: str, texts: list[str | None])
 @given(lists=st.lists(st.none() | st.lists(TEXTS, max_size=3), min_size=2, max_size=6))
 def test_lists_are_masked_like_single_values(rule: str, lists: list[list[str] | None]) -> None:
     mask = mask_of(rule)
-    expected = [[new for text in each or () if (new := mask.value(text, KEY))] or None for each in lists]
+    expected = [[new for text in each or () if (new := mask.mask_value(text, KEY))] or None for each in lists]
     column = pa.array([["before"], *lists], pa.list_(pa.string()))
     assert mask_lists(column.slice(1), mask, KEY).to_pylist() == expected
     masked = mask_lists(column, mask, KEY)
@@ -60,7 +60,7 @@ def test_entries_are_masked_like_single_values(rule: str, maps: list[dict[str, s
     def expected(found: dict[str, str] | None) -> list[tuple[str, str]] | None:
         if found is None:
             return None
-        values = [(name, mask.value(text, KEY) if name == "b" else text) for name, text in found.items()]
+        values = [(name, mask.mask_value(text, KEY) if name == "b" else text) for name, text in found.items()]
         return [(name, text) for name, text in values if text is not None]
 
     rows: list[Any] = [[("b", "first")], *(None if each is None else list(each.items()) for each in maps)]

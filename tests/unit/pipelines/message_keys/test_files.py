@@ -10,12 +10,12 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.committer import commit_run, open_for_append
-from commitlake.connectors.lake.erasures import ErasedOffsets, ErasedPlaces
+from commitlake.connectors.lake.erasures import ErasedMessages, ErasedOffsets
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.archive import command as archive_job
 from commitlake.pipelines.archive import task
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.message_keys import files, follow
 from commitlake.pipelines.message_keys.files import KeyWriter, PreparedKeys
 from commitlake.pipelines.message_keys.follow import follow_keys
@@ -31,17 +31,17 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "lake"))
 
 
-def archive(lake: Lake, tmp_path: Path, erased: ErasedPlaces | None = None) -> PreparedKeys:
+def archive(lake: Lake, tmp_path: Path, erased: ErasedMessages | None = None) -> PreparedKeys:
     """Write and commit an archive run in this process, and return the keys that its tasks have written."""
-    work = find_work(str(tmp_path / "store"), "a", lake)
+    work = find_archive_work(str(tmp_path / "store"), "a", lake)
     open_for_append(lake)
     tasks = ArchiveTasks(
-        work.splits(1 << 17), lake, work.commit.run_id, "1", erased=erased or ErasedPlaces(),
+        work.splits(1 << 17), lake, work.commit.run_id, "1", erased=erased or ErasedMessages(),
         keyed=True,
     )  # fmt: skip
     manifest = list(tasks.run(0, tasks.parts))
     messages = [row.data_file for row in manifest if row.table == "messages"]
-    commit_run(lake, messages, work.commit, work.started_from)
+    commit_run(lake, messages, work.commit, work.progress_before)
     keys = [row.data_file for row in manifest if row.table == "message_keys"]
     return PreparedKeys(frozenset(file.path for file in messages), 0, keys)
 
@@ -69,7 +69,7 @@ def test_files_of_tasks_are_added_without_reading_messages(
 ) -> None:
     wanted = keys_read_again(lake, tmp_path)
     prepared = archive(lake, tmp_path)
-    monkeypatch.setattr(follow._Chunks, "write", None)  # reads data files
+    monkeypatch.setattr(follow._KeysFilesWriter, "write", None)  # reads data files
     followed = follow_keys(lake, prepared=prepared)
     assert followed.rows == wanted.num_rows == 2000
     assert keys_of(lake).equals(wanted)
@@ -98,7 +98,7 @@ def test_keys_that_were_written_before_an_erasure_are_not_added(lake: Lake, tmp_
 def test_keys_of_erased_messages_are_left_out(lake: Lake, tmp_path: Path) -> None:
     all_keys = keys_read_again(lake, tmp_path)
     gone = sorted(set(all_keys.column("physical_offset").to_pylist()))[3:9]
-    erased = ErasedPlaces(1, ("e",), (1,), {"a": ErasedOffsets(np.array(gone), np.zeros(len(gone), np.int64))})
+    erased = ErasedMessages(1, ("e",), (1,), {"a": ErasedOffsets(np.array(gone), np.zeros(len(gone), np.int64))})
     prepared = archive(lake, tmp_path, erased)
     follow_keys(lake, prepared=prepared)
     left = set(keys_of(lake).column("physical_offset").to_pylist())
@@ -138,7 +138,7 @@ def test_a_run_adds_the_files_of_its_tasks_if_these_are_large(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, smallest_task: int, are_of_tasks: bool
 ) -> None:
     monkeypatch.setattr(task, "_MIN_KEYED_BYTES", smallest_task)
-    monkeypatch.setattr(task, "part_bytes", lambda *_, **__: 1)  # several tasks
+    monkeypatch.setattr(task, "choose_part_size", lambda *_, **__: 1)  # several tasks
     command = ["--store", str(tmp_path / "store"), "--broker", "a", "--lake", lake.root, "--local", "--quiet"]
     assert archive_job.main([*command, "--processes", "2"]) == 0
     written = {path.name for path in Path(lake.uri("message_keys")).glob("*.parquet")}

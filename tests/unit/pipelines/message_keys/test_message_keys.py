@@ -16,19 +16,19 @@ from deltalake import DeltaTable
 from numba.core.dispatcher import Dispatcher
 
 from commitlake.connectors.lake.backoff import MAX_TRIES
-from commitlake.connectors.lake.committer import advance, commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_run, commit_with_transaction, open_for_append
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import Engine
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
-from commitlake.pipelines.message_keys.check import keys_of_messages, sum_keys
+from commitlake.pipelines.archive.work import find_archive_work
+from commitlake.pipelines.message_keys.check import open_keys_of_messages, sum_keys
 from commitlake.pipelines.message_keys.files import hash_texts, key_hashes
 from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
-from commitlake.pipelines.message_keys.lookup import find_keys
+from commitlake.pipelines.message_keys.lookup import find_places_by_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
 from commitlake.pipelines.query.engines import TableQuery
-from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
+from commitlake.pipelines.query.keys import business_keys_condition, unique_key_condition
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.messages import MESSAGE_KEYS
@@ -40,7 +40,7 @@ SIZE = 1 << 16
 
 def archive(store: Path, lake: Lake) -> int:
     """Write and commit an archive run in this process."""
-    work = find_work(str(store), "a", lake)
+    work = find_archive_work(str(store), "a", lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(SIZE), lake, work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
@@ -48,7 +48,7 @@ def archive(store: Path, lake: Lake) -> int:
         lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.started_from,
+        work.progress_before,
     )
     return DeltaTable(lake.uri("messages")).version()
 
@@ -73,7 +73,7 @@ STARTS = [sum(len(record) for record in records(SENT)[:number]) for number in ra
 
 def offsets(lake: Lake, *keys: str, kind: str = "key") -> list[int]:
     """Return the numbers of the messages that are found."""
-    found = find_keys(lake, keys, kind).column("physical_offset").to_pylist()
+    found = find_places_by_keys(lake, keys, kind).column("physical_offset").to_pylist()
     return sorted({STARTS.index(offset) for offset in found})
 
 
@@ -129,9 +129,9 @@ def test_only_one_of_two_followers_adds_the_keys(lake: Lake, monkeypatch: pytest
     def overtaken(*arguments: object, **options: bool) -> bool:
         monkeypatch.undo()
         assert follow_keys(lake).rows == 6
-        return advance(*arguments, **options)  # type: ignore[arg-type]
+        return commit_with_transaction(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", overtaken)
+    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.commit_with_transaction", overtaken)
     assert follow_keys(lake).rows == 0
     assert DeltaTable(lake.uri("message_keys")).to_pyarrow_table().num_rows == 6
     assert DeltaTable(lake.uri("message_keys")).transaction_version(APPLICATION_ID) == followed_version(lake)
@@ -143,9 +143,9 @@ def test_a_follower_that_is_overtaken_catches_up(lake: Lake, tmp_path: Path, mon
         follow_keys(lake)
         write_store(tmp_path / "store", [(0, open_segment(SENT[:7], SIZE))])
         archive(tmp_path / "store", lake)
-        return advance(*arguments, **options)  # type: ignore[arg-type]
+        return commit_with_transaction(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", overtaken)
+    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.commit_with_transaction", overtaken)
     wanted = DeltaTable(lake.uri("messages")).version()
     followed = catch_up_keys(lake, wait=lambda _: None)
     assert followed.version >= wanted
@@ -155,7 +155,7 @@ def test_a_follower_that_is_overtaken_catches_up(lake: Lake, tmp_path: Path, mon
 def test_a_follower_that_is_always_overtaken_reports_that_it_is_behind(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.advance", lambda *_, **__: False)
+    monkeypatch.setattr("commitlake.pipelines.message_keys.follow.commit_with_transaction", lambda *_, **__: False)
     waits: list[float] = []
     assert catch_up_keys(lake, wait=waits.append).is_unfinished
     assert len(waits) == MAX_TRIES
@@ -184,9 +184,9 @@ def test_a_follower_without_the_needed_files_rebuilds_the_table(left_behind: Lak
 
 def test_without_the_needed_files_look_ups_fail_and_queries_do_without_keys(left_behind: Lake) -> None:
     with pytest.raises(VersionGoneError, match="without --no-keys"):
-        find_keys(left_behind, ["it's"])
-    assert condition_of_keys(left_behind, ["it's"]) is None
-    assert condition_of_unique_key(left_behind, "U5") is None
+        find_places_by_keys(left_behind, ["it's"])
+    assert business_keys_condition(left_behind, ["it's"]) is None
+    assert unique_key_condition(left_behind, "U5") is None
 
 
 def test_a_follower_rebuilds_the_table_after_the_log_was_cleaned(lake: Lake, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_follower_rebuilds_the_table_after_the_log_was_cleaned(lake: Lake, tmp
     table.create_checkpoint()
     for commit in (Path(lake.uri("messages")) / "_delta_log").glob("*.json"):
         commit.unlink()
-    assert condition_of_keys(lake, ["it's"]) is None
+    assert business_keys_condition(lake, ["it's"]) is None
     assert follow_keys(lake).rows == 11
     assert offsets(lake, "it's") == [3]
     assert DeltaTable(lake.uri("message_keys")).to_pyarrow_table().num_rows == 11
@@ -207,7 +207,7 @@ def test_a_task_receives_its_own_files_only(lake: Lake, tmp_path: Path, monkeypa
     monkeypatch.setattr("commitlake.pipelines.message_keys.follow._DRIVER_ROWS", 1)
     runner = SendingRunner(2)
     follow_keys(lake, runner)
-    sums = sum_keys(keys_of_messages(lake), runner)
+    sums = sum_keys(open_keys_of_messages(lake), runner)
     assert sums[0].sum() == len(DeltaTable(lake.uri("message_keys")).to_pyarrow_table())
     names = [Path(uri).name.encode() for uri in DeltaTable(lake.uri("messages")).file_uris()]
     assert [sum(name in sent for name in names) for sent in runner.sent] == [1, 1, 1, 1]
@@ -226,8 +226,8 @@ def test_a_query_does_without_a_damaged_table_with_a_warning(
     lake: Lake, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     follow_keys(lake)
-    assert condition_of_keys(lake, ["order-2"]) is not None
-    assert condition_of_keys(lake, ["no such key"]) == "false"
+    assert business_keys_condition(lake, ["order-2"]) is not None
+    assert business_keys_condition(lake, ["no such key"]) == "false"
     (path,) = Path(lake.uri("message_keys")).glob("*.parquet")
     data = path.read_bytes()
     if what == "an entry of the log":
@@ -238,8 +238,8 @@ def test_a_query_does_without_a_damaged_table_with_a_warning(
         group = pq.ParquetFile(path).metadata.row_group(0)
         place = group.column(0).data_page_offset + group.column(0).total_compressed_size - 3
         path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
-    assert condition_of_keys(lake, ["no such key"]) is None
-    assert condition_of_unique_key(lake, "U9") is None
+    assert business_keys_condition(lake, ["no such key"]) is None
+    assert unique_key_condition(lake, "U9") is None
     assert capsys.readouterr().err.count("message_keys is damaged, so all of messages is searched") == 2
 
 
@@ -273,10 +273,10 @@ def test_a_look_up_of_a_key_does_not_import_pandas(lake: Lake) -> None:
     code = (
         "import sys\n"
         "from commitlake.connectors.lake.lake import Lake\n"
-        "from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key\n"
+        "from commitlake.pipelines.query.keys import business_keys_condition, unique_key_condition\n"
         f"lake = Lake({lake.root!r})\n"
-        "assert 'physical_offset IN' in condition_of_keys(lake, ['order-2'])\n"
-        "assert 'physical_offset IN' in condition_of_unique_key(lake, 'U1')\n"
+        "assert 'physical_offset IN' in business_keys_condition(lake, ['order-2'])\n"
+        "assert 'physical_offset IN' in unique_key_condition(lake, 'U1')\n"
         "assert 'pandas' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

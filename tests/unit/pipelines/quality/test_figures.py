@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive import commit_series
-from commitlake.pipelines.archive.commit_series import read_figures
+from commitlake.pipelines.archive.commit_series import read_page_figures
 from commitlake.pipelines.archive.profile_files import open_profiles_file
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.judge_input import split_by_topics
@@ -56,21 +56,21 @@ def test_sums_equal_those_of_the_rows() -> None:
     times = [row["store_timestamp"] for row in ROWS if row["store_timestamp"] is not None]
     assert (figures.first_time, figures.last_time) == (min(times), max(times))
     assert figures.queues == len({(row["broker"], row["topic"], row["queue_id"]) for row in ROWS})
-    assert sum(figures.by_window.values()) == len(ROWS) - 1
-    assert figures.others["messages"] + sum(row["messages_sum"] for row in figures.shown) == len(ROWS)
-    largest = figures.shown[0]
-    assert sum(figures.of_topic((largest["broker"], largest["topic"])).values()) == largest["messages_sum"] == 40
+    assert sum(figures.counts_by_window.values()) == len(ROWS) - 1
+    assert figures.others["messages"] + sum(row["messages_sum"] for row in figures.topic_rows) == len(ROWS)
+    largest = figures.topic_rows[0]
+    assert sum(figures.counts_of_topic((largest["broker"], largest["topic"])).values()) == largest["messages_sum"] == 40
 
 
 def test_only_the_topics_that_are_shown_are_kept() -> None:
     figures = in_stretches(PROFILE, 50, 1)
-    assert len(figures.shown) == len(figures._by_topic) == 30
-    assert figures.of_topic(("a", "t00")) == {}
+    assert len(figures.topic_rows) == len(figures._by_topic) == 30
+    assert figures.counts_of_topic(("a", "t00")) == {}
 
 
 def test_an_empty_profile_has_figures() -> None:
     figures = figures_of(merge_profiles([]))
-    assert (figures.messages, figures.topics, figures.span, figures.by_window, list(figures.shown)) == (
+    assert (figures.messages, figures.topics, figures.span, figures.counts_by_window, list(figures.topic_rows)) == (
         0, 0, None, {}, [],
     )  # fmt: skip
     assert PageFigures().span is None
@@ -83,12 +83,14 @@ def test_the_figures_of_several_commits_are_those_of_one(tmp_path: Path) -> None
         with open_profiles_file(lake, run_id) as file:
             for stretch in split_by_topics(profile_of(rows), 100):
                 file.add(stretch)
-    figures = read_figures(lake, ["one", "two"])
+    figures = read_page_figures(lake, ["one", "two"])
     assert (figures.messages, figures.topics, figures.queues) == tuple(
         getattr(figures_of(PROFILE), name) for name in ("messages", "topics", "queues")
     )
-    assert figures.by_window == figures_of(PROFILE).by_window
-    assert [row["messages_sum"] for row in figures.shown] == [row["messages_sum"] for row in figures_of(PROFILE).shown]
+    assert figures.counts_by_window == figures_of(PROFILE).counts_by_window
+    assert [row["messages_sum"] for row in figures.topic_rows] == [
+        row["messages_sum"] for row in figures_of(PROFILE).topic_rows
+    ]
 
 
 def test_the_files_of_profiles_are_closed_after_they_were_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +104,7 @@ def test_the_files_of_profiles_are_closed_after_they_were_read(tmp_path: Path, m
         return pq.ParquetFile(source, **options)
 
     monkeypatch.setattr(commit_series, "pq", SimpleNamespace(ParquetFile=open_parquet))
-    read_figures(lake, ["one"])
+    read_page_figures(lake, ["one"])
     assert sources
     assert all(source.closed for source in sources)
 

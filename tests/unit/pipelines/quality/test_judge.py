@@ -15,14 +15,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.quality.frames import topics_of, windows_of
-from commitlake.pipelines.quality.judge import judge
+from commitlake.pipelines.quality.frames import build_topic_frame, build_window_frame
+from commitlake.pipelines.quality.judge import judge_profile
 from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.kernel import MAX_MISSING
-from commitlake.pipelines.quality.loading import prepare
+from commitlake.pipelines.quality.loading import start_loading
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import ProfileError, QualityError
-from commitlake.pipelines.quality.report import Losses, QualityReport, brokers_concerned, sentences, to_table
+from commitlake.pipelines.quality.report import (
+    Losses,
+    QualityReport,
+    brokers_with_failures,
+    expectation_sentences,
+    to_quality_results,
+)
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, Kind
 from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite
@@ -38,12 +44,12 @@ FACTS = RunFacts(now=LATER)
 
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
-    prepare().join()
+    start_loading().join()
 
 
 def judged(rows: list[Row], facts: RunFacts = FACTS) -> QualityReport:
     """Return the suites' report on rows."""
-    return judge(profile_of(rows), facts=facts)
+    return judge_profile(profile_of(rows), facts=facts)
 
 
 def suite_with(name: str) -> list[Suite]:
@@ -64,7 +70,7 @@ def test_healthy_messages_meet_all_expectations() -> None:
     assert unmet(report) == set()
     assert report.passed
     assert len(report.judgements) == sum(len(suite.expectations) for suite in SUITES) >= 30
-    assert sentences(report) == []
+    assert expectation_sentences(report) == []
 
 
 @pytest.mark.parametrize(
@@ -114,8 +120,8 @@ def test_usual_rows_meet_all_expectations(rows: list[Row]) -> None:
 def test_topics_that_differ_only_after_a_nul_have_their_own_figures() -> None:
     topics = {HALF_TOPIC: "half", f"{HALF_TOPIC}{NUL}": "normal", NUL: "normal", f"{NUL}{NUL}": "normal"}
     rows = [message(n, topic=topic, kind=topics[topic], queue_offset=n * 5) for n in range(3) for topic in topics]
-    windows = windows_of(profile_of(rows), FACTS)
-    found = topics_of(windows).set_index("topic")
+    windows = build_window_frame(profile_of(rows), FACTS)
+    found = build_topic_frame(windows).set_index("topic")
     assert found["messages"].to_dict() == dict.fromkeys(topics, 3)
     assert found["lost_offsets"].to_dict() == {HALF_TOPIC: 0} | dict.fromkeys([*topics][1:], 8)
     assert found["kind"].to_dict() == {topic: Kind(kind) for topic, kind in topics.items()}
@@ -126,14 +132,16 @@ def test_topics_that_differ_only_after_a_nul_have_their_own_figures() -> None:
 def test_offsets_that_skip_more_than_numbers_hold_are_counted_as_missing(offsets: Sequence[int]) -> None:
     rows = [message(n, queue_offset=offset) for n, offset in enumerate(offsets)]
     (found,) = (
-        each for each in judge(profile_of(rows), [QUEUES], FACTS).judgements if "by_damage" in each.expectation.name
+        each
+        for each in judge_profile(profile_of(rows), [QUEUES], FACTS).judgements
+        if "by_damage" in each.expectation.name
     )
     assert found.observed == MAX_MISSING
     assert not found.success
 
 
 def test_no_messages_meet_all_expectations() -> None:
-    report = judge(profile_of([message()]).slice(0, 0), facts=FACTS)
+    report = judge_profile(profile_of([message()]).slice(0, 0), facts=FACTS)
     assert unmet(report) == set()
 
 
@@ -166,10 +174,10 @@ def test_a_lost_message_is_damage_within_a_window_and_between_two(lost: int) -> 
 
 def test_damage_names_each_queue_once() -> None:
     rows = [message(n * 600, topic=f"orders{NUL * topic}", queue_offset=2 * n) for topic in range(20) for n in range(4)]
-    (found,) = judge(profile_of(rows), [QUEUES], FACTS).damage
+    (found,) = judge_profile(profile_of(rows), [QUEUES], FACTS).damage
     assert (found.unexpected, found.observed) == (60, 60)
     assert [example["topic"] for example in found.examples] == [f"orders{NUL * topic}" for topic in range(20)]
-    text = Losses().verdict(judge(profile_of(rows), [QUEUES], FACTS)).text
+    text = Losses().verdict(judge_profile(profile_of(rows), [QUEUES], FACTS)).text
     assert text.endswith("messages of 20 queues are missing in a log without damage (table quality_results)")
 
 
@@ -209,9 +217,9 @@ def test_a_message_with_a_prepared_flag_of_its_client_passes(flag: int) -> None:
     ],
 )
 def test_rows_that_no_broker_writes_are_critical(rows: list[Row], name: str) -> None:
-    report = judge(profile_of(rows), suite_with(name), FACTS)
+    report = judge_profile(profile_of(rows), suite_with(name), FACTS)
     assert name in {found.expectation.name for found in report.critical_failures}
-    assert any("critical: " in line and name in line for line in sentences(report))
+    assert any("critical: " in line and name in line for line in expectation_sentences(report))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +244,7 @@ def test_rows_that_no_broker_writes_are_critical(rows: list[Row], name: str) -> 
     ],
 )
 def test_unusual_rows_are_a_warning(rows: list[Row], name: str) -> None:
-    report = judge(profile_of(rows), suite_with(name), FACTS)
+    report = judge_profile(profile_of(rows), suite_with(name), FACTS)
     assert report.passed
     assert name in {found.expectation.name for found in report.warnings}
 
@@ -248,7 +256,7 @@ def test_unusual_rows_are_a_warning(rows: list[Row], name: str) -> None:
 def test_a_time_beyond_nanoseconds_is_judged(year: int) -> None:
     last = datetime.datetime(year, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
     rows = [message(0), message(1, store_timestamp=last)]
-    windows = windows_of(profile_of(rows), FACTS)
+    windows = build_window_frame(profile_of(rows), FACTS)
     assert sorted(windows["stored_s"]) == sorted(row["store_timestamp"].timestamp() for row in rows)
     assert "<svg" in page_of_run(judged(rows), figures_of(profile_of(rows)))
 
@@ -273,8 +281,8 @@ def test_files_and_logs_are_compared_with_the_profile() -> None:
 
 def test_a_profile_that_was_not_merged_is_critical() -> None:
     twice = pa.concat_tables([profile_of(messages(range(5))), profile_of(messages(range(5, 9)))])
-    assert "windows_are_unique" in {one.expectation.name for one in judge(twice, facts=FACTS).critical_failures}
-    assert judge(merge_profiles([twice]), facts=FACTS).passed
+    assert "windows_are_unique" in {one.expectation.name for one in judge_profile(twice, facts=FACTS).critical_failures}
+    assert judge_profile(merge_profiles([twice]), facts=FACTS).passed
 
 
 def test_examples_are_the_first_few() -> None:
@@ -285,15 +293,15 @@ def test_examples_are_the_first_few() -> None:
 
 def test_a_sentence_names_the_place_and_the_brokers() -> None:
     rows = [message(1, kind="odd"), *messages(range(5), broker="b"), message(0, broker="c", topic="x\x1b[2J", kind="")]
-    report = judge(profile_of(rows), suite_with("kinds_are_known"), FACTS)
-    (line,) = (line for line in sentences(report) if line.endswith(" (expectation rows.kinds_are_known)"))
+    report = judge_profile(profile_of(rows), suite_with("kinds_are_known"), FACTS)
+    (line,) = (line for line in expectation_sentences(report) if line.endswith(" (expectation rows.kinds_are_known)"))
     assert "broker 'a', topic 'orders', queue 0, from 2026-11-20T12:00:00+00:00 on; " in line
     assert "broker 'c', topic 'x\\x1b[2J', queue 0" in line
-    assert brokers_concerned(report) == ["a", "c"]
+    assert brokers_with_failures(report) == ["a", "c"]
     many = [message(0, broker=f"b{n:02d}", kind="odd") for n in range(20)]
-    assert brokers_concerned(judge(profile_of(many), suite_with("kinds_are_known"), FACTS)) is None
-    unnamed = judge(profile_of([message(0, broker=None, kind="odd")]), suite_with("kinds_are_known"), FACTS)
-    assert brokers_concerned(unnamed) is None
+    assert brokers_with_failures(judge_profile(profile_of(many), suite_with("kinds_are_known"), FACTS)) is None
+    unnamed = judge_profile(profile_of([message(0, broker=None, kind="odd")]), suite_with("kinds_are_known"), FACTS)
+    assert brokers_with_failures(unnamed) is None
 
 
 # --- neither good nor bad ---
@@ -306,7 +314,7 @@ def suite_of(kind: str, grain: Grain = Grain.WINDOW, **kwargs: object) -> Suite:
 
 def test_a_missing_column_is_an_error() -> None:
     with pytest.raises(QualityError, match="a window has no column nope; it has broker, topic"):
-        judge(profile_of([message()]), [suite_of("ExpectColumnMaxToBeBetween", column="nope", max_value=1)])
+        judge_profile(profile_of([message()]), [suite_of("ExpectColumnMaxToBeBetween", column="nope", max_value=1)])
 
 
 @pytest.mark.parametrize(
@@ -320,12 +328,12 @@ def test_a_missing_column_is_an_error() -> None:
 )
 def test_an_error_within_is_an_error_and_not_bad_data(suite: Suite, words: str) -> None:
     with pytest.raises(QualityError, match=words):
-        judge(profile_of([message()]), [suite])
+        judge_profile(profile_of([message()]), [suite])
 
 
 def test_a_table_that_is_not_a_profile_is_an_error() -> None:
     with pytest.raises(ProfileError):
-        judge(pa.table({"messages": [1]}))
+        judge_profile(pa.table({"messages": [1]}))
 
 
 # --- the results' rows, and what is left of it all ---
@@ -333,7 +341,7 @@ def test_a_table_that_is_not_a_profile_is_an_error() -> None:
 
 def test_results_are_rows_of_their_table() -> None:
     report = judged([message(0), message(5, queue_offset=5)])
-    table = to_table(report, run_id="r")
+    table = to_quality_results(report, run_id="r")
     assert table.num_rows == len(report.judgements)
     (row,) = [row for row in table.to_pylist() if not row["success"] and row["severity"] == "damage"]
     assert (row["run_id"], row["suite"], row["observed_value"]) == ("r", "queues", "4")
@@ -355,11 +363,11 @@ def test_judging_uses_no_network_and_leaves_no_files(tmp_path: Path) -> None:
                 raise OSError("no network here")
             socket.socket.connect = socket.socket.connect_ex = socket.socket.sendto = refuse
             socket.getaddrinfo = socket.create_connection = socket.gethostbyname = refuse
-            from commitlake.pipelines.quality.judge import judge
-            from commitlake.pipelines.quality.loading import prepare
+            from commitlake.pipelines.quality.judge import judge_profile
+            from commitlake.pipelines.quality.loading import start_loading
             from tests.support.profiles import messages, profile_of
-            prepare()
-            report = judge(profile_of(messages(range(20))))
+            start_loading()
+            report = judge_profile(profile_of(messages(range(20))))
             print(len(report.judgements), report.passed)
             """
         )
@@ -387,5 +395,5 @@ def test_judging_uses_no_network_and_leaves_no_files(tmp_path: Path) -> None:
 
 def test_great_expectations_does_not_log_its_folders(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        judge(profile_of(messages(range(10))))
+        judge_profile(profile_of(messages(range(10))))
     assert not [record for record in caplog.records if record.name.startswith("great_expectations")]

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from commitlake.pipelines.quality.frame_judge import FrameJudge
-from commitlake.pipelines.quality.frames import KEYS, windows_of
-from commitlake.pipelines.quality.judge import judge
+from commitlake.pipelines.quality.frames import KEYS, build_window_frame
+from commitlake.pipelines.quality.judge import judge_profile
 from commitlake.pipelines.quality.judge_input import RunFacts, split_by_topics
 from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.pipelines.quality.profile_columns import QualityError
@@ -28,7 +28,7 @@ def process() -> Iterator[JudgeProcess]:
 
 def test_the_judgement_is_the_same(process: JudgeProcess) -> None:
     profile = profile_of([each for number, each in enumerate(messages(range(60))) if number != 7])
-    here = judge(profile, facts=FACTS)
+    here = judge_profile(profile, facts=FACTS)
     for _ in range(2):  # a run that is tried again judges again
         judging = process.begin(FACTS)
         for stretch in split_by_topics(profile, 3):
@@ -42,7 +42,7 @@ def test_an_error_is_the_same(process: JudgeProcess) -> None:
     suite = next(suite for suite in SUITES if suite.grain is Grain.WINDOW)
     unknown = dataclasses.replace(suite.expectations[0], type="ExpectNothing")
     suites = [dataclasses.replace(suite, expectations=(unknown,))]
-    windows = windows_of(profile_of(messages(range(10))), FACTS)
+    windows = build_window_frame(profile_of(messages(range(10))), FACTS)
     with pytest.raises(QualityError, match="no expectation ExpectNothing"):
         process.start().call(FrameJudge().judge, suites, windows, KEYS[Grain.WINDOW])
 

@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[4]
 
 def test_a_program_without_a_file_loads_only_needed_packages() -> None:
     code = (
-        f"import __main__, sys; from {loading.__name__} import load, skip_unused_packages\n"
-        "with skip_unused_packages(): gx = load()\n"
+        f"import __main__, sys; from {loading.__name__} import load_great_expectations, skip_unused_packages\n"
+        "with skip_unused_packages(): gx = load_great_expectations()\n"
         "loaded = [name for name, module in sys.modules.items() if module is not None]; "
         "spared = ('pyspark', 'boto3', 'scipy.stats.', 'altair.'); "
         "print([name for name in loaded if name.startswith(spared)], hasattr(__main__, '__file__')); "

@@ -11,12 +11,12 @@ import pytest
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.partitions import (
     PARTITIONS,
-    Group,
+    PartitionGroup,
     PartitionIndex,
     parse_partitions,
     partition_counts,
     plan_groups,
-    rows_of,
+    select_group_rows,
     serialize_partitions,
 )
 from commitlake.pipelines.quality.profile_columns import SCHEMA, ProfileError
@@ -30,12 +30,12 @@ PROFILE = merge_profiles(
     ]
 )
 DATA, INDEX = serialize_partitions(PROFILE)
-ALL = Group()
+ALL = PartitionGroup()
 
 
-def part_of(group: Group, data: pa.Buffer = DATA, index: PartitionIndex = INDEX) -> pa.Table:
+def part_of(group: PartitionGroup, data: pa.Buffer = DATA, index: PartitionIndex = INDEX) -> pa.Table:
     """Return the rows of a group, from the bytes that the index names."""
-    offset, length = index.stretch(group)
+    offset, length = index.byte_range(group)
     return parse_partitions(data[offset : offset + length].to_pybytes(), index, group)
 
 
@@ -51,7 +51,9 @@ def test_groups_together_equal_the_whole_and_divide_no_topic(most: int) -> None:
     assert merge_profiles(parts).equals(PROFILE)
     assert sum(len(topics_of(part)) for part in parts) == len(topics_of(PROFILE))
     assert (len(groups) == 1) == (most == 10**6)
-    assert all(rows_of(PROFILE, group).num_rows == part.num_rows for group, part in zip(groups, parts, strict=True))
+    assert all(
+        select_group_rows(PROFILE, group).num_rows == part.num_rows for group, part in zip(groups, parts, strict=True)
+    )
 
 
 def test_a_file_is_in_arrow_format_with_counts_of_its_parts() -> None:
@@ -67,7 +69,7 @@ def test_a_topic_is_in_one_partition_of_every_file() -> None:
     for profile in (PROFILE, PROFILE.slice(700), many_windows(range(9, 10), topics=150)):
         _, index = serialize_partitions(profile)
         for number in np.flatnonzero(index.rows).tolist():
-            for topic in topics_of(rows_of(profile, Group(number, number + 1))):
+            for topic in topics_of(select_group_rows(profile, PartitionGroup(number, number + 1))):
                 places[topic].add(number)
     assert {len(found) for found in places.values()} == {1}
     assert len(set.union(*places.values())) > PARTITIONS / 2
@@ -77,23 +79,27 @@ def test_a_partition_that_is_too_large_is_divided() -> None:
     rows = [0] * PARTITIONS
     rows[5], rows[6], rows[7] = 10, 95, 10
     groups = plan_groups(rows, 30)
-    assert groups == [Group(0, 6), *(Group(6, 7, share, 4) for share in range(4)), Group(7, 64)]
+    assert groups == [
+        PartitionGroup(0, 6),
+        *(PartitionGroup(6, 7, share, 4) for share in range(4)),
+        PartitionGroup(7, 64),
+    ]
     assert plan_groups([0] * PARTITIONS) == [ALL]
     # Many topics of one partition: each share has about as many of them.
     profile = many_windows(range(1), topics=64 * 120, queues=1)
-    sizes = [rows_of(profile, Group(3, 4, share, 4)).num_rows for share in range(4)]
+    sizes = [select_group_rows(profile, PartitionGroup(3, 4, share, 4)).num_rows for share in range(4)]
     assert sum(sizes) == partition_counts(profile)[3]
     assert min(sizes) > 10
 
 
 def test_a_profile_without_rows_has_no_batches() -> None:
     data, index = serialize_partitions(SCHEMA.empty_table())
-    assert index.stretch(ALL)[1] == 0
+    assert index.byte_range(ALL)[1] == 0
     assert part_of(ALL, data, index).num_rows == 0
 
 
 def test_other_bytes_than_those_written_are_an_error() -> None:
-    offset, length = INDEX.stretch(ALL)
+    offset, length = INDEX.byte_range(ALL)
     data = DATA[offset : offset + length].to_pybytes()
     for cut in (0, 1, length // 2, length - 1):
         with pytest.raises(ProfileError, match=rf"expected {length} bytes of a profile at {offset}, found {cut}"):

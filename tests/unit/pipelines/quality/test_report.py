@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from commitlake.pipelines.quality.report import Judgement, Losses, QualityReport, to_table
+from commitlake.pipelines.quality.report import Judgement, Losses, QualityReport, to_quality_results
 from commitlake.schemas.quality.expectation import Severity
 from commitlake.schemas.quality.suites import SUITES
 from tests.support.html_pages import parse_page
@@ -47,7 +47,7 @@ def test_page_table_and_exit_code_have_the_same_verdict(
     page = parse_page(page_of_run(report, figures_of(profile_of(messages([0]))), verdict))
     assert page.all("h1")[0].text == verdict.text[:1].upper() + verdict.text[1:]
     assert [shown.attributes["class"] for shown in page.of_class("verdict")] == [f"verdict {kind}"]
-    row = to_table(report, run_id="r", verdict=verdict).to_pylist()[-1]
+    row = to_quality_results(report, run_id="r", verdict=verdict).to_pylist()[-1]
     assert (row["suite"], row["expectation"], row["success"]) == ("run", "verdict", not is_damage)
 
 
@@ -62,8 +62,8 @@ def test_page_table_and_exit_code_have_the_same_verdict(
 )
 def test_unread_files_beside_the_log_are_a_warning(losses: Losses, failed: list[Severity], expected: str) -> None:
     before = losses.verdict(report_with(*failed))
-    assert before.with_unread(0) == before
-    verdict = before.with_unread(2)
+    assert before.with_unread_files(0) == before
+    verdict = before.with_unread_files(2)
     assert verdict.text.startswith(expected)
     assert verdict.text.endswith("2 problems with files beside the log")
     assert (verdict.kind, verdict.is_damage) == ("critical" if before.is_damage else "warning", before.is_damage)

@@ -131,7 +131,7 @@ def test_a_continued_run_counts_the_queues_that_were_finished_before(
         raise StopIteration
 
     with monkeypatch.context() as patched:
-        patched.setattr(run, "new_checkpoint", stop)
+        patched.setattr(run, "build_checkpoint", stop)
         with pytest.raises(StopIteration):
             rebuild(root)
     assert (tmp_path / "out" / "consumequeue" / "orders" / "0").is_dir()

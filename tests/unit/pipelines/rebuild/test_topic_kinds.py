@@ -97,7 +97,7 @@ def test_a_rebuild_interrupted_after_reading_batches_is_continued(
     root = write_numbered(tmp_path / "batches", batches)
     expected = rebuild(root, tmp_path / "whole", partition_bytes=300)
     with monkeypatch.context() as patched:
-        patched.setattr(run, "_build", Mock(side_effect=KeyboardInterrupt))
+        patched.setattr(run, "_run_second_pass", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             rebuild(root, partition_bytes=300)
     parts = sorted((tmp_path / "out" / ".rebuild" / "parts").iterdir())

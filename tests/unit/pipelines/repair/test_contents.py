@@ -19,13 +19,13 @@ from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.repair.contents import (
     SUMMED_TABLES,
-    Contents,
-    read_contents,
+    TableContents,
+    list_unsealed_tables,
     seal_contents,
-    undo_changes,
-    unsealed_tables,
+    sum_table_contents,
+    undo_foreign_changes,
 )
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.errors import ExitCode
 from tests.support.lakes import GrowingLake, shop_messages
@@ -45,7 +45,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         growing.write(messages[first : first + 15])
         archive_run(growing)
     offsets = {OffsetOwner(OffsetKind.GROUP, "g", "topic-00", 0): 1}
-    append_progress(growing.lake, StoreSnapshot("broker-a", SnapshotSource.FILE, {OffsetKind.GROUP: LATER}, offsets))
+    append_snapshot(growing.lake, StoreSnapshot("broker-a", SnapshotSource.FILE, {OffsetKind.GROUP: LATER}, offsets))
     asked = ["--key", "order-3", "--reason", "asked", "--yes", "--quiet"]
     assert erase.main(["--lake", growing.lake.root, *asked]) == ExitCode.OK
     return growing
@@ -66,29 +66,29 @@ def change(lake: Lake, table: str) -> None:
     write_deltalake(uri, changed, mode="overwrite")
 
 
-def differing(lake: Lake) -> list[Contents]:
-    return [contents for contents in read_contents(lake) if contents.differs]
+def differing(lake: Lake) -> list[TableContents]:
+    return [contents for contents in sum_table_contents(lake) if contents.differs]
 
 
 def test_the_sums_are_known_from_the_first_row(sound: GrowingLake) -> None:
     assert {"edges", "erasures", "consumer_offsets", "store_config", "topic_minutes"} <= {*tables_of(sound.lake)}
-    assert unsealed_tables(sound.lake) == []
-    assert [contents.expected for contents in read_contents(sound.lake)] == [
-        contents.found for contents in read_contents(sound.lake)
+    assert list_unsealed_tables(sound.lake) == []
+    assert [contents.expected for contents in sum_table_contents(sound.lake)] == [
+        contents.found for contents in sum_table_contents(sound.lake)
     ]
 
 
 def test_a_change_is_found_in_each_table_and_undone(sound: GrowingLake, tmp_path: Path) -> None:
     lake = sound.copy_to(tmp_path).lake
-    filled = [contents.table for contents in read_contents(lake) if contents.rows]
+    filled = [contents.table for contents in sum_table_contents(lake) if contents.rows]
     for table in filled:
         change(lake, table)
     found = differing(lake)
     assert [contents.table for contents in found] == filled
     for contents in found:
         assert str(contents.wrong[0]).endswith("found one of another program")
-        assert "was written by another program: WRITE of delta-rs" in contents.sentences(1)[-1]
-        assert undo_changes(lake, contents)
+        assert "was written by another program: WRITE of delta-rs" in contents.difference_sentences(1)[-1]
+        assert undo_foreign_changes(lake, contents)
     assert differing(lake) == []
 
 
@@ -135,9 +135,9 @@ def test_maintain_seals_tables_of_earlier_versions(sound: GrowingLake, tmp_path:
         known = Seal.from_bytes(seal.read_bytes())
         assert known is not None
         seal.write_bytes(replace(known, row_sum=None).to_bytes())
-    assert unsealed_tables(lake) == ["edges"]
+    assert list_unsealed_tables(lake) == ["edges"]
     assert maintain.main(["--lake", lake.root, "--quiet"]) == ExitCode.OK
-    assert unsealed_tables(lake) == []
+    assert list_unsealed_tables(lake) == []
     change(lake, "edges")
     assert [contents.table for contents in differing(lake)] == ["edges"]
 

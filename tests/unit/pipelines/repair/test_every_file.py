@@ -21,7 +21,7 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.evidence.chain import append_evidence
 from commitlake.pipelines.quality.judge_input import BeginJudging
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     OffsetKind,
@@ -98,7 +98,7 @@ def _write_history(growing: GrowingLake, number: int) -> None:
     subscriptions = {GroupTopic("g", "topic-00"): Subscription("TAG", f"Tag{number}", number)}
     times = {OffsetKind.GROUP: taken}
     snapshot = StoreSnapshot("broker-a", SnapshotSource.FILE, times, offsets, taken, subscriptions)
-    append_progress(lake, snapshot)
+    append_snapshot(lake, snapshot)
     append_evidence(lake, Ed25519PrivateKey.generate(), "audit", {}, "1")
     for table in REPLAYED:
         row: dict[str, object] = {"replay_id": f"r{number}", **({"event": "finished"} if table == "replays" else {})}

@@ -12,7 +12,7 @@ from commitlake.jobs.archive.command import main as archive
 from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import from_ms
@@ -34,7 +34,7 @@ def growing(tmp_path: Path) -> GrowingLake:
     for minute in (1, 3, 5):
         taken = {OffsetKind.GROUP: from_ms(MIDNIGHT_MS + minute * 60_000)}
         progress = StoreSnapshot("broker-a", SnapshotSource.FILE, taken, {owner: minute // 2}, log_end=len(growing.log))
-        append_progress(growing.lake, progress)
+        append_snapshot(growing.lake, progress)
     assert backfill_lag_minutes(growing.lake).minutes == 5
     return growing
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.delta import seal_after_commit
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
 from commitlake.connectors.lake.delta_log.newest_versions import read_newest
@@ -19,7 +19,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.restore import command as restore
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.tables import compare_archive_runs
 from commitlake.pipelines.message_keys.check import check_keys
@@ -259,7 +259,7 @@ def test_a_damaged_note_is_ignored_and_rewritten_with_the_next_seal(growing: Gro
         path.write_bytes(data)
         assert read_newest(growing.lake.uri("messages")) == -1
         assert growing.lake.table("messages").version() == version
-    seal(growing.lake.uri("messages"))
+    seal_after_commit(growing.lake.uri("messages"))
     assert json.loads(path.read_bytes().splitlines()[0]) == {"table": "messages", "version": version}
 
 
@@ -268,7 +268,7 @@ def test_a_folder_without_a_lake_is_not_repaired(tmp_path: Path, capsys: pytest.
     assert maintain.main(["--lake", str(tmp_path), "--repair"]) == ExitCode.USAGE
     assert "is not a lake" in capsys.readouterr().err
     with pytest.raises(LakeError, match="is not a lake"):
-        find_work(str(tmp_path), None, Lake(str(tmp_path)))
+        find_archive_work(str(tmp_path), None, Lake(str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -283,6 +283,6 @@ def test_a_folder_without_a_lake_is_not_repaired(tmp_path: Path, capsys: pytest.
 def test_extents_share_the_bytes_that_are_in_both(
     first: list[tuple[int, int]], second: list[tuple[int, int]], shared: int
 ) -> None:
-    one, other = (Extents.of(*np.array(ranges[::-1], np.int64).T) for ranges in (first, second))
-    assert one.overlap(other) == other.overlap(one) == shared
-    assert one.with_more(other).bytes == one.bytes + other.bytes - shared
+    one, other = (Extents.from_ranges(*np.array(ranges[::-1], np.int64).T) for ranges in (first, second))
+    assert one.overlap_bytes(other) == other.overlap_bytes(one) == shared
+    assert one.join_with(other).bytes == one.bytes + other.bytes - shared

@@ -23,7 +23,7 @@ from commitlake.jobs.replay import command as replay
 from commitlake.jobs.restore import command as restore
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.errors import ExitCode
 from tests.support.audited_lakes import judge_nothing
@@ -51,7 +51,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         {OffsetKind.GROUP: LATER},
         {OffsetOwner(OffsetKind.GROUP, "g", "topic-00", queue_id): 1 for queue_id in range(4)},
     )
-    append_progress(growing.lake, snapshot)
+    append_snapshot(growing.lake, snapshot)
     asked = ["--key", ERASED, "--reason", "asked", "--yes", "--quiet"]
     assert erase.main(["--lake", growing.lake.root, *asked]) == ExitCode.OK
     forget_earlier_versions(growing.lake)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.lake import delta
-from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta import delta_table, seal_after_commit
 from commitlake.connectors.lake.delta_log import check as log_check
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
@@ -31,7 +31,7 @@ from commitlake.pipelines.repair.kept_tables import KEPT_TABLES
 from commitlake.pipelines.repair.plan import TABLES, plan_repair
 from commitlake.pipelines.repair.replay_tables import REPLAY_TABLES
 from commitlake.pipelines.repair.run import repair_lake
-from commitlake.pipelines.snapshot.append import Appended, append_progress
+from commitlake.pipelines.snapshot.append import AppendedCounts, append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     OffsetKind,
@@ -65,11 +65,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         if number == 0:
             for uri in (growing.lake.uri("messages"), growing.lake.uri("message_keys")):
                 delta_table(uri).create_checkpoint()
-                seal(uri)
+                seal_after_commit(uri)
     return growing
 
 
-def take_snapshot(growing: GrowingLake, number: int) -> Appended:
+def take_snapshot(growing: GrowingLake, number: int) -> AppendedCounts:
     """Store a group's offset and its subscriptions."""
     at = datetime.datetime(2026, 11, 23, 12, number, tzinfo=datetime.UTC)
     offsets = {OffsetOwner(OffsetKind.GROUP, "billing", "topic-00", 0): number}
@@ -77,7 +77,7 @@ def take_snapshot(growing: GrowingLake, number: int) -> Appended:
     progress = StoreSnapshot(
         "broker-a", SnapshotSource.FILE, {OffsetKind.GROUP: at}, offsets, subscribed_as_of=at, subscriptions=wanted
     )
-    return append_progress(growing.lake, progress)
+    return append_snapshot(growing.lake, progress)
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_snapshots_before_a_damaged_file_of_snapshots_are_kept(copied: Callable[
         taken = first + datetime.timedelta(hours=hour)
         offsets = {OffsetOwner(OffsetKind.GROUP, "g", "topic-00", queue): hour + queue for queue in range(3)}
         progress = StoreSnapshot(broker, SnapshotSource.FILE, {OffsetKind.GROUP: taken}, offsets, taken, {})
-        append_progress(growing.lake, progress)
+        append_snapshot(growing.lake, progress)
         return offsets_of(growing.lake)
 
     for broker, hour in (("broker-b", 0), ("broker-a", 1), ("broker-b", 2)):

@@ -112,7 +112,7 @@ def test_batches_keep_the_order_and_their_limits(max_bytes: int, max_messages: i
         assert [item.body for item in parse_batch(body)] == [bodies[row] for row in batch.rows]
         assert len(batch) == 1 or (len(body) <= max_bytes and len(batch) <= max_messages)
     for first, second in pairwise(batches):
-        assert len(first) == max_messages or len(first.body()) + len(next(second.each()).body()) > max_bytes
+        assert len(first) == max_messages or len(first.body()) + len(next(second.split_by_message()).body()) > max_bytes
 
 
 def test_messages_of_one_batch_have_one_compression() -> None:
@@ -126,4 +126,4 @@ def test_messages_of_one_batch_have_one_compression() -> None:
 def test_messages_can_be_removed_from_a_batch() -> None:
     part = encode(rows_of([{}] * 4), [b"a", b"b", b"c", b"d"])
     (batch,) = part.batches(np.arange(4), 10**6, 100)
-    assert [item.body for item in parse_batch(batch.without([0, 2]).body())] == [b"b", b"d"]
+    assert [item.body for item in parse_batch(batch.without_rows([0, 2]).body())] == [b"b", b"d"]

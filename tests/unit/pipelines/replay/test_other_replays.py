@@ -11,8 +11,8 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.replay import other_replays
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.ledger import add_event, read_state, read_states
-from commitlake.pipelines.replay.other_replays import announce, check_unfinished, find_others
+from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_state, read_replay_states
+from commitlake.pipelines.replay.other_replays import check_no_unfinished, find_other_replays, record_plan
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.lakes import GrowingLake, shop_messages
@@ -44,12 +44,12 @@ def plan(name: str, selection: str, name_servers: str = HERE, topic: str = "agai
 
 
 def shared(lake: Lake, mine: ReplayPlan) -> dict[str, int]:
-    found = find_others(lake, mine, lake.table("messages"))
+    found = find_other_replays(lake, mine, lake.table("messages"))
     return {other.state.plan.replay_id: other.messages for other in found}
 
 
 def test_the_messages_that_two_replays_share_are_counted(lake: Lake) -> None:
-    add_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "topic = 'topic-01'"))
+    add_replay_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "topic = 'topic-01'"))
     assert shared(lake, plan("B", "topic IN ('topic-01', 'topic-02')")) == {"A": 20}
     assert shared(lake, plan("B", "topic = 'topic-01' AND queue_id = 2")) == {"A": 5}
     assert shared(lake, plan("B", "topic = 'topic-02'")) == {}
@@ -60,33 +60,35 @@ def test_the_messages_that_two_replays_share_are_counted(lake: Lake) -> None:
 
 @pytest.mark.parametrize("event", [ReplayEvent.STARTED, ReplayEvent.STOPPED, ReplayEvent.FAILED])
 def test_a_replay_is_refused_while_another_has_not_finished(lake: Lake, event: ReplayEvent) -> None:
-    add_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "true"))
-    add_event(lake, "A", event)
-    found = find_others(lake, plan("B", "true"), lake.table("messages"))
+    add_replay_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "true"))
+    add_replay_event(lake, "A", event)
+    found = find_other_replays(lake, plan("B", "true"), lake.table("messages"))
     with pytest.raises(ReplayError, match=rf"100 of these messages belong to the replay A, .* \({event}\)"):
-        check_unfinished(found)
-    add_event(lake, "A", ReplayEvent.FINISHED)
-    found = find_others(lake, plan("B", "true"), lake.table("messages"))
+        check_no_unfinished(found)
+    add_replay_event(lake, "A", ReplayEvent.FINISHED)
+    found = find_other_replays(lake, plan("B", "true"), lake.table("messages"))
     assert [other.is_unfinished for other in found] == [False]
-    check_unfinished(found)
+    check_no_unfinished(found)
 
 
 def test_the_newest_of_the_ended_replays_are_reported(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(other_replays, "_MAX_ENDED", 1)
     for name, event in (("A", ReplayEvent.FAILED), ("B", ReplayEvent.FINISHED), ("C", ReplayEvent.FINISHED)):
-        add_event(lake, name, ReplayEvent.PLANNED, plan=plan(name, "true"))
-        add_event(lake, name, event)
+        add_replay_event(lake, name, ReplayEvent.PLANNED, plan=plan(name, "true"))
+        add_replay_event(lake, name, event)
     assert list(shared(lake, plan("D", "true"))) == ["A", "C"]
 
 
 def test_one_of_two_replays_planned_at_once_withdraws(lake: Lake) -> None:
     table = lake.table("messages")
-    announce(lake, plan("A", "true"), table, [])
+    record_plan(lake, plan("A", "true"), table, [])
     with pytest.raises(ReplayError, match="belong to the replay A"):
-        announce(lake, plan("B", "queue_id = 1"), table, [])
-    assert {name: state.event for name, state in read_states(lake).items()} == {
+        record_plan(lake, plan("B", "queue_id = 1"), table, [])
+    assert {name: state.event for name, state in read_replay_states(lake).items()} == {
         "A": ReplayEvent.PLANNED,
         "B": ReplayEvent.WITHDRAWN,
     }
-    assert "has not finished" in str(read_state(lake, "B").detail)
-    announce(lake, plan("C", "true"), table, find_others(lake, plan("C", "true"), table))  # A is known, and --again
+    assert "has not finished" in str(read_replay_state(lake, "B").detail)
+    record_plan(
+        lake, plan("C", "true"), table, find_other_replays(lake, plan("C", "true"), table)
+    )  # A is known, and --again

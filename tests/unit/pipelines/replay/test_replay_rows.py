@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
+from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
+from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, check_has_copies, read_replay_state
 from commitlake.pipelines.replay.replay_rows import OldCopies, drop_copies, find_old_copies
 from commitlake.schemas.tables.replays import REPLAY_MESSAGES, ReplayEvent
 from tests.support.copied_replays import COPIES, add_copied_replay, add_copies
@@ -59,10 +59,10 @@ def test_copies_of_a_replay_that_ended_long_ago_are_dropped(lake: Lake, events: 
     found = find(lake)
     assert (found.replays, found.rows, found.resumable) == (("ended",), COPIES, ())
     assert found.bytes > 0
-    before = read_state(lake, "ended")
+    before = read_replay_state(lake, "ended")
     drop_copies(lake, found)
     assert copies(lake) == {}
-    state = read_state(lake, "ended")
+    state = read_replay_state(lake, "ended")
     assert (state.event, state.detail) == (before.event, before.detail)
     with pytest.raises(ReplayError, match="has dropped the copies of the messages of the replay ended on 20"):
         check_has_copies(state)
@@ -109,10 +109,10 @@ def test_copies_of_a_replay_with_a_damaged_plan_are_kept(lake: Lake) -> None:
 def test_a_file_of_several_replays_is_rewritten_without_dropped_ones(lake: Lake) -> None:
     for name in ("first", "second", "third"):
         add_copied_replay(lake, name, ReplayEvent.STARTED, ReplayEvent.FINISHED)
-    compact(lake, "replay_rows", plan_compaction(lake, "replay_rows", 1 << 20), (), lambda _: None)
+    compact_table(lake, "replay_rows", plan_compaction(lake, "replay_rows", 1 << 20), (), lambda _: None)
     assert len(data_files(lake.uri("replay_rows"))) == 1
     add_copied_replay(lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
-    add_event(lake, "second", ReplayEvent.STARTED)
+    add_replay_event(lake, "second", ReplayEvent.STARTED)
     drop_copies(lake, find(lake))
     assert copies(lake) == {"second": COPIES, "left": COPIES}
     kept = DeltaTable(lake.uri("replay_rows")).to_pyarrow_table().to_pylist()
@@ -121,7 +121,7 @@ def test_a_file_of_several_replays_is_rewritten_without_dropped_ones(lake: Lake)
 
 def test_the_next_run_completes_an_announced_drop(lake: Lake) -> None:
     add_copied_replay(lake, "ended", ReplayEvent.FINISHED)
-    add_event(lake, "ended", ReplayEvent.COPIES_DROPPED)
+    add_replay_event(lake, "ended", ReplayEvent.COPIES_DROPPED)
     found = find(lake, NOW)
     assert found.replays == ("ended",)
     before = DeltaTable(lake.uri("replays")).to_pyarrow_table().num_rows
@@ -141,5 +141,5 @@ def test_a_replay_with_a_recent_outcome_is_resumable(lake: Lake) -> None:
     ledger = Ledger(lake, "left")
     ledger.claim()
     row = {"replay_id": "left", "part": 0, "broker": "broker-a", "physical_offset": 0, "sent_at": LATER}
-    ledger.add(pa.Table.from_pylist([row], arrow_schema(REPLAY_MESSAGES)))
+    ledger.add_outcomes(pa.Table.from_pylist([row], arrow_schema(REPLAY_MESSAGES)))
     assert find(lake, drops_resumable=True).resumable == ("left",)

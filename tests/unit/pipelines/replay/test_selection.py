@@ -13,7 +13,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
-from commitlake.pipelines.replay.selection import condition
+from commitlake.pipelines.replay.selection import selection_condition
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, SCHEDULE_TOPIC
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
@@ -38,7 +38,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
 
 
 def chosen(table: DeltaTable, selection: Selection, **more: Any) -> list[str]:
-    sql = f"SELECT keys[1] AS key FROM messages WHERE {condition(selection, **more)} ORDER BY physical_offset"
+    sql = f"SELECT keys[1] AS key FROM messages WHERE {selection_condition(selection, **more)} ORDER BY physical_offset"
     return [row["key"] for row in run_sql(table, "messages", sql).read_all().to_pylist()]
 
 
@@ -84,12 +84,12 @@ def test_each_option_selects_its_messages(
 )
 def test_topics_of_the_broker_are_refused(topic: str) -> None:
     with pytest.raises(ReplayError, match="its records cannot be sent again"):
-        condition(Selection(topics=[topic]))
+        selection_condition(Selection(topics=[topic]))
 
 
 def test_a_group_with_very_many_queues_can_be_selected(table: DeltaTable) -> None:
     some = starts({(f"topic-{number}", number): number for number in range(5_000)})
-    sql = f"SELECT count(*) AS messages FROM messages WHERE {condition(ALL_MESSAGES, not_consumed=some)}"
+    sql = f"SELECT count(*) AS messages FROM messages WHERE {selection_condition(ALL_MESSAGES, not_consumed=some)}"
     assert run_sql(table, "messages", sql).read_all().to_pylist() == [{"messages": 0}]
 
 
@@ -104,14 +104,14 @@ def test_the_text_of_a_condition_stays_as_plans_have_it() -> None:
         "store_date <= DATE '2023-11-15'"
     )
     unsent = """NOT array_contains(map_keys("properties"), 'REPLAY_ID')"""
-    assert condition(wanted) == (
+    assert selection_condition(wanted) == (
         f"broker IN ('b') AND topic IN ('o') AND queue_id IN (1, 2) AND array_contains(keys, 'k') AND {times} AND "
         f"kind IN ('normal') AND tags IN ('t') AND {unsent}"
     )
     others = f"topic NOT IN ('{ROCKSDB_HALF_TOPIC}', '{ROCKSDB_OP_TOPIC}')"
-    assert condition(Selection(groups=["g"], where="a = 1")) == (
+    assert selection_condition(Selection(groups=["g"], where="a = 1")) == (
         f"(a = 1\n) AND topic = '%DLQ%g' AND {others} AND {unsent}"
     )
     many = [f"t{number}" for number in range(50)]
-    assert condition(Selection(topics=many)).startswith("topic IN ('t0', 't1', ")
-    assert " OR " not in condition(Selection(topics=many))
+    assert selection_condition(Selection(topics=many)).startswith("topic IN ('t0', 't1', ")
+    assert " OR " not in selection_condition(Selection(topics=many))

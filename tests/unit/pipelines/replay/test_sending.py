@@ -14,8 +14,8 @@ from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, R
 from commitlake.connectors.rocketmq.puller import PullResult, PullStatus
 from commitlake.pipelines.replay.batches import Batch, encode_part
 from commitlake.pipelines.replay.errors import ReplayError, StoppedError
-from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
-from commitlake.pipelines.replay.sent_messages import Origin, find_sent
+from commitlake.pipelines.replay.sending import QueueSender, SendResult, TargetClient
+from commitlake.pipelines.replay.sent_messages import Origin, find_sent_messages
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
@@ -46,7 +46,7 @@ class Target:
         """Return the connection to the broker, which is the target itself."""
         return self
 
-    def settle(self, _: str, connection: object) -> None:
+    def wait_for_earlier(self, _: str, connection: object) -> None:
         """Store what is late, one batch at each request."""
         assert connection is self
         if self.late:
@@ -110,7 +110,7 @@ def make_batch(count: int = 4) -> Batch:
 
 def send(
     target: Target, batch: Batch, patience: float = 60, end: int = 5, is_stopped: Callable[[], bool] = lambda: False
-) -> list[Landing]:
+) -> list[SendResult]:
     now = [0.0]
 
     def sleep(seconds: float) -> None:
@@ -124,11 +124,11 @@ def send(
     return list(sender.send(batch, lambda row: Origin("broker-a", 100 * row)))
 
 
-def landed(landings: list[Landing]) -> dict[int, tuple[str, int | None]]:
+def landed(landings: list[SendResult]) -> dict[int, tuple[str, int | None]]:
     return dict(sorted(_each(landings)))
 
 
-def _each(landings: list[Landing]) -> Iterator[tuple[int, tuple[str, int | None]]]:
+def _each(landings: list[SendResult]) -> Iterator[tuple[int, tuple[str, int | None]]]:
     for landing in landings:
         for number, row in enumerate(landing.rows.tolist()):
             offset = None if landing.queue_offsets is None else int(landing.queue_offsets[number])
@@ -205,7 +205,7 @@ def test_a_message_at_an_impossible_offset_is_an_error() -> None:
     target = Lying()
     target.store(make_batch().body())
     with pytest.raises(ProtocolError, match="expected a message at offset 5 or later, found one at -5"):
-        list(find_sent(cast("Any", target), QUEUE, 5, "R1"))
+        list(find_sent_messages(cast("Any", target), QUEUE, 5, "R1"))
 
 
 def test_a_search_in_a_queue_without_messages_ends_with_an_error() -> None:
@@ -217,7 +217,7 @@ def test_a_search_in_a_queue_without_messages_ends_with_an_error() -> None:
             return PullResult(PullStatus.NONE_MATCHED, offset + 1, 0, max_messages, [])
 
     with pytest.raises(ProtocolError, match="expected messages from offset 1000 to 36028797018963968, found NONE_"):
-        list(find_sent(cast("Any", Empty()), QUEUE, 0, "R1"))
+        list(find_sent_messages(cast("Any", Empty()), QUEUE, 0, "R1"))
 
 
 def test_messages_that_a_killed_broker_did_not_store_are_sent() -> None:
@@ -319,4 +319,4 @@ def test_a_queue_that_stops_before_its_end_is_an_error() -> None:
             return PullResult(PullStatus.NO_NEW, offset, 0, max_messages, [])
 
     with pytest.raises(ProtocolError, match="expected messages from offset 2 to 5, found NO_NEW"):
-        list(find_sent(cast("Any", Stuck()), QUEUE, 2, "R1"))
+        list(find_sent_messages(cast("Any", Stuck()), QUEUE, 2, "R1"))

@@ -10,9 +10,9 @@ import pytest
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import find_work
+from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import Restored, restore_store
 from tests.support.indexed_stores import OPTIONS
 from tests.support.restored_stores import BROKER, Archive, Restore
@@ -31,11 +31,11 @@ def archive(tmp_path: Path) -> Archive:
 
     def run(root: Path, times: int = 1, broker: str = BROKER, partition: int = 5000) -> Lake:
         lake = Lake(str(tmp_path / "lake"))
-        work = find_work(str(root), broker, lake)
+        work = find_archive_work(str(root), broker, lake)
         open_for_append(lake)
         tasks = ArchiveTasks(work.splits(partition), lake, work.commit.run_id, "1")
         files = [row.data_file for _ in range(times) for row in tasks.run(0, tasks.parts) if row.table == "messages"]
-        commit_run(lake, files, work.commit, work.started_from)
+        commit_run(lake, files, work.commit, work.progress_before)
         return lake
 
     return run
@@ -46,7 +46,7 @@ def restore(tmp_path: Path) -> Restore:
     """Restore a store into a folder of the test."""
 
     def run(lake: Lake, out: Path | None = None, **changes: Any) -> Restored:
-        options: dict[str, Any] = {"chosen": Chosen(""), "settings": SMALL, **changes}
+        options: dict[str, Any] = {"chosen": RestoreSelection(""), "settings": SMALL, **changes}
         return restore_store(lake, out or tmp_path / "out", **options)
 
     return run

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.jobs.restore.command import summary
+from commitlake.jobs.restore.command import summary_lines
 from commitlake.pipelines.restore.config import parse_offsets
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ
-from commitlake.schemas.layouts.rocketmq.commitlog import in_dialect
+from commitlake.schemas.layouts.rocketmq.commitlog import convert_to_dialect
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, message, write_indexed_store
 from tests.support.restored_stores import Archive, Restore, messages_of, segments
 
@@ -26,7 +26,7 @@ def test_records_are_restored_in_rocketmqs_dialect(tmp_path: Path, archive: Arch
     assert len(found) == restored.records == 100
     for offset, record in found.items():
         name, at = f"{offset - offset % SEGMENT_BYTES:020d}", offset % SEGMENT_BYTES
-        assert logs[name][at : at + record.size] == in_dialect(sent[name][at : at + record.size], ROCKETMQ)
+        assert logs[name][at : at + record.size] == convert_to_dialect(sent[name][at : at + record.size], ROCKETMQ)
 
 
 def test_messages_waiting_in_boltmqs_schedule_topic_are_reported(
@@ -38,7 +38,7 @@ def test_messages_waiting_in_boltmqs_schedule_topic_are_reported(
         store.put(parked)
     restored = restore(archive(root))
     assert restored.boltmq_delays
-    assert any("delivers nothing from SCHEDULE_TOPIC_XXX" in line for line in summary(restored))
+    assert any("delivers nothing from SCHEDULE_TOPIC_XXX" in line for line in summary_lines(restored))
 
 
 def test_offset_files_of_boltmq_are_used() -> None:

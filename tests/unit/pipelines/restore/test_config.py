@@ -23,11 +23,11 @@ from commitlake.connectors.formats.rocketmq.topic_configs import (
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
-from commitlake.jobs.restore.command import summary
+from commitlake.jobs.restore.command import summary_lines
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.pipelines.archive.work import ArchiveWork, find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import Restored, restore_store
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -65,22 +65,22 @@ def configure(root: Path, **topics: object) -> None:
 
 def archive(lake: Lake, root: Path) -> ArchiveWork:
     """Archive new messages, without the configuration."""
-    work = find_work(str(root), BROKER, lake)
+    work = find_archive_work(str(root), BROKER, lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
     files = [row.data_file for row in tasks.run(0, tasks.parts) if row.table == "messages"]
-    commit_run(lake, files, work.commit, work.started_from)
+    commit_run(lake, files, work.commit, work.progress_before)
     return work
 
 
 def next_work(lake: Lake, root: Path) -> ArchiveWork:
     """Plan another run."""
-    return find_work(str(root), BROKER, lake)
+    return find_archive_work(str(root), BROKER, lake)
 
 
 def restore(lake: Lake, out: Path, **options: object) -> Restored:
     """Restore without options for the broker's settings."""
-    return restore_store(lake, out, Chosen(BROKER), **options)  # type: ignore[arg-type]
+    return restore_store(lake, out, RestoreSelection(BROKER), **options)  # type: ignore[arg-type]
 
 
 def at(seconds: int) -> datetime.datetime:
@@ -120,7 +120,7 @@ def test_the_summary_names_the_settings_that_the_broker_needs(tmp_path: Path, ro
     record_config(lake, archive(lake, root))
     restored = restore(lake, tmp_path / "out")
     assert restored.compacted_topics == ("orders",)
-    *_, policy, needed = summary(restored)
+    *_, policy, needed = summary_lines(restored)
     assert "cleanup.policy=COMPACTION (orders) from compaction/" in policy
     assert needed.startswith(
         "the broker needs mappedFileSizeConsumeQueue=320, maxHashSlotNum=50, maxIndexNum=200, "

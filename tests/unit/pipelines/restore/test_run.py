@@ -13,7 +13,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.restore import run
-from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.plan import WORK
 from commitlake.pipelines.restore.run import Restored
 from commitlake.schemas.errors import UsageError
@@ -107,7 +107,7 @@ def test_a_restored_store_is_not_overwritten(lake: Lake, restore: Restore, tmp_p
 
 def test_an_unfinished_run_with_other_options_is_refused(lake: Lake, restore: Restore, interrupted: Path) -> None:
     changes: tuple[dict[str, object], ...] = (
-        {"skip": True}, {"chosen": Chosen("", 5)}, {"segment_size": SEGMENT_BYTES * 2},
+        {"skip": True}, {"chosen": RestoreSelection("", 5)}, {"segment_size": SEGMENT_BYTES * 2},
     )  # fmt: skip
     for change in changes:
         with pytest.raises(UsageError, match="contains an unfinished run with another lake or other options"):
@@ -140,7 +140,7 @@ def test_the_broker_must_be_named_if_there_are_several(
     archive(store, broker="it's b")
     with pytest.raises(UsageError, match="the lake has 2 brokers: expected the name of one of them: a, it's b"):
         restore(lake)
-    assert segments(restore(lake, chosen=Chosen("it's b")).out) == segments(store)
+    assert segments(restore(lake, chosen=RestoreSelection("it's b")).out) == segments(store)
 
 
 def test_a_folder_without_a_lake_is_refused(restore: Restore, tmp_path: Path) -> None:

@@ -10,10 +10,20 @@ import pytest
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.restore.config import config_files, fit_offsets, light_offsets_file, parse_offsets
-from commitlake.pipelines.restore.log_rows import Chosen, find_range, first_undelivered, segment_size_of
-from commitlake.pipelines.restore.records import stored_hosts, stored_topics
-from commitlake.pipelines.restore.segment import gaps_between, keep_fitting
+from commitlake.pipelines.restore.config import (
+    limit_to_queue_ranges,
+    parse_offsets,
+    serialize_config_files,
+    serialize_light_offsets,
+)
+from commitlake.pipelines.restore.log_rows import (
+    RestoreSelection,
+    derive_segment_size,
+    find_log_range,
+    first_undelivered_offsets,
+)
+from commitlake.pipelines.restore.records import serialize_hosts, serialize_topics
+from commitlake.pipelines.restore.segment import find_gaps, select_fitting_records
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
@@ -43,19 +53,19 @@ def log_of(size: int, count: int, start: int = 0, without: range = range(0)) -> 
 @pytest.mark.parametrize("start", [0, 3, 40])
 @pytest.mark.parametrize("without", [range(0), range(1), range(5, 6), range(200, 203)])
 def test_the_size_of_segments_is_found_from_the_log(size: int, start: int, without: range) -> None:
-    assert segment_size_of(*log_of(size, 3000, start * size, without)) == size
+    assert derive_segment_size(*log_of(size, 3000, start * size, without)) == size
 
 
 @pytest.mark.parametrize("without", [range(0), range(1), range(5, 6), range(1000, 1001)])
 def test_a_log_within_one_segment_has_the_default_size(without: range) -> None:
-    assert segment_size_of(*log_of(DEFAULT_SEGMENT_SIZE, 3000, 0, without)) == DEFAULT_SEGMENT_SIZE
-    assert segment_size_of(*log_of(DEFAULT_SEGMENT_SIZE, 3000, 7 << 30, without)) == DEFAULT_SEGMENT_SIZE
+    assert derive_segment_size(*log_of(DEFAULT_SEGMENT_SIZE, 3000, 0, without)) == DEFAULT_SEGMENT_SIZE
+    assert derive_segment_size(*log_of(DEFAULT_SEGMENT_SIZE, 3000, 7 << 30, without)) == DEFAULT_SEGMENT_SIZE
 
 
 def test_an_unknown_size_of_segments_must_be_given() -> None:
     starts = np.arange(3, dtype=np.int64) * 700_000_000
     with pytest.raises(UsageError, match="Give the size in the broker"):
-        segment_size_of(starts, starts + 700_000_000)
+        derive_segment_size(starts, starts + 700_000_000)
 
 
 @pytest.mark.parametrize(
@@ -78,22 +88,22 @@ def test_records_are_kept_if_a_broker_can_read_past_them(
     extents: list[tuple[int, int]], is_closed: bool, kept: list[bool]
 ) -> None:
     starts, ends = np.array(extents, np.int64).reshape(-1, 2).T + BASE
-    assert keep_fitting(starts, ends, BASE, BASE + 1000, is_closed=is_closed).tolist() == kept
+    assert select_fitting_records(starts, ends, BASE, BASE + 1000, is_closed=is_closed).tolist() == kept
 
 
 def test_stretches_between_records_have_the_time_of_the_record_before() -> None:
     starts, ends = np.array([[100, 200], [200, 300], [500, 600]], np.int64).T
-    assert gaps_between(starts, ends, np.array([7, 8, 9]), 0) == [(0, 100, 7), (300, 500, 8)]
-    assert gaps_between(starts[:0], ends[:0], starts[:0], 0) == []
+    assert find_gaps(starts, ends, np.array([7, 8, 9]), 0) == [(0, 100, 7), (300, 500, 8)]
+    assert find_gaps(starts[:0], ends[:0], starts[:0], 0) == []
 
 
 def test_invalid_hosts_have_no_bytes() -> None:
     texts = ["10.0.0.1:10911", "[::1]:1", "[::1]:99999999999", "host:1", "10.0.0.1", "", None, "10.0.0.1:-1"]
-    assert stored_hosts(texts).sizes.tolist() == [8, 20, 0, 0, 0, 0, 0, 8]
+    assert serialize_hosts(texts).sizes.tolist() == [8, 20, 0, 0, 0, 0, 0, 8]
 
 
 def test_topics_that_do_not_fit_have_no_bytes() -> None:
-    assert stored_topics(["t", "t" * 128, "订" * 127, None, ""]).lengths.tolist() == [2, 130, 0, 0, 1]
+    assert serialize_topics(["t", "t" * 128, "订" * 127, None, ""]).lengths.tolist() == [2, 130, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -124,22 +134,22 @@ def test_invalid_offsets_are_refused(text: str) -> None:
 
 def test_offsets_are_limited_to_the_ends_of_their_queues() -> None:
     table = {"a@g": {0: 5, 1: 5, 2: 5}, "b@g": {0: 5}}
-    fitting = fit_offsets(table, {("a", 0): 5, ("a", 1): 4})
+    fitting = limit_to_queue_ranges(table, {("a", 0): 5, ("a", 1): 4})
     assert (fitting.table, fitting.set_back, fitting.left_out) == ({"a@g": {0: 5, 1: 4}}, 1, 2)
 
 
 def test_files_have_the_form_of_a_brokers() -> None:
-    fitting = fit_offsets({"a@g": {0: 5}}, {("a", 0): 5})
+    fitting = limit_to_queue_ranges({"a@g": {0: 5}}, {("a", 0): 5})
     known = {"g": {"groupName": "g", "retryMaxTimes": 3}, "other": {"groupName": "other"}}
-    files = config_files(fitting, ["a", "%RETRY%h"], {2: 7, 1: 3}, 99, known)
+    files = serialize_config_files(fitting, ["a", "%RETRY%h"], {2: 7, 1: 3}, 99, known)
     assert b'"offsetTable":{\n\t\t1:3,\n\t\t2:7\n\t}' in files["delayOffset.json"]
     assert files["subscriptionGroup.json"].count(b'"groupName"') == 3
     assert files["subscriptionGroup.json"].count(b'"retryMaxTimes":3') == 1
 
 
 def test_a_broker_with_light_queues_gets_the_offsets_in_the_file_that_it_reads() -> None:
-    fitting = fit_offsets({"a@g": {0: 5}, "%LMQ%a@%LMQ%c": {0: 3}}, {("a", 0): 5, ("%LMQ%a", 0): 4})
-    light = parse_fastjson(light_offsets_file(fitting, 99))
+    fitting = limit_to_queue_ranges({"a@g": {0: 5}, "%LMQ%a@%LMQ%c": {0: 3}}, {("a", 0): 5, ("%LMQ%a", 0): 4})
+    light = parse_fastjson(serialize_light_offsets(fitting, 99))
     assert (light["lmqOffsetTable"], light["offsetTable"]) == ({"%LMQ%a@%LMQ%c": 3}, {"a@g": {0: 5}})
 
 
@@ -169,14 +179,14 @@ def test_delays_that_were_due_count_as_delivered(tmp_path: Path, archive: Archiv
     root = write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])
     lake = archive(root)
     table = lake.table("messages")
-    log = find_range(table, Chosen("a"))
+    log = find_log_range(table, RestoreSelection("a"))
     assert log.last_time == START_MS + 1099
     # In the first level, with a delay of 20 ms, messages stored before 1060 are delivered at 1080; in the second, none.
-    done = first_undelivered(table, "a", log, [20, 1000], START_MS + 1080)
+    done = first_undelivered_offsets(table, "a", log, [20, 1000], START_MS + 1080)
     first = min(number // 4 for number in range(100) if number % 2 == 0 and 1000 + number >= 1060)
     assert done == {1: first, 2: 0}
-    assert first_undelivered(table, "a", log, [20, 30], START_MS + 5000) == {1: 25, 2: 25}
-    assert first_undelivered(table, "a", log, [20], START_MS + 5000) == {1: 25}
+    assert first_undelivered_offsets(table, "a", log, [20, 30], START_MS + 5000) == {1: 25, 2: 25}
+    assert first_undelivered_offsets(table, "a", log, [20], START_MS + 5000) == {1: 25}
 
 
 def test_the_format_of_rows_is_found_from_a_column_or_the_ids(tmp_path: Path, archive: Archive) -> None:
@@ -185,15 +195,15 @@ def test_the_format_of_rows_is_found_from_a_column_or_the_ids(tmp_path: Path, ar
     assert table.to_pyarrow_table(columns=["format"])["format"].unique().to_pylist() == ["rocketmq"]
     table.update({"format": "'jmq'"})
     with pytest.raises(UsageError, match="from a JMQ store"):
-        find_range(table, Chosen("a"))
+        find_log_range(table, RestoreSelection("a"))
     table.update({"format": "'kafka'"})
     with pytest.raises(UsageError, match="format 'kafka', which this version does not know: expected rocketmq or jmq"):
-        find_range(table, Chosen("a"))
+        find_log_range(table, RestoreSelection("a"))
     table.update({"format": "NULL"})  # as rows of earlier versions have it
-    assert find_range(table, Chosen("a")).records == 3
+    assert find_log_range(table, RestoreSelection("a")).records == 3
     table.update({"msg_id": "'orders/0/1@a'"})
     with pytest.raises(UsageError, match="from a JMQ store"):
-        find_range(table, Chosen("a"))
+        find_log_range(table, RestoreSelection("a"))
 
 
 def test_a_damaged_time_does_not_mark_a_delay_as_delivered(tmp_path: Path, archive: Archive) -> None:
@@ -202,6 +212,6 @@ def test_a_damaged_time_does_not_mark_a_delay_as_delivered(tmp_path: Path, archi
     at = data.index((START_MS + 1007).to_bytes(8))
     data[at : at + 8] = (START_MS + 10**12).to_bytes(8)
     table = archive(write_store(tmp_path / "store", [(0, bytes(data))])).table("messages")
-    log = find_range(table, Chosen("a"))
+    log = find_log_range(table, RestoreSelection("a"))
     assert log.last_time == START_MS + 1019
-    assert first_undelivered(table, "a", log, [1000], log.last_time)[1] == 0
+    assert first_undelivered_offsets(table, "a", log, [1000], log.last_time)[1] == 0

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import NOTES, Restored
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
@@ -126,7 +126,9 @@ def test_a_lake_without_any_body_gives_no_store(store: Path, archive: Archive, r
         pack.unlink()
     restored = restore(lake, skip=True)
     assert 0 < restored.records < 20  # those whose bodies are empty
-    everything = Chosen("", 0, min(offset for offset, each in messages_of(restored.out, SEGMENT_BYTES).items()))
+    everything = RestoreSelection(
+        "", 0, min(offset for offset, each in messages_of(restored.out, SEGMENT_BYTES).items())
+    )
     with pytest.raises(UsageError, match=r"none of \d+ records could be restored"):
         restore(lake, restored.out.parent / "none", chosen=everything, skip=True)
 
@@ -134,13 +136,13 @@ def test_a_lake_without_any_body_gives_no_store(store: Path, archive: Archive, r
 @pytest.mark.parametrize(
     ("chosen", "first", "last"),
     [
-        (Chosen("", start_offset=40_000), None, None),
-        (Chosen("", end_offset=40_000), None, None),
-        (Chosen("a", 20_000, 50_000), None, None),
+        (RestoreSelection("", start_offset=40_000), None, None),
+        (RestoreSelection("", end_offset=40_000), None, None),
+        (RestoreSelection("a", 20_000, 50_000), None, None),
     ],
 )
 def test_a_range_of_offsets_is_restored_at_its_place(
-    store: Path, archive: Archive, restore: Restore, chosen: Chosen, first: None, last: None
+    store: Path, archive: Archive, restore: Restore, chosen: RestoreSelection, first: None, last: None
 ) -> None:
     whole = messages_of(store, SEGMENT_BYTES)
     restored = restore(archive(store), chosen=chosen)
@@ -161,7 +163,7 @@ def test_a_range_of_times_has_the_records_from_its_first_to_its_last(
     whole = messages_of(store, SEGMENT_BYTES)
     times = [each.store_timestamp for each in whole.values()]
     start, end = times[100], times[400]
-    restored = restore(archive(store), chosen=Chosen("", start=moment(start), end=moment(end)))
+    restored = restore(archive(store), chosen=RestoreSelection("", start=moment(start), end=moment(end)))
     wanted = {offset: each for offset, each in whole.items() if start <= each.store_timestamp < end}
     assert messages_of(restored.out, SEGMENT_BYTES) == wanted
     assert len(wanted) == 300
@@ -171,7 +173,12 @@ def test_a_range_of_times_has_the_records_from_its_first_to_its_last(
 
 def test_a_range_without_records_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
-    for chosen in (Chosen("b"), Chosen("a", end=moment(STORED_MS)), Chosen("a", 1 << 40), Chosen("it's")):
+    for chosen in (
+        RestoreSelection("b"),
+        RestoreSelection("a", end=moment(STORED_MS)),
+        RestoreSelection("a", 1 << 40),
+        RestoreSelection("it's"),
+    ):
         with pytest.raises(UsageError, match="has no record of the broker"):
             restore(lake, chosen=chosen)
 
@@ -188,7 +195,7 @@ def test_two_logs_under_one_name_are_refused(tmp_path: Path, store: Path, archiv
     lake = archive(other, broker="b")
     _rename_broker(lake)
     with pytest.raises(UsageError, match="two logs under one name, or is damaged"):
-        restore(lake, chosen=Chosen("a"), segment_size=SEGMENT_BYTES)
+        restore(lake, chosen=RestoreSelection("a"), segment_size=SEGMENT_BYTES)
 
 
 def _rename_broker(lake: Lake) -> None:

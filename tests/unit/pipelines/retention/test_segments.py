@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.pipelines.retention.segments import Archived, read_segments
+from commitlake.pipelines.retention.segments import ArchivedShare, read_segments
 from tests.support.logs import closed_segment, messages, open_segment, records, write_store
 
 SIZE = 8192
@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Store:
     ],
 )
 def test_the_archived_part_of_each_segment_is_found(store: Store, end: int, archived: tuple[str, ...]) -> None:
-    assert tuple(segment.archived for segment in read_segments(store, end)) == tuple(map(Archived, archived))
+    assert tuple(segment.archived for segment in read_segments(store, end)) == tuple(map(ArchivedShare, archived))
 
 
 def test_size_age_and_state_are_read_from_the_file(store: Store) -> None:
@@ -75,6 +75,6 @@ def test_the_written_part_of_the_newest_is_found_by_bisection(tmp_path: Path, wr
     write_store(tmp_path / "broker-a", [(0, data), (1 << 20, data)])
     (store,) = find_stores(str(tmp_path / "broker-a"), formats=COMMITLOGS)
     first, last = read_segments(store, 0)
-    assert first.free == 0
+    assert first.free_bytes == 0
     assert last.written is not None
     assert written <= last.written < written + (64 << 10)

@@ -14,7 +14,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import exit_code, salvage_summary
 from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, salvage_store
-from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, TOPIC, filler, fillers
+from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, TOPIC, make_filler, make_fillers
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, Message, body_crc, parse_message
@@ -278,7 +278,7 @@ def test_a_broker_reads_a_salvaged_log_to_its_end_unlike_the_damaged_one(tmp_pat
 
 @pytest.mark.parametrize("size", [MIN_FILLER_BYTES, MIN_FILLER_BYTES + 1, MIN_RECORD_SIZE + len(TOPIC) + 1, 5000])
 def test_a_filler_is_a_complete_record_of_its_size(size: int) -> None:
-    data = filler(4096, size, START_MS)
+    data = make_filler(4096, size, START_MS)
     parsed = parse_message(data)
     assert parsed is not None
     message, found = parsed
@@ -289,7 +289,7 @@ def test_a_filler_is_a_complete_record_of_its_size(size: int) -> None:
 
 @pytest.mark.parametrize("size", [4 << 20, (4 << 20) + 1, (8 << 20) + 5])
 def test_a_large_range_becomes_several_fillers(size: int) -> None:
-    sizes = [len(each) for each in fillers(0, size, START_MS)]
+    sizes = [len(each) for each in make_fillers(0, size, START_MS)]
     assert sum(sizes) == size
     assert max(sizes) <= 4 << 20
     assert min(sizes) >= MIN_FILLER_BYTES

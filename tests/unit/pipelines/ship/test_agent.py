@@ -267,7 +267,7 @@ def test_queue_with_complete_files_that_was_created_again_replaces_them(
     (store / second).unlink()  # as a broker does that deletes the topic
     if is_killed:
         (store / first).write_bytes(bytes(size))
-        monkeypatch.setattr(agent, "_save_others", kill)  # which follows the deletion of the files
+        monkeypatch.setattr(agent, "_save_files_manifest", kill)  # which follows the deletion of the files
         with pytest.raises(Killed):
             agent.ship_round()
         assert first not in getattr(target, "objects", ())
@@ -308,7 +308,7 @@ def test_queue_that_changes_during_a_round_is_shipped_by_the_next_round(
     changed = bytes(range(101, 201)).ljust(size, b"\0")
     with monkeypatch.context() as patch:
         # Its new entries may be of records after the end of the log that this round has shipped.
-        patch.setattr(agent, "_save_log", lambda: (store / name).write_bytes(changed))
+        patch.setattr(agent, "_save_log_manifest", lambda: (store / name).write_bytes(changed))
         agent.ship_round()
     assert list(manifests(target))[1].files[name].shipped == 0
     assert_is_prefix(store, target)

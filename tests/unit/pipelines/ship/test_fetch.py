@@ -36,7 +36,7 @@ def fetch_to(folder: Path, source: MemoryTarget) -> int:
     """Fetch a copy, and return the number of new bytes."""
     with closing(folder_target(folder)) as target:
         fetcher = Fetcher(source, target)
-        left = fetcher.left_bytes()
+        left = fetcher.missing_bytes()
         fetcher.fetch()
     assert fetcher.new_bytes >= left
     return fetcher.new_bytes

@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.rocketmq import Admin, ClientOptions
 from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError
-from commitlake.pipelines.snapshot.live import ask_progress
+from commitlake.pipelines.snapshot.live import fetch_store_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.remoting.codes import RequestCode
 from tests.support.lies import with_body
@@ -47,14 +47,14 @@ def test_impossible_offsets_are_refused(
 ) -> None:
     broker.lies[code] = with_body(body)
     with pytest.raises(ProtocolError, match=message):
-        ask_progress(admin, "broker-a")
+        fetch_store_snapshot(admin, "broker-a")
 
 
 def test_an_offset_in_a_queue_that_cannot_exist_leaves_the_others(admin: Admin, broker: LiveBroker) -> None:
     broker.lies[RequestCode.GET_ALL_CONSUMER_OFFSET] = with_body(b'{"offsetTable":{"t@g":{-5:1},"t@h":{0:2}}}')
     offsets = {
         (owner.group, owner.queue_id): offset
-        for owner, offset in ask_progress(admin, "broker-a").offsets.items()
+        for owner, offset in fetch_store_snapshot(admin, "broker-a").offsets.items()
         if owner.kind is OffsetKind.GROUP
     }
     assert offsets == {("g", -5): 1, ("h", 0): 2}
@@ -65,4 +65,4 @@ def test_reading_the_clients_of_very_many_groups_times_out(admin: Admin, broker:
     broker.lies[RequestCode.GET_ALL_CONSUMER_OFFSET] = with_body(f'{{"offsetTable":{{{groups}}}}}'.encode())
     ticks = itertools.count(0, 100)
     with pytest.raises(AnswerTimeoutError, match="expected the clients of 50 groups within 600 s, found those of 6"):
-        ask_progress(admin, "broker-a", clock=lambda: float(next(ticks)))
+        fetch_store_snapshot(admin, "broker-a", clock=lambda: float(next(ticks)))

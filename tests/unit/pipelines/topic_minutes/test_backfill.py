@@ -11,7 +11,7 @@ import pytest
 from datasketches import kll_doubles_sketch
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.committer import advance, open_for_append
+from commitlake.connectors.lake.committer import commit_with_transaction, open_for_append
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
@@ -128,15 +128,15 @@ def test_a_full_backfill_counts_each_message_once(growing: GrowingLake) -> None:
 
 
 def test_only_one_of_two_concurrent_backfills_is_kept(old: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
-    real_advance = advance
+    real_advance = commit_with_transaction
 
     def late(*arguments: Any, **options: Any) -> bool:
-        monkeypatch.setattr(module, "advance", real_advance)
+        monkeypatch.setattr(module, "commit_with_transaction", real_advance)
         backfill_minutes(old.lake)
         return real_advance(*arguments, **options)
 
-    monkeypatch.setattr(module, "advance", late)
-    with pytest.raises(ConcurrentRunError, match="another backfill was first"):
+    monkeypatch.setattr(module, "commit_with_transaction", late)
+    with pytest.raises(ConcurrentRunError, match="another backfill committed first"):
         backfill_minutes(old.lake)
     assert messages_of(old.lake) == old.count
 

@@ -15,7 +15,7 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
-from commitlake.pipelines.topic_minutes.joining import GREATEST, KEY, LEAST, SKETCHES, join_rows, join_sorted
+from commitlake.pipelines.topic_minutes.joining import GREATEST, KEY, LEAST, SKETCHES, join_rows, join_sorted_batches
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA
 from commitlake.pipelines.topic_minutes.progress import covered_sequence, joined_run_id
 from commitlake.schemas.errors import ExitCode
@@ -101,7 +101,7 @@ def joined_by_hand(rows: list[Row]) -> dict[tuple[Any, ...], Row]:
 def test_a_joined_row_has_the_sums_of_its_rows(rows: list[Row], batch_rows: int) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
     batches = (table.slice(start, batch_rows) for start in range(0, len(rows), batch_rows))
-    joined = pa.concat_tables(join_sorted(batches, "joined-3"))
+    joined = pa.concat_tables(join_sorted_batches(batches, "joined-3"))
     assert joined.schema == SCHEMA
     found = {}
     for row in joined.to_pylist():

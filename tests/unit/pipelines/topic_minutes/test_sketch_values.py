@@ -8,7 +8,7 @@ import pytest
 from datasketches import kll_doubles_sketch
 
 from commitlake.pipelines.topic_minutes.minutes import sketch_groups
-from commitlake.pipelines.tps.minute_sketches import values_of
+from commitlake.pipelines.tps.minute_sketches import extract_sketch_values
 from commitlake.schemas.tables.topic_minutes import SKETCH_K
 
 
@@ -35,7 +35,7 @@ SAMPLES: dict[str, tuple[bytes | None, list[float] | None]] = {
 @pytest.mark.parametrize("order", [1, -1])
 def test_sketches_of_up_to_k_values_are_read(order: int) -> None:
     samples = list(SAMPLES.values())[::order]
-    found = values_of(pa.array([data for data, _ in samples], pa.binary()))
+    found = extract_sketch_values(pa.array([data for data, _ in samples], pa.binary()))
     assert found.others.tolist() == [number for number, (_, values) in enumerate(samples) if values is None]
     parts = np.split(found.values, np.cumsum(found.counts)[:-1])
     assert [sorted(part.tolist()) for part in parts] == [values or [] for _, values in samples]
@@ -44,7 +44,7 @@ def test_sketches_of_up_to_k_values_are_read(order: int) -> None:
 @pytest.mark.parametrize(("start", "count"), [(0, 8), (1, 5), (4, 4), (3, 0)])
 def test_slices_are_read(start: int, count: int) -> None:
     samples = list(SAMPLES.values())[start : start + count]
-    found = values_of(pa.array([data for data, _ in SAMPLES.values()], pa.binary()).slice(start, count))
+    found = extract_sketch_values(pa.array([data for data, _ in SAMPLES.values()], pa.binary()).slice(start, count))
     assert found.counts.tolist() == [len(values or []) for _, values in samples]
     assert len(found.values) == found.counts.sum()
 
@@ -54,7 +54,7 @@ def test_sketches_that_archive_writes_are_read() -> None:
     counts = chance.integers(0, SKETCH_K + 2, 300)
     starts = np.concatenate([[0], np.cumsum(counts)])
     values = chance.integers(0, 1000, starts[-1]).astype(np.float64)
-    found = values_of(sketch_groups(values, starts))
+    found = extract_sketch_values(sketch_groups(values, starts))
     assert found.others.tolist() == np.flatnonzero(counts > SKETCH_K).tolist()
     assert found.counts.tolist() == np.where(counts > SKETCH_K, 0, counts).tolist()
     expected = [np.sort(part) for part, count in zip(np.split(values, starts[1:-1]), counts, strict=True)
@@ -65,5 +65,5 @@ def test_sketches_that_archive_writes_are_read() -> None:
 
 @pytest.mark.parametrize("data", [b"\x01" * 16, b"\x05\x01\x0f\x00" + bytes(60), b"\x02\x02\x0f\x00" + bytes(12), b"x"])
 def test_other_bytes_are_left_to_the_library(data: bytes) -> None:
-    found = values_of(pa.array([sketch_of([1, 2]), data, sketch_of([9])], pa.binary()))
+    found = extract_sketch_values(pa.array([sketch_of([1, 2]), data, sketch_of([9])], pa.binary()))
     assert (found.others.tolist(), found.counts.tolist(), sorted(found.values.tolist())) == ([1], [2, 0, 1], [1, 2, 9])

@@ -17,7 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA
 from commitlake.pipelines.tps import minute_counts, minute_rows
-from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows
+from commitlake.pipelines.tps.minute_counts import sum_whole_range, sum_windows
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, SUMS, RatesQuestion
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import EPOCH
@@ -138,7 +138,7 @@ def test_sums_and_peaks_equal_those_of_the_rows(
     for row in chosen(rows, question):
         expected.setdefault(key_of(row, question), Counter()).update(add_of(row))
         minutes.setdefault(key_of(row, question), Counter())[row["minute"]] += row["messages"]
-    sums, peaks = sum_all(lake, question, lambda _: None)
+    sums, peaks = sum_whole_range(lake, question, lambda _: None)
     assert {key: dict(zip(SUMS, values.tolist(), strict=True)) for key, values in sums.items()} == {
         key: {name: counts[name] for name in SUMS} for key, counts in expected.items()
     }

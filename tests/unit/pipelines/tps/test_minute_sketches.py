@@ -17,7 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA
 from commitlake.pipelines.tps import minute_sketches
-from commitlake.pipelines.tps.minute_sketches import merge_minutes
+from commitlake.pipelines.tps.minute_sketches import merge_minute_sketches
 from commitlake.pipelines.tps.question import MINUTE, RatesQuestion
 from commitlake.schemas.tables import topic_minutes
 from commitlake.schemas.times import EPOCH
@@ -76,7 +76,7 @@ def test_small_sketches_are_merged_exactly(tmp_path: Path, by: list[str], minute
             for column in COLUMNS:
                 window = (row["minute"] - START) // (minutes * MINUTE)
                 expected[key, window][column] += values[column]
-    merged = merge_minutes(lake, question, datetime.timedelta(minutes=minutes), COLUMNS)
+    merged = merge_minute_sketches(lake, question, datetime.timedelta(minutes=minutes), COLUMNS)
     found = {key: {column: sketch.n for column, sketch in sketches.items()} for key, sketches in merged.items()}
     assert found == {
         key: counts
@@ -93,7 +93,7 @@ def test_small_sketches_are_merged_exactly(tmp_path: Path, by: list[str], minute
 
 def test_sketches_of_many_values_are_merged(tmp_path: Path) -> None:
     lake, rows = make_lake(tmp_path, random.Random(2), 900)
-    merged = merge_minutes(lake, RatesQuestion([], START, START + 100 * MINUTE), 100 * MINUTE, COLUMNS)
+    merged = merge_minute_sketches(lake, RatesQuestion([], START, START + 100 * MINUTE), 100 * MINUTE, COLUMNS)
     sketch = merged[(), 0]["size_sketch"]
     numbers = sorted(number for row, values in rows if row["minute"] is not None for number in values["size_sketch"])
     assert sketch.n == len(numbers)

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, read_coverage
-from commitlake.pipelines.tps.overview import Capacity, overview, read_capacity
+from commitlake.pipelines.tps.overview import Capacity, make_overview_question, read_capacity
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.schemas.selection import Selection
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake
@@ -38,23 +38,23 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> Rates:
 
 
 def test_only_whole_days_are_counted(rates: Rates) -> None:
-    asked = overview(rates.coverage)
+    asked = make_overview_question(rates.coverage)
     found = read_capacity(rates, asked)
-    (total,) = rates.rows(replace(asked, by=()))
+    (total,) = rates.read_rates(replace(asked, by=()))
     size = total["bytes"] // sum(PER_DAY)
     assert (found.days, found.mean, found.most) == (2, 4 * size, 6 * size)
     assert found.days_on_disk(12 * size) == 2
 
 
 def test_a_partly_requested_day_is_not_whole(rates: Rates) -> None:
-    asked = overview(rates.coverage, Selection(start=MIDNIGHT + DAY + MINUTE))
+    asked = make_overview_question(rates.coverage, Selection(start=MIDNIGHT + DAY + MINUTE))
     assert read_capacity(rates, asked).days == 1
 
 
 def test_less_than_a_day_gives_its_rate(rates: Rates) -> None:
-    asked = overview(rates.coverage, Selection(start=MIDNIGHT + 2 * DAY, end=MIDNIGHT + 2.5 * DAY))
+    asked = make_overview_question(rates.coverage, Selection(start=MIDNIGHT + 2 * DAY, end=MIDNIGHT + 2.5 * DAY))
     found = read_capacity(rates, asked)
-    (total,) = rates.rows(replace(asked, by=()))
+    (total,) = rates.read_rates(replace(asked, by=()))
     assert found.days == 0
     assert found.mean == pytest.approx(2 * total["bytes"])
     nothing = read_capacity(rates, replace(asked, selection=Selection(topics=["another"])))
@@ -65,16 +65,16 @@ def test_less_than_a_day_gives_its_rate(rates: Rates) -> None:
 def test_a_time_is_not_widened_to_whole_windows_if_their_length_is_given(rates: Rates) -> None:
     start = MIDNIGHT + DAY + datetime.timedelta(seconds=61)
     wanted = Selection(topics=["orders"], start=start, end=start + 90 * MINUTE)
-    asked = overview(rates.coverage, wanted)
+    asked = make_overview_question(rates.coverage, wanted)
     assert (asked.start, asked.end, asked.window) == (start, start + 90 * MINUTE, None)
     assert asked.selection.topics == ["orders"]
-    asked = overview(rates.coverage, wanted, 60.5 * MINUTE)
+    asked = make_overview_question(rates.coverage, wanted, 60.5 * MINUTE)
     assert (asked.start, asked.end, asked.window) == (start, start + 90 * MINUTE, 60 * MINUTE)
 
 
 def test_an_empty_time_is_refused() -> None:
     with pytest.raises(LakeError, match="no message is archived"):
-        overview(Coverage({}))
+        make_overview_question(Coverage({}))
     coverage = Coverage({"a": TimeSpan(MIDNIGHT, MIDNIGHT + DAY)})
     with pytest.raises(LakeError, match="expected a time between 2023-11-15T00:00Z and 2023-11-16T00:00Z"):
-        overview(coverage, Selection(start=MIDNIGHT + 2 * DAY))
+        make_overview_question(coverage, Selection(start=MIDNIGHT + 2 * DAY))

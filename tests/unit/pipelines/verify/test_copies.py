@@ -149,7 +149,7 @@ def test_manifests_of_few_copies_are_in_memory_at_a_time(
             self, function: Callable[[Any], Any], tasks: Sequence[Any], *, is_waiting: bool = False
         ) -> Iterator[tuple[int, Any]]:
             """Run a function over tasks, see `Runner.run`."""
-            shipped_files._open_once.cache_clear()  # of the tasks, which usually run in other processes
+            shipped_files._open_for_run.cache_clear()  # of the tasks, which usually run in other processes
             most.append(len({task[1].value.broker for task in tasks}))
             assert opened_copies() <= most[-1] + before
             return super().run(function, tasks, is_waiting=is_waiting)

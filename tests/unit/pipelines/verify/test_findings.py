@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.pipelines.verify.classes import CLASSES, Severity
-from commitlake.pipelines.verify.findings import Findings, StoresVerdict, verdict_of
+from commitlake.pipelines.verify.findings import Findings, StoresVerdict, make_verdict
 
 
 def findings(*severities: Severity) -> Findings:
@@ -18,7 +18,7 @@ def findings(*severities: Severity) -> Findings:
 
 
 def test_stores_without_findings_are_sound() -> None:
-    assert verdict_of(Findings(), 1) == StoresVerdict("1 store: sound, nothing found", "good", False)
+    assert make_verdict(Findings(), 1) == StoresVerdict("1 store: sound, nothing found", "good", False)
 
 
 @pytest.mark.parametrize(
@@ -33,4 +33,4 @@ def test_stores_without_findings_are_sound() -> None:
     ],
 )
 def test_the_worst_finding_decides(severities: list[Severity], expected: StoresVerdict) -> None:
-    assert verdict_of(findings(*severities), 2) == expected
+    assert make_verdict(findings(*severities), 2) == expected

@@ -8,10 +8,17 @@ import pytest
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.pipelines.verify.findings import Findings
-from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_order, recorded_ranges, restarts_of, runs_of
+from commitlake.pipelines.verify.queue_check import (
+    BadRanges,
+    Run,
+    check_order,
+    find_restarts,
+    find_runs,
+    recorded_ranges,
+)
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
-NO_DAMAGE = BadRanges.of([])
+NO_DAMAGE = BadRanges.from_bad_ranges([])
 
 
 def runs(*numbers: tuple[int, int]) -> list[Run]:
@@ -48,7 +55,7 @@ def test_queue_offsets_that_go_back_after_damage_are_stale() -> None:
     findings = Findings()
     first, second = runs((0, 9), (3, 12))
     second = second._replace(first_offset=second.first_offset + 500)
-    bad = BadRanges.of([BadRange(900, 1400, Fault.MAGIC)])
+    bad = BadRanges.from_bad_ranges([BadRange(900, 1400, Fault.MAGIC)])
     check_order([first, second], bad, findings, "commitlog")
     assert findings.counts == {"log_stale_records": 1}
 
@@ -64,7 +71,7 @@ def test_offset_0_again_is_a_new_topic_if_another_queue_proves_it() -> None:
         ({("orders", 0): [old, new._replace(first_offset=150)], ("orders", 1): other}, "log_repeated_number"),
     ):
         findings = Findings()
-        restarts = restarts_of(queues)
+        restarts = find_restarts(queues)
         check_order(queues["orders", 0], NO_DAMAGE, findings, "commitlog", restarts.get("orders", ()))
         assert findings.counts == {expected: 1}
 
@@ -75,8 +82,15 @@ def test_ranges_of_queue_offsets_are_joined() -> None:
 
 
 def test_bad_ranges_find_the_offsets_in_them() -> None:
-    bad = BadRanges.of([BadRange(50, 60, Fault.MAGIC), BadRange(10, 20, Fault.HOLE)])
-    assert [bad.has(offset) for offset in (9, 10, 19, 20, 55, 60)] == [False, True, True, False, True, False]
+    bad = BadRanges.from_bad_ranges([BadRange(50, 60, Fault.MAGIC), BadRange(10, 20, Fault.HOLE)])
+    assert [bad.contains_offset(offset) for offset in (9, 10, 19, 20, 55, 60)] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
     assert bad.any_between(0, 11)
     assert not bad.any_between(20, 50)
 
@@ -85,5 +99,5 @@ def test_a_forged_queue_offset_has_no_negative_number_of_records() -> None:
     last = (1 << 63) - 1
     numbers = np.array([3, last, -last - 1, last], np.int64)
     offsets = np.arange(4, dtype=np.int64)
-    found = [run for run, _ in runs_of(QueueEntries("orders", 0, numbers, *[offsets] * 5))]
+    found = [run for run, _ in find_runs(QueueEntries("orders", 0, numbers, *[offsets] * 5))]
     assert [(run.first, run.end) for run in found] == [(3, 4), (last, last + 1), (-last - 1, -last), (last, last + 1)]

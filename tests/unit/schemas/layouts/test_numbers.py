@@ -10,7 +10,7 @@ from commitlake.schemas.layouts.numbers import (
     INT64_MAX,
     INT64_MIN,
     NumberError,
-    int_within,
+    int_in_range,
     parse_int,
     parse_int32,
     parse_int64,
@@ -87,4 +87,4 @@ def test_error_names_the_field_and_shows_a_short_piece_of_the_text() -> None:
 
 @pytest.mark.parametrize(("value", "number"), [(0, 0), (255, 255), (256, None), (-1, None), (True, None), ("1", None)])
 def test_a_json_value_must_be_a_whole_number_within_its_range(value: object, number: int | None) -> None:
-    assert int_within(value, 0, 255) == number
+    assert int_in_range(value, 0, 255) == number

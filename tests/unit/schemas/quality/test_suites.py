@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.schemas.quality.expectation import Expectation, Severity, Suite
-from commitlake.schemas.quality.suites import FORMER_NAMES, SUITES, present_name
+from commitlake.schemas.quality.suites import FORMER_NAMES, SUITES, current_name
 
 EVERY = [(suite, one) for suite in SUITES for one in suite.expectations]
 
@@ -19,8 +19,8 @@ def test_former_names_are_translated_to_present_names() -> None:
     names = {one.name for _, one in EVERY}
     assert set(FORMER_NAMES.values()) <= names
     assert not names & set(FORMER_NAMES)
-    assert present_name("no_message_is_dead") == "no_dead_letters"
-    assert present_name("logs_are_intact") == "logs_are_intact"
+    assert current_name("no_message_is_dead") == "no_dead_letters"
+    assert current_name("logs_are_intact") == "logs_are_intact"
 
 
 @pytest.mark.parametrize(("suite", "one"), EVERY, ids=lambda value: value.name)

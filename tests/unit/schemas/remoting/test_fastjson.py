@@ -8,9 +8,9 @@ import pytest
 
 from commitlake.schemas.remoting.fastjson import (
     parse_fastjson,
+    replace_lone_surrogates,
     serialize_compact,
     serialize_fastjson,
-    without_half_pairs,
 )
 from commitlake.schemas.remoting.frames import HEAD, parse_command
 from commitlake.schemas.remoting.json_fields import parse_body
@@ -88,7 +88,7 @@ class Named(NamedTuple):
     ],
 )
 def test_half_pairs_become_question_marks_and_other_text_is_unchanged(document: str, expected: str) -> None:
-    assert without_half_pairs(document) == expected
+    assert replace_lone_surrogates(document) == expected
 
 
 def test_every_json_reader_returns_text_that_utf_8_can_encode() -> None:

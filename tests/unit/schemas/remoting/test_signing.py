@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.schemas.remoting.errors import NotPermittedError
-from commitlake.schemas.remoting.signing import Credentials, check_signature, signature, signed
+from commitlake.schemas.remoting.signing import Credentials, check_signature, sign_fields, signature
 
 SECRET = "12345678"
 SECRETS = {"RocketMQ": SECRET}
@@ -29,7 +29,7 @@ def test_signature_is_the_same_as_rocketmqs(fields: dict[str, str], body: bytes,
 
 
 def test_a_signed_request_is_accepted() -> None:
-    fields = signed({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET, "token"))
+    fields = sign_fields({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET, "token"))
     assert fields["SecurityToken"] == "token"
     assert check_signature(fields, b"body", SECRETS) == "RocketMQ"
 
@@ -38,7 +38,7 @@ def test_a_signed_request_is_accepted() -> None:
 def test_the_flag_of_a_unique_key_query_may_be_signed_or_not(is_signed: bool) -> None:
     flag = {"_UNIQUE_KEY_QUERY": "true"}
     base = {"topic": "T"} | (flag if is_signed else {})
-    fields = signed(base, b"", Credentials("RocketMQ", SECRET)) | flag
+    fields = sign_fields(base, b"", Credentials("RocketMQ", SECRET)) | flag
     assert check_signature(fields, b"", SECRETS) == "RocketMQ"
 
 
@@ -52,13 +52,13 @@ def test_the_flag_of_a_unique_key_query_may_be_signed_or_not(is_signed: bool) ->
     ],
 )
 def test_a_changed_request_is_refused(changes: dict[str, str], message: str) -> None:
-    fields = signed({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET))
+    fields = sign_fields({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET))
     with pytest.raises(NotPermittedError, match=message):
         check_signature(fields | changes, b"body", SECRETS)
 
 
 def test_another_body_or_no_signature_is_refused() -> None:
-    fields = signed({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET))
+    fields = sign_fields({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET))
     with pytest.raises(NotPermittedError, match="found another"):
         check_signature(fields, b"another", SECRETS)
     with pytest.raises(NotPermittedError, match="found no signature"):

@@ -96,7 +96,7 @@ def test_rest_of_a_file_is_cleared_and_stays_sparse(tmp_path: Path) -> None:
 
 def test_queue_may_begin_anywhere(tmp_path: Path) -> None:
     files = opened(tmp_path)
-    files.begin_at(57)
+    files.set_start(57)
     files.append(b"x")
     assert (files.start, files.end, names(tmp_path)) == (50, 51, [50])
     assert opened(tmp_path).start == 50

@@ -154,7 +154,7 @@ def test_each_retry_waits_longer_and_the_last_failure_makes_a_dead_letter(root: 
         assert (dead.message.body, dead.exception, dead.failed_retries) == (b"body 0", "failure 4", 4)
         assert consuming.retries.dead_letters("orders", "mail", after=dead.id) == []
         assert consuming.retries.dead_letters("orders", "stock") == []
-        consuming.retries.revive([dead.id])
+        consuming.retries.requeue_dead_letters([dead.id])
         (again,) = consuming.take_retries("orders", "mail", 10)
         assert (again.attempt, again.message) == (2, dead.message)
         consuming.retries.delete([again.id])
@@ -411,4 +411,4 @@ def test_numbers_that_no_broker_writes_end_no_loop(consuming: Consuming) -> None
     queues = RetryQueues(consuming.retries)
     assert queues.all() == [RetryQueue("mail", RetryStatus.RETRYING)]
     with pytest.raises(StoreFilesError, match="too large"):
-        queues.enter_due(1 << 62, 1)
+        queues.queue_due_retries(1 << 62, 1)

@@ -248,7 +248,7 @@ def test_positions_are_restored_without_unacknowledged_messages(root: Path) -> N
     with JMQ.open(root) as store:
         fill(store, 20)
         store.offsets.acknowledge(place, 3)
-        store.offsets.hand_out(place, 7)
+        store.offsets.mark_delivered(place, 7)
         assert store.offsets.get(place) == (3, 7, STORED_MS)
     with JMQ.open(root) as store:
         assert store.offsets.get(place) == (3, 3, STORED_MS)

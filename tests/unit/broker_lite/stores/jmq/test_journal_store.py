@@ -13,7 +13,7 @@ import pytest
 from commitlake.broker_lite.stores.engine.reading import PullLimits
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.broker_lite.stores.jmq.files import JournalCheckpointFile
-from commitlake.broker_lite.stores.jmq.prepared import Routing, ordered_queue
+from commitlake.broker_lite.stores.jmq.prepared import Routing, ordered_queue_id
 from commitlake.broker_lite.stores.rocketmq import (
     FlushMode,
     GetStatus,
@@ -251,11 +251,11 @@ def test_ordered_messages_of_a_business_id_are_in_one_queue_in_order(root: Path)
     [("a", 97 % 7), ("ab", (97 * 31 + 98) % 7), ("", 0), ("polygenelubricants", 0)],
 )
 def test_business_id_is_hashed_as_a_string_of_java(business_id: str, queue_id: int) -> None:
-    assert ordered_queue(business_id, 7) == queue_id
+    assert ordered_queue_id(business_id, 7) == queue_id
 
 
 def test_ordered_message_is_refused_in_another_queue(store: JournalStore) -> None:
-    own = ordered_queue("order-1", 2)
+    own = ordered_queue_id("order-1", 2)
     assert store.put(message(1, is_ordered=True), own).queue_id == own
     with pytest.raises(MessageRefusedError, match=f"expected {own} for ordered messages of 'order-1', found {1 - own}"):
         store.put(message(1, is_ordered=True), 1 - own)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.broker.broker import Broker
-from commitlake.broker_lite.broker.layouts import FileLayout, layouts_of
+from commitlake.broker_lite.broker.layouts import FileLayout, detect_layouts
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.replication.options import ReplicationOptions, Role
@@ -107,9 +107,9 @@ def test_replication_is_refused_for_a_journal(store: JmqStore, role: Role) -> No
 
 
 def test_the_layout_of_a_folder_is_detected(tmp_path: Path, clock: Clock) -> None:
-    assert layouts_of(tmp_path) == tuple(FileLayout)
+    assert detect_layouts(tmp_path) == tuple(FileLayout)
     with JmqStore.open(tmp_path / "jmq", OPTIONS, clock=clock):
-        assert layouts_of(tmp_path / "jmq") == (FileLayout.JMQ,)
+        assert detect_layouts(tmp_path / "jmq") == (FileLayout.JMQ,)
     with MessageStore.open(tmp_path / "rocketmq", SMALL, clock=clock) as store:
-        assert layouts_of(tmp_path / "rocketmq") == (FileLayout.ROCKETMQ, FileLayout.BOLTMQ)
+        assert detect_layouts(tmp_path / "rocketmq") == (FileLayout.ROCKETMQ, FileLayout.BOLTMQ)
         assert Dispatcher(Broker(store, BrokerOptions())).broker.delivery.delay_levels == 18

@@ -10,7 +10,7 @@ import pytest
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
-from commitlake.broker_lite.stores.jmq.prepared import ordered_queue
+from commitlake.broker_lite.stores.jmq.prepared import ordered_queue_id
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
 from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
@@ -75,7 +75,7 @@ def test_ordered_messages_are_stored_in_the_queue_of_their_business_id(peer: Pee
     for number in range(4):
         properties = {"UNIQ_KEY": f"U{number}", "KEYS": f"item-{number}", "__SHARDINGKEY": "order-4711"}
         answer = peer.ask(SEND, send_fields("orders", properties, e=number), b"")
-        queue_id = ordered_queue("order-4711", 4)
+        queue_id = ordered_queue_id("order-4711", 4)
         assert (answer.ext_fields["queueId"], answer.ext_fields["queueOffset"]) == (str(queue_id), str(number))
     kept = store.journal.get("orders", queue_id, 0).messages
     assert [(one.is_ordered, one.business_id, one.properties["KEYS"]) for one in kept] == [
@@ -89,7 +89,7 @@ def test_the_queue_of_a_business_id_depends_on_the_number_of_queues(peer: Peer) 
     assert peer.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, made).code == ResponseCode.SUCCESS
     for key in ("order-1", "order-2", "order-3"):
         answer = peer.ask(SEND, send_fields("ledger", {"UNIQ_KEY": key, "__SHARDINGKEY": key}), b"")
-        assert answer.ext_fields["queueId"] == str(ordered_queue(key, 11))
+        assert answer.ext_fields["queueId"] == str(ordered_queue_id(key, 11))
 
 
 def test_a_topic_with_more_than_255_queues_is_refused(peer: Peer) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.broker.broker import Broker
-from commitlake.broker_lite.broker.layouts import FileLayout, layouts_of
+from commitlake.broker_lite.broker.layouts import FileLayout, detect_layouts
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
@@ -143,7 +143,7 @@ def test_a_store_of_another_dialect_is_refused(root: Path, clock: Clock, dialect
     with pytest.raises(StoreFilesError, match=f"expected a log in the dialect {other.name}, found {dialect.name}"):
         open_store(root, clock, replace(SMALL, dialect=other))
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
-    assert layouts_of(root) == (FileLayout.BOLTMQ if dialect is BOLTMQ else FileLayout.ROCKETMQ,)
+    assert detect_layouts(root) == (FileLayout.BOLTMQ if dialect is BOLTMQ else FileLayout.ROCKETMQ,)
 
 
 def test_values_too_large_for_boltmq_are_refused(root: Path, clock: Clock) -> None:

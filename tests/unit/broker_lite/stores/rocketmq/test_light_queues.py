@@ -12,7 +12,7 @@ from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.light_queues import light_queue_entries
+from commitlake.schemas.layouts.rocketmq.light_queues import light_queue_offsets
 from tests.support.message_stores import SMALL, message, queue_entries
 from tests.support.small_stores import Clock
 
@@ -54,7 +54,7 @@ def test_a_record_has_its_queue_offset_in_each_light_queue(root: Path, light_sto
     assert put(light_store, 2, "%LMQ%b,%LMQ%a", INNER_MULTI_QUEUE_OFFSET="7,8")["INNER_MULTI_QUEUE_OFFSET"] == "1,2"
     assert [one.body for one in light_store.get("%LMQ%a", 0, 0).messages] == [b"body 0", b"body 1", b"body 2"]
     assert [one.body for one in light_store.get("%LMQ%b", 0, 0).messages] == [b"body 1", b"body 2"]
-    assert light_store.take_arrived() >= {("%LMQ%a", 0), ("%LMQ%b", 0), ("orders", 0)}
+    assert light_store.take_arrived_queues() >= {("%LMQ%a", 0), ("%LMQ%b", 0), ("orders", 0)}
     orders, first, second = entries(root)
     assert first == orders
     assert second == orders[1:]
@@ -252,4 +252,4 @@ def test_light_queue_entries_follow_from_the_properties_of_a_record(
     topic: str, names: str, offsets: str, expected: tuple[tuple[str, int], ...]
 ) -> None:
     properties = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets}
-    assert light_queue_entries(topic, properties) == expected
+    assert light_queue_offsets(topic, properties) == expected

@@ -17,7 +17,7 @@ from commitlake.broker_lite.stores.rocketmq import (
 )
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.indexfile import tags_key
+from commitlake.schemas.layouts.rocketmq.indexfile import tags_index_key
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from tests.support.message_stores import BORN_MS, BROKER, PRODUCER, SMALL, fill, message
 from tests.support.small_stores import STORED_MS, Clock
@@ -104,7 +104,7 @@ def test_get_by_key_finds_business_keys_unique_keys_and_tags(store: MessageStore
     for number in range(30):
         assert [got.body for got in store.get_by_key("orders", f"order-{number}")] == [f"body {number}".encode()]
         assert [got.body for got in store.get_by_key("orders", f"U{number:031d}")] == [f"body {number}".encode()]
-    tagged = [got.body for got in store.get_by_key("orders", tags_key("tag1"))]
+    tagged = [got.body for got in store.get_by_key("orders", tags_index_key("tag1"))]
     assert tagged == [f"body {number}".encode() for number in range(1, 30, 3)]
 
 
@@ -190,4 +190,4 @@ def test_all_messages_are_found_with_only_one_mapped_file(
         for number, result in enumerate(results):
             (got,) = store.get_by_key("orders", f"order-{number}")
             assert got == store.get_by_id(result.msg_id) == store.get("orders", number % 2, number // 2).messages[0]
-        assert len(store.get_by_key("orders", tags_key("tag1"))) == 20
+        assert len(store.get_by_key("orders", tags_index_key("tag1"))) == 20

@@ -22,7 +22,7 @@ from commitlake.schemas.layouts.rocketmq.timers import (
     TimerUnit,
     parse_timer_checkpoint,
     parse_timer_slot,
-    timer_units,
+    parse_timer_units,
 )
 from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
 from commitlake.schemas.layouts.segments import segment_name
@@ -71,7 +71,8 @@ def log_units(root: Path) -> list[tuple[int, TimerUnit]]:
     found = []
     for path in sorted((root / "timerlog").glob("0*")):
         found += [
-            (int(path.name) + number * UNIT.size, unit) for number, unit in enumerate(timer_units(path.read_bytes()))
+            (int(path.name) + number * UNIT.size, unit)
+            for number, unit in enumerate(parse_timer_units(path.read_bytes()))
         ]
     return found
 

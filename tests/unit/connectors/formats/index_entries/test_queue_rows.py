@@ -315,7 +315,7 @@ def test_what_is_shipped_after_planning_is_not_read(
     entry = consumequeue.serialize_entry(consumequeue.ConsumeQueueEntry(1 << 20, 100, 7))
     write(first_file(store, RARE), 20 * len(before), entry)
     ship(store)
-    partitions._open.cache_clear()  # as in a worker, which reads the newer manifest
+    partitions._open_files_once.cache_clear()  # as in a worker, which reads the newer manifest
     schema = arrow_schema(QUEUE_ENTRIES)
     (batch,) = read_queue_parts(parts, schema, Filters(), Mode.FAILFAST)
     assert batch.to_pylist() == before
@@ -336,6 +336,6 @@ def test_queue_that_was_cut_after_planning_is_an_error(store: Path, ship: Callab
     path = first_file(store, RARE)
     write(path, consumequeue.ENTRY.size, bytes(path.stat().st_size - consumequeue.ENTRY.size))
     ship(store)
-    partitions._open.cache_clear()  # as in a worker, which reads the newer manifest
+    partitions._open_files_once.cache_clear()  # as in a worker, which reads the newer manifest
     with pytest.raises(StoreError, match=f"{RARE}/0/0+: expected {parts[-1].end} bytes, found 20: the copy was"):
         list(read_queue_parts(parts, arrow_schema(QUEUE_ENTRIES), Filters(), Mode.PERMISSIVE))

@@ -15,7 +15,7 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import IndexMismatchError, StoreError
 from commitlake.connectors.reading.options import ReadOptions
-from commitlake.connectors.reading.planning import ReadPlan, Way, plan_read
+from commitlake.connectors.reading.planning import ReadMethod, ReadPlan, plan_read
 from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.splits import ListedSplit
 from commitlake.connectors.reading.stores import find_stores
@@ -91,7 +91,7 @@ def test_a_store_of_another_layout_is_an_error_that_names_its_folder(plain: Path
 
 def test_queue_files_find_exactly_the_topics_records(plain: Path) -> None:
     plan, _ = plan_of(plain, topics=RARE)
-    assert plan.stores[0].ways == [Way.QUEUE_FILE]
+    assert plan.stores[0].ways == [ReadMethod.QUEUE_FILE]
     assert {type(split) for split in plan.splits} == {ListedSplit}
     found = rows_of(plain, topics=RARE)
     assert found == rows_of(plain, topics=RARE, useIndexes=False)
@@ -110,7 +110,7 @@ def test_records_of_a_lost_queue_are_scanned(store: Path) -> None:
     assert rows_of(store, topics=RARE) == expected
     shutil.rmtree(store / "queue")
     assert rows_of(store, topics=RARE) == expected
-    assert plan_of(store, topics=RARE)[0].stores[0].ways == [Way.SCAN]
+    assert plan_of(store, topics=RARE)[0].stores[0].ways == [ReadMethod.SCAN]
 
 
 def test_a_damaged_entry_hides_no_later_record(store: Path) -> None:
@@ -147,11 +147,11 @@ def test_times_and_offsets_skip_files(plain: Path) -> None:
     begin, end = STORED_MS + 300 * STEP_MS, STORED_MS + 500 * STEP_MS
     options = {"startingTimestamp": begin, "endingTimestamp": end, "clockTolerance": 0}
     plan, _ = plan_of(plain, **options)
-    assert plan.stores[0].count(Way.SKIPPED_BY_TIME) > 0
+    assert plan.stores[0].count(ReadMethod.SKIPPED_BY_TIME) > 0
     times = [round(row["store_timestamp"].timestamp() * 1000) for row in rows]  # type: ignore[attr-defined]
     assert rows_of(plain, **options) == [row for row, time in zip(rows, times, strict=True) if begin <= time < end]
     middle = 2 * FILE_BYTES
-    assert plan_of(plain, startingOffset=middle)[0].stores[0].count(Way.SKIPPED_BY_OFFSET) == 2
+    assert plan_of(plain, startingOffset=middle)[0].stores[0].count(ReadMethod.SKIPPED_BY_OFFSET) == 2
     assert rows_of(plain, startingOffset=middle) == [
         row
         for row in rows

@@ -11,10 +11,10 @@ import pytest
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.jmq.queue_facts import is_lost, is_written, make_entries, to_entries
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.reading import read_facts
-from commitlake.connectors.reading.snapshots import divide, segment_ranges, take_snapshot
+from commitlake.connectors.reading.facts.reading import read_index_data
+from commitlake.connectors.reading.snapshots import divide_segment, segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage, parse_message
 from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, serialize_entry
@@ -24,11 +24,11 @@ from tests.support.journals import closed_file, messages, new_message, open_file
 FILE = 1 << 16
 
 
-def facts_of(root: Path, chunk_rows: int = 1 << 12, partition: int = 1 << 30) -> list[Facts]:
+def facts_of(root: Path, chunk_rows: int = 1 << 12, partition: int = 1 << 30) -> list[IndexData]:
     (store,) = find_stores(str(root), formats=all_formats().only(JMQ))
     ranges = segment_ranges(store, take_snapshot([store]).ranges[store.broker])
-    splits = [split for whole in ranges for split in divide(whole, partition, 1 << 20)]
-    return [facts for split in splits for facts in read_facts(split, chunk_rows=chunk_rows)]
+    splits = [split for whole in ranges for split in divide_segment(whole, partition, 1 << 20)]
+    return [facts for split in splits for facts in read_index_data(split, chunk_rows=chunk_rows)]
 
 
 def parsed(wanted: list[NewJournalMessage]) -> list[JournalMessage]:
@@ -36,7 +36,7 @@ def parsed(wanted: list[NewJournalMessage]) -> list[JournalMessage]:
     return [each[0] for each in found if each is not None]
 
 
-def rows(chunks: list[Facts]) -> list[tuple[object, ...]]:
+def rows(chunks: list[IndexData]) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
     for facts in chunks:
         assert facts.receive_timestamp is not None

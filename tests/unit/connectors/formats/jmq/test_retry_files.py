@@ -231,10 +231,10 @@ def test_a_lock_file_that_is_cut_while_it_is_read_is_a_problem(used: Path, monke
     source = inspect.getsource(retry_database)
     assert found(used) == FAILED
     monkeypatch.setattr(inspect, "getsource", lambda _: source.replace("def _select_rows(", CUT, 1))
-    assert "was ended by SIGBUS" in problem(used)
+    assert "was killed by SIGBUS" in problem(used)
 
 
 def test_no_answer_in_time_is_a_problem(used: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retry_files, "MAX_SECONDS", 0.1)
     monkeypatch.setattr(inspect, "getsource", lambda _: "import time; time.sleep(60)")
-    assert "no answer within" in problem(used)
+    assert "did not finish within" in problem(used)

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta import delta_table, seal_after_commit
 from commitlake.connectors.lake.delta_log import files as log_files_module
-from commitlake.connectors.lake.delta_log.check import LogDamagedError, check_entry, check_log, find_damage
+from commitlake.connectors.lake.delta_log.check import LogDamagedError, check_log, find_damage, find_entry_fault
 from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
 from commitlake.connectors.lake.delta_log.seals import Seal
 from tests.support.table_damages import DAMAGES, damage
@@ -28,10 +28,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sealed") / "table"
     for version in range(VERSIONS):
         write_deltalake(path, pa.table({"number": [version]}), mode="append")
-        seal(str(path))
+        seal_after_commit(str(path))
         if version == CHECKPOINT:
             DeltaTable(path).create_checkpoint()
-            seal(str(path))
+            seal_after_commit(str(path))
     return path
 
 
@@ -97,7 +97,7 @@ def test_a_commit_during_the_check_is_not_damage(copy: Path, monkeypatch: pytest
         if len(commits) < 1:
             commits.append(folder.name)
             write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
-            seal(str(copy))
+            seal_after_commit(str(copy))
         return files
 
     commits: list[str] = []
@@ -126,7 +126,7 @@ def test_a_table_of_another_program_is_opened_and_sealed_with_the_next_commit(co
     assert len(numbers(copy)) == VERSIONS
     write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
     assert len(numbers(copy)) == VERSIONS + 1
-    seal(str(copy))
+    seal_after_commit(str(copy))
     (copy / "_delta_log" / entry_name(VERSIONS)).write_bytes(b"")
     with pytest.raises(LogDamagedError, match="found 0"):
         delta_table(str(copy))
@@ -135,7 +135,7 @@ def test_a_table_of_another_program_is_opened_and_sealed_with_the_next_commit(co
 def test_an_empty_entry_without_a_seal_is_damage(copy: Path) -> None:
     write_deltalake(copy, pa.table({"number": [VERSIONS]}), mode="append")
     (copy / "_delta_log" / entry_name(VERSIONS)).write_bytes(b"")
-    for open_table in (delta_table, seal):
+    for open_table in (delta_table, seal_after_commit):
         with pytest.raises(LogDamagedError, match="expected lines of JSON, found nothing"):
             open_table(str(copy))
 
@@ -177,5 +177,5 @@ def test_a_seal_round_trips_and_a_damaged_one_is_not_read() -> None:
     ],
 )
 def test_an_entry_is_lines_of_json(data: bytes, reason: str) -> None:
-    assert reason in check_entry(data)
-    assert bool(reason) == bool(check_entry(data))
+    assert reason in find_entry_fault(data)
+    assert bool(reason) == bool(find_entry_fault(data))

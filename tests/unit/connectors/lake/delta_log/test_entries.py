@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from commitlake.connectors.lake.delta_log.entries import check_action, count_rows, outside_path, parse_json
+from commitlake.connectors.lake.delta_log.entries import count_rows, find_action_fault, outside_path, parse_json
 
 HUGE = "9" * 5000
 
@@ -33,7 +33,7 @@ def test_what_is_no_json_is_a_value_error(text: str | bytes) -> None:
 def test_paths_that_lead_out_of_the_table_are_found(kind: str, path: str, is_outside: bool) -> None:
     action = {kind: {"path": path}}
     assert (outside_path(action) == path) is is_outside
-    assert bool(check_action(action)) is is_outside
+    assert bool(find_action_fault(action)) is is_outside
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_statistics_have_a_number_of_rows(stats: str | None, rows: int | None) -
 def test_other_statistics_are_damage(stats: object) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (the messages are Python's)
         count_rows(stats)
-    assert "statistics of 'part-0.parquet'" in check_action({"add": {"path": "part-0.parquet", "stats": stats}})
+    assert "statistics of 'part-0.parquet'" in find_action_fault({"add": {"path": "part-0.parquet", "stats": stats}})
 
 
 @pytest.mark.parametrize("action", [[], 7, {"add": 7}, {"remove": {}}, {"add": {"path": 7}}])
 def test_what_is_no_action_is_damage(action: object) -> None:
-    assert check_action(action)
+    assert find_action_fault(action)
 
 
 def test_actions_of_other_kinds_are_not_judged() -> None:
-    assert not check_action(json.loads('{"commitInfo": {"path": "/"}, "protocol": {}}'))
+    assert not find_action_fault(json.loads('{"commitInfo": {"path": "/"}, "protocol": {}}'))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from commitlake.connectors.lake.delta_log.sum_changes import NOTHING_CHANGED, UNKNOWN, SumChange, change_of
+from commitlake.connectors.lake.delta_log.sum_changes import NOTHING_CHANGED, UNKNOWN, SumChange, compute_sum_change
 
 
 def test_commits_tell_how_they_change_the_sum() -> None:
     files = ['{"numRecords":1,"rowSum":7}', '{"numRecords":1,"rowSum":-2}']
-    assert change_of(files, [10]) == SumChange(-5)
-    assert change_of(files, is_total=True) == SumChange(5, is_total=True)
-    assert change_of([*files, "{}"]) == change_of(files, [None]) == UNKNOWN
+    assert compute_sum_change(files, [10]) == SumChange(-5)
+    assert compute_sum_change(files, is_total=True) == SumChange(5, is_total=True)
+    assert compute_sum_change([*files, "{}"]) == compute_sum_change(files, [None]) == UNKNOWN
     for change in (SumChange(-5), SumChange(5, is_total=True), UNKNOWN, NOTHING_CHANGED):
         assert SumChange.parse(str(change)) == change
     assert SumChange.parse(None) is None

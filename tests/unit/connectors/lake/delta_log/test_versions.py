@@ -17,8 +17,8 @@ from commitlake.connectors.lake.delta_log.versions import (
     VersionGoneError,
     VersionsError,
     added_versions,
+    files_in_time_range,
     files_of_table,
-    files_of_time,
     table_files,
 )
 from commitlake.schemas.errors import ExitCode
@@ -186,7 +186,7 @@ def test_files_of_a_time_range_are_those_that_may_have_rows_in_it(tmp_path: Path
     table = DeltaTable(uri)
 
     def of(first: int, last: int) -> list[str]:
-        files = files_of_time(uri, table, "minute", start + first * hour, start + last * hour)
+        files = files_in_time_range(uri, table, "minute", start + first * hour, start + last * hour)
         return sorted(pq.read_table(Path(uri, file.name)).column("run_id").to_pylist()[0][-1] for file in files)
 
     assert of(0, 2) == ["0", "2"]  # the log has no time for the last file

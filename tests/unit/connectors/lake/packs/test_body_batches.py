@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from commitlake.connectors.lake.packs import body_batches, spark_reader
-from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompress_bodies
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import FrameCache
@@ -146,7 +146,7 @@ def test_bodies_are_decompressed_and_one_that_cannot_be_is_null_with_its_reason(
     batch = pa.RecordBatch.from_pydict(columns)
     for limit in (64 << 20, 900):  # all in one batch, or cut after each large body
         monkeypatch.setattr(body_batches, "BATCH_BYTES", limit)
-        found = [row for part in decompressed(batch, 1 << 20) for row in part.to_pylist()]
+        found = [row for part in decompress_bodies(batch, 1 << 20) for row in part.to_pylist()]
         assert [row["n"] for row in found] == list(range(7))
         assert [row["body"] for row in found] == [b"plain", long, None, None, long, None, None]
         assert [bool(row["body_error"]) for row in found] == [False, False, True, True, False, False, True]

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.packs.frames import PackRefs, decompress_frame
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.lake.packs.wiping import Wiped, wipe_bodies
+from commitlake.connectors.lake.packs.wiping import WipeResult, wipe_bodies
 from commitlake.connectors.lake.packs.writer import write_pack
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from tests.support.packs import folder_store
@@ -75,7 +75,7 @@ def test_wiped_bodies_are_removed_and_others_are_unchanged(tmp_path: Path, kind:
         wiped = wipe_bodies(store, NAME, refs.take(np.array(gone)))
         filled = sum(bool(bodies[number]) for number in gone)
         assert wiped.bodies <= filled if kind in {1, 3, 4} else wiped.bodies == filled  # some bodies are all the same
-        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == Wiped()
+        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == WipeResult()
         assert store.size(NAME) == size
         found = read_bodies(store, NAME, refs.take(np.array(stays, np.int64)), crcs(bodies)[stays])
         assert found.to_pylist() == [bodies[number] for number in stays]
@@ -106,7 +106,7 @@ def test_a_body_that_equals_its_neighbours_is_wiped_once(tmp_path: Path, bodies:
     for gone in ([0], [0, 1], [len(bodies) - 1], [*range(len(bodies))]):  # as further erasures would
         wipe_bodies(store, NAME, refs.take(np.array(gone)))
         data = store.read_range(NAME, 0, store.size(NAME))
-        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == Wiped()
+        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == WipeResult()
         assert store.read_range(NAME, 0, store.size(NAME)) == data
     assert data[:4] == b"\x50\x2a\x4d\x18"
 
@@ -117,7 +117,7 @@ def test_wiping_again_changes_nothing(tmp_path: Path) -> None:
     chosen = np.array([1])
     assert wipe_bodies(store, NAME, refs.take(chosen)).bodies == 1
     before = store.read_range(NAME, 0, store.size(NAME))
-    assert wipe_bodies(store, NAME, refs.take(chosen)) == Wiped()
+    assert wipe_bodies(store, NAME, refs.take(chosen)) == WipeResult()
     assert store.read_range(NAME, 0, store.size(NAME)) == before
 
 
@@ -129,7 +129,7 @@ def test_a_frame_wiped_completely_in_two_steps_is_a_skippable_frame(tmp_path: Pa
     data = store.read_range(NAME, 0, store.size(NAME))
     assert data[:4] == b"\x50\x2a\x4d\x18"
     assert set(data[8:]) == {0}
-    assert wipe_bodies(store, NAME, refs) == Wiped()
+    assert wipe_bodies(store, NAME, refs) == WipeResult()
 
 
 @pytest.mark.parametrize("missing", range(12))
@@ -145,7 +145,7 @@ def test_wiping_an_expired_pack_reports_that_it_is_gone(tmp_path: Path) -> None:
     bodies = [b"one body"]
     store, refs = write(tmp_path, bodies)
     store.delete([NAME])
-    assert wipe_bodies(store, NAME, refs) == Wiped(is_gone=True)
+    assert wipe_bodies(store, NAME, refs) == WipeResult(is_gone=True)
 
 
 @pytest.mark.parametrize("changed", [{"frame_offsets": 3}, {"frame_lengths": -2}, {"frame_lengths": 1 << 20}])
@@ -169,6 +169,6 @@ def test_bodies_that_are_parts_of_others_are_removed_in_any_order(tmp_path: Path
         stays = [number for number in range(len(bodies)) if number not in gone]
         store, refs = write(tmp_path / str(chosen), bodies)
         wipe_bodies(store, NAME, refs.take(np.array(gone)))
-        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == Wiped()
+        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == WipeResult()
         found = read_bodies(store, NAME, refs.take(np.array(stays, np.int64)), crcs(bodies)[stays])
         assert found.to_pylist() == [bodies[number] for number in stays]

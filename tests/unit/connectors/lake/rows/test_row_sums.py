@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.lake.delta_log.sum_changes import (
-    sum_in_footer,
-    wrapped,
+    read_footer_sum,
+    wrap_int64,
 )
-from commitlake.connectors.lake.rows.row_sums import SummedWriter, row_sum, rows_of_file
+from commitlake.connectors.lake.rows.row_sums import SummedWriter, row_sum, sum_file_rows
 
 MEMBER = pa.struct([("id", pa.string()), ("version", pa.int32())])
 VALUES: dict[str, tuple[pa.DataType, list[object]]] = {
@@ -34,7 +34,7 @@ ROWS = pa.table({name: pa.array(values, kind) for name, (kind, values) in VALUES
 
 def test_the_order_of_rows_and_their_division_do_not_matter() -> None:
     assert row_sum(ROWS.take([3, 1, 0, 2])) == row_sum(ROWS)
-    assert wrapped(sum(row_sum(ROWS.slice(row, 1)) for row in range(4))) == row_sum(ROWS)
+    assert wrap_int64(sum(row_sum(ROWS.slice(row, 1)) for row in range(4))) == row_sum(ROWS)
     assert row_sum(ROWS.set_column(0, "text", ROWS.column("text").dictionary_encode())) == row_sum(ROWS)
 
 
@@ -58,7 +58,7 @@ def test_values_do_not_count_in_another_column_or_twice() -> None:
     rows = pa.table({"a": ["x", "y"], "b": ["y", "x"]})
     assert row_sum(rows) != row_sum(rows.rename_columns(["b", "a"]).slice(1))
     assert row_sum(rows) != row_sum(pa.table({"a": ["y", "x"], "b": ["y", "x"]}))
-    assert row_sum(pa.concat_tables([rows, rows])) == wrapped(2 * row_sum(rows)) != row_sum(rows)
+    assert row_sum(pa.concat_tables([rows, rows])) == wrap_int64(2 * row_sum(rows)) != row_sum(rows)
     assert row_sum(pa.table({"a": pa.nulls(2, pa.string())})) != 0
 
 
@@ -89,5 +89,5 @@ def test_a_file_has_the_sum_of_its_rows_in_its_footer() -> None:
         writer.write_table(stale.slice(0, 3))
         writer.write_table(stale.slice(3))
     parquet = pq.ParquetFile(io.BytesIO(output.getvalue()))
-    assert sum_in_footer(parquet.metadata) == row_sum(ROWS)
-    assert rows_of_file(parquet) == (row_sum(ROWS), 4)
+    assert read_footer_sum(parquet.metadata) == row_sum(ROWS)
+    assert sum_file_rows(parquet) == (row_sum(ROWS), 4)

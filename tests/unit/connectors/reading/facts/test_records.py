@@ -13,10 +13,10 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.reading import read_facts
-from commitlake.connectors.reading.snapshots import StoreRange, divide, segment_ranges, take_snapshot
+from commitlake.connectors.reading.facts.reading import read_index_data
+from commitlake.connectors.reading.snapshots import StoreRange, divide_segment, segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
@@ -43,11 +43,11 @@ ODD_PROPERTIES: tuple[tuple[tuple[str, str], ...], ...] = (
 )
 
 
-def facts_of(root: Path, chunk_rows: int = 1 << 10, partition: int = 1 << 30) -> list[Facts]:
+def facts_of(root: Path, chunk_rows: int = 1 << 10, partition: int = 1 << 30) -> list[IndexData]:
     (store,) = find_stores(str(root), formats=COMMITLOGS)
     ranges = segment_ranges(store, take_snapshot([store]).ranges[store.broker])
-    splits = [split for whole in ranges for split in divide(whole, partition, 1 << 20)]
-    return [facts for split in splits for facts in read_facts(split, chunk_rows=chunk_rows)]
+    splits = [split for whole in ranges for split in divide_segment(whole, partition, 1 << 20)]
+    return [facts for split in splits for facts in read_index_data(split, chunk_rows=chunk_rows)]
 
 
 def parsed(data: Sequence[bytes]) -> list[Message]:
@@ -55,7 +55,7 @@ def parsed(data: Sequence[bytes]) -> list[Message]:
     return [each[0] for each in found if each is not None]
 
 
-def check(chunks: Sequence[Facts], expected: Sequence[Message], dialect: Dialect = ROCKETMQ) -> None:
+def check(chunks: Sequence[IndexData], expected: Sequence[Message], dialect: Dialect = ROCKETMQ) -> None:
     """Compare every column with broker_lite's own rules."""
     builder = DispatchBuilder(StoreOptions(dialect=dialect))
     assert sum(facts.rows for facts in chunks) == len(expected)
@@ -156,7 +156,7 @@ def test_a_damaged_range_is_reported_between_the_records(tmp_path: Path) -> None
 def test_a_missing_segment_is_one_bad_range(tmp_path: Path) -> None:
     write_store(tmp_path, [(0, closed_segment(messages(5), SEGMENT)), (2 * SEGMENT, bytes(SEGMENT))])
     (store,) = find_stores(str(tmp_path), formats=COMMITLOGS)
-    chunks = [f for split in segment_ranges(store, StoreRange(0, 2 * SEGMENT)) for f in read_facts(split)]
+    chunks = [f for split in segment_ranges(store, StoreRange(0, 2 * SEGMENT)) for f in read_index_data(split)]
     assert [(bad.start, bad.end, bad.fault) for facts in chunks for bad in facts.bad] == [
         (SEGMENT, 2 * SEGMENT, Fault.MISSING_SEGMENT)
     ]

@@ -25,7 +25,7 @@ from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.reading.walking import End, walk
+from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.tables.messages import SOURCE
@@ -50,9 +50,9 @@ def split(tmp_path: Path, segment: bytes) -> Split:
     return split
 
 
-def places(split: Split) -> tuple[list[int], list[BadRange], End]:
+def places(split: Split) -> tuple[list[int], list[BadRange], WalkEnd]:
     """Return the starts of records, the bad ranges, and the end of the walk."""
-    end, starts, bad = End(), [], []
+    end, starts, bad = WalkEnd(), [], []
     with OpenSegment(split.path) as file:
         for step in walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, end):
             starts += (step.origin + step.parts[0]).tolist()
@@ -72,7 +72,7 @@ def test_large_segments_are_mapped_and_read_whole(split: Split, monkeypatch: pyt
 @pytest.mark.parametrize("kept", [1, 5000])
 def test_file_that_is_cut_within_a_page_of_a_step_is_an_error(split: Split, kept: int) -> None:
     with OpenSegment(split.path) as file:
-        steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, End())
+        steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd())
         next(steps)
         os.truncate(split.path, kept)
         with pytest.raises(StoreError, match="was truncated while it was read", check=exits(ExitCode.FAILED)):
@@ -85,7 +85,7 @@ def test_file_that_is_cut_between_two_steps_is_a_bad_range(split: Split, kept: i
     bad: list[BadRange] = []
     with OpenSegment(split.path) as file:
         hop = CommitLogDecoder({"physical_offset", "properties"}, "b", Filters()).hop
-        for number, step in enumerate(walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, End(), hop=hop)):
+        for number, step in enumerate(walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd(), hop=hop)):
             if number == 0:
                 os.truncate(split.path, kept)
                 first = step.origin + step.parts[0]
@@ -100,7 +100,7 @@ def test_file_that_is_cut_between_two_steps_is_a_bad_range(split: Split, kept: i
 
 def test_truncating_a_file_while_its_steps_are_read_is_an_error(split: Split) -> None:
     with OpenSegment(split.path) as file:
-        steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, End())
+        steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd())
         step = next(steps)
         os.truncate(split.path, 0)
         assert not step.window[: 1 << 20].any()
@@ -120,7 +120,7 @@ def test_file_that_is_deleted_while_it_is_read_is_read_to_its_end(split: Split) 
         Path(split.path).unlink()
         starts = [
             start
-            for step in walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, End())
+            for step in walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd())
             for start in (step.origin + step.parts[0]).tolist()
         ]
     assert starts == whole

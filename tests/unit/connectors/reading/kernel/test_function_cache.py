@@ -147,12 +147,12 @@ def test_the_folder_changes_when_any_source_file_changes(tmp_path: Path, monkeyp
         "schemas/layouts/rocketmq/commitlog.py",
     )
     use_package(tmp_path, monkeypatch)
-    found = [function_cache._digest()]
+    found = [function_cache._source_digest()]
     for number in range(2):
         for source in sources:
             (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / source).write_text(f"from kernel import compiled\nVALUE = {number}\n")
-            found.append(function_cache._digest())
+            found.append(function_cache._source_digest())
     assert len(set(found)) == len(found)
 
 
@@ -160,9 +160,9 @@ def test_a_module_without_compiled_functions_does_not_change_the_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_package(tmp_path, monkeypatch)
-    before = function_cache._digest()
+    before = function_cache._source_digest()
     (tmp_path / "pipelines" / "module.py").write_text("VALUE = 1\n")
-    assert function_cache._digest() == before
+    assert function_cache._source_digest() == before
 
 
 def names_in(code: CodeType) -> set[str]:
@@ -182,7 +182,7 @@ def imported_from(module: ModuleType) -> dict[str, str]:
 
 
 def test_the_folders_name_depends_on_everything_that_compiled_code_uses() -> None:
-    covered = {name for name, _ in function_cache.sources()}
+    covered = {name for name, _ in function_cache.list_sources()}
     missing: dict[str, str] = {}
     functions = 0
     for package in ("connectors", "pipelines"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.connectors.reading.decoding.arrow import Dictionary, spans
+from commitlake.connectors.reading.decoding.arrow import Dictionary, span_array
 from commitlake.connectors.reading.decoding.columns import Distinct, utf8_text
 from commitlake.connectors.reading.kernel.columns import intern_spans
 from commitlake.connectors.reading.kernel.memory import PADDING
@@ -73,11 +73,11 @@ def test_values_are_dropped_when_too_many_but_stay_in_the_last_batch() -> None:
     values = [b"%d" % number for number in range(70_000)]
     codes = np.empty(len(values), np.int32)
     intern_spans(*window_of(values), SEED, distinct.interner, codes)
-    fresh = distinct.renewed()
+    fresh = distinct.renew_if_crowded()
     assert fresh is not distinct
     assert fresh.values == [b"known"]
     assert distinct.values[1:] == values
-    assert fresh.renewed() is fresh
+    assert fresh.renew_if_crowded() is fresh
 
 
 def test_values_that_are_not_utf8_are_named() -> None:
@@ -92,7 +92,7 @@ def test_values_that_are_not_utf8_are_named() -> None:
 def test_copied_values_equal_those_of_the_window(values: list[bytes | None]) -> None:
     window, positions, _ = window_of([value or b"" for value in values])
     lengths = np.array([-1 if value is None else len(value) for value in values], np.int64)
-    copied = spans(window, positions, lengths, pa.binary())
+    copied = span_array(window, positions, lengths, pa.binary())
     copied.validate(full=True)
     assert copied.to_pylist() == values
 

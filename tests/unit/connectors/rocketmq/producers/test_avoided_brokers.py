@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.rocketmq.producers.sending import Faults, choose_queue, not_available_ms
+from commitlake.connectors.rocketmq.producers.sending import BrokerFaults, avoidance_ms, choose_queue
 from commitlake.schemas.remoting.routes import MessageQueue
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number in range(2)]
@@ -18,18 +18,18 @@ QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number 
     ],
 )  # fmt: skip
 def test_pauses_equal_rocketmqs(latency_ms: int, duration_ms: int) -> None:
-    assert not_available_ms(latency_ms) == duration_ms
+    assert avoidance_ms(latency_ms) == duration_ms
 
 
 def test_a_slow_broker_is_avoided_for_a_time() -> None:
-    faults = Faults()
+    faults = BrokerFaults()
     faults.note("a", 600, now_ms=1000)
     assert [faults.is_available("a", now) for now in (1000, 2999, 3000)] == [False, False, True]
     assert faults.is_available("b", 1000)
 
 
 def test_a_failed_broker_is_avoided_for_ten_seconds_or_until_it_answers() -> None:
-    faults = Faults()
+    faults = BrokerFaults()
     faults.note("a", 1, now_ms=0, failed=True)
     assert [faults.is_available("a", now) for now in (9_999, 10_000)] == [False, True]
     faults.note("a", 1, now_ms=5)
@@ -48,7 +48,7 @@ def test_the_next_attempt_uses_another_broker() -> None:
 
 
 def test_a_failed_broker_is_chosen_only_if_there_is_no_other() -> None:
-    faults = Faults()
+    faults = BrokerFaults()
     faults.note("a", 1, 0, failed=True)
     assert {choose_queue(QUEUES, turn, None, faults, 1).broker_name for turn in range(4)} == {"b"}
     faults.note("b", 1, 0, failed=True)

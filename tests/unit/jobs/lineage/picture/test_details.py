@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 
 from commitlake.jobs.lineage.picture import details as module
-from commitlake.jobs.lineage.picture.details import MAX_BODY, body_text, details, indented
-from commitlake.jobs.lineage.picture.picture_rows import rows_of
+from commitlake.jobs.lineage.picture.details import MAX_BODY, body_text, indent_json, step_details_html
+from commitlake.jobs.lineage.picture.picture_rows import choose_picture_rows
 from commitlake.pipelines.lineage.story import Story
 from tests.support.html_pages import Element, parse_page
 from tests.support.stories import BODY, order_story, record_step
 
 
 def shown(story: Story) -> Element:
-    return parse_page(details(story, rows_of(story)))
+    return parse_page(step_details_html(story, choose_picture_rows(story)))
 
 
 def pairs(element: Element) -> dict[str, str]:
@@ -76,7 +76,7 @@ def test_a_long_body_is_cut_with_a_note() -> None:
     "text", ['{"a":[1,{"b":"x,y{\\"}"}],"c":{},"d":[]}', "[" * 3_000, "}" * 3_000, "[1,2", '{"a":"', "[" + "9" * 3_000]
 )
 def test_indenting_changes_only_white_space(text: str) -> None:
-    found = indented(text)
+    found = indent_json(text)
     assert "".join(found.split()) == "".join(text.split())
     assert len(found) < 90 * len(text)
 
@@ -103,4 +103,4 @@ def test_a_record_with_many_or_long_properties_is_bounded() -> None:
 
 def details_of(step: object) -> str:
     story = Story("key k", None, [step], [], [])  # type: ignore[list-item]
-    return details(story, rows_of(story))
+    return step_details_html(story, choose_picture_rows(story))

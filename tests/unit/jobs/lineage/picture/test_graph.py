@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from commitlake.jobs.lineage.picture import graph as module
-from commitlake.jobs.lineage.picture.graph import CHUNK, day_text, graph, lines_of
-from commitlake.jobs.lineage.picture.lanes import lanes_of
-from commitlake.jobs.lineage.picture.picture_rows import rows_of
+from commitlake.jobs.lineage.picture.graph import CHUNK, day_text, make_graph_lines, story_graph_html
+from commitlake.jobs.lineage.picture.lanes import assign_lanes
+from commitlake.jobs.lineage.picture.picture_rows import choose_picture_rows
 from commitlake.pipelines.lineage.story import Story
 from tests.support.html_pages import Element, parse_page
 from tests.support.stories import edge, many_messages, order_story, record_step
 
 
 def drawn(story: Story, most: int = 1000) -> tuple[Element, int]:
-    rows = rows_of(story, most)
-    found, left_out = graph(story, rows, lanes_of(rows.rows))
+    rows = choose_picture_rows(story, most)
+    found, left_out = story_graph_html(story, rows, assign_lanes(rows.rows))
     return parse_page(found), left_out
 
 
@@ -34,7 +34,7 @@ def test_steps_are_links_to_their_details_in_the_order_of_the_story() -> None:
 
 
 def test_long_gaps_and_new_days_have_separate_lines() -> None:
-    lines = lines_of(rows_of(order_story()).rows)
+    lines = make_graph_lines(choose_picture_rows(order_story()).rows)
     assert [line.gap for line in lines if line.row is None] == ["Fri 20 Nov 2026", "1.1 d later · Sat 21 Nov 2026"]
 
 

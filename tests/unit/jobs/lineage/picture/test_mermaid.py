@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, mermaid
+from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, story_flowchart
 from commitlake.pipelines.lineage.story import Edge, Story
 from tests.support.stories import hostile_story, many_messages, order_story, record_step
 
@@ -29,7 +29,7 @@ def parts(text: str) -> tuple[list[str], list[str]]:
 
 def test_every_step_and_edge_is_drawn() -> None:
     story = order_story()
-    nodes, edges = parts(mermaid(story))
+    nodes, edges = parts(story_flowchart(story))
     assert len(nodes) == len(story.steps) + 1
     assert len(edges) == len(story.edges)
     assert nodes[0] == '  asked>"key order-4711"]'
@@ -39,7 +39,7 @@ def test_every_step_and_edge_is_drawn() -> None:
 
 
 def test_hostile_texts_cannot_end_their_labels() -> None:
-    text = mermaid(hostile_story())
+    text = story_flowchart(hostile_story())
     nodes, edges = parts(text)
     assert len(nodes) == 15  # asked, 13 steps, and that 12 records are not there
     assert len(edges) == 13
@@ -49,7 +49,7 @@ def test_hostile_texts_cannot_end_their_labels() -> None:
 
 def test_a_label_is_cut_and_its_special_characters_are_entities() -> None:
     step = record_step(1, 0, "orders", 'a"b#c`<d>' + "x" * 500)
-    nodes, _ = parts(mermaid(Story("k", None, [step], [], [])))
+    nodes, _ = parts(story_flowchart(Story("k", None, [step], [], [])))
     assert nodes[1].startswith('  s1["2026-11-20 14:00:00 a#34;b#35;c#96;#60;d#62;xxx')
     assert nodes[1].count("x") == 70 - len('a"b#c`<d>')
     assert nodes[1].endswith('#8230;"]')
@@ -57,7 +57,7 @@ def test_a_label_is_cut_and_its_special_characters_are_entities() -> None:
 
 def test_a_large_story_is_folded_to_the_limits_of_mermaid() -> None:
     story = many_messages(4_000)
-    text = mermaid(replace(story, not_shown=10))
+    text = story_flowchart(replace(story, not_shown=10))
     nodes, edges = parts(text)
     assert len(text) < MAX_CHARACTERS
     assert len(edges) <= MAX_EDGES
@@ -70,7 +70,7 @@ def test_a_large_story_is_folded_to_the_limits_of_mermaid() -> None:
 def test_more_edges_than_fit_are_counted() -> None:
     steps = [record_step(number, number, "orders", "sent") for number in range(40)]
     edges = [Edge("delayed", one.id, other.id, None, "x") for one in steps for other in steps if one is not other]
-    nodes, drawn = parts(mermaid(Story("k", None, steps, edges, [])))
+    nodes, drawn = parts(story_flowchart(Story("k", None, steps, edges, [])))
     assert len(drawn) == MAX_EDGES
     assert f'  edges>"{len(edges) - MAX_EDGES:,} more edges are not drawn"]' in nodes
 
@@ -78,6 +78,6 @@ def test_more_edges_than_fit_are_counted() -> None:
 def test_long_labels_of_many_steps_stay_within_the_limit() -> None:
     steps = [record_step(number, number, "orders", "\u202e" * 500) for number in range(MAX_STEPS)]
     edges = [Edge("delayed", steps[0].id, step.id, None, "\U0001f4a9" * 500) for step in steps]
-    text = mermaid(Story("\x00" * 500, None, steps, edges, []))
+    text = story_flowchart(Story("\x00" * 500, None, steps, edges, []))
     parts(text)
     assert len(text) < 50_000

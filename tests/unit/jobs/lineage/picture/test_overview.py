@@ -6,17 +6,17 @@ import datetime
 
 import pytest
 
-from commitlake.jobs.lineage.picture.lanes import lanes_of
-from commitlake.jobs.lineage.picture.overview import overview
-from commitlake.jobs.lineage.picture.picture_rows import rows_of
+from commitlake.jobs.lineage.picture.lanes import assign_lanes
+from commitlake.jobs.lineage.picture.overview import overview_html
+from commitlake.jobs.lineage.picture.picture_rows import choose_picture_rows
 from commitlake.pipelines.lineage.story import Story
 from tests.support.html_pages import Element, parse_page
 from tests.support.stories import edge, many_messages, order_story, record_step
 
 
 def drawn(story: Story) -> Element:
-    rows = rows_of(story)
-    return parse_page(overview(story, rows, lanes_of(rows.rows)))
+    rows = choose_picture_rows(story)
+    return parse_page(overview_html(story, rows, assign_lanes(rows.rows)))
 
 
 def test_distances_are_proportional_to_times() -> None:

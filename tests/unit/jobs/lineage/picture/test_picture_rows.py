@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from commitlake.jobs.lineage.picture.picture_rows import rows_of
+from commitlake.jobs.lineage.picture.picture_rows import choose_picture_rows
 from commitlake.pipelines.lineage.story import Story
 from tests.support.stories import edge, many_messages, order_story, record_step
 
 
 def test_a_small_story_has_a_row_for_each_step() -> None:
     story = order_story()
-    found = rows_of(story)
+    found = choose_picture_rows(story)
     assert [row.step.id for row in found.rows] == [step.id for step in story.steps]
     assert [row.number for row in found.rows] == list(range(1, len(story.steps) + 1))
     assert (found.folded, found.messages) == (0, 2)
@@ -22,7 +22,7 @@ def test_a_small_story_has_a_row_for_each_step() -> None:
 
 def test_messages_with_problems_are_drawn_first_and_the_rest_is_counted() -> None:
     story = many_messages(400)
-    found = rows_of(story, 20)
+    found = choose_picture_rows(story, 20)
     drawn = [row for row in found.rows if not row.is_folded]
     dead = {outcome.step for outcome in story.outcomes if outcome.state == "dead"}
     assert len(drawn) == 20
@@ -38,7 +38,7 @@ def test_messages_with_problems_are_drawn_first_and_the_rest_is_counted() -> Non
 def test_beginning_and_end_of_a_message_with_too_many_steps_are_drawn() -> None:
     steps = [record_step(number, number, "orders", f"try {number}") for number in range(5_000)]
     edges = [edge("retried", before, after) for before, after in itertools.pairwise(steps)]
-    found = rows_of(Story("key k", None, steps, edges, []), 10)
+    found = choose_picture_rows(Story("key k", None, steps, edges, []), 10)
     assert [len(row.steps) for row in found.rows] == [1] * 5 + [4_990] + [1] * 5
     assert found.messages == 1
 
@@ -48,4 +48,4 @@ def test_cycles_and_edges_to_missing_steps_are_accepted() -> None:
     first, last = story.steps[0], story.steps[-1]
     edges = [*story.edges, edge("delayed", last, first), edge("dead", first, first)]
     lost = replace(edges[0], source="nowhere")
-    assert rows_of(replace(story, edges=[*edges, lost])).messages == 1
+    assert choose_picture_rows(replace(story, edges=[*edges, lost])).messages == 1

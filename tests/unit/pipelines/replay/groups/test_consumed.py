@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.replay.groups.consumed import ChosenMessages, Consumed
+from commitlake.pipelines.replay.groups.consumed import ChosenMessages, ConsumedCount
 from commitlake.pipelines.replay.planning import count_queues
 from tests.support.lag_places import stored
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of, shop_messages
@@ -51,9 +51,9 @@ def test_messages_before_the_offsets_are_consumed(growing: GrowingLake) -> None:
     ends = {("broker-a", TOPIC, row["queue_id"]): 1 for row in rows}
     messages = chosen(growing, TOPIC)
     assert not messages.has_failed
-    assert messages.consumed(ends) == Consumed(len(ends))
-    assert messages.consumed(dict.fromkeys(ends, 100)) == Consumed(10)
-    assert messages.consumed({}) == Consumed(0)
+    assert messages.count_consumed(ends) == ConsumedCount(len(ends))
+    assert messages.count_consumed(dict.fromkeys(ends, 100)) == ConsumedCount(10)
+    assert messages.count_consumed({}) == ConsumedCount(0)
 
 
 def test_messages_of_a_deleted_topic_are_unknown(tmp_path: Path) -> None:
@@ -64,13 +64,15 @@ def test_messages_of_a_deleted_topic_are_unknown(tmp_path: Path) -> None:
     growing.archive()
     table = growing.lake.table("messages")
 
-    def consumed(offset: int, second: int) -> Consumed:
+    def consumed(offset: int, second: int) -> ConsumedCount:
         as_of = {"broker-a": START + datetime.timedelta(seconds=second)}
         choice = count_queues(table, "topic = 'orders'")
-        return ChosenMessages(table, "topic = 'orders'", choice, as_of).consumed({("broker-a", "orders", 0): offset})
+        return ChosenMessages(table, "topic = 'orders'", choice, as_of).count_consumed(
+            {("broker-a", "orders", 0): offset}
+        )
 
-    assert [consumed(offset, 20) for offset in (0, 2, 3)] == [Consumed(number, 5) for number in (0, 2, 3)]
-    assert [consumed(offset, 9) for offset in (0, 2, 5)] == [Consumed(number) for number in (0, 2, 5)]
+    assert [consumed(offset, 20) for offset in (0, 2, 3)] == [ConsumedCount(number, 5) for number in (0, 2, 3)]
+    assert [consumed(offset, 9) for offset in (0, 2, 5)] == [ConsumedCount(number) for number in (0, 2, 5)]
 
 
 def test_a_dead_letter_is_consumed_according_to_its_first_record(growing: GrowingLake) -> None:
@@ -79,8 +81,10 @@ def test_a_dead_letter_is_consumed_according_to_its_first_record(growing: Growin
     given_up = [rows[number] for number in (0, 4, 8)]
     assert messages.has_failed
     everywhere = {("broker-a", TOPIC, queue): 100 for queue in range(8)}
-    assert messages.consumed(everywhere) == Consumed(3, unknown=1)
+    assert messages.count_consumed(everywhere) == ConsumedCount(3, unknown=1)
     before_last = everywhere | {("broker-a", TOPIC, given_up[-1]["queue_id"]): given_up[-1]["queue_offset"]}
-    assert messages.consumed(before_last) == Consumed(2, unknown=1)
-    assert messages.consumed({("broker-a", LETTERS, 0): 100}) == Consumed(0, unknown=1)
-    assert messages.consumed({("broker-b", TOPIC, queue): 100 for queue in range(8)}) == Consumed(0, unknown=1)
+    assert messages.count_consumed(before_last) == ConsumedCount(2, unknown=1)
+    assert messages.count_consumed({("broker-a", LETTERS, 0): 100}) == ConsumedCount(0, unknown=1)
+    assert messages.count_consumed({("broker-b", TOPIC, queue): 100 for queue in range(8)}) == ConsumedCount(
+        0, unknown=1
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.pipelines.replay.groups.undo import GroupMove, OtherMessages, move_past_runs
-from commitlake.pipelines.replay.sent_messages import OffsetRun, join_runs
+from commitlake.pipelines.replay.sent_messages import OffsetRun, join_offset_runs
 
 RUNS = [OffsetRun(5, 8), OffsetRun(9, 12), OffsetRun(12, 14)]
 """Offset 8 is somebody else's."""
@@ -53,8 +53,8 @@ def test_at_most_three_others_are_named() -> None:
 
 
 def test_runs_that_touch_are_joined() -> None:
-    assert join_runs([OffsetRun(1, 3), OffsetRun(3, 4), OffsetRun(6, 7), OffsetRun(7, 9)]) == [
+    assert join_offset_runs([OffsetRun(1, 3), OffsetRun(3, 4), OffsetRun(6, 7), OffsetRun(7, 9)]) == [
         OffsetRun(1, 4),
         OffsetRun(6, 9),
     ]
-    assert join_runs([]) == []
+    assert join_offset_runs([]) == []

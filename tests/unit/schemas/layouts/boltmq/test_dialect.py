@@ -8,8 +8,8 @@ from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, ROCKETMQ
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
 from commitlake.schemas.layouts.rocketmq import topics
 from commitlake.schemas.layouts.rocketmq.commitlog import (
-    dialect_of_segment,
-    in_dialect,
+    convert_to_dialect,
+    detect_segment_dialect,
     parse_message,
     serialize_blank,
     serialize_message,
@@ -123,7 +123,7 @@ def test_a_segment_is_scanned_to_its_blank(dialect: Dialect, window: int) -> Non
 def test_records_of_both_dialects_are_found_after_damage() -> None:
     first = record()
     others = records([new_message(1), new_message(2)], len(first) + 50)
-    others[1] = in_dialect(others[1], BOLTMQ)
+    others[1] = convert_to_dialect(others[1], BOLTMQ)
     data = first + b"\xda\xa3\x20\xb7".ljust(50, b"x") + b"".join(others)
     spans = list(SegmentScanner(0, SizeLimits(len(data), len(data))).feed(data))
     assert [span.kind for span in spans] == [SpanKind.RECORD, SpanKind.FAULT, SpanKind.RECORD, SpanKind.RECORD]
@@ -148,13 +148,13 @@ def test_values_too_large_for_boltmq_are_refused(changes: dict[str, object], fie
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_record_can_be_converted_to_another_dialect(dialect: Dialect) -> None:
     for other in DIALECTS:
-        assert in_dialect(record(dialect=other), dialect) == record(dialect=dialect)
+        assert convert_to_dialect(record(dialect=other), dialect) == record(dialect=dialect)
 
 
 def test_a_damaged_record_is_not_converted_to_another_dialect() -> None:
     damaged = record().replace(NEGATIVE_CRC_BODY, b"123456780")
     with pytest.raises(LayoutError, match="body_crc"):
-        in_dialect(damaged, ROCKETMQ)
+        convert_to_dialect(damaged, ROCKETMQ)
 
 
 def test_delayed_messages_wait_in_a_topic_of_each_dialect() -> None:
@@ -164,7 +164,7 @@ def test_delayed_messages_wait_in_a_topic_of_each_dialect() -> None:
 
 def test_the_dialect_of_a_segment_follows_from_its_first_two_records() -> None:
     def dialect_of(data: bytes) -> Dialect | None:
-        return dialect_of_segment(lambda position: data[position : position + 8])
+        return detect_segment_dialect(lambda position: data[position : position + 8])
 
     for dialect in DIALECTS:
         data = closed_segment(messages(3), SIZE, dialect=dialect)

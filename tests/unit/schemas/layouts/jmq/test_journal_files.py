@@ -21,8 +21,8 @@ from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPositi
 from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
 from commitlake.schemas.layouts.jmq.queue import (
     JmqQueueEntry,
-    MessagePlace,
-    count_valid,
+    MessageIdParts,
+    count_valid_entries,
     parse_entry,
     parse_message_id,
     serialize_entry,
@@ -71,10 +71,10 @@ def test_zeros_end_a_queue_and_an_entry_of_size_0_is_a_lost_message() -> None:
 
 def test_entries_are_counted_up_to_the_first_that_is_not_valid() -> None:
     data = b"".join(serialize_entry(JmqQueueEntry(100 * number, 100)) for number in range(10))
-    assert count_valid(data) == 10
-    assert count_valid(data[:66] + bytes(22) + data[88:]) == 3
-    assert count_valid(data[:70] + b"\xff" + data[71:]) == 3
-    assert count_valid(b"") == 0
+    assert count_valid_entries(data) == 10
+    assert count_valid_entries(data[:66] + bytes(22) + data[88:]) == 3
+    assert count_valid_entries(data[:70] + b"\xff" + data[71:]) == 3
+    assert count_valid_entries(b"") == 0
 
 
 def test_declarations_give_numpy_fields() -> None:
@@ -193,11 +193,14 @@ def test_malformed_properties_are_read_as_far_as_possible(data: bytes, pairs: li
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("order_paid/1/0@broker-a", MessagePlace("order_paid", 1, 0, "broker-a")),
-        ("a/b@c/255/18446744073709551615@10.0.0.2:50088", MessagePlace("a/b@c", 255, (1 << 64) - 1, "10.0.0.2:50088")),
+        ("order_paid/1/0@broker-a", MessageIdParts("order_paid", 1, 0, "broker-a")),
+        (
+            "a/b@c/255/18446744073709551615@10.0.0.2:50088",
+            MessageIdParts("a/b@c", 255, (1 << 64) - 1, "10.0.0.2:50088"),
+        ),
     ],
 )
-def test_message_id_both_ways(text: str, place: MessagePlace) -> None:
+def test_message_id_both_ways(text: str, place: MessageIdParts) -> None:
     assert serialize_message_id(place) == text
     assert parse_message_id(text) == place
 
@@ -213,4 +216,4 @@ def test_invalid_message_id_is_an_error(text: str) -> None:
 
 def test_broker_name_with_the_separator_of_a_message_id_is_refused() -> None:
     with pytest.raises(UnserializableError, match="broker"):
-        serialize_message_id(MessagePlace("t", 0, 0, "a@b"))
+        serialize_message_id(MessageIdParts("t", 0, 0, "a@b"))

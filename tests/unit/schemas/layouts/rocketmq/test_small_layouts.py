@@ -8,7 +8,7 @@ from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
 from commitlake.schemas.layouts.rocketmq import checkpoint, consumequeue, indexfile
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
-from commitlake.schemas.layouts.rocketmq.hashing import java_hash, java_hash_continued
+from commitlake.schemas.layouts.rocketmq.hashing import extend_java_hash, java_hash
 from commitlake.schemas.layouts.rocketmq.hosts import Host, parse_host, serialize_host
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id, serialize_message_id
 from commitlake.schemas.layouts.rocketmq.properties import (
@@ -91,7 +91,7 @@ def test_hash_is_that_of_java(text: str, code: int) -> None:
     "tail", ["", "0", "7F0000010A0018B4AAC2", "字", "a\U0001f600b", "\ud800", "y" * 127, "y" * 128]
 )
 def test_a_hash_continues_from_an_earlier_one(head: str, tail: str) -> None:
-    assert java_hash_continued(java_hash(head), tail) == java_hash(head + tail)
+    assert extend_java_hash(java_hash(head), tail) == java_hash(head + tail)
 
 
 def test_queue_entry_has_the_bytes_of_the_broker() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.schemas.layouts.rocketmq.topics import finished_offsets, origin_topic
+from commitlake.schemas.layouts.rocketmq.topics import origin_topic, parse_op_offsets
 from tests.support.origins import ORIGINS
 
 
@@ -27,4 +27,4 @@ def test_the_original_topic_follows_from_stored_topic_and_properties(
     ],
 )
 def test_an_op_record_names_the_halves_that_are_finished(body: bytes, offsets: list[int]) -> None:
-    assert finished_offsets(body) == offsets
+    assert parse_op_offsets(body) == offsets
