@@ -102,7 +102,7 @@ QUERIES: Mapping[str, tuple[tuple[str, str], ...]] = {
             "Show how far groups were behind at each hour",
             (
                 "SELECT minute, lag_minutes.group, sum(messages_max) AS messages, max(time_lag_s_max) AS seconds "
-                "FROM lag_minutes WHERE date_trunc('hour', minute) = minute GROUP BY minute, lag_minutes.group "
+                "FROM lag_minutes WHERE NOT within_hour GROUP BY minute, lag_minutes.group "
                 "ORDER BY minute"
             ),
         ),

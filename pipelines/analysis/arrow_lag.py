@@ -1,27 +1,40 @@
-"""Lag of consumer groups as Arrow tables: the figures of `commitlake lag`, at one time or at many."""
+"""Lag of consumer groups as Arrow tables: the figures of `commitlake lag`, at one time or at many.
+
+A history reads the table `lag_minutes` where it has the minutes, and measures the lag at all other times.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import Lake, PinnedLake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.snapshot_tables import OFFSETS
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, snapshot_brokers
 from commitlake.connectors.lake.sql import in_condition, text_literal
 from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
 from commitlake.pipelines.lag.answer import lag_of_lake
-from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary
-from commitlake.pipelines.lag.measure import Lag
-from commitlake.pipelines.lag.queue_rows import figures_of, queue_row
+from commitlake.pipelines.lag.groups import GROUP_KINDS
+from commitlake.pipelines.lag.queue_rows import queue_row
+from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes, covered_minutes
+from commitlake.pipelines.lag_minutes.minutes import first_minute_at, last_minute_at
+from commitlake.pipelines.lag_minutes.reading import lag_at_minutes
+from commitlake.schemas.layouts.rocketmq.topics import strip_broadcast_suffix
+from commitlake.schemas.selection import Selection
+from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
 
-Row = Mapping[str, Any]
+_QUEUES = arrow_schema(QUEUE_LAG)
+_SUMMED = ("messages_min", "messages_max", "bytes_min", "bytes_max")
+_LONGEST = ("time_lag_s_min", "time_lag_s_max")
+_OF_GROUPS = ("group", "as_of", *_SUMMED, *_LONGEST, "next_message_time")
+"""Columns of queues from which those of groups are computed."""
 
 
 def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
@@ -32,17 +45,60 @@ def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
         LakeError: if there is no lake, or no permission.
     """
     lake = lake.pinned()  # all windows are of one version of each table
-    offsets = lake.table(OFFSETS)
-    times: Sequence[datetime.datetime | None] = [question.at]
+    lake.table(OFFSETS)
+    schema = _QUEUES if question.by == "queue" else pa.schema([_QUEUES.field(name) for name in _OF_GROUPS])
     if isinstance(question, LagHistoryQuestion):
-        first, last = _first_and_last_snapshot(offsets, question.selection.brokers)
-        times = [end for end in question.window_ends(last).times() if first is not None and first <= end]
-    rows: list[Row] = []
-    for at in times:
-        answer = lag_of_lake(lake, at, question.selection)
-        lags = [row for row in answer.rows if row.kind in GROUP_KINDS]
-        rows += map(queue_row, lags) if question.by == "queue" else _sum_by_group(lags)
-    return pa.Table.from_pylist(rows, arrow_schema(question.columns))
+        tables = list(_history(lake, question, schema.names))
+    else:
+        tables = [_measured(lake, question.at, question.selection, schema.names)]
+    rows = pa.concat_tables([schema.empty_table(), *tables])
+    if question.by == "queue":
+        return rows
+    return _sum_groups(rows, ["as_of"] if isinstance(question, LagHistoryQuestion) else [])
+
+
+def _history(lake: PinnedLake, question: LagHistoryQuestion, names: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the rows of all windows, with the given columns of `QUEUE_LAG`."""
+    offsets, wanted = lake.table(OFFSETS), question.selection
+    first, last = _first_and_last_snapshot(offsets, wanted.brokers)
+    times = [end for end in question.window_ends(last).times() if first is not None and first <= end]
+    brokers = list(wanted.brokers) or snapshot_brokers(offsets, OFFSETS)
+    covered = covered_minutes(lake, brokers) if _may_be_stored(times, wanted) else {}
+    stored = {broker: [time for time in times if _has(minutes, time)] for broker, minutes in covered.items()}
+    stored_names = ["minute" if name == "as_of" else name for name in names]
+    for broker, known in stored.items():
+        of_broker = replace(wanted, brokers=[broker])
+        minutes = list(map(last_minute_at, known))
+        for rows in lag_at_minutes(lake.table("lag_minutes"), minutes, of_broker, stored_names):
+            yield rows.rename_columns(names)
+    left: dict[datetime.datetime, list[str]] = defaultdict(list)
+    for broker in brokers:
+        for time in sorted({*times} - {*stored.get(broker, ())}):
+            left[time].append(broker)
+    for time, others in left.items():
+        yield _measured(lake, time, replace(wanted, brokers=others), names)
+
+
+def _may_be_stored(times: Sequence[datetime.datetime], wanted: Selection) -> bool:
+    """Return whether `lag_minutes` may have any of these times; it has groups by their plain names only."""
+    return any(_is_minute(time) for time in times) and all(
+        strip_broadcast_suffix(group) == group for group in wanted.groups
+    )
+
+
+def _is_minute(time: datetime.datetime) -> bool:
+    return first_minute_at(time) == last_minute_at(time)
+
+
+def _has(covered: CoveredMinutes, time: datetime.datetime) -> bool:
+    return _is_minute(time) and covered.has(last_minute_at(time))
+
+
+def _measured(lake: PinnedLake, at: datetime.datetime | None, wanted: Selection, names: Sequence[str]) -> pa.Table:
+    """Return the rows of groups as `lag_of_lake` measures them, with the given columns of `QUEUE_LAG`."""
+    answer = lag_of_lake(lake, at, wanted)
+    rows = [queue_row(row) for row in answer.rows if row.kind in GROUP_KINDS]
+    return pa.Table.from_pylist(rows, pa.schema([_QUEUES.field(name) for name in names]))
 
 
 def _first_and_last_snapshot(
@@ -56,19 +112,28 @@ def _first_and_last_snapshot(
     return found["first"], found["last"]
 
 
-def _sum_by_group(rows: Iterable[Lag]) -> Iterable[Row]:
-    """Yield a row for each group, summed over its queues."""
-    of_groups: dict[str, list[Lag]] = defaultdict(list)
-    for row in rows:
-        of_groups[row.group].append(row)
-    for group, queues in of_groups.items():
-        found = GroupSummary(group, queues)
-        times = [row.next_time for row in queues if row.next_time is not None]
-        yield {
-            "group": group,
-            "as_of": min(row.as_of for row in queues),
-            "queues": len(queues),
-            "queues_behind": sum(row.messages.high is None or row.messages.high > 0 for row in queues),
-            **figures_of(found.messages, found.bytes, found.longest_wait_seconds),
-            "next_message_time": min(times, default=None),
-        }
+def _sum_groups(rows: pa.Table, times: Sequence[str]) -> pa.Table:
+    """Sum the rows of queues to one for each group, or for each group and time, with the columns `GROUP_LAG`.
+
+    An upper bound is null if that of any queue is.
+
+    Args:
+        rows: rows with the columns `_OF_GROUPS`.
+        times: `as_of` for a row for each time; empty if each store has a time of its own.
+    """
+    has_messages = pc.fill_null(pc.greater(rows["messages_max"], 0), True)
+    rows = rows.append_column("queues_behind", has_messages.cast(pa.int64()))
+    strict, known = pc.ScalarAggregateOptions(skip_nulls=False), pc.ScalarAggregateOptions()
+    wanted: list[tuple[str, str, pc.FunctionOptions]] = [
+        ("as_of", "count", pc.CountOptions("all")),
+        ("queues_behind", "sum", known),
+        ("next_message_time", "min", known),
+    ]
+    wanted += [(name, "sum", strict) for name in _SUMMED] + [(name, "max", strict) for name in _LONGEST]
+    if not times:
+        wanted.append(("as_of", "min", known))
+    found = rows.group_by(["group", *times]).aggregate(wanted)
+    names = {f"{name}_{function}": name for name, function, _ in wanted} | {"as_of_count": "queues"}
+    found = found.rename_columns([names.get(name, name) for name in found.column_names])
+    schema = arrow_schema(GROUP_LAG)
+    return found.select(schema.names).cast(schema)

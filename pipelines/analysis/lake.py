@@ -313,8 +313,11 @@ class Lake(Generic[Frame]):
 
         The figures are those of `lag(at=…)` at that time, which is `as_of`. There is one exception: where a topic was
         deleted and created again while the broker's clock was set back, the end of a window may lie between messages
-        that show it and others; with Spark, what later messages show then counts, too. Without Spark, each window takes
-        as long as `lag` does.
+        that show it and others; with Spark, what later messages show then counts, too.
+
+        Without Spark, whole minutes are read from the table `lag_minutes` where it has them (see `commitlake archive
+        --backfill lag_minutes`); the minutes that it had before an erasure still count what was erased since. Any other
+        window takes as long as `lag` does.
 
         Args:
             window: Length of the windows, in whole seconds: a `timedelta`, or a text such as `5 minutes` or `30s`. They

@@ -6,8 +6,6 @@ What is held are the offsets before the first of the times, and the changes up t
 from __future__ import annotations
 
 import datetime
-from bisect import bisect_right
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -38,15 +36,15 @@ class LoadedSnapshots:
         self.broker, kind = broker, OffsetKind.GROUP
         marks = read_snapshot_headers(table, broker)
         marks = marks.filter(pc.equal(marks["kind"], str(kind)))
-        times: Sequence[datetime.datetime] = marks["as_of"].to_pylist()
-        begin, end = _needed_snapshots(times, first, last)
+        times = marks["as_of"].cast(pa.int64()).to_numpy()
+        begin, end = _needed_snapshots(times, epoch_us(first), epoch_us(last))
         self._marks = marks.slice(begin, end - begin)
         if begin == end:
             return
-        start = times[begin]
+        start, following = (self._marks["as_of"][number].as_py() for number in (0, -1))
         known = offsets_at_two_times(table, broker, str(kind), start, start)
         before = known.select([*_PLACE, "offset"]).append_column("as_of", pa.nulls(len(known), self._time_type))
-        later = offsets_between(table, broker, str(kind), start, times[end - 1])
+        later = offsets_between(table, broker, str(kind), start, following)
         rows = pa.concat_tables([before, later.select(before.column_names)])
         self._changes = later
         self._places, codes = _distinct_places(rows)
@@ -95,23 +93,23 @@ class LoadedSnapshots:
         return self._offsets.take(pa.array(rows, mask=rows < 0))
 
 
-def _needed_snapshots(
-    times: Sequence[datetime.datetime], first: datetime.datetime, last: datetime.datetime
-) -> tuple[int, int]:
+def _needed_snapshots(times: Array, first: int, last: int) -> tuple[int, int]:
     """Return the range of the snapshots that the offsets at times from `first` to `last` are made of.
 
     It begins with the snapshot with which the first of the times is compared, see `offsets.Moment.compared_at`, and
-    ends after the one that follows the last of them.
+    ends after the one that follows the last of them. All times are microseconds since 1970.
 
     Args:
         times: Times of all snapshots, in ascending order.
         first: The first of the times.
         last: The last of the times.
     """
-    end = min(bisect_right(times, last) + 1, len(times))
-    before = bisect_right(times, first)
-    begin = max(0, bisect_right(times, times[before - 1] - WATCH) - 1) if before else 0
-    return (begin, end) if bisect_right(times, last) else (0, 0)
+    before, until = np.searchsorted(times, [first, last], side="right").tolist()
+    if not until:
+        return 0, 0
+    watch_us = WATCH // datetime.timedelta(microseconds=1)
+    compared = np.searchsorted(times, times[before - 1] - watch_us, side="right") if before else 0
+    return max(0, int(compared) - 1), min(until + 1, len(times))
 
 
 def _distinct_places(rows: pa.Table) -> tuple[pa.Table, Array]:

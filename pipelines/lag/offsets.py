@@ -11,7 +11,6 @@ moved on: its bounds are then those of a group that was never set back.
 from __future__ import annotations
 
 import datetime
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.snapshot_tables import offsets_at_two_times, offsets_between, read_snapshot_headers
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
+from commitlake.schemas.times import epoch_us
 
 WATCH = datetime.timedelta(minutes=5)
 """Time over which the movement of groups is watched by default; if snapshots are rarer, the one before is compared."""
@@ -176,14 +176,13 @@ class _SnapshotsAround:
     @classmethod
     def find(cls, marks: pa.Table, at: datetime.datetime | None, watch: datetime.timedelta) -> _SnapshotsAround | None:
         """Find the snapshots before and after a time in `marks`, oldest first; None if there is none before it."""
-        times: Sequence[datetime.datetime] = marks["as_of"].to_pylist()
-        count = len(times) if at is None else bisect_right(times, at)
+        times = marks["as_of"].cast(pa.int64()).to_numpy()  # a year has half a million
+        count = len(times) if at is None else int(np.searchsorted(times, epoch_us(at), side="right"))
         if not count:
             return None
-        taken = times[count - 1]
-        older = bisect_right(times, taken - watch)
-        compared_at = times[older - 1] if older else times[0]
         rows = marks.slice(count - 1, 2).to_pylist()
+        older = int(np.searchsorted(times, epoch_us(rows[0]["as_of"] - watch), side="right"))
+        compared_at: datetime.datetime = marks["as_of"][max(0, older - 1)].as_py()
         return cls(rows[0], rows[1] if len(rows) > 1 else None, compared_at)
 
 

@@ -17,16 +17,18 @@ As a rule, all of that is later than the last minute of the table.
 from __future__ import annotations
 
 import datetime
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.delta_log.versions import AddedFile, VersionsError
 from commitlake.connectors.lake.lake import PinnedLake
@@ -38,21 +40,64 @@ from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag_minutes.minutes import first_minute_at, last_minute_at
 from commitlake.pipelines.lag_minutes.progress import FOLLOWED, NOTHING, MinutesProgress, topics_number
 from commitlake.pipelines.snapshot.progress import OffsetKind
+from commitlake.schemas.tables.lag_minutes import MINUTE_SECONDS
+from commitlake.schemas.times import epoch_us
 
+_UNKNOWN = -1
+_MINUTE_US = MINUTE_SECONDS * 1_000_000
 _TIMES = {"messages": "store_timestamp", OFFSETS: "as_of", SUBSCRIBED: "as_of", "store_config": "recorded_at"}
 """By followed table, the column with the time from which a row has an effect."""
 
 
-class Mark(NamedTuple):
-    """A whole snapshot of a store's groups.
+class _Marks:
+    """The whole snapshots of a store's groups, in the order of time.
 
-    Attributes:
-        as_of: its time.
-        log_end: physical offset of the end of the log then; None if not known.
+    Args:
+        table: `consumer_offsets`.
+        broker: the store's name.
     """
 
-    as_of: datetime.datetime
-    log_end: int | None
+    def __init__(self, table: DeltaTable, broker: str) -> None:
+        rows = read_snapshot_headers(table, broker)
+        rows = rows.filter(pc.equal(rows["kind"], str(OffsetKind.GROUP)))
+        self._times: Array = rows["as_of"].cast(pa.int64()).to_numpy()
+        self._log_ends: Array = rows["log_end"].fill_null(_UNKNOWN).to_numpy()
+
+    @property
+    def first_minute(self) -> int:
+        """The first minute at which there is a snapshot."""
+        return self._minute_at(0)
+
+    def last_minute(self, archived: StoreProgress) -> int | None:
+        """Return the last minute whose messages are archived, as far as that is known; None if there is none."""
+        known = np.flatnonzero(self._log_ends <= archived.end)  # also those whose end is not known
+        if not len(known):
+            return None
+        last = int(self._times[known[-1]]) // _MINUTE_US
+        return last if last >= self.first_minute else None
+
+    def minute_after(self, number: int) -> int:
+        """Return the first minute after the snapshot before one, or at the first of all."""
+        return int(self._times[number - 1]) // _MINUTE_US + 1 if number else self.first_minute
+
+    def since(self, time: datetime.datetime) -> int:
+        """Return the first minute on which a new snapshot of a time has an effect."""
+        number = int(np.searchsorted(self._times, epoch_us(time)))
+        return self.minute_after(number) if number else first_minute_at(time)
+
+    def newly_archived(self, before: int, end: int) -> Iterator[int]:
+        """Yield the first minute whose figures were incomplete because of messages that are archived since.
+
+        Args:
+            before: physical offset up to which the store was archived.
+            end: physical offset up to which it is archived now.
+        """
+        found = np.flatnonzero((self._log_ends > before) & (self._log_ends <= end))
+        if len(found):
+            yield self.minute_after(int(found[0]))
+
+    def _minute_at(self, number: int) -> int:
+        return -(-int(self._times[number]) // _MINUTE_US)
 
 
 @dataclass
@@ -103,52 +148,28 @@ def minutes_to_compute(
     found = {}
     for broker, store in progress.stores.items():
         of_store = archived.get(broker, StoreProgress(0))
-        marks = _read_marks(lake, broker)
-        last = _last_minute(marks, of_store)
+        marks = _Marks(lake.table(OFFSETS), broker)
+        last = marks.last_minute(of_store)
         if last is None:
             continue
-        begin = first_minute_at(marks[0].as_of)
+        begin = marks.first_minute
         if store.until == NOTHING or topics_number(of_store) != store.topics or _has_first_config(lake, broker, new):
             starts = [begin]
         else:
             starts = [store.until + 1, *_late_starts(lake, broker, marks, new)]
-            starts += _newly_archived(marks, store.archived, of_store.end)
+            starts += marks.newly_archived(store.archived, of_store.end)
         found[broker] = MinutesToCompute(max(begin, min(starts)), max(last, store.until))
     return found
 
 
-def _last_minute(marks: Sequence[Mark], archived: StoreProgress) -> int | None:
-    """Return the last minute whose messages are archived, as far as that is known; None if there is none."""
-    known = [mark.as_of for mark in marks if mark.log_end is None or mark.log_end <= archived.end]
-    if not known:
-        return None
-    last = last_minute_at(known[-1])
-    return last if last >= first_minute_at(marks[0].as_of) else None
-
-
-def _newly_archived(marks: Sequence[Mark], before: int, end: int) -> Iterator[int]:
-    """Yield the first minute whose figures were incomplete because of messages that are archived since."""
-    for number, mark in enumerate(marks):
-        if mark.log_end is not None and before < mark.log_end <= end:
-            yield last_minute_at(marks[number - 1].as_of) + 1 if number else first_minute_at(mark.as_of)
-            return
-
-
-def _late_starts(lake: PinnedLake, broker: str, marks: Sequence[Mark], new: Mapping[str, _NewRows]) -> Iterator[int]:
+def _late_starts(lake: PinnedLake, broker: str, marks: _Marks, new: Mapping[str, _NewRows]) -> Iterator[int]:
     for table, rows in new.items():
+        first = rows.first.get(broker)
         if rows.is_all:
-            yield first_minute_at(marks[0].as_of)
-        elif (first := rows.first.get(broker)) is not None and table != OFFSETS:
-            yield first_minute_at(first)
+            yield marks.first_minute
         elif first is not None:
-            number = bisect_left([mark.as_of for mark in marks], first)
-            yield last_minute_at(marks[number - 1].as_of) + 1 if number else first_minute_at(first)
+            yield marks.since(first) if table == OFFSETS else first_minute_at(first)
     yield from _first_subscribed(lake, broker, new[SUBSCRIBED])
-
-
-def _read_marks(lake: PinnedLake, broker: str) -> list[Mark]:
-    rows = rows_to_dicts(read_snapshot_headers(lake.table(OFFSETS), broker))
-    return [Mark(row["as_of"], row["log_end"]) for row in rows if row["kind"] == OffsetKind.GROUP]
 
 
 def _read_new(lake: PinnedLake, table: str, before: int, newest: int) -> _NewRows:

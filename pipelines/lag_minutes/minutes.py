@@ -34,7 +34,6 @@ from commitlake.schemas.times import EPOCH, epoch_us
 MINUTE = datetime.timedelta(seconds=MINUTE_SECONDS)
 SCHEMA = arrow_schema(LAG_MINUTES)
 _MINUTE_US = MINUTE_SECONDS * 1_000_000
-_GROWING = ("time_lag_s_min", "time_lag_s_max")
 _ROW_GROUP_ROWS = 1 << 17
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
@@ -117,12 +116,13 @@ def rows_of(lake: PinnedLake, minutes: MinuteRange) -> Iterator[Row]:
         is_quiet = minute not in changing and not any(map(_waits, known.values()))
         now = known if is_quiet else _by_key(lag.rows_at(time))
         is_repeated = minute % REPEATED_MINUTES == 0
+        of_minute = {"minute": time, "within_hour": not is_repeated}
         for key, row in now.items():
             earlier = known.get(key)
             if is_repeated or earlier is None or _differs(earlier, row, time):
-                yield {**row, "minute": time, "consumed": _consumed(earlier, row)}
+                yield {**row, **of_minute, "consumed": _consumed(earlier, row)}
         for key in known.keys() - now.keys():
-            yield {**dict(zip(KEY, key, strict=True)), "minute": time}
+            yield {**dict(zip(KEY, key, strict=True)), **of_minute}
         known = now
 
 

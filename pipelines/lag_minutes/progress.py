@@ -53,6 +53,19 @@ class MinutesProgress:
     versions: Mapping[str, int]
     stores: Mapping[str, StoreMinutes] = field(default_factory=dict)
 
+    def is_of(self, versions: Mapping[str, int], archived: Mapping[str, StoreProgress]) -> bool:
+        """Return whether the minutes were computed from these versions of the tables, and this progress of the archive.
+
+        Args:
+            versions: newest version of each followed table.
+            archived: how far each store is archived.
+        """
+        known = {broker: archived.get(broker, StoreProgress(0)) for broker in self.stores}
+        return dict(versions) == dict(self.versions) and all(
+            (store.archived, store.topics) == (known[broker].end, topics_number(known[broker]))
+            for broker, store in self.stores.items()
+        )
+
     def numbers(self) -> dict[str, int]:
         """Return the numbers of the transactions that record this, by application."""
         found = {f"{_PREFIX}.{table}": version + 1 for table, version in self.versions.items()}

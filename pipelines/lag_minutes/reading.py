@@ -6,6 +6,7 @@ rows are read; for other minutes, those from the hour before on.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -22,10 +23,15 @@ from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.lag_minutes import KEY, MINUTE_SECONDS, REPEATED_MINUTES
 
 _MINUTE_US = MINUTE_SECONDS * 1_000_000
+_NEEDED_OF_HOURS = ("minute", "verdict")
+_GROWING = ("time_lag_s_min", "time_lag_s_max")
+_NEEDED_OF_MINUTES = (*KEY, *_NEEDED_OF_HOURS, *_GROWING, "messages_min", "next_message_time")
 
 
-def lag_at_minutes(table: DeltaTable, minutes: Sequence[int], wanted: Selection) -> Iterator[pa.Table]:
-    """Yield the lag at minutes, with the columns of `lag_minutes`, in tables for an hour or for several whole hours.
+def lag_at_minutes(
+    table: DeltaTable, minutes: Sequence[int], wanted: Selection, columns: Sequence[str] = SCHEMA.names
+) -> Iterator[pa.Table]:
+    """Yield the lag at minutes, with columns of `lag_minutes`, in tables for a minute or for several whole hours.
 
     In rows of minutes in which nothing has changed, `consumed` is 0.
 
@@ -33,37 +39,47 @@ def lag_at_minutes(table: DeltaTable, minutes: Sequence[int], wanted: Selection)
         table: `lag_minutes`.
         minutes: numbers of minutes since 1970; the table must have them for all wanted stores.
         wanted: stores, groups and topics.
+        columns: the columns; all by default.
     """
     of_hours: dict[int, list[int]] = defaultdict(list)
     for minute in minutes:
         of_hours[minute - minute % REPEATED_MINUTES].append(minute)
     whole = [hour for hour, found in of_hours.items() if found == [hour]]
     if whole:
-        yield _existing(_read(table, _one_of_minutes(whole), wanted))
+        read = [name for name in SCHEMA.names if name in {*columns, *_NEEDED_OF_HOURS}]
+        rows = _existing(_read(table, f"NOT within_hour AND {_in_steps(whole)}", wanted, read))
+        is_asked = pc.is_in(rows["minute"], pa.array(map(minute_time, whole), rows["minute"].type))
+        yield rows.filter(is_asked).select(columns)
+    read = [name for name in SCHEMA.names if name in {*columns, *_NEEDED_OF_MINUTES}]
     for hour, found in of_hours.items():
         if found != [hour]:
-            rows = _read(table, f"minute >= {_literal(hour)} AND minute <= {_literal(max(found))}", wanted)
-            yield from _carried(rows, sorted(found))
+            between = f"minute >= {_literal(hour)} AND minute <= {_literal(max(found))}"
+            rows = _read(table, between, wanted, read)
+            yield from (at_minute.select(columns) for at_minute in _carried(rows, sorted(found)))
 
 
 def _literal(minute: int) -> str:
     return timestamp_literal(minute_time(minute))
 
 
-def _one_of_minutes(minutes: Sequence[int]) -> str:
-    between = f"minute >= {_literal(min(minutes))} AND minute <= {_literal(max(minutes))}"
-    return f"{between} AND {in_condition('minute', map(_literal, minutes))}"
+def _in_steps(minutes: Sequence[int]) -> str:
+    """Return an SQL condition for minutes, and perhaps for some others between them."""
+    first = min(minutes)
+    between = f"minute >= {_literal(first)} AND minute <= {_literal(max(minutes))}"
+    step = math.gcd(*(minute - first for minute in minutes))
+    since = f"arrow_cast(minute, 'Int64') - {first * _MINUTE_US}"
+    return f"{between} AND ({since}) % {step * _MINUTE_US} = 0" if step else between
 
 
-def _read(table: DeltaTable, condition: str, wanted: Selection) -> pa.Table:
+def _read(table: DeltaTable, condition: str, wanted: Selection, names: Sequence[str]) -> pa.Table:
     chosen = [
         in_condition(column_name(name), map(text_literal, values))
         for name, values in (("broker", wanted.brokers), ("group", wanted.groups), ("topic", wanted.topics))
         if values
     ]
-    names = ", ".join(map(column_name, SCHEMA.names))
-    sql = f"SELECT {names} FROM lag_minutes WHERE {' AND '.join([condition, *chosen])}"
-    return run_sql(table, "lag_minutes", sql).read_all().cast(SCHEMA)
+    selected = ", ".join(map(column_name, names))
+    sql = f"SELECT {selected} FROM lag_minutes WHERE {' AND '.join([condition, *chosen])}"
+    return run_sql(table, "lag_minutes", sql).read_all().cast(pa.schema([SCHEMA.field(name) for name in names]))
 
 
 def _existing(rows: pa.Table) -> pa.Table:
@@ -100,13 +116,15 @@ def _at_minute(rows: pa.Table, minute: int) -> pa.Table:
     passed_us = minute * _MINUTE_US - rows["minute"].cast(pa.int64()).to_numpy()
     waits = pc.fill_null(pc.greater(rows["messages_min"], 0), False).to_numpy()
     seconds = {"time_lag_s_min": waits, "time_lag_s_max": rows["next_message_time"].is_valid().to_numpy()}
-    found = {name: rows[name] for name in SCHEMA.names}
+    found = {name: rows[name] for name in rows.column_names}
     for name, grows in seconds.items():
         known = rows[name].fill_null(0).to_numpy()
         later = np.where(grows & (passed_us > 0), np.round((known + passed_us / 1_000_000) * 1000) / 1000, known)
         found[name] = pa.array(later, mask=rows[name].is_null().to_numpy())
-    consumed = np.where(passed_us > 0, 0, rows["consumed"].fill_null(0).to_numpy())
-    is_unknown = rows["consumed"].is_null().to_numpy() & (passed_us == 0)
-    found["consumed"] = pa.array(consumed, mask=is_unknown)
+    if "consumed" in found:
+        consumed = np.where(passed_us > 0, 0, rows["consumed"].fill_null(0).to_numpy())
+        found["consumed"] = pa.array(consumed, mask=rows["consumed"].is_null().to_numpy() & (passed_us == 0))
+    if "within_hour" in found:
+        found["within_hour"] = pa.array(np.full(rows.num_rows, minute % REPEATED_MINUTES != 0))
     found["minute"] = pa.array(np.full(rows.num_rows, minute * _MINUTE_US), SCHEMA.field("minute").type)
-    return pa.table(found, SCHEMA)
+    return pa.table(found, rows.schema)

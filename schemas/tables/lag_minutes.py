@@ -4,7 +4,7 @@ A row has the figures at a whole minute. It holds for the following minutes, too
 group and queue: rows are only written where something has changed. `lag_history` fills the minutes between. In these,
 the seconds for which messages have been waiting grow by 60 a minute. At each whole hour every group and queue has a
 row, so that a query never needs to look back for more than an hour, and a query by hours, or by days, needs nothing but
-the rows of whole hours (`date_trunc('hour', minute) = minute`). A group or queue that is gone has a last row without
+these rows (`WHERE NOT within_hour`), which are stored together. A group or queue that is gone has a last row without
 figures, whose verdict is null.
 
 Between two snapshots, a group's offset is not known exactly. Each figure therefore has a lower and an upper bound,
@@ -33,6 +33,7 @@ REPEATED_MINUTES = 60
 """Minutes after which every group and queue has a row again; these are multiples of it since 1970, UTC."""
 _BROADCASTS = Column("broadcasts", BOOLEAN, "true if each client of the group gets every message")
 _MINUTE = Column("minute", TIME, "time of the figures: a whole minute, UTC")
+_WITHIN_HOUR = Column("within_hour", BOOLEAN, "false in the rows of whole hours, which every group and queue has")
 _CONSUMED = Column(
     "consumed",
     INT64,
@@ -46,6 +47,7 @@ LAG_MINUTES = Columns(
         *QUEUE_LAG.only(["broker", "kind", "group", "topic", "queue_id"]),
         _BROADCASTS,
         _MINUTE,
+        _WITHIN_HOUR,
         *QUEUE_LAG.without("broker", "kind", "group", "topic", "queue_id", "as_of"),
         _CONSUMED,
         _VERDICT,

@@ -135,7 +135,7 @@ _TABLES = (
         Origin.COMPUTED,
         "lag_minutes",
         "Table of the lag of consumer groups by topic, queue and minute",
-        ("minute", "group", "topic", "queue_id"),
+        ("within_hour", "minute", "group", "topic", "queue_id"),
         key=("broker", "kind", "group", "topic", "queue_id", "broadcasts", "minute"),
     ),
     LakeTable("archive_runs", Origin.MESSAGES, "archive_runs", "Table with one row per finished run"),

@@ -4,7 +4,7 @@
     python -m tests.benchmarks.lag_by_minute --groups 10 --hours 2
 
 Each topic has 100 queues and five groups. A snapshot is taken every minute, and every group has moved then: no minute
-can be left out. Afterwards a minute is added to the lake, and computed.
+can be left out. Afterwards a minute is added to the lake, and computed. A year of minutes is made as rows, and asked.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +24,13 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProgress
+from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.runtime.local_runner import ProcessRunner
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
+from commitlake.pipelines.lag_minutes.minutes import SCHEMA
+from commitlake.pipelines.lag_minutes.progress import APPLICATION_ID as APPLICATION
+from commitlake.pipelines.lag_minutes.progress import FOLLOWED, MinutesProgress, StoreMinutes
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.snapshots import CONSUMER_OFFSETS
 from tests.benchmarks.machine import machine
@@ -33,6 +38,10 @@ from tests.benchmarks.machine import machine
 QUEUES = 100
 GROUPS_OF_TOPIC = 5
 MESSAGE_BYTES = 1000
+DAYS = 365
+DAYS_OF_FILE = 30
+CHANGES_A_DAY = 200
+"""Minutes of a day in which the lag of a group changes, in the year."""
 _START = datetime.datetime(2026, 1, 5, tzinfo=datetime.UTC)
 _MINUTE = datetime.timedelta(minutes=1)
 
@@ -45,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--groups", type=int, default=50, help="of consumers (default: %(default)s)")
     parser.add_argument("--hours", type=int, default=24, help="of the day (default: %(default)s)")
     parser.add_argument("--rate", type=int, default=1, help="messages for each queue and minute (default: %(default)s)")
+    parser.add_argument("--year", type=int, default=500, help="groups of a year; 0 for none (default: %(default)s)")
     arguments = parser.parse_args(argv)
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
     with tempfile.TemporaryDirectory(prefix="commitlake-lag-") as folder:
@@ -57,31 +67,106 @@ def main(argv: Sequence[str] | None = None) -> int:
         table = writer.lake.table("lag_minutes")
         size = sum(table.get_add_actions(flatten=True).column("size_bytes").to_pylist())
         print(f"lag_minutes: {table.count():,} rows, {size / (1 << 20):.1f} MiB")
-        _measure_questions(writer.lake)
+    if arguments.year:
+        with tempfile.TemporaryDirectory(prefix="commitlake-lag-") as folder:
+            _measure_year(folder, arguments.year)
     return 0
 
 
 def _measure(lake: Lake, what: str) -> None:
     started, busy = time.monotonic(), time.process_time()
-    done = backfill_lag_minutes(lake, ProcessRunner())
+    done = backfill_lag_minutes(lake)
     print(
-        f"{what}: {done.minutes:,} minutes, {done.rows:,} rows in {time.monotonic() - started:.1f} s "
-        f"({time.process_time() - busy:.1f} s of processor time in this process)"
+        f"{what}: {done.minutes:,} minutes, {done.rows:,} rows in {time.monotonic() - started:.1f} s, "
+        f"{time.process_time() - busy:.1f} s of processor time"
     )
 
 
-def _measure_questions(lake: Lake) -> None:
-    opened = commitlake.open(lake.root)
-    for what, question in (
-        (
-            "all groups at one time",
-            {"window": "1 minute", "since": _START + 30 * _MINUTE, "until": _START + 31 * _MINUTE},
-        ),
-        ("one group by hour", {"window": "1 hour", "since": _START, "group": "group-007"}),
-    ):
-        started = time.monotonic()
-        rows = opened.lag_history(**question).num_rows  # type: ignore[arg-type]
-        print(f"{what}: {rows:,} rows in {time.monotonic() - started:.2f} s")
+def _measure_year(folder: str, groups: int) -> None:
+    """Measure questions to a year of minutes, made as rows. Each group has one queue, and changes at random."""
+    lake = Lake(folder)
+    writer = _Writer(lake, 1, 1)
+    writer.write(1)
+    chance, files = np.random.default_rng(7), []
+    for start in range(0, DAYS, DAYS_OF_FILE):
+        days = min(DAYS_OF_FILE, DAYS - start)
+        first = int(_START.timestamp()) // 60 + start * 24 * 60
+        hours = (np.arange(first, first + days * 24 * 60, 60)[:, None] * groups + np.arange(groups)).reshape(-1)
+        changes = chance.integers(first * groups, (first + days * 24 * 60) * groups, days * groups * CHANGES_A_DAY)
+        places = np.unique(np.concatenate([hours, changes]))
+        within_hour = places // groups % 60 != 0
+        rows = _rows_of_year(np.concatenate([places[~within_hour], places[within_hour]]), groups, chance)
+        files.append(write_plain_file(rows, lake, "lag_minutes", f"part-{start}.parquet", row_group_rows=1 << 17))
+    until = int(_START.timestamp()) // 60 + DAYS * 24 * 60
+    _write_marks(lake)
+    versions = {table: -1 if (opened := lake.find(table)) is None else opened.version() for table in FOLLOWED}
+    store = StoreMinutes(until, 1 << 40, 0)
+    numbers = MinutesProgress(versions, {"broker-a": store}).numbers()
+    step = (None, numbers.pop(APPLICATION))
+    commit_with_transaction(
+        lake, "lag_minutes", files, APPLICATION, step, beside={name: (0, number) for name, number in numbers.items()}
+    )
+    size = sum(file.size for file in files)
+    print(f"a year of {groups} groups: {sum(file.rows for file in files):,} rows, {size / (1 << 20):.0f} MiB")
+    end = _START + DAYS * 24 * 60 * _MINUTE
+    questions: dict[str, dict[str, Any]] = {
+        "all groups by day": {"window": "24 hours", "since": _START, "until": end, "by": "group"},
+        "one group by hour": {"window": "1 hour", "since": _START, "until": end, "group": "group-007"},
+        "all groups at one time": {"window": "1 minute", "since": end - 601 * _MINUTE, "until": end - 600 * _MINUTE},
+        "all groups by minute, one day": {
+            "window": "1 minute",
+            "since": end - 2 * 1440 * _MINUTE,
+            "until": end - 1440 * _MINUTE,
+            "by": "group",
+        },
+    }
+    for what, question in questions.items():
+        for _ in range(2):
+            started, busy = time.monotonic(), time.process_time()
+            rows = commitlake.open(lake.root).lag_history(**question).num_rows
+            seconds = time.monotonic() - started
+        print(f"{what}: {rows:,} rows in {seconds:.2f} s, {time.process_time() - busy:.2f} s of processor time")
+
+
+def _rows_of_year(places: np.ndarray, groups: int, chance: np.random.Generator) -> pa.Table:
+    """Return a row for each minute and group, which are given as one number."""
+    count = len(places)
+    minutes, numbers = np.divmod(places, groups)
+    names = pa.array([f"group-{group:03d}" for group in range(groups)])
+    topics = pa.array([f"topic-{group % 50:03d}" for group in range(groups)])
+    waiting = chance.integers(0, 1000, count)
+    known = {
+        "broker": pa.array(["broker-a"] * count),
+        "kind": pa.array(["group"] * count),
+        "group": names.take(pa.array(numbers)),
+        "topic": topics.take(pa.array(numbers)),
+        "queue_id": pa.array(np.zeros(count, np.int32)),
+        "broadcasts": pa.array([False] * count),
+        "within_hour": pa.array(minutes % 60 != 0),
+        "minute": pa.array(minutes * 60_000_000, SCHEMA.field("minute").type),
+        **{name: pa.array(waiting) for name in ("messages_min", "messages_max")},
+        **{name: pa.array(waiting * 1000) for name in ("bytes_min", "bytes_max", "offset_min", "offset_max", "end")},
+        **{name: pa.array(waiting / 10) for name in ("time_lag_s_min", "time_lag_s_max")},
+        "next_message_time": pa.array(minutes * 60_000_000 - waiting * 100_000, SCHEMA.field("minute").type),
+        "consumed": pa.array(waiting),
+        "verdict": pa.array(["ok"] * count),
+        "filter": pa.array(["*"] * count),
+    }
+    return pa.Table.from_arrays([known.get(field.name, pa.nulls(count, field.type)) for field in SCHEMA], schema=SCHEMA)
+
+
+def _write_marks(lake: Lake) -> None:
+    """Add a whole snapshot for each minute of the year, of which none has moved an offset."""
+    schema, count = arrow_schema(CONSUMER_OFFSETS), DAYS * 24 * 60
+    start = int(_START.timestamp() * 1e6)
+    known = {
+        "broker": pa.array(["broker-a"] * count),
+        "as_of": pa.array(start + 60_000_000 * np.arange(1, count + 1), pa.timestamp("us", "UTC")),
+        "kind": pa.array(["group"] * count),
+        "log_end": pa.array(np.zeros(count, np.int64)),
+    }
+    columns = [known.get(field.name, pa.nulls(count, field.type)) for field in schema]
+    write_deltalake(lake.uri("consumer_offsets"), pa.Table.from_arrays(columns, schema=schema), mode="append")
 
 
 class _Writer:

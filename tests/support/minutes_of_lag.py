@@ -20,7 +20,7 @@ from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.lag_minutes import LAG_MINUTES
 
 MINUTE = datetime.timedelta(minutes=1)
-FIGURES = [name for name in LAG_MINUTES.names if name not in {"minute", "consumed"}]
+FIGURES = [name for name in LAG_MINUTES.names if name not in {"minute", "within_hour", "consumed"}]
 """The columns that `lag` has, too."""
 
 

@@ -142,8 +142,17 @@ def test_clients_are_forgotten_after_a_while_without_an_event(tmp_path: Path, co
 
 
 def test_rows_are_sorted_as_maintain_merges_them() -> None:
-    names = ("minute", "group", "topic", "queue_id")
-    rows = [{"minute": minute_time(n % 2), "group": "ab"[n // 2 % 2], "topic": "t", "queue_id": -n} for n in range(8)]
+    names = ("within_hour", "minute", "group", "topic", "queue_id")
+    rows = [
+        {
+            "minute": minute_time(n % 2),
+            "within_hour": n % 2 == 1,
+            "group": "ab"[n // 2 % 2],
+            "topic": "t",
+            "queue_id": -n,
+        }
+        for n in range(8)
+    ]
     table = minutes.sort_rows(minutes.SCHEMA.empty_table().from_pylist(rows, minutes.SCHEMA))
     keys = list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
     assert keys == sorted(keys)

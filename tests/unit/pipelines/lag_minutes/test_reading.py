@@ -21,7 +21,8 @@ def row(minute: int, group: str = "billing", **values: Any) -> dict[str, Any]:
     """Return a row of a group in a queue, at a minute of the first hour."""
     key = {"broker": "broker-a", "kind": "group", "group": group, "topic": "orders", "queue_id": 0, "broadcasts": False}
     figures = {"messages_min": 0, "messages_max": 0, "time_lag_s_min": 0.0, "time_lag_s_max": 0.0, "verdict": "ok"}
-    return {**key, "minute": minute_time(HOUR + minute), **figures, **values}
+    of_minute = {"minute": minute_time(HOUR + minute), "within_hour": minute % 60 != 0}
+    return {**key, **of_minute, **figures, **values}
 
 
 @pytest.fixture
