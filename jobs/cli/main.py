@@ -21,6 +21,7 @@ JOBS = {
     "restore": "create a store that a broker can start from, as it was at any time",
     "query": "query the lake by topic, key, id, time or SQL",
     "lineage": "show what happened to an order: a tree, a picture, its consumers",
+    "journeys": "show the paths of all keys over topics, times between topics, and keys that do not fit",
     "tps": "show messages and bytes per second of any past time, by topic, queue, tag or producer",
     "replay": "send archived messages again, in order, at a chosen pace, each exactly once",
     "dlq": "group dead letters by cause, export them, send them again and track the result",

@@ -97,7 +97,8 @@ def journeys_table(tables: Tables, sources: Sources, question: JourneysQuestion)
     totals = {name: _total(steps, *how) for name, how in TOTALS.items()}
     shown = steps.only(steps["number"] <= question.max_steps)
     opened = np.array([_STATES.index(state) for state in reversed(OPEN_STATES)])
-    last = steps["state"][np.append(steps.starts, len(steps))[1:] - 1]
+    ends = np.append(steps.starts, len(steps))[1:] - 1
+    last = steps["state"][ends]
     outcome = np.where(totals["openness"] > 0, opened[totals["openness"] - 1], last)
     flags = {
         "began_before": (totals["first_at"] < question.since_us) | (totals["lacks_first"] > 0),
@@ -111,6 +112,7 @@ def journeys_table(tables: Tables, sources: Sources, question: JourneysQuestion)
         "key": steps.texts["key"].take(pa.array(steps["key"][steps.starts])),
         "path": _lists(shown.starts, shown.text("topic")),
         "steps": _lists(shown.starts, _structs(shown)),
+        "last_topic": steps.texts["topic"].take(pa.array(steps["topic"][ends])),
         "outcome": _state_texts(outcome),
     }
     return _table(columns, JOURNEYS)

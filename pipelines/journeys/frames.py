@@ -7,6 +7,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from commitlake.connectors.lake.sql import Engine
+from commitlake.pipelines.journeys.misfits import (
+    BETWEEN,
+    RARE_PERCENT,
+    UNEXPECTED,
+    Misfits,
+    missing_reason,
+    stuck_reason,
+)
 from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.pipelines.journeys.statements import STEP_COLUMNS, TOTALS, Sources, Statements, Sum
 from commitlake.pipelines.transforms.columns import to_columns
@@ -47,6 +55,7 @@ def journeys_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestio
     grouped = steps.groupBy("key").agg(
         F.sort_array(F.collect_list(step)).alias("steps"),
         F.max_by("state", "number").alias("last_state"),
+        F.max_by("topic", "number").alias("last_topic"),
         *(_SUMS[how](column).alias(name) for name, (how, column) in TOTALS.items()),
     )
     outcome = F.col("last_state")
@@ -104,3 +113,43 @@ def _fields_of_step() -> list[SparkColumn]:
         value = F.col(STEP_COLUMNS[column.name])
         found.append((F.timestamp_micros(value) if column.type is Scalar.TIME else value).alias(column.name))
     return found
+
+
+def paths_of(journeys: DataFrame) -> DataFrame:
+    """Return the paths of journeys, with the columns and the order of `paths_of_table`."""
+    is_open = F.col("outcome").isin("prepared", "waiting")
+    counts = (
+        journeys.where("NOT began_before")
+        .groupBy("path")
+        .agg(
+            F.count("*").alias("keys"),
+            F.count_if(F.col("outcome") == "dead").alias("dead"),
+            F.count_if(is_open).alias("open"),
+        )
+    )
+    return counts.orderBy(F.col("keys").desc(), F.array_join("path", BETWEEN))
+
+
+def misfits_of(journeys: DataFrame, wanted: Misfits) -> DataFrame:
+    """Return the rows of `misfits_of_table`, in the order of their keys."""
+    found = journeys.where("NOT began_before")
+    reasons = [
+        F.when(~F.array_contains("path", topic) & ~F.col("is_cut"), F.lit(missing_reason(topic)))
+        for topic in wanted.missing
+    ]
+    for topic, length in wanted.stuck:
+        is_old = F.col("last_sent_at") <= F.lit(wanted.known_until - length)
+        reasons.append(F.when((F.col("last_topic") == F.lit(topic)) & is_old, F.lit(stuck_reason(topic))))
+    if wanted.is_unexpected:
+        counts = found.groupBy("path").agg(F.count("*").alias("of_path"))
+        total = found.agg(F.count("*").alias("of_all"))
+        found = found.join(counts, "path").crossJoin(F.broadcast(total))
+        is_rare = F.col("of_path") * 100 < F.col("of_all") * RARE_PERCENT
+        reasons.append(F.when(is_rare, F.lit(UNEXPECTED)))
+    for topic in wanted.through:
+        found = found.where(F.array_contains("path", topic))
+    listed = F.array_compact(F.array(*reasons)) if reasons else F.array().cast("array<string>")
+    found = found.withColumn("reasons", listed)
+    if wanted.has_reasons:
+        found = found.where(F.size("reasons") > 0)
+    return found.select(*journeys.columns, "reasons").orderBy("key")

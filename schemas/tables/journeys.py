@@ -57,6 +57,7 @@ JOURNEYS = Columns(
         Column("key", TEXT, "the business key"),
         Column("path", ListOf(TEXT), "topics of the steps, in their order"),
         Column("steps", ListOf(STEP), "the steps, in the order in which they were sent"),
+        Column("last_topic", TEXT, "topic of the last step, also if path and steps leave it out"),
         Column("messages", INT64, "number of steps, also of those that path and steps leave out"),
         Column("records", INT64, "records that the brokers stored of them"),
         Column("first_at", TIME, "store time of the first record, UTC"),

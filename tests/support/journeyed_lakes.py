@@ -358,6 +358,7 @@ def _journey(messages: Sequence[_Message], since: int, until: int, begin: int) -
     return {
         "path": [step["topic"] for step in made],
         "steps": made,
+        "last_topic": made[-1]["topic"],
         "messages": len(made),
         "records": len(times),
         "first_at": time_of(min(times)),

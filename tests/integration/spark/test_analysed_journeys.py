@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 import commitlake
 from commitlake.connectors.lake.lake import NoTableError
+from commitlake.jobs.journeys.command import main
 from commitlake.pipelines.journeys.frames import hops_of, journeys_of
 from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.schemas.tables.columns import Columns
@@ -75,6 +76,20 @@ def test_a_selection_is_the_same(foreign_session: SparkSession, made: JourneyedL
     found = by_key(lake.journeys(**question, max_steps=1))
     assert found == by_key(here.journeys(**question, max_steps=1))
     assert {tuple(row["path"]) for row in found.values()} == {("orders",)}
+
+
+def test_the_command_prints_the_same_rows_on_spark(
+    spark: SparkSession, made: JourneyedLake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    time = ["--from", time_of(0).isoformat(), "--to", time_of(300).isoformat()]
+    misfits = ["--through", "orders", "--missing", "payments", "--stuck-after", "payments:1m", "--unexpected"]
+    for asked in ([], ["--show", "hops"], misfits, [*misfits[:2], "--limit", "2"]):
+        printed = []
+        for engine in ([], ["--spark"]):
+            assert main(["--lake", made.root, *time, *asked, *engine, "--format", "json"]) == 0
+            printed.append(capsys.readouterr())
+        assert printed[0] == printed[1]
+        assert '"rows": [' in printed[0].out
 
 
 @pytest.mark.long("a lake with all shapes is compared each time")

@@ -37,6 +37,7 @@ restore --lake LAKE --out OUT/restored
 query --lake LAKE --limit 1
 query --lake LAKE --sql "SELECT" --limit 1
 lineage --lake LAKE --id 1
+journeys --lake LAKE
 tps --lake LAKE --html OUT/tps.html
 replay --lake LAKE --namesrv 127.0.0.1:1 --dry-run
 dlq --lake LAKE

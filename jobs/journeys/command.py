@@ -1,0 +1,172 @@
+"""Show the paths of business keys over topics, times between topics, and keys that do not fit.
+
+    commitlake journeys --lake /data/lake --from -1d
+    commitlake journeys --lake /data/lake --from -1d --through payments --missing shipments
+
+It starts no JVM without --spark. Exit codes: 0; 1 for a failure of a service; 2 for a wrong lake or option; 3 if the
+lake has lost messages of the time, or a table is damaged.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from commitlake.jobs.arguments.lake_names import check_archived_brokers
+from commitlake.jobs.arguments.places import open_lake_argument
+from commitlake.jobs.arguments.times import time_text
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.damaged_files import explain_damaged_files
+from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
+from commitlake.jobs.journeys.arguments import HOPS, KEYS, JourneysOptions
+from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report_columns import Column
+from commitlake.schemas.times import MILLISECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from commitlake.connectors.lake.lake import Lake
+    from commitlake.jobs.journeys.answer import Answer, KnownTimes
+    from commitlake.pipelines.journeys.question import JourneysQuestion
+
+_READ = ("messages", "edges")
+
+
+def _path_text(path: Sequence[str]) -> str:
+    return " > ".join(path)
+
+
+def _delay_text(delay_ms: int) -> str:
+    return length_text(datetime.timedelta(milliseconds=delay_ms))
+
+
+PATH_COLUMNS = (
+    Column("path", text=_path_text), Column("keys", is_number=True),
+    Column("% of keys", 1, key="share_percent", is_number=True), Column("dead", 2, is_number=True),
+    Column("open", 3, is_number=True),
+)  # fmt: skip
+HOP_COLUMNS = (
+    Column("from", key="source"), Column("to", key="target"), Column("hops", is_number=True),
+    Column("p50", 1, key="p50_ms", is_number=True, text=_delay_text),
+    Column("p95", 2, key="p95_ms", is_number=True, text=_delay_text),
+    Column("p99", 3, key="p99_ms", is_number=True, text=_delay_text),
+)  # fmt: skip
+KEY_COLUMNS = (
+    Column("key", is_whole=True), Column("reasons", 1, text=", ".join), Column("path", 2, text=_path_text),
+    Column("outcome", 3), Column("last sent", 4, key="last_sent_at"), Column("due", 5, key="due_at"),
+    Column("messages", 6, is_number=True), Column("retries", 7, is_number=True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Journeys(JourneysOptions):
+    """The command `journeys`."""
+
+    def run(self) -> ExitCode:
+        """Compute and print what is asked, and report what is cut or missing."""
+        lake = open_lake_argument(self)
+        with explain_damaged_files(lake, _READ), _explaining_where(self):
+            return _show(self, lake)
+
+
+def _show(command: Journeys, lake: Lake) -> ExitCode:
+    from commitlake.jobs.journeys.answer import known_times, open_answer
+    from commitlake.pipelines.journeys.question import JourneysQuestion
+    from commitlake.pipelines.lineage.topic_graph import complete_time_range
+
+    check_archived_brokers(lake, command.broker)
+    since, until = complete_time_range(lake, command.start, command.end)
+    until = max(until, since + MILLISECOND)  # the newest message may be older than --from
+    selection = replace(command.selection, start=None, end=None)
+    question = JourneysQuestion(since, until, command.margin, selection=selection)
+    missing = warn_of_lost_ranges("journeys", lake, command.broker, question.begin, question.end)
+    answer = open_answer(command, lake, question)
+    known = known_times(lake, question)
+    if command.shown == KEYS:
+        _show_keys(command, answer, known, missing)
+    elif command.shown == HOPS:
+        _write(command, answer.hops(), HOP_COLUMNS, missing)
+    else:
+        _show_paths(command, answer, missing)
+    if not command.quiet:
+        _print_notes(answer, question, known)
+    return ExitCode.DAMAGE if missing else ExitCode.OK
+
+
+def _show_paths(command: Journeys, answer: Answer, missing: Sequence[str]) -> None:
+    keys = answer.counts["keys"]
+    paths = answer.paths(command.limit or None)
+    rows = [{**row, "share_percent": round(100 * row["keys"] / max(keys, 1), 1)} for row in paths]
+    _write(command, rows, PATH_COLUMNS, missing)
+    if command.output == "table" and rows and command.show is None:
+        print()
+        _write(command, answer.hops(), HOP_COLUMNS, ())
+
+
+def _show_keys(command: Journeys, answer: Answer, known: KnownTimes, missing: Sequence[str]) -> None:
+    from commitlake.pipelines.journeys.misfits import Misfits
+
+    wanted = Misfits(known.until, command.through, command.missing, command.stuck_after, command.unexpected)
+    count, rows = answer.misfits(wanted, command.limit or None)
+    _write(command, rows, KEY_COLUMNS, missing)
+    if not command.quiet:
+        shown = f"; the first {command.limit:,} are shown, --limit 0 shows all" if 0 < command.limit < count else ""
+        print(f"{count:,} of {format_count(answer.counts['keys'], 'key')}{shown}", file=sys.stderr)
+
+
+def _write(
+    command: Journeys, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column], missing: Sequence[str]
+) -> None:
+    from commitlake.jobs.report.rows_output import write_rows
+
+    plain = [dict(row) for row in rows]
+    names: Sequence[str] = columns
+    if command.output == "csv":
+        names = list(dict.fromkeys(name for row in plain for name in row)) or [column.key for column in columns]
+    write_rows(command.output, plain, names, missing)
+
+
+def _print_notes(answer: Answer, question: JourneysQuestion, known: KnownTimes) -> None:
+    counts = answer.counts
+    began = (
+        f"{format_count(counts['keys'], 'key')} began from {time_text(question.since)} to {time_text(question.until)}"
+    )
+    read = f"records are read up to {time_text(question.end)}, and known up to {time_text(known.until)}"
+    print(f"{began}; {read}", file=sys.stderr)
+    if counts["began_before"]:
+        before = format_count(counts["began_before"], "more key", "more keys")
+        print(f"{before} began before, and {'is' if counts['began_before'] == 1 else 'are'} not shown", file=sys.stderr)
+    if counts["is_cut"]:
+        of_keys = f"paths of keys with more than {question.max_steps:,} messages are cut ({counts['is_cut']:,})"
+        print(f"{of_keys}: no topic is missing in them for sure", file=sys.stderr)
+    if counts["order_uncertain"]:
+        of_keys = f"the order of some messages is not certain, of {format_count(counts['order_uncertain'], 'key')}"
+        print(f"{of_keys}: a broker's clock was set back", file=sys.stderr)
+    for broker, newest in known.older.items():
+        print(
+            f"{broker} has no record after {time_text(newest)} in the lake: later messages may not be archived yet",
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def _explaining_where(command: Journeys) -> Iterator[None]:
+    """Convert an error of the query engine to one that says that `--where` is not valid."""
+    from commitlake.connectors.lake.reader import QueryError
+
+    try:
+        yield
+    except QueryError as error:
+        if command.where is None:
+            raise
+        raise JobError(f"--where is not a valid condition: {error}") from None
+
+
+build_parser, main = Journeys.parser, Journeys.main

@@ -1,0 +1,120 @@
+"""The most frequent paths of journeys, and the keys that do not fit, from journeys as an Arrow table.
+
+Keys that began before the window are left out, as their paths may lack steps.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import to_single_array
+
+RARE_PERCENT = 1
+"""Share of keys below which their path is unexpected."""
+UNEXPECTED = "unexpected path"
+BETWEEN = "\x1f"
+"""Separates topics of a path in a text, of which no topic has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misfits:
+    """A question on keys that do not fit: they must meet one of the last three conditions.
+
+    Attributes:
+        known_until: time until which records are known.
+        through: topics that are all in the path of the keys.
+        missing: topics, of which one is not in their path.
+        stuck: topics that are the last of their path for longer than a time.
+        is_unexpected: True for keys with a path that few keys have.
+    """
+
+    known_until: datetime.datetime
+    through: Sequence[str] = ()
+    missing: Sequence[str] = ()
+    stuck: Sequence[tuple[str, datetime.timedelta]] = ()
+    is_unexpected: bool = False
+
+    @property
+    def is_asked(self) -> bool:
+        """True if any key can be meant."""
+        return bool(self.through or self.missing or self.stuck or self.is_unexpected)
+
+    @property
+    def has_reasons(self) -> bool:
+        """True if keys need a reason, and not only a path through some topics."""
+        return bool(self.missing or self.stuck or self.is_unexpected)
+
+
+def missing_reason(topic: str) -> str:
+    """Return the reason for which keys without a topic do not fit."""
+    return f"missing {topic}"
+
+
+def stuck_reason(topic: str) -> str:
+    """Return the reason for which keys whose last topic is this one do not fit."""
+    return f"stuck after {topic}"
+
+
+def paths_of_table(journeys: pa.Table) -> pa.Table:
+    """Return the paths of journeys: `path`, `keys`, `dead` and `open` (numbers of keys), the most frequent first."""
+    began_here = journeys.filter(pc.invert(journeys.column("began_before")))
+    paths = _path_texts(began_here)
+    outcomes = began_here.column("outcome")
+    flags = {
+        "path": paths,
+        "dead": pc.equal(outcomes, "dead").cast(pa.int64()),
+        "open": pc.is_in(outcomes, pa.array(["prepared", "waiting"])).cast(pa.int64()),
+    }
+    counted = pa.table(flags).group_by("path").aggregate([("dead", "count"), ("dead", "sum"), ("open", "sum")])
+    counted = counted.rename_columns(["path", "keys", "dead", "open"])
+    counted = counted.sort_by([("keys", "descending"), ("path", "ascending")])
+    return counted.set_column(0, "path", pc.split_pattern(counted.column("path"), BETWEEN))
+
+
+def misfits_of_table(journeys: pa.Table, wanted: Misfits) -> pa.Table:
+    """Return the journeys of the keys that do not fit, with the column `reasons`, in the order of `journeys`."""
+    began_here = journeys.filter(pc.invert(journeys.column("began_before")))
+    chosen = np.ones(began_here.num_rows, bool)
+    for topic in wanted.through:
+        chosen &= _has_topic(began_here, topic)
+    reasons = _reasons(began_here, wanted)
+    any_reason = reduce(or_, reasons.values(), np.full(began_here.num_rows, not wanted.has_reasons))
+    rows = np.flatnonzero(chosen & any_reason)
+    texts = [[text for text, mask in reasons.items() if mask[row]] for row in rows.tolist()]
+    found = began_here.take(pa.array(rows))
+    return found.append_column("reasons", pa.array(texts, pa.list_(pa.string())))
+
+
+def _reasons(journeys: pa.Table, wanted: Misfits) -> dict[str, Array]:
+    is_cut = journeys.column("is_cut").to_numpy()
+    found = {missing_reason(topic): ~_has_topic(journeys, topic) & ~is_cut for topic in wanted.missing}
+    for topic, length in wanted.stuck:
+        is_last = pc.equal(journeys.column("last_topic"), topic)
+        is_old = pc.less_equal(journeys.column("last_sent_at"), pa.scalar(wanted.known_until - length))
+        found[stuck_reason(topic)] = pc.and_(is_last, is_old).to_numpy()
+    if wanted.is_unexpected:
+        codes = to_single_array(_path_texts(journeys)).dictionary_encode().indices.to_numpy()
+        counts = np.bincount(codes, minlength=1)
+        found[UNEXPECTED] = (counts * 100 < journeys.num_rows * RARE_PERCENT)[codes]
+    return found
+
+
+def _path_texts(journeys: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join(journeys.column("path").cast(pa.list_(pa.string())), BETWEEN)
+
+
+def _has_topic(journeys: pa.Table, topic: str) -> Array:
+    paths = to_single_array(journeys.column("path"))
+    is_topic = pc.equal(paths.flatten(), topic)
+    found = np.zeros(journeys.num_rows, bool)
+    found[pc.list_parent_indices(paths).filter(is_topic).to_numpy()] = True
+    return found
