@@ -9,7 +9,7 @@
     runtime        Spark sessions, the JVM, jars, and functions over many tasks
 
     arrays         the type of numpy arrays in signatures
-    whole_files    local files that exist completely or not at all
+    atomic_files    local files that exist completely or not at all
     worker_errors  errors of Spark's worker processes, raised in the driver with their own type
 
 An import contract in `pyproject.toml` states the order among these packages.

@@ -14,9 +14,9 @@ from commitlake.jobs.lag.arguments import LagGroupArguments
 from commitlake.jobs.lag.report import LagSource, lag_report
 from commitlake.jobs.lag.source import unknown_name_sentences
 from commitlake.jobs.notebooks.notebook import BROKER, LAKE, Parameter, open_notebook
-from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import find_stalled_since, summarize_by_group
 from commitlake.pipelines.lag.history import lag_history
+from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.schemas.selection import Selection
 
 notebook = open_notebook(

@@ -15,7 +15,7 @@
 
 from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
-from commitlake.jobs.notebooks.replaying import replay_once, replay_outcome_report, selected_messages_report
+from commitlake.jobs.notebooks.notebook_replay import replay_once, replay_outcome_report, selected_messages_report
 from commitlake.pipelines.replay.planning import count_over_time, count_queues
 from commitlake.pipelines.replay.selection import selection_condition
 from commitlake.schemas.selection import Selection

@@ -19,7 +19,7 @@ from commitlake.broker_lite.broker.limits import (
     check_limit,
 )
 from commitlake.broker_lite.broker.options import BrokerOptions
-from commitlake.broker_lite.broker.slices import SliceScheduler, Steps
+from commitlake.broker_lite.broker.slice_scheduler import SliceScheduler, Steps
 from commitlake.broker_lite.broker.statistics import Statistics
 from commitlake.broker_lite.broker.topics import TopicTable
 from commitlake.broker_lite.protocol import Channel

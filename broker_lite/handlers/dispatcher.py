@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from commitlake.broker_lite.broker.accounts import Accounts, check_without_accounts
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
-from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
+from commitlake.broker_lite.broker.slice_scheduler import SLICE_SECONDS, Steps
 from commitlake.broker_lite.delivery import DeliveryError
 from commitlake.broker_lite.errors import (
     DiskFullError,
@@ -19,13 +19,13 @@ from commitlake.broker_lite.errors import (
     UnsupportedError,
 )
 from commitlake.broker_lite.handlers import (
+    forwarded_requests,
     group_administration,
     members,
     offsets,
     progress,
     pulling,
     queries,
-    relays,
     replies,
     runtime,
     sending,
@@ -71,7 +71,7 @@ HANDLERS: Handlers = {
     **topic_administration.HANDLERS,
     **group_administration.HANDLERS,
     **progress.HANDLERS,
-    **relays.HANDLERS,
+    **forwarded_requests.HANDLERS,
     **runtime.HANDLERS,
 }
 
@@ -281,5 +281,5 @@ class Dispatcher:
                 self._is_expiring = True
                 broker.slices.run(self._expire_clients(now_ms))
             broker.locks.expire(now_ms)
-            relays.expire_relayed_requests(broker, now_ms)
+            forwarded_requests.expire_relayed_requests(broker, now_ms)
         self.answer_arrived()

@@ -11,7 +11,7 @@ from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.clients import BROADCASTING
 from commitlake.broker_lite.broker.filters import Filter, FilterError, check_expression_length, compile_filter
 from commitlake.broker_lite.broker.held_pulls import HeldPull
-from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
+from commitlake.broker_lite.broker.slice_scheduler import SLICE_SECONDS, Steps
 from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.engine.reading import GetStatus, PullLimits, PullResult

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import cast
 
 from commitlake.broker_lite.broker.limits import LimitedLog
-from commitlake.broker_lite.broker.slices import SLICE_SECONDS
+from commitlake.broker_lite.broker.slice_scheduler import SLICE_SECONDS
 from commitlake.broker_lite.errors import PeerError, StoreError
 from commitlake.broker_lite.replication.options import ReplicationOptions
 from commitlake.broker_lite.replication.protocol import MasterSide

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from commitlake.broker_lite.broker.interfaces import BrokerStore
-from commitlake.broker_lite.broker.slices import SliceScheduler
+from commitlake.broker_lite.broker.slice_scheduler import SliceScheduler
 from commitlake.broker_lite.errors import StoreError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from commitlake.broker_lite.broker.slices import SliceScheduler, Steps
+from commitlake.broker_lite.broker.slice_scheduler import SliceScheduler, Steps
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.nameserver.handlers import Answering
 from commitlake.broker_lite.protocol import Channel

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from commitlake.connectors.catalog.names import ADDRESS_VARIABLES, CatalogError
-from commitlake.connectors.plain_connections import warn_unencrypted
 from commitlake.connectors.storage.uris import is_uri
+from commitlake.connectors.unencrypted_connections import warn_unencrypted
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
 

@@ -11,5 +11,5 @@ Reading
     facts/     columns for a broker's indexes        listed_records  records that an index names
     decoding/  the kernel's buffers as Arrow arrays  batches    a split as Arrow batches; damage: what bad ranges become
     continuity checks that a store is still the same one
-    plain_records  the same in plain Python, to cross-check
+    uncompiled_records  the same in plain Python, to cross-check
 """

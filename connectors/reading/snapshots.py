@@ -251,7 +251,7 @@ def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
 
 def _newest_time(store: Store, end: int) -> int | None:
     """Return the latest store time among the records near the end of a log, in ms; None without records."""
-    from commitlake.connectors.reading.facts.reading import read_index_data  # noqa: PLC0415 (of few reads)
+    from commitlake.connectors.reading.index_data.reading import read_index_data  # noqa: PLC0415 (of few reads)
 
     times = []
     for whole in segment_ranges(store, StoreRange(max(0, end - 2 * END_STEP_BYTES), end)):

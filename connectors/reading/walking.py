@@ -29,7 +29,7 @@ from commitlake.connectors.reading.errors import StoreError, no_progress_error
 from commitlake.connectors.reading.files.segment_files import LocalFile, Window
 from commitlake.connectors.reading.files.windows import OpenWindow, Windows
 from commitlake.connectors.reading.kernel import hop as kernel
-from commitlake.connectors.reading.kernel.borders import NONE_AT_ALL
+from commitlake.connectors.reading.kernel.record_starts import NONE_AT_ALL
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.scan import Fault

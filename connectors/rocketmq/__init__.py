@@ -2,7 +2,7 @@
 
     errors.py                       errors
     options.py                      addresses, time limits, and environment variables with credentials
-    exchange.py                     requests and answers, without a socket
+    pending_requests.py             requests and answers, without a socket
     connection.py, network.py       sockets, and all connections of a client
     routing.py                      routes of topics
     producers/                      sending

@@ -26,8 +26,8 @@ from commitlake.connectors.rocketmq.errors import (
     RocketMQError,
     UnreachableError,
 )
-from commitlake.connectors.rocketmq.exchange import Exchange
 from commitlake.connectors.rocketmq.options import ClientOptions, split_address
+from commitlake.connectors.rocketmq.pending_requests import Exchange
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.tls import TlsStream

@@ -18,7 +18,6 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
-from commitlake.connectors.plain_connections import warn_unencrypted
 from commitlake.connectors.rocketmq.connection import TICK_SECONDS, PeerConnection
 from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
@@ -35,6 +34,7 @@ from commitlake.connectors.rocketmq.options import (
     split_address,
     tls_context,
 )
+from commitlake.connectors.unencrypted_connections import warn_unencrypted
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields

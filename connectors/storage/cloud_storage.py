@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from commitlake.connectors.plain_connections import warn_unencrypted
 from commitlake.connectors.storage.errors import LATER, CloudError
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.storage import (
@@ -23,6 +22,7 @@ from commitlake.connectors.storage.storage import (
     replaced_while_read_error,
 )
 from commitlake.connectors.storage.uris import parse_cloud_uri
+from commitlake.connectors.unencrypted_connections import warn_unencrypted
 from commitlake.schemas.errors import CommitLakeError
 
 

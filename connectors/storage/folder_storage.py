@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.storage.errors import FileError, ObjectStoreError
 from commitlake.connectors.storage.storage import FoundFile, LakeStorage, check_name
-from commitlake.connectors.whole_files import open_atomic
 from commitlake.schemas.store_files import (
     UnsafeFileError,
     files_in,

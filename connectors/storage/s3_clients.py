@@ -17,10 +17,10 @@ from botocore import exceptions
 from botocore.config import Config
 from botocore.credentials import Credentials, RefreshableCredentials
 
-from commitlake.connectors.plain_connections import warn_unencrypted
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.s3_errors import s3_error
 from commitlake.connectors.storage.s3_options import DEFAULT_REGION, S3Options
+from commitlake.connectors.unencrypted_connections import warn_unencrypted
 
 MAX_ATTEMPTS = 8  # waits between them are random, up to 1, 2, 4, 8, 16, 20 and 20 s: enough for a server to restart
 FEW_ATTEMPTS = 2  # while a user waits, and a wrong endpoint is more likely than an overloaded server

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Self
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.evidence import EvidenceArgument
 from commitlake.jobs.arguments.html import HTML_HELP, HtmlArgument
+from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
-from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.runner import ThreadArguments
 from commitlake.jobs.arguments.selection import Topics
 from commitlake.jobs.arguments.stores import StoreName, file_size, positive, store_name

@@ -9,7 +9,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.arguments import ArchiveOptions
 from commitlake.jobs.archive.run import VERSION
-from commitlake.jobs.arguments.places import open_lake_argument
+from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line

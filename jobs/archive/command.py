@@ -31,8 +31,8 @@ from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.archive.arguments import ArchiveOptions
 from commitlake.jobs.arguments.runner import refuse_workers_on_spark
-from commitlake.jobs.cli.collector import garbage_collection_off
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.garbage_collection import garbage_collection_off
 from commitlake.jobs.cli.missing_packages import require_package
 from commitlake.jobs.cli.process import has_process_of_its_own
 from commitlake.schemas.errors import ExitCode

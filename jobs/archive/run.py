@@ -27,8 +27,8 @@ from commitlake.jobs.archive.snapshots import (
 from commitlake.jobs.archive.summary import summary_lines
 from commitlake.jobs.arguments.broker_name import BrokerName, choose_broker_name
 from commitlake.jobs.arguments.evidence import last_signed_number, read_evidence_key, write_evidence
+from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.layouts import find_formats
-from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.arguments.runner import get_spark_session, make_runner
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
@@ -38,7 +38,7 @@ from commitlake.jobs.cli.run_metrics import add_to_counter
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.report.output import PageFile, check_page_file, write_page_on_failure
 from commitlake.pipelines.archive.body_location import check_bodies_writable
-from commitlake.pipelines.archive.judging import CriticalQualityError
+from commitlake.pipelines.archive.quality_check import CriticalQualityError
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work
 from commitlake.pipelines.archive.run_page import RunPage
 from commitlake.pipelines.masking.archiving import parse_archive_masks
@@ -237,7 +237,7 @@ def _sign_evidence(command: ArchiveOptions, lake: Lake, result: Result) -> None:
     key = read_evidence_key(command)
     if key is None:
         return
-    from commitlake.pipelines.evidence.facts import collect_archive_evidence
+    from commitlake.pipelines.evidence.archive_evidence import collect_archive_evidence
 
     last = last_signed_number(lake, "archive")
     if last is None:

@@ -22,7 +22,7 @@ from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.reading.stores import Store, find_stores, format_broker_names, is_glob
 from commitlake.jobs.arguments.broker_conf import read_store_conf
-from commitlake.jobs.arguments.names_beside import NAME_HINT, read_names_in_conf_files
+from commitlake.jobs.arguments.conf_file_names import NAME_HINT, read_names_in_conf_files
 from commitlake.jobs.cli.command import JobError
 
 

@@ -28,8 +28,8 @@ from commitlake.jobs.arguments.broker_name import choose_broker_name
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.evidence import EvidenceArgument, read_evidence_key, write_evidence
 from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument, open_packs
 from commitlake.jobs.arguments.layouts import LayoutArgument, find_formats, layout_option
-from commitlake.jobs.arguments.places import LakeArguments, open_lake_argument, open_packs
 from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
 from commitlake.jobs.arguments.stores import StoreName, store_name
@@ -49,10 +49,10 @@ from commitlake.pipelines.audit.comparisons import (
     compare_run_counts,
     compare_store_logs,
 )
+from commitlake.pipelines.audit.message_profiles import Sides, open_sides
 from commitlake.pipelines.audit.minutes import compare_minutes
 from commitlake.pipelines.audit.moment import Moment, read_moment
 from commitlake.pipelines.audit.profile import Profile
-from commitlake.pipelines.audit.sides import Sides, open_sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import (
     TableFinding,

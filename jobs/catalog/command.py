@@ -76,7 +76,7 @@ class CatalogCommand(Command, S3Arguments, after={S3Arguments: "credentials"}):
 def _register_lake(client: CatalogClient, command: CatalogCommand, to: str) -> ExitCode:
     from commitlake.connectors.lake.catalog_tables import catalog_tables
     from commitlake.connectors.lake.paths import local_folder
-    from commitlake.jobs.arguments.places import open_lake_argument
+    from commitlake.jobs.arguments.lake_location import open_lake_argument
 
     name = parse_name(to)
     lake = open_lake_argument(command)

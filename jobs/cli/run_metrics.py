@@ -82,7 +82,7 @@ class RunMetrics:
         from prometheus_client.core import CounterMetricFamily
         from prometheus_client.registry import Collector
 
-        from commitlake.connectors.whole_files import open_atomic
+        from commitlake.connectors.atomic_files import open_atomic
 
         before = _read_earlier_samples(self._path, self._command)
         registry = CollectorRegistry()

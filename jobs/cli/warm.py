@@ -23,9 +23,9 @@ from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.batches import read_split
-from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.reading import read_index_data
 from commitlake.connectors.reading.files.windows import Mapping
+from commitlake.connectors.reading.index_data.entries import queue_entries
+from commitlake.connectors.reading.index_data.reading import read_index_data
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot

@@ -2,7 +2,7 @@
 
 command     the command line
 arguments   options, and checks of their combinations
-choice      dead letters that the arguments select
+selection      dead letters that the arguments select
 report      causes as a report, a table, a chart and JSON
 export      a file of dead letters
 redrive     sends dead letters again

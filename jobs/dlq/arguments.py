@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Keys, Predicate, Tags, TimeRange, Topics
 from commitlake.jobs.arguments.stores import at_least
 from commitlake.jobs.cli.command import Command, JobError

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import refuse_owned_folder
-from commitlake.jobs.arguments.places import open_packs
+from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.dlq.choice import choose_dead_letters, explain_invalid_where
+from commitlake.jobs.dlq.selection import choose_dead_letters, explain_invalid_where
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode

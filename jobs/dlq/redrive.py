@@ -9,9 +9,9 @@ from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.dlq.choice import ChosenDeadLetters, choose_dead_letters, explain_invalid_where
 from commitlake.jobs.dlq.outcome import print_replay_outcome
-from commitlake.jobs.replay.choice import SelectedMessages
+from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters, explain_invalid_where
+from commitlake.jobs.replay.message_selection import SelectedMessages
 from commitlake.jobs.replay.send import send_selected_messages
 from commitlake.jobs.replay.source import lake_source
 from commitlake.pipelines.dead_letters.cause_conditions import exclude_places_sql, find_replayed_offsets

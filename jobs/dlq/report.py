@@ -14,7 +14,7 @@ from commitlake.connectors.printable import escape_line
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.terminal import GuardedStream, print_text
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.dlq.choice import ChosenDeadLetters, choose_dead_letters
+from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters
 from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_document, write_table, write_varying_rows
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import format_count

@@ -12,8 +12,8 @@ from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
 from commitlake.connectors.reading.decoding.bodies import decompress
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
-from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
 from commitlake.connectors.reading.stores import Store
+from commitlake.connectors.reading.uncompiled_records import FoundRecord, walk_store
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 

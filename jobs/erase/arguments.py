@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from commitlake.jobs.arguments.durations import duration_of, parse_duration
 from commitlake.jobs.arguments.evidence import EvidenceArgument
-from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.runner import SparkArguments
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import flag, not_with, only_with, option, overrides, repeated

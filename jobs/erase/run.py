@@ -13,8 +13,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.jobs.arguments.evidence import last_signed_number, read_evidence_key, write_evidence
+from commitlake.jobs.arguments.lake_location import check_packs, open_lake_argument
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.arguments.places import check_packs, open_lake_argument
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
-from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.arguments.stores import StoreName
 from commitlake.jobs.cli.command import Command, JobError

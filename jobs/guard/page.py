@@ -10,10 +10,10 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, guard_verdict
-from commitlake.jobs.report.decoded import bytes_text, offset_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
 from commitlake.jobs.report.output import Facts, join_names, left_out_text, period_text, time_text
+from commitlake.jobs.report.value_decoding import bytes_text, offset_text
 from commitlake.pipelines.retention.rules import Cause
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.schemas.advice import NO_ADVICE, Advice, Places

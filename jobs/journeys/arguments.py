@@ -10,7 +10,7 @@ from typing import ClassVar
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.engine import EngineArguments
-from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Keys, Predicate, Tags, TimeRange, Topics
 from commitlake.jobs.arguments.stores import at_least
 from commitlake.jobs.cli.command import Command

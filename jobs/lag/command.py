@@ -30,7 +30,7 @@ from commitlake.jobs.cli.options import flag, if_value, needs, option, repeated
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.jobs.report.output_forms import OutputArguments
-from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
@@ -38,7 +38,7 @@ from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 
 if TYPE_CHECKING:
     from commitlake.jobs.report.output import PageFile
-    from commitlake.pipelines.lag.answer import LagAnswer
+    from commitlake.pipelines.lag.store_lag import LagAnswer
     from commitlake.schemas.report import Report
 
 

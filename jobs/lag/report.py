@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
+from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.groups import (
     GROUP_KINDS,
     GroupSummary,
@@ -22,7 +23,6 @@ from commitlake.pipelines.lag.groups import (
     sum_bounds,
     summarize_by_group,
 )
-from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import format_count
@@ -54,8 +54,8 @@ from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time, format_time
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.lag.answer import LagAnswer
     from commitlake.pipelines.lag.history import LagHistory
+    from commitlake.pipelines.lag.store_lag import LagAnswer
 
 TITLE = "Consumer lag"
 MAX_HEAT_GROUPS = 20

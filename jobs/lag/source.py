@@ -11,16 +11,16 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.jobs.arguments.broker_conf import read_store_conf
 from commitlake.jobs.arguments.broker_name import find_named_stores
+from commitlake.jobs.arguments.lake_location import check_packs, open_lake_argument
 from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.names import abbreviate_name_list, suggest_or_list_names
-from commitlake.jobs.arguments.places import check_packs, open_lake_argument
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
-from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.groups import summarize_by_group
 from commitlake.pipelines.lag.history import LagHistory, lag_history
+from commitlake.pipelines.lag.store_lag import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.lake_names import check_archived_brokers
-from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, repeated

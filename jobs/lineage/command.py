@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
 from commitlake.jobs.arguments.names import did_you_mean, warn
-from commitlake.jobs.arguments.places import open_lake_argument, open_packs
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.cli.terminal import print_line, unguarded_stream
 from commitlake.jobs.lineage.arguments import (

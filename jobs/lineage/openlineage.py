@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
+from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.connectors.whole_files import open_atomic
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.output_files import check_output_file
 from commitlake.pipelines.lineage.story import Edge, Step, Story

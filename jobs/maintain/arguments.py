@@ -7,8 +7,8 @@ import datetime
 from dataclasses import dataclass
 
 from commitlake.jobs.arguments.durations import duration_of, parse_duration
+from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.layouts import LayoutArgument, layout_option
-from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.runner import SparkArguments
 from commitlake.jobs.arguments.stores import StoreName, positive, store_name
 from commitlake.jobs.cli.command import Command

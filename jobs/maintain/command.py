@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
 from commitlake.jobs.arguments.names import did_you_mean
-from commitlake.jobs.arguments.places import open_lake_argument, open_packs
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
@@ -29,7 +29,7 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.jobs.maintain.work import MaintenancePlan, PackMaintenance, TableMaintenance
+    from commitlake.jobs.maintain.steps import MaintenancePlan, PackMaintenance, TableMaintenance
     from commitlake.pipelines.maintenance.expiry import Expired
 
 MIB = 1 << 20
@@ -67,7 +67,7 @@ class Maintain(MaintainOptions):
     def run(self) -> ExitCode:
         """Maintain the tables, and print what was done."""
         from commitlake.connectors.runtime.local_runner import HERE
-        from commitlake.jobs.maintain.work import MaintenancePlan, maintain_packs, maintain_tables
+        from commitlake.jobs.maintain.steps import MaintenancePlan, maintain_packs, maintain_tables
 
         started = time.monotonic()
         _check_options(self)
@@ -143,7 +143,7 @@ def _check_pack_folder(lake: Lake) -> None:
 
 
 def _check_options(command: MaintainOptions) -> None:
-    from commitlake.jobs.maintain.work import BODIES
+    from commitlake.jobs.maintain.steps import BODIES
     from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
     names = (*(table for table in LAKE_TABLES if table not in KEPT_FOR_EVER), BODIES)

@@ -11,18 +11,18 @@ from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.arguments.lake_location import check_packs
 from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.names import did_you_mean, warn
-from commitlake.jobs.arguments.places import check_packs
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
-from commitlake.pipelines.audit.refilled import update_refilled_checksums
+from commitlake.pipelines.audit.refilled_checksums import update_refilled_checksums
 from commitlake.pipelines.erasure.run import ErasureTarget, finish_erasures
-from commitlake.pipelines.repair.contents import list_unsealed_tables, seal_contents
+from commitlake.pipelines.repair.content_sums import list_unsealed_tables, seal_contents
 from commitlake.pipelines.repair.plan import plan_repair
-from commitlake.pipelines.repair.refill import RefillStores
+from commitlake.pipelines.repair.refill_from_stores import RefillStores
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode

@@ -14,20 +14,20 @@ from dataclasses import dataclass, field
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from commitlake.jobs.arguments.places import open_lake_argument
+from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.jobs.lag.source import measure_lag
-from commitlake.jobs.metrics.archive_families import archive_metrics
+from commitlake.jobs.metrics.archive_metrics import archive_metrics
 from commitlake.jobs.metrics.gauges import up
-from commitlake.jobs.metrics.lag_families import lag_metrics
-from commitlake.jobs.metrics.traffic_families import traffic_metrics
+from commitlake.jobs.metrics.lag_metrics import lag_metrics
+from commitlake.jobs.metrics.traffic_metrics import traffic_metrics
 from commitlake.pipelines.archive_health.state import ArchiveState, read_archive_state
 from commitlake.pipelines.archive_health.traffic import Traffic, read_traffic
 from commitlake.pipelines.dead_letters.causes import GroupCount, count_dead_letters_by_group
-from commitlake.pipelines.lag.answer import LagAnswer, read_other_queue_ends
-from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.backlog_counting import Queue
+from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.store_lag import LagAnswer, read_other_queue_ends
 from commitlake.schemas.errors import CommitLakeError
 
 _LOG = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import escape_line, printable
-from commitlake.connectors.whole_files import open_atomic
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.stores import parse_positive_decimal
 from commitlake.jobs.arguments.times import join_options_and_times, parse_time

@@ -1,7 +1,7 @@
 """`commitlake offsets`: show the offsets that a group had at a time, or needs to consume from a time, and set them.
 
 command     the command line
-gather      computes offsets from the arguments
+compute_offsets      computes offsets from the arguments
 formatting  formats offsets for printing
 apply       sets offsets
 """

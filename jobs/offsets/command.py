@@ -18,8 +18,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
@@ -58,7 +58,7 @@ class Offsets(OffsetsOptions):
 
     def run(self) -> ExitCode:
         """Compute the offsets, print them, and set them if asked to."""
-        from commitlake.jobs.offsets.gather import is_in_future, offset_client
+        from commitlake.jobs.offsets.compute_offsets import is_in_future, offset_client
 
         for name in ("at", "consume_from"):
             moment = getattr(self, name)
@@ -70,6 +70,7 @@ class Offsets(OffsetsOptions):
 
 def _compute_and_print(command: OffsetsOptions, client: OffsetClient | None) -> ExitCode:
     from commitlake.jobs.offsets.apply import apply_offsets, mqadmin_lines
+    from commitlake.jobs.offsets.compute_offsets import gather_group_offsets
     from commitlake.jobs.offsets.formatting import (
         GROUP_COLUMNS,
         PLAIN_COLUMNS,
@@ -77,7 +78,6 @@ def _compute_and_print(command: OffsetsOptions, client: OffsetClient | None) -> 
         machine_readable_rows,
         summary_sentence,
     )
-    from commitlake.jobs.offsets.gather import gather_group_offsets
     from commitlake.jobs.report.rows_output import write_rows
 
     groups = [replace(command, group=(group,)) for group in dict.fromkeys(command.group)]

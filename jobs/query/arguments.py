@@ -9,7 +9,7 @@ from typing import ClassVar
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.engine import EngineArguments, is_spark_option_given
-from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Ids, Keys, Kinds, Predicate, Queues, TimeRange, Topics
 from commitlake.jobs.arguments.stores import at_least, file_size
 from commitlake.jobs.cli.command import Command, JobError

@@ -137,7 +137,7 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int | N
 
 
 def _write_body_file(path: Path, body: bytes) -> None:
-    from commitlake.connectors.whole_files import open_atomic
+    from commitlake.connectors.atomic_files import open_atomic
 
     try:
         with open_atomic(path) as file:

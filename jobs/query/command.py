@@ -26,8 +26,8 @@ from commitlake.connectors.lake.followed_runs import check_is_up_to_date
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
 from commitlake.jobs.arguments.names import did_you_mean, warn
-from commitlake.jobs.arguments.places import open_lake_argument, open_packs
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.limits import enforce_limits
@@ -44,7 +44,7 @@ from commitlake.jobs.query.bodies import (
     write_one_body,
 )
 from commitlake.jobs.query.grep import run_grep
-from commitlake.jobs.query.sql_question import run_sql_query
+from commitlake.jobs.query.sql_query import run_sql_query
 from commitlake.jobs.report.rows_output import Row, rows_of_batches, write_rows
 from commitlake.pipelines.message_keys.progress import open_newest_messages
 from commitlake.pipelines.query.engines import TableQuery, hbase_lag_sentence, query_deltalake, query_hbase, query_spark

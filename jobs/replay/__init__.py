@@ -3,7 +3,7 @@
 command     the command line
 arguments   options, and checks of their combinations
 source      sources of messages: a lake, a store's log, live topics
-choice      messages that the arguments select
+message_selection      messages that the arguments select
 send        a dry run, a new replay, and a resumed one
 watch       requests during a replay: another rate, a stop, a pause while a group is behind
 actions     list, show, stop, throttle

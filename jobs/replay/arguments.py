@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.layouts import layout_option
-from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.selection import (
     WHICH,
     Brokers,

@@ -16,8 +16,8 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.arguments.names import abbreviate_name_list, warn
-from commitlake.jobs.arguments.places import open_packs
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
@@ -30,7 +30,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.replay.changes import read_changes, show_changes, write_changes
-from commitlake.jobs.replay.choice import SelectedMessages, select_messages
+from commitlake.jobs.replay.message_selection import SelectedMessages, select_messages
 from commitlake.jobs.replay.source import MessageSource, open_source
 from commitlake.jobs.replay.target import open_target_client
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names

@@ -12,7 +12,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.offsets.apply import NOTHING, check_connected_clients, report_set_offsets
-from commitlake.jobs.offsets.gather import offset_client
+from commitlake.jobs.offsets.compute_offsets import offset_client
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.pipelines.offsets.live_queues import OffsetClient

@@ -6,7 +6,7 @@ import time
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Puller
-from commitlake.jobs.arguments.places import open_packs
+from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments

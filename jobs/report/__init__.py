@@ -6,7 +6,7 @@
     markup    HTML elements built by calls, which escape all text
     text      its blocks as lines
     findings  grouped findings, with the first of each group and the number of the others
-    decoded   values of findings in words: magic codes, times, sizes
+    value_decoding   values of findings in words: magic codes, times, sizes
     history   the newest archive runs of a lake
     output    the file of a job's page. With `write_page_on_failure`, a job that fails also writes a page, so that an
               older page is not taken for its result

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from commitlake.connectors.whole_files import open_atomic
+from commitlake.connectors.atomic_files import open_atomic
 from commitlake.jobs.report.blocks import blocks_html
 from commitlake.jobs.report.markup import badge, tag
 from commitlake.schemas.report import Block, Html, Report, Section

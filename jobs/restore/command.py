@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.broker_conf import read_store_conf
+from commitlake.jobs.arguments.lake_location import LakeArguments, check_packs, open_lake_argument
 from commitlake.jobs.arguments.names import abbreviate_name_list, warn
-from commitlake.jobs.arguments.places import LakeArguments, check_packs, open_lake_argument
 from commitlake.jobs.arguments.runner import SparkArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
 from commitlake.jobs.arguments.stores import StoreName, delay_levels, file_size, folder_path, positive, store_name

@@ -75,7 +75,7 @@ def store_name(command: ShipOptions) -> str:
         JobError: if it cannot be the name of a store in a lake.
     """
     from commitlake.connectors.lake.packs.names import find_name_fault, fits_folder_name
-    from commitlake.jobs.arguments.names_beside import NAME_HINT, read_names_in_conf_files
+    from commitlake.jobs.arguments.conf_file_names import NAME_HINT, read_names_in_conf_files
 
     root = Path(os.path.abspath(command.store))  # noqa: PTH100 (it does not follow links, as other jobs)
     if root.name in {"commitlog", "journal"}:

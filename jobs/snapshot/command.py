@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.arguments.durations import duration_of
+from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.names import abbreviate_name_list, did_you_mean, warn
-from commitlake.jobs.arguments.places import LakeArguments, open_lake_argument
 from commitlake.jobs.arguments.stores import StoreName, store_name
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, needs, option

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.tps.arguments import TpsOptions

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.broker_conf import BrokerConfArgument, read_store_conf
 from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
-from commitlake.jobs.arguments.places import open_lake_argument
 from commitlake.jobs.arguments.runner import ProcessArguments, make_runner
 from commitlake.jobs.arguments.s3 import S3Arguments, set_s3_environment
 from commitlake.jobs.arguments.stores import StoreName, declare_store_argument, delay_levels, positive, require_store

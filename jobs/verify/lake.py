@@ -10,9 +10,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.audit.message_profiles import Sides, open_sides
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.profile import Differences
-from commitlake.pipelines.audit.sides import Sides, open_sides
 from commitlake.pipelines.audit.span import AuditSpan, to_stretches
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.verify.doctor import StoreReport

@@ -1,7 +1,7 @@
 """A lake as an object, for analysts, notebooks and support tools: what `commitlake.open` returns.
 
 lake               `Lake`, with a method for each question
-selecting          the choice of messages, from the arguments of a method
+selection_arguments          the choice of messages, from the arguments of a method
 rates_question     the question on rates, from the arguments of `tps`
 journeys_question  the question on journeys, from the arguments of `journeys` and `topic_flow`
 lag_question       the question on lag, from the arguments of `lag` and `lag_history`

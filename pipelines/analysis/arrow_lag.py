@@ -20,9 +20,9 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, snapshot_brokers
 from commitlake.connectors.lake.sql import in_condition, text_literal
 from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
-from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import GROUP_KINDS
 from commitlake.pipelines.lag.queue_rows import queue_row
+from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes, covered_minutes
 from commitlake.pipelines.lag_minutes.minutes import first_minute_at, last_minute_at
 from commitlake.pipelines.lag_minutes.reading import lag_at_minutes

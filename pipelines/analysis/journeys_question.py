@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 
 from commitlake.pipelines.analysis.rates_question import make_window
-from commitlake.pipelines.analysis.selecting import Texts, Time, make_selection, parse_time_argument
+from commitlake.pipelines.analysis.selection_arguments import Texts, Time, make_selection, parse_time_argument
 from commitlake.pipelines.journeys.question import MAX_STEPS, JourneysQuestion
 from commitlake.schemas.errors import UsageError
 

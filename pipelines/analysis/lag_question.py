@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from commitlake.pipelines.analysis.rates_question import make_window
-from commitlake.pipelines.analysis.selecting import Texts, Time, parse_text_arguments, parse_time_argument
+from commitlake.pipelines.analysis.selection_arguments import Texts, Time, parse_text_arguments, parse_time_argument
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns

@@ -29,7 +29,7 @@ from commitlake.connectors.catalog.names import SchemaName, is_catalog_place, pa
 from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.analysis.selecting import (
+from commitlake.pipelines.analysis.selection_arguments import (
     SelectionArguments,
     Texts,
     Time,

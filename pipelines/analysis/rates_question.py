@@ -6,7 +6,7 @@ import datetime
 import re
 from dataclasses import replace
 
-from commitlake.pipelines.analysis.selecting import Texts, parse_text_arguments
+from commitlake.pipelines.analysis.selection_arguments import Texts, parse_text_arguments
 from commitlake.pipelines.tps.question import MINUTE, RatesQuestion, round_time
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.numbers import parse_int

@@ -16,7 +16,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
-from commitlake.pipelines.lag.answer import MAX_IMPOSSIBLE
+from commitlake.pipelines.lag.store_lag import MAX_IMPOSSIBLE
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import MAX_AGE
 from commitlake.pipelines.transforms.lag import LagRules, LagTables, lag_at, lag_of_groups

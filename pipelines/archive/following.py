@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from commitlake.connectors.lake.delta_log.versions import files_of_table
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.log_format.deliveries import RETRY_ROWS
+from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.consumptions.follow import ConsumptionsUpdate as FollowedConsumptions

@@ -26,7 +26,7 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import CloseLater, DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of_day
-from commitlake.pipelines.edges.finding import rows_may_have_roles
+from commitlake.pipelines.edges.row_lookup import rows_may_have_roles
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.erasure_rows import ErasureWriter, make_erasure_rows
 from commitlake.pipelines.masking.later_copies import LaterCopies

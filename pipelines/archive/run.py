@@ -52,8 +52,8 @@ from commitlake.pipelines.archive.body_location import (
     check_outside_stores,
 )
 from commitlake.pipelines.archive.following import NOTHING_FOLLOWED, FollowedTables, follow_tables
-from commitlake.pipelines.archive.judging import JudgedRun, judge_run
 from commitlake.pipelines.archive.profile_files import staged_profile_files
+from commitlake.pipelines.archive.quality_check import JudgedRun, judge_run
 from commitlake.pipelines.archive.queue_ends import QueueEnds
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.store_config import write_config_changes, write_topic_and_group_changes

@@ -40,7 +40,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.profile_files import max_inline_bytes, stage_profile
-from commitlake.pipelines.archive.refusals import Refusals
+from commitlake.pipelines.archive.quarantine_rows import Refusals
 from commitlake.pipelines.archive.row_buffer import ErasureOnArrival, RowBuffer, join_rows
 from commitlake.pipelines.archive.task_input import Part, read_part
 from commitlake.pipelines.masking.archiving import ArchiveMasks

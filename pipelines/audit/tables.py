@@ -29,15 +29,15 @@ from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.audit.message_profiles import Sides
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.profile import SHOWN
-from commitlake.pipelines.audit.sides import Sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.edges.progress import count_kinds
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.pipelines.repair.commits import count_lost_rows
-from commitlake.pipelines.repair.contents import SUMMED_TABLES, sum_table_contents
+from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, sum_table_contents
 from commitlake.pipelines.repair.data_check import find_damaged_files
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
 from commitlake.schemas.advice import Advice

@@ -8,7 +8,7 @@
     edge_rows       steps as rows of `edges`, and open steps from such rows
     spans           extent of the lake for each broker, which explains absent ends
     reading         reads rows, and bodies of trace messages and op records
-    finding         looks up members of earlier runs, and finds files that contribute nothing to any step
+    row_lookup         looks up members of earlier runs, and finds files that contribute nothing to any step
     follow          updates the table to the newest versions of both
 
 All of it works on Arrow and numpy columns. `archive --local` has no Spark, and an increment is small compared to the

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
-from commitlake.connectors.log_format.deliveries import CONSUMPTION_ROWS
+from commitlake.connectors.log_format.recorded_deliveries import CONSUMPTION_ROWS
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.members import TIME
 from commitlake.pipelines.edges.steps import repeat_text

@@ -41,7 +41,6 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.client_actions import consumptions_to_entries, open_consumptions
 from commitlake.pipelines.edges.edge_rows import SCHEMA, open_steps_of_rows, select_rows, to_edges
-from commitlake.pipelines.edges.finding import WantedRows, file_may_have_roles, read_rows_at_places
 from commitlake.pipelines.edges.increment import Increments
 from commitlake.pipelines.edges.matching import LinkableRecords
 from commitlake.pipelines.edges.members import DelayLevels
@@ -63,6 +62,7 @@ from commitlake.pipelines.edges.reading import (
     open_messages_table,
 )
 from commitlake.pipelines.edges.retry_states import RetryStates, are_retry_entries, link_retry_entries
+from commitlake.pipelines.edges.row_lookup import WantedRows, file_may_have_roles, read_rows_at_places
 from commitlake.pipelines.edges.spans import LinkedExtents, Spans
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys

@@ -21,15 +21,15 @@ from commitlake.pipelines.edges.edge_rows import (
     steps_to_entries,
     waiting_members,
 )
-from commitlake.pipelines.edges.finding import (
+from commitlake.pipelines.edges.matching import Column, encode_key_columns, match_same_key
+from commitlake.pipelines.edges.members import MEMBERS, TIME, DelayLevels
+from commitlake.pipelines.edges.reading import RowContents, distinct_places, members_of_rows, plain_members_where
+from commitlake.pipelines.edges.row_lookup import (
     find_places_by_key,
     find_places_of_halves,
     read_rows_at_places,
     refer_to_places,
 )
-from commitlake.pipelines.edges.matching import Column, encode_key_columns, match_same_key
-from commitlake.pipelines.edges.members import MEMBERS, TIME, DelayLevels
-from commitlake.pipelines.edges.reading import RowContents, distinct_places, members_of_rows, plain_members_where
 from commitlake.pipelines.edges.spans import LINK_US, Spans
 from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, are_open_steps, close_overdue
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.log_format.deliveries import RETRY_ROWS
+from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS
 from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.edges.client_actions import build_unique_keys
-from commitlake.pipelines.edges.finding import refer_to_places
 from commitlake.pipelines.edges.matching import LinkableRecords, encode_key_columns, match_same_key
 from commitlake.pipelines.edges.members import MEMBERS
+from commitlake.pipelines.edges.row_lookup import refer_to_places
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, TO, make_steps
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind

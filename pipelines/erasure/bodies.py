@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.body_erasure import WipeResult, wipe_bodies
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.frames import PackRefs, join_refs
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.merged import PackCopies, find_copies, pack_size
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
-from commitlake.connectors.lake.packs.wiping import WipeResult, wipe_bodies
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.ledger import read_erasure_rows

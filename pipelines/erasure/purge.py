@@ -34,7 +34,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import check_folder_links, check_table_links
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure_files
-from commitlake.pipelines.maintenance.log_care import find_garbage, vacuum
+from commitlake.pipelines.maintenance.log_cleanup import find_garbage, vacuum
 from commitlake.pipelines.maintenance.packs import find_orphan_packs
 from commitlake.pipelines.repair.delta_log import ASIDE
 from commitlake.schemas.errors import UsageError

@@ -57,7 +57,7 @@ from commitlake.pipelines.erasure.rewriting import (
 )
 from commitlake.pipelines.erasure.selection import FoundMessages, KeysToErase, select_messages
 from commitlake.pipelines.erasure.texts import TABLES, erase_texts, measure_texts_work
-from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
+from commitlake.pipelines.maintenance.log_cleanup import SHORTEST_RETENTION
 from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError

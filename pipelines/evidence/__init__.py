@@ -4,5 +4,5 @@ documents   a single document: sign, read and check it
 keys        Ed25519 keys: create them, and read them from the environment or a file
 chain       the table `evidence`: add the next document, and read all of them
 verifying   checks of a chain
-facts       facts about an archive run for its document
+archive_evidence       facts about an archive run for its document
 """

@@ -5,16 +5,16 @@ The modules:
     offsets.py             offsets of groups at a time, from snapshots, with bounds between two snapshots
     subscriptions.py       subscriptions of groups at a time, and the rule by which a group consumes a topic
     subscription_filter.py tests which messages a group wants, by its subscription
-    counting.py            counts messages at or after offsets, batch by batch
-    queues.py              first and last offsets of queues, and the protocols of the sources of messages
+    backlog_counting.py    counts messages at or after offsets, batch by batch
+    queue_spans.py         first and last offsets of queues, and the protocols of the sources of messages
     lake_messages.py       reads the messages of a lake
     store_messages.py      reads the messages of a store, by the entries of its queues or from its log
     verdicts.py            state of a group: ok, slow, stalled, stopped, rewound, lost, ahead, unknown
-    waiting.py             delay levels, timers, retry stores
-    halves.py              half messages of transactions in flight
-    measure.py             computes the rows of groups
+    held_back.py           delay levels, timers, retry stores
+    half_messages.py       half messages of transactions in flight
+    group_lag.py           computes the rows of groups
     groups.py              lag by group, and the time since which a group has not moved
-    answer.py              measures all stores of a lake, or one store
+    store_lag.py           measures all stores of a lake, or one store
 
 Nothing here needs Spark or a JVM.
 """

@@ -28,14 +28,22 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, in_condition, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
-from commitlake.pipelines.lag.counting import (
+from commitlake.pipelines.lag.backlog_counting import (
     BacklogCounter,
     OffsetRangeCounter,
     Queue,
     integer_column,
     milliseconds_column,
 )
-from commitlake.pipelines.lag.queues import BODY, Count, QueueRun, QueueSpan, SpanFinder, Times, find_topic_restarts
+from commitlake.pipelines.lag.queue_spans import (
+    BODY,
+    Count,
+    QueueRun,
+    QueueSpan,
+    SpanFinder,
+    Times,
+    find_topic_restarts,
+)
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.times import EPOCH, epoch_ms, from_ms

@@ -12,11 +12,11 @@ from commitlake.connectors.lake.archive_log import StoreProgress, read_last_comm
 from commitlake.connectors.lake.lake import PinnedLake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
 from commitlake.connectors.lake.store_config import config_at, read_config_changes
-from commitlake.pipelines.lag.answer import lag_of_groups
+from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.loaded_snapshots import LoadedSnapshots
-from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import moment_at
+from commitlake.pipelines.lag.store_lag import lag_of_groups
 from commitlake.pipelines.lag.subscriptions import Subscriptions, SubscriptionTimeline
 from commitlake.pipelines.snapshot.progress import OffsetKind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds
 
 Row = Mapping[str, Any]

@@ -28,7 +28,7 @@ from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import Store
-from commitlake.pipelines.lag.counting import (
+from commitlake.pipelines.lag.backlog_counting import (
     COLUMNS,
     BacklogCounter,
     Queue,
@@ -36,7 +36,7 @@ from commitlake.pipelines.lag.counting import (
     milliseconds_column,
     rows_by_queue,
 )
-from commitlake.pipelines.lag.queues import BODY, Count, QueueSpan, SpanFinder, Times
+from commitlake.pipelines.lag.queue_spans import BODY, Count, QueueSpan, SpanFinder, Times
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.store_files import UnsafeFileError, folders_in
 from commitlake.schemas.tables.messages import SOURCE

@@ -22,8 +22,8 @@ from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
+from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.groups import GROUP_KINDS
-from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.over_time import StoreLag
 from commitlake.pipelines.lag.queue_rows import queue_row
 from commitlake.pipelines.lag.subscriptions import MAX_AGE

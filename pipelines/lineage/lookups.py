@@ -27,7 +27,7 @@ from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_number
 from commitlake.pipelines.lineage.story import Question
 from commitlake.pipelines.message_keys.lookup import find_indexed_places
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, open_newest_messages
-from commitlake.pipelines.tps.answers import to_row_dicts
+from commitlake.pipelines.tps.result_rows import to_row_dicts
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import epoch_us

@@ -4,7 +4,7 @@ table_files   commits that replace data files of a table
 merging       merges sorted files into one, in bounded memory
 compaction    OPTIMIZE: chooses small files, merges them, and commits the merges one by one
 expiry        drops rows and packs that are older than their retention
-log_care      VACUUM, checkpoints, and deletion of old log entries
+log_cleanup      VACUUM, checkpoints, and deletion of old log entries
 packs         merges small packs, and finds packs that no row refers to
 
 deltalake's own OPTIMIZE is not used. It appends files to one another, so that every row group holds every topic, or it

@@ -6,7 +6,7 @@ import datetime
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.schemas.remoting.routes import MessageQueue
 

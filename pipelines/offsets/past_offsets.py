@@ -17,9 +17,9 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
-from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
-from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.queue_spans import QueueSpan
 from commitlake.pipelines.offsets.group_offsets import GroupOffset
 from commitlake.pipelines.offsets.sources import OffsetSource
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner

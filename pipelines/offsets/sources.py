@@ -28,7 +28,7 @@ from commitlake.connectors.reading.planning import plan_snapshot
 from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store
-from commitlake.pipelines.lag.counting import (
+from commitlake.pipelines.lag.backlog_counting import (
     COLUMNS,
     BacklogCounter,
     Queue,
@@ -38,7 +38,7 @@ from commitlake.pipelines.lag.counting import (
 )
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.offsets import offsets_at
-from commitlake.pipelines.lag.queues import Count, QueueSpan, Times
+from commitlake.pipelines.lag.queue_spans import Count, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at

@@ -9,9 +9,9 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.indexes import IndexData
-from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.reading import read_index_data
-from commitlake.connectors.reading.facts.topic_kinds import collect_batch_evidence, is_valid_folder_name
+from commitlake.connectors.reading.index_data.entries import queue_entries
+from commitlake.connectors.reading.index_data.reading import read_index_data
+from commitlake.connectors.reading.index_data.topic_kinds import collect_batch_evidence, is_valid_folder_name
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.rebuild.index_entries import append_tags_hashes
 from commitlake.pipelines.rebuild.parts import (

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.whole_files import move_synced
+from commitlake.connectors.atomic_files import move_synced
 from commitlake.pipelines.rebuild import index_entries
 from commitlake.pipelines.rebuild.parts import Keys, PartReader, Totals
 from commitlake.pipelines.rebuild.queues import prefix_sums

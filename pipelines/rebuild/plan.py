@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.reading.files.store_files import store_folder_of_log
 from commitlake.connectors.reading.snapshots import StoreRange, divide_segment, log_range, segment_ranges
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import available_cores
-from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from commitlake.connectors.atomic_files import move_synced, write_synced
 from commitlake.connectors.log_format.queues import NewQueue, QueueWriter
 from commitlake.connectors.runtime.runner import Shared
-from commitlake.connectors.whole_files import move_synced, write_synced
 from commitlake.pipelines.rebuild.parts import PartReader, Queue
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.layouts.segments import segment_name

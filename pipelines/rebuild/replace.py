@@ -23,19 +23,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.atomic_files import remove_but_last, write_synced
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.small_files import CHECKPOINT
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.plan import PLAN, WORK
 from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings
 from commitlake.pipelines.rebuild.small_files import update_entry_count
 from commitlake.pipelines.verify.admission import VerifyOptions
-from commitlake.pipelines.verify.classes import CLASSES, Severity
 from commitlake.pipelines.verify.doctor import verify_stores
+from commitlake.pipelines.verify.finding_classes import CLASSES, Severity
 from commitlake.pipelines.verify.findings import Findings
 from commitlake.pipelines.verify.store_view import ABORT
 from commitlake.schemas.layouts.segments import is_segment_name

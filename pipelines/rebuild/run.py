@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
+from commitlake.connectors.atomic_files import remove_but_last, write_synced
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.small_files import CHECKPOINT
@@ -19,7 +20,6 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
-from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect_range
 from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, plan_index, rename_built_files
 from commitlake.pipelines.rebuild.parts import Queue, Totals

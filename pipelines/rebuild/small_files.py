@@ -17,10 +17,10 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, TOPICS, load_table, needs_topic_config
 from commitlake.connectors.log_format.small_files import CHECKPOINT, RebuiltLog
 from commitlake.connectors.reading.files.store_files import open_store_files
-from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.parts import Queue, Totals
 from commitlake.pipelines.rebuild.plan import RebuildPlan
 from commitlake.pipelines.rebuild.settings import Settings

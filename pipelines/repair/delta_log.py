@@ -34,6 +34,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.lake.delta_log.check import (
     MAX_ENTRY_BYTES,
     MAX_MISSING,
@@ -52,7 +53,6 @@ from commitlake.connectors.lake.delta_log.seals import expected_row_sum, newest_
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.storage.opening import open_lake_storage
-from commitlake.connectors.whole_files import open_atomic
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 

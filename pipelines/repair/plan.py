@@ -33,13 +33,18 @@ from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.repair import replay_tables
 from commitlake.pipelines.repair.commits import is_unfinished, read_lost_runs
-from commitlake.pipelines.repair.contents import SUMMED_TABLES, TableContents, sum_table_contents
+from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, TableContents, sum_table_contents
 from commitlake.pipelines.repair.data_check import DataDamage, find_damaged_files
 from commitlake.pipelines.repair.delta_log import LogRepair, plan_log_repair
+from commitlake.pipelines.repair.delta_log_rebuild import FileAdoption, find_adoptable_files
 from commitlake.pipelines.repair.following_tables import OF_RUNS, lost_run_ids
-from commitlake.pipelines.repair.kept_tables import HISTORIES, KEPT_TABLES, REBUILD_TEXT
-from commitlake.pipelines.repair.rebuilt_log import FileAdoption, find_adoptable_files
-from commitlake.pipelines.repair.refill import RefillStores, SuspectRange, read_archived_counts, read_recorded_losses
+from commitlake.pipelines.repair.history_tables import HISTORIES, KEPT_TABLES, REBUILD_TEXT
+from commitlake.pipelines.repair.refill_from_stores import (
+    RefillStores,
+    SuspectRange,
+    read_archived_counts,
+    read_recorded_losses,
+)
 from commitlake.pipelines.repair.repeat_runs import REPEATED, count_lacking_rows
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
 from commitlake.schemas.counts import format_count

@@ -37,8 +37,8 @@ from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind, plan_splits
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
+from commitlake.pipelines.archive.quality_check import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, check_is_same_store
 from commitlake.pipelines.maintenance.expiry import read_expiries
@@ -47,7 +47,7 @@ from commitlake.pipelines.masking.erasure_rows import newest_row_by_message
 from commitlake.pipelines.quality.report import Losses
 from commitlake.pipelines.repair.commits import count_lost_rows, repair_note
 from commitlake.pipelines.repair.following_tables import replace_rows, rows_of_runs_filter
-from commitlake.pipelines.repair.refill import PACK_BYTES, RefillStores, read_archived_counts
+from commitlake.pipelines.repair.refill_from_stores import PACK_BYTES, RefillStores, read_archived_counts
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

@@ -50,9 +50,11 @@ from commitlake.pipelines.repair.commits import (
     read_lost_runs,
     repair_note,
 )
-from commitlake.pipelines.repair.contents import undo_foreign_changes
+from commitlake.pipelines.repair.content_sums import undo_foreign_changes
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, read_lost_entries, repair_log
+from commitlake.pipelines.repair.delta_log_rebuild import adopt_files
+from commitlake.pipelines.repair.delta_log_rebuild import lost_run_ids as runs_beyond
 from commitlake.pipelines.repair.following_tables import (
     OF_RUNS,
     delete_runs,
@@ -60,7 +62,7 @@ from commitlake.pipelines.repair.following_tables import (
     lost_run_ids,
     refill_tables,
 )
-from commitlake.pipelines.repair.kept_tables import (
+from commitlake.pipelines.repair.history_tables import (
     HISTORIES,
     KEPT_TABLES,
     keep_earlier_snapshots,
@@ -84,9 +86,7 @@ from commitlake.pipelines.repair.plan import (
     reason_not_updatable,
     reason_to_rebuild_keys,
 )
-from commitlake.pipelines.repair.rebuilt_log import adopt_files
-from commitlake.pipelines.repair.rebuilt_log import lost_run_ids as runs_beyond
-from commitlake.pipelines.repair.refill import SuspectRange, read_recorded_losses, restore_messages
+from commitlake.pipelines.repair.refill_from_stores import SuspectRange, read_recorded_losses, restore_messages
 from commitlake.pipelines.repair.repeat_runs import REPEATED, record_lost_rows, repeat_runs
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.counts import format_count

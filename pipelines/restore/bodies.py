@@ -18,8 +18,8 @@ from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.plain_arrays import string_bytes_and_offsets
+from commitlake.pipelines.restore.record_arrays import Records
 from commitlake.pipelines.restore.records import copy_spans
-from commitlake.pipelines.restore.row_facts import Records
 from commitlake.schemas.errors import UsageError
 
 _BATCH_BYTES = 32 << 20

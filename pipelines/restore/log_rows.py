@@ -23,7 +23,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import conditions, microseconds_literal, text_literal
 from commitlake.connectors.log_format.format import Format
 from commitlake.pipelines.restore.arrow import to_int64_array
-from commitlake.pipelines.restore.row_facts import COLUMNS
+from commitlake.pipelines.restore.record_arrays import COLUMNS
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.properties import TIMER_OUT

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.log_format.format import Format
-from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.restore.log_rows import LogRange, RestoreSelection
 from commitlake.pipelines.restore.segment import Lost, SegmentRestored, SegmentTask
 from commitlake.schemas.counts import format_count

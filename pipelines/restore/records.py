@@ -35,7 +35,7 @@ from commitlake.connectors.lake.packs.kernel import copy
 from commitlake.connectors.plain_arrays import to_uint8_array
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.pipelines.restore.arrow import encode_strings, to_bytes_and_offsets, to_int64_array, to_milliseconds
-from commitlake.pipelines.restore.row_facts import NEEDED, Records, Refusal
+from commitlake.pipelines.restore.record_arrays import NEEDED, Records, Refusal
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import Magic

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
+from commitlake.connectors.atomic_files import remove_but_last, write_synced
 from commitlake.connectors.formats.registry import all_formats, format_for_restore
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
@@ -23,7 +24,6 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.message_keys.progress import open_newest_messages
 from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
 from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK

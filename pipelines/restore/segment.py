@@ -19,13 +19,13 @@ import numpy as np
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.atomic_files import open_atomic_sized
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.whole_files import open_atomic_sized
 from commitlake.pipelines.restore.bodies import BodySource, copy_bodies
 from commitlake.pipelines.restore.log_rows import rows_of_segment
+from commitlake.pipelines.restore.record_arrays import Records, Refusal
 from commitlake.pipelines.restore.records import RecordWriter
-from commitlake.pipelines.restore.row_facts import Records, Refusal
 from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, make_fillers
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, serialize_blank

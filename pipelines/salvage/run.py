@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.atomic_files import write_synced
 from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
@@ -31,7 +32,6 @@ from commitlake.connectors.reading.stores import Store, refresh_store, segment_s
 from commitlake.connectors.reading.walking import WalkEnd, walk
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.salvage.segments import Damage, SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.verify.store_view import ABORT, is_locked
 from commitlake.schemas.errors import UsageError

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from commitlake.connectors.atomic_files import open_atomic_sized
 from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.errors import StoreError
@@ -31,7 +32,6 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.walking import WalkEnd, WalkStep, walk
-from commitlake.connectors.whole_files import open_atomic_sized
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     HEAD,

@@ -15,8 +15,8 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import Engine, in_condition, timestamp_literal, value_literal
 from commitlake.pipelines.query.engines import run_select
-from commitlake.pipelines.tps.answers import to_row_dicts
 from commitlake.pipelines.tps.question import RatesQuestion
+from commitlake.pipelines.tps.result_rows import to_row_dicts
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, Kind
 from commitlake.schemas.tables.edges import EdgeKind, StepOutcome
 

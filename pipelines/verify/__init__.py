@@ -1,7 +1,7 @@
 """Verification of a broker's store: what is wrong, where, why, and what to do about it.
 
 Results
-    classes    every class of finding: severity, cause, action
+    finding_classes    every class of finding: severity, cause, action
     findings   findings of a run, bounded in number, and the verdict on them
 
 Checks

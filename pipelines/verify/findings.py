@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
+from commitlake.pipelines.verify.finding_classes import CLASSES, FindingClass, Severity
 from commitlake.schemas.counts import format_count
 
 DEFAULT_LIMIT = 20

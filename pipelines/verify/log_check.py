@@ -12,10 +12,10 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.log_format.queues import QueueEntries
-from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.reading import read_index_data
-from commitlake.connectors.reading.facts.topic_kinds import collect_batch_evidence, is_valid_folder_name
 from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.index_data.entries import queue_entries
+from commitlake.connectors.reading.index_data.reading import read_index_data
+from commitlake.connectors.reading.index_data.topic_kinds import collect_batch_evidence, is_valid_folder_name
 from commitlake.connectors.reading.single_records import examine_at
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.verify.batch_queues import BatchChecker

@@ -18,8 +18,8 @@ from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.query import command as query
-from commitlake.pipelines.archive.judging import judge_run
 from commitlake.pipelines.archive.profile_files import staged_profile_files
+from commitlake.pipelines.archive.quality_check import judge_run
 from commitlake.pipelines.archive.run import Config, _commit_run
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_archive_work

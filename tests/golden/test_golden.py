@@ -14,7 +14,7 @@ import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.connectors.formats.rocketmq.rules import row_of
+from commitlake.connectors.formats.rocketmq.record_rules import row_of
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request

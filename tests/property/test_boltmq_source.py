@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.rules import row_of
+from commitlake.connectors.formats.rocketmq.record_rules import row_of
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores

@@ -16,9 +16,9 @@ from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
+from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.schemas.layouts.jmq.journal import NewJournalMessage, original_body
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.hypothesis_profiles import load

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.connectors.rocketmq.exchange import Exchange
+from commitlake.connectors.rocketmq.pending_requests import Exchange
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.remoting.batch import BatchItem, parse_batch, serialize_batch
 from commitlake.schemas.remoting.errors import BodyError, CommandError

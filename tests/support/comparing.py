@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.rules import row_of
-from commitlake.connectors.reading.plain_records import walk_store
+from commitlake.connectors.formats.rocketmq.record_rules import row_of
 from commitlake.connectors.reading.stores import find_stores, segment_size
+from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 Row = dict[str, Any]

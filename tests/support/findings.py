@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from commitlake.pipelines.verify.classes import CLASSES
+from commitlake.pipelines.verify.finding_classes import CLASSES
 from commitlake.pipelines.verify.findings import Findings
 
 

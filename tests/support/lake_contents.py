@@ -12,8 +12,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.stores import find_stores
+from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.schemas.tables.edges import EDGES
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, snapshot_brokers
-from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import GROUP_KINDS
 from commitlake.pipelines.lag.queue_rows import queue_row
+from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
 from commitlake.pipelines.lag_minutes.progress import read_progress
 from commitlake.pipelines.lag_minutes.reading import lag_at_minutes

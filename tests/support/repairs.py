@@ -10,12 +10,12 @@ from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.jobs.maintain.work import MaintenancePlan, maintain_tables
+from commitlake.jobs.maintain.steps import MaintenancePlan, maintain_tables
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.work import find_archive_work
-from commitlake.pipelines.maintenance.log_care import vacuum
+from commitlake.pipelines.maintenance.log_cleanup import vacuum
 from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.repair.refill import RefillStores
+from commitlake.pipelines.repair.refill_from_stores import RefillStores
 from tests.support.audited_lakes import judge_nothing
 from tests.support.lakes import GrowingLake
 

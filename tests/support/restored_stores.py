@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
 from commitlake.connectors.reading.stores import find_stores
+from commitlake.connectors.reading.uncompiled_records import FoundRecord, walk_store
 from commitlake.pipelines.restore.run import Restored
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind

@@ -41,7 +41,7 @@ from commitlake.connectors.log_format.records import RecordRules
 from commitlake.connectors.log_format.small_files import Claim, Problems, RebuiltLog, SmallFiles, read_checkpoint_file
 from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.kernel import hop as h
-from commitlake.connectors.reading.kernel.borders import NONE_HERE
+from commitlake.connectors.reading.kernel.record_starts import NONE_HERE
 from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.rocketmq.scan import Fault, Rules, ScanFinding, SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.layouts.segments import segment_name

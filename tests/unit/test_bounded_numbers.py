@@ -35,7 +35,7 @@ ALLOWED = {
     "pipelines/quality/partitions.py": "numbers of numpy",
     "connectors/formats/rocketmq/small_files.py": "numbers of 32 bits: the table was checked",
     "pipelines/verify/queue_files.py": SEGMENT,
-    "jobs/report/decoded.py": LIMITED,
+    "jobs/report/value_decoding.py": LIMITED,
     "jobs/arguments/durations.py": LIMITED,
     "jobs/cli/process.py": "a process number out of /proc",
     "jobs/arguments/times.py": LIMITED,

@@ -10,7 +10,7 @@ from commitlake.broker_lite.errors import StoreFilesError, UnsupportedError
 from commitlake.broker_lite.stores.engine.reading import MAX_EXAMINED, GetStatus, PullLimits, PullResult, locate_offset
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
-from commitlake.broker_lite.stores.jmq_adapter import wire
+from commitlake.broker_lite.stores.jmq_adapter import message_conversion
 from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
 from commitlake.broker_lite.stores.rocketmq.pulling import matches_code
 from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS
@@ -63,10 +63,10 @@ class JmqQueries:
         """
 
         def form(message: JournalMessage) -> bytes | None:
-            known = wire.client_properties(message, self._marks)
+            known = message_conversion.client_properties(message, self._marks)
             if codes is not None and not matches_code(tags_code(known.get(props.TAGS)), codes):
                 return None
-            record = wire.record_of(message, known)
+            record = message_conversion.record_of(message, known)
             return record if accepts_record is None or accepts_record(record) else None
 
         if retry_queue_of(topic) is not None:
@@ -92,7 +92,7 @@ class JmqQueries:
         size = 0
         following = numbers.stop
         for retry in self._failures.get(topic, queue_id, queue_offset, limits.messages + 1):
-            record = wire.record_of_retry(retry, self._marks)
+            record = message_conversion.record_of_retry(retry, self._marks)
             if records and (len(records) >= limits.messages or size + len(record) > limits.bytes):
                 following = retry.place if retry.place is not None else following
                 break
@@ -143,7 +143,11 @@ class JmqQueries:
 
     def _record_at(self, journal_offset: int) -> bytes:
         found = self._journal.get_at(journal_offset)
-        return b"" if found is None else wire.record_of(found, wire.client_properties(found, self._marks))
+        return (
+            b""
+            if found is None
+            else message_conversion.record_of(found, message_conversion.client_properties(found, self._marks))
+        )
 
     def get_by_id(self, msg_id: str) -> Message | None:
         """Return the message with an offset message id, or None if this store does not have it.

@@ -20,7 +20,7 @@ from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalPutResult, JournalStore, RetryStatus
 from commitlake.broker_lite.stores.jmq.options import MAX_QUEUES
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, retry_queue_of, topic_of_retry_queue
-from commitlake.broker_lite.stores.jmq_adapter import wire
+from commitlake.broker_lite.stores.jmq_adapter import message_conversion
 from commitlake.broker_lite.stores.jmq_adapter.config import (
     RECORDS_PER_ANSWER,
     ConsumedOffsets,
@@ -163,7 +163,7 @@ class JmqStore(JmqQueries):
                 raise UnsupportedError(
                     f"{message.topic}: producers may not send to this kind of topic; use send-back for failures"
                 )
-            new = wire.to_journal_message(message)
+            new = message_conversion.to_journal_message(message)
             if queue_id is None and not new.is_ordered:
                 queue_id = message.queue_id
             prepared.append(self._journal.preparing.prepare(new, queue_id))

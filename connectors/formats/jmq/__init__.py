@@ -3,6 +3,6 @@
 format    all of this as one object    rules    a record in plain Python (standard library only)
 message_row  a message as a row        reading  the compiled loops of `connectors.formats.jmq.kernel`
 queues    topics by the queue files    decoder  columns that a journal stores in another form, or lacks
-facts     data of the queue entries    queue_facts, queue_files, queue_writer  queues: compared, read, written
+index_data     data of the queue entries    queue_facts, queue_files, queue_writer  queues: compared, read, written
 small_files  checkpoint and offsets
 """

@@ -18,8 +18,8 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.kernel.consumptions import find_consumptions
-from commitlake.connectors.log_format.deliveries import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.connectors.log_format.files import SegmentFile
+from commitlake.connectors.log_format.recorded_deliveries import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.connectors.reading.decoding.arrow import span_array
 from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.reading.files.segment_files import LocalFile, open_remote

@@ -20,11 +20,11 @@ from commitlake.connectors.log_format.records import RecordRules
 from commitlake.schemas.layouts.segments import segment_name
 
 if TYPE_CHECKING:
-    from commitlake.connectors.log_format.deliveries import ConsumeLogPart, StoredRetries
     from commitlake.connectors.log_format.files import Segment, StoreFiles
     from commitlake.connectors.log_format.indexes import IndexDataReader
     from commitlake.connectors.log_format.kernel import FormatKernel
     from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles, QueueFormat, QueueLayout, QueueWriter
+    from commitlake.connectors.log_format.recorded_deliveries import ConsumeLogPart, StoredRetries
     from commitlake.connectors.log_format.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
 
 
@@ -40,7 +40,7 @@ class _Queues(FormatQueues):
     @cached_property
     def layout(self) -> QueueLayout:
         """Layout of JMQ's queues; see `FormatQueues`."""
-        from commitlake.connectors.formats.jmq.queue_facts import QUEUES
+        from commitlake.connectors.formats.jmq.queue_entries import QUEUES
 
         return QUEUES
 
@@ -76,7 +76,7 @@ class _Queues(FormatQueues):
 class _Indexes(FormatIndexes):
     def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:  # noqa: ARG002
         """Return a reader of data for indexes; see `FormatIndexes`."""
-        from commitlake.connectors.formats.jmq.facts import JournalReader
+        from commitlake.connectors.formats.jmq.index_data import JournalReader
 
         return JournalReader(start, chunk_rows)
 
@@ -140,7 +140,7 @@ class JmqFormat(Format):
     @cached_property
     def records(self) -> RecordRules:
         """Functions that examine, parse and convert single records; see `Format`."""
-        from commitlake.connectors.formats.jmq.rules import RULES
+        from commitlake.connectors.formats.jmq.record_rules import RULES
 
         return RULES
 

@@ -34,7 +34,7 @@ from commitlake.connectors.formats.jmq.retry_database import (
     MAX_TEXT,
     read_rows,
 )
-from commitlake.connectors.log_format.deliveries import RETRY_ROWS, StoredRetries
+from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS, StoredRetries
 from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.reading.files.shipped import resolve_filesystem
 from commitlake.connectors.storage.uris import is_uri

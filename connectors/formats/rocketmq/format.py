@@ -142,7 +142,7 @@ class _Indexes(FormatIndexes):
 
     def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:
         """Return a reader of data for indexes; see `FormatIndexes`."""
-        from commitlake.connectors.formats.rocketmq.facts import CommitLogReader
+        from commitlake.connectors.formats.rocketmq.index_data import CommitLogReader
 
         return CommitLogReader(start, delay_levels_ms, chunk_rows)
 
@@ -225,7 +225,7 @@ class RocketmqFormat(Format):
     @cached_property
     def records(self) -> RecordRules:
         """Functions that examine, parse and convert single records; see `Format`."""
-        from commitlake.connectors.formats.rocketmq.rules import RULES
+        from commitlake.connectors.formats.rocketmq.record_rules import RULES
 
         return RULES
 

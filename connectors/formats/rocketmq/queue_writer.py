@@ -6,7 +6,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
-from commitlake.connectors.formats.rocketmq import queue_rules as rules
+from commitlake.connectors.formats.rocketmq import queue_rules as record_rules
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as ENTRY
 from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK
@@ -35,19 +35,19 @@ class RocketmqQueueWriter:
         self._closes_head = queue.closes_head
         self._entry_size = (batch_queues if queue.is_batch else consume_queues).ENTRY_DTYPE.itemsize
         self._file_size = queue.file_size
-        self._state = np.zeros(rules.STATE_SIZE, np.int64)
-        self._state[rules.PHYSICAL_END] = -1
+        self._state = np.zeros(record_rules.STATE_SIZE, np.int64)
+        self._state[record_rules.PHYSICAL_END] = -1
         self._position = -1  # byte position of the next entry; -1 before the first
 
     @property
     def skipped(self) -> int:
         """Number of entries that were skipped."""
-        return int(self._state[rules.SKIPPED])
+        return int(self._state[record_rules.SKIPPED])
 
     @property
     def shifted(self) -> int:
         """Number of entries at a smaller queue offset than their own, because earlier messages are missing."""
-        return int(self._state[rules.SHIFTED])
+        return int(self._state[record_rules.SHIFTED])
 
     def add(self, entries: Array, numbers: Array | None, first: int) -> None:
         """Append entries.
@@ -62,10 +62,10 @@ class RocketmqQueueWriter:
             return
         if self._position < 0:
             self._begin_queue(first if numbers is None else int(numbers[0]))
-        if numbers is None and first == self._state[rules.END]:
+        if numbers is None and first == self._state[record_rules.END]:
             last = entries[-1].view(ENTRY)[0]
-            self._state[rules.END] += len(entries)
-            self._state[rules.PHYSICAL_END] = int(last["physical_offset"]) + int(last["size"])
+            self._state[record_rules.END] += len(entries)
+            self._state[record_rules.PHYSICAL_END] = int(last["physical_offset"]) + int(last["size"])
         else:
             following = np.arange(len(entries), dtype=np.int64)  # `arange` with a large start returns floats
             entries = self._choose_entries(entries, first + following if numbers is None else numbers)
@@ -79,7 +79,7 @@ class RocketmqQueueWriter:
     def _begin_queue(self, number: int) -> None:
         """Start the queue with its first entry, and write filler before it in that entry's file."""
         number = number if 0 <= number <= _MAX_NUMBER and not self._closes_head else 0
-        self._state[rules.END] = number
+        self._state[record_rules.END] = number
         self._position = number * self._entry_size
         before = self._position % self._file_size // self._entry_size
         self._position -= before * self._entry_size
@@ -90,7 +90,7 @@ class RocketmqQueueWriter:
         fields = entries.reshape(-1).view(ENTRY)
         kept = np.empty(len(entries), np.bool_)
         offsets, sizes = fields["physical_offset"].astype(np.int64), fields["size"].astype(np.int64)
-        rules.choose_entries(numbers.astype(np.int64), offsets, sizes, self._state, kept)
+        record_rules.choose_entries(numbers.astype(np.int64), offsets, sizes, self._state, kept)
         chosen: Array = entries[kept]
         return chosen
 

@@ -6,7 +6,7 @@
     crc         CRC-32, by carry-less multiply (folding) if the processor has it
     hop         loop from record to record; finds the positions of each record's parts
     decode      hop and columns in one pass, while a record is in the cache; buffers: its outputs
-    borders     positions at which a range of a segment may be cut
+    record_starts     positions at which a range of a segment may be cut
     columns     fixed fields and hosts
     properties  entries, including those that have columns of their own
     strings     copies, and numbers for distinct values; utf8

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from commitlake.connectors.reading.options import BodyForm
 from commitlake.connectors.rocketmq.errors import InvalidMessageError
 from commitlake.connectors.rocketmq.producers.messages import DEFAULT_MAX_BODY_BYTES, check_topic
-from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
 from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings, system_topic_problem
+from commitlake.connectors.rocketmq.sink.request_batches import BatchLimits
 from commitlake.connectors.rocketmq.sink.sender import DEFAULT_GROUP, RowSender, SendSettings
 from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, credentials_of, group_name
 from commitlake.connectors.source_options import byte_count, integer_parser, option, parse_flag

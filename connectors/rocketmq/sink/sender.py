@@ -54,8 +54,8 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import (
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.connectors.rocketmq.sink.outcomes import Outcomes, RowStatus
-from commitlake.connectors.rocketmq.sink.parcels import BatchLimits, RowParcel, divide_into_parcels, to_parcel
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowSettings, Target, prepare
+from commitlake.connectors.rocketmq.sink.request_batches import BatchLimits, RowParcel, divide_into_parcels, to_parcel
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import BUSY, TRY_ANOTHER_BROKER
 from commitlake.schemas.remoting.routes import MessageQueue

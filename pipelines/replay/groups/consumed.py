@@ -21,7 +21,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.offsets.sources import LakeQueues
 from commitlake.pipelines.replay.groups.not_consumed import OffsetLogRange, find_offset_log_ranges

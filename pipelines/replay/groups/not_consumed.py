@@ -25,10 +25,10 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.pipelines.lag.answer import offsets_by_kind, subscriptions_of_snapshot
-from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
-from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.store_lag import offsets_by_kind, subscriptions_of_snapshot
 from commitlake.pipelines.lag.subscriptions import (
     BROADCASTING,
     Subscriptions,

@@ -20,7 +20,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer, Puller
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
-from commitlake.pipelines.lag.answer import lag_of_lake
+from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.live import fetch_store_snapshot
 from commitlake.pipelines.snapshot.progress import OffsetKind

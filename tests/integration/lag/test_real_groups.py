@@ -24,7 +24,7 @@ from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.metrics.command import main as metrics
 from commitlake.jobs.replay.command import main as replay
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.lag.measure import NO_OFFSET
+from commitlake.pipelines.lag.group_lag import NO_OFFSET
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData

@@ -26,7 +26,7 @@ from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.lag.answer import lag_of_store
+from commitlake.pipelines.lag.store_lag import lag_of_store
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig

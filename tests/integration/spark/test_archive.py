@@ -23,9 +23,9 @@ from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.continuity import StoreReplacedError
-from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.snapshots import plan_splits
 from commitlake.connectors.reading.stores import find_stores
+from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.spark.runner import SparkRunner

@@ -15,8 +15,8 @@ from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
-from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.stores import find_stores, segment_size
+from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit

@@ -18,8 +18,8 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.audit.message_profiles import Sides
 from commitlake.pipelines.audit.profile import Profile
-from commitlake.pipelines.audit.sides import Sides
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store

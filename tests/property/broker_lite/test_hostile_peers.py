@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
-from commitlake.broker_lite.handlers.relays import parse_member_offsets
+from commitlake.broker_lite.handlers.forwarded_requests import parse_member_offsets
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel, FrameReader
 from commitlake.broker_lite.server.wire import Wire, WireError

@@ -55,7 +55,7 @@ def test_a_pull_with_an_expensive_filter_is_split_and_loses_no_message(
     wanted = [str(number).encode() for number in range(60) if "7" in str(number)]
     monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.PULL_SECONDS", 0.002)
     monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.SLICE_SECONDS", 0)
-    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", 0)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", 0)
     bodies, pulls, turns = pull_all(peer, dispatcher, subscription=EXPENSIVE, expressionType="SQL92")
     assert bodies == wanted
     assert pulls > 2
@@ -85,7 +85,7 @@ def test_a_queue_may_be_deleted_during_a_pull(
 ) -> None:
     send_wide(peer, 4)
     monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.SLICE_SECONDS", 0)
-    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
     assert peer.ask_once(PULL, pull_fields("orders", subscription="N = '3'", expressionType="SQL92")) == []
     dispatcher.broker.store.delete_queues("orders")
     while dispatcher.work():
@@ -99,7 +99,7 @@ def test_other_clients_are_served_during_a_long_request(
     send_wide(peer, 40)
     other = Peer(dispatcher)
     monkeypatch.setattr("commitlake.broker_lite.handlers.pulling.SLICE_SECONDS", 0)
-    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
     assert peer.ask_once(PULL, pull_fields("orders", subscription="N = '39'", expressionType="SQL92")) == []
     assert other.ask_once(SEND, send_fields("orders"), b"more")[0].code == ResponseCode.SUCCESS
     while dispatcher.work():
@@ -123,7 +123,7 @@ def test_waiting_pulls_with_an_expensive_filter_do_not_block_other_clients(
     fields = pull_fields("orders", offset=1, sysFlag=6, subscription=EXPENSIVE, expressionType="SQL92")
     for _ in range(50):
         assert peer.ask_later(PULL, fields) == []
-    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", 0.0005)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", 0.0005)
     before = len(peer.sent)
     peer.ask_once(SEND, send_fields("orders", {"P": "x" * 1000, "N": "8", "UNIQ_KEY": "U8"}), b"8")
     assert len(dispatcher.broker.held) < 50
@@ -162,7 +162,7 @@ def test_queries_and_tables_are_processed_in_small_steps(
         expected = peer.ask(code, fields)
         assert expected.code == ResponseCode.SUCCESS
         with monkeypatch.context() as patched:
-            patched.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+            patched.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
             assert peer.ask_once(code, fields) == []
             turns = 1
             while dispatcher.work():
@@ -215,7 +215,7 @@ WIDE_SEARCHES: dict[str, Any] = {
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an evaluation pause after each search, and a slice end after each step."""
     monkeypatch.setattr("commitlake.schemas.remoting.sql92.SEARCHES_AT_ONCE", 1)
-    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
 
 
 @pytest.mark.usefixtures("short_slices")
@@ -287,7 +287,7 @@ def test_a_list_of_many_members_is_split_or_refused(
             groups = (ProducerData("p"), ProducerData(f"p{number}"))
             body = serialize_body(Heartbeat(f"client{number}", groups, (ConsumerData("c"),)))
             assert clients.ask(RequestCode.HEART_BEAT, body=body).code == ResponseCode.SUCCESS
-    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
     assert peer.ask_once(code, MEMBERS_OF_ALL[code]) == []
     turns = 0
     while dispatcher.work():

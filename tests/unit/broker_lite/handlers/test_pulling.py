@@ -141,10 +141,12 @@ def test_a_message_that_arrives_during_the_search_of_a_waiting_pull_is_found(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send(peer)
-    monkeypatch.setattr("commitlake.broker_lite.broker.slices._PAUSE_FACTOR", 0)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler._PAUSE_FACTOR", 0)
     wanted = pull_fields("orders", offset=1, sysFlag=MAY_WAIT, subscription="number = 2", expressionType="SQL92")
     assert peer.ask_later(PULL, wanted) == []
-    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)  # one step, then others have a turn
+    monkeypatch.setattr(
+        "commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1
+    )  # one step, then others have a turn
     for number in (1, 2):
         properties = {"UNIQ_KEY": f"U{number}", "number": str(number)}
         peer.ask_once(SEND, send_fields("orders", properties), b"body")

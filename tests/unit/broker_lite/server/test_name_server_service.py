@@ -57,7 +57,7 @@ def registration(name: str, opaque: int = 0, flag: int = 0) -> Command:
 @pytest.fixture
 def turns(monkeypatch: pytest.MonkeyPatch) -> Turns:
     """Make every turn one step long."""
-    monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
+    monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
     return Turns()
 
 

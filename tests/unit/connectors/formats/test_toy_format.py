@@ -9,9 +9,9 @@ import pytest
 
 from commitlake.connectors.formats import registry
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
+from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.jobs.arguments.store_queues import queue_ids_by_topic
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from botocore import exceptions
 
-from commitlake.connectors import plain_connections
+from commitlake.connectors import unencrypted_connections
 from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.lake import Lake
@@ -133,7 +133,7 @@ def test_an_endpoint_without_tls_from_any_setting_causes_a_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(plain_connections, "_warned", set())
+    monkeypatch.setattr(unencrypted_connections, "_warned", set())
     (tmp_path / "config").write_text(config)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -402,7 +402,7 @@ def test_errors_can_be_pickled() -> None:
 def test_an_endpoint_without_tls_causes_one_warning(
     endpoint: str, is_told: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(plain_connections, "_warned", set())
+    monkeypatch.setattr(unencrypted_connections, "_warned", set())
     s3_options(endpoint)
     s3_options(endpoint)
     assert caplog.text.count(f"the object store {endpoint} is reached without TLS") == is_told

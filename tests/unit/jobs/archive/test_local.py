@@ -14,8 +14,8 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
-from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.stores import find_stores
+from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.connectors.runtime.side_process import SideProcess
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors import plain_connections
+from commitlake.connectors import unencrypted_connections
 from commitlake.connectors.storage.s3_storage import S3Storage
 from commitlake.jobs.arguments.s3 import S3Arguments, check_stores_at_uris, set_s3_environment
 from commitlake.jobs.cli.options import add_options
@@ -29,7 +29,7 @@ def test_an_unencrypted_connection_to_a_store_is_warned_of(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")  # restores what the check sets
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store.example:9000")
-    monkeypatch.setattr(plain_connections, "_warned", set())
+    monkeypatch.setattr(unencrypted_connections, "_warned", set())
     monkeypatch.setattr(S3Storage, "check", lambda _: None)
     with caplog.at_level(logging.WARNING):
         check_stores_at_uris("/data/store, s3://bucket/store")

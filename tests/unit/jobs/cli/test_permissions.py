@@ -30,7 +30,7 @@ import commitlake.pipelines.audit.moment
 import commitlake.jobs.guard.report
 import commitlake.jobs.guard.rules
 import commitlake.pipelines.retention.watch
-import commitlake.jobs.maintain.work
+import commitlake.jobs.maintain.steps
 import commitlake.jobs.cli.settings_check
 import commitlake.pipelines.restore.run
 import commitlake.jobs.cli.permissions

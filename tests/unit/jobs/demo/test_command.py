@@ -9,9 +9,9 @@ from commitlake.broker_lite.shop_traffic import fill_shop_store
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.demo.command import OffsetHistory
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import find_stalled_since, summarize_by_group
 from commitlake.pipelines.lag.history import lag_history
+from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.lag.verdicts import LagVerdict
 from tests.support.lakes import archive_store
 

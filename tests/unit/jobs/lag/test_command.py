@@ -13,8 +13,8 @@ import pytest
 
 from commitlake.jobs.lag.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.lag.answer import BATCHES
-from commitlake.pipelines.lag.measure import UNKNOWN_FILTER
+from commitlake.pipelines.lag.group_lag import UNKNOWN_FILTER
+from commitlake.pipelines.lag.store_lag import BATCHES
 from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,

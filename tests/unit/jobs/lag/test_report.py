@@ -15,10 +15,10 @@ from commitlake.jobs.cli import main as cli
 from commitlake.jobs.lag import command as lag
 from commitlake.jobs.lag.report import MAX_GROUPS, MAX_QUEUES, LagSource, lag_report
 from commitlake.jobs.report.page import render_page
-from commitlake.pipelines.lag.answer import LagAnswer
+from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.history import LagHistory
-from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
+from commitlake.pipelines.lag.store_lag import LagAnswer
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import NO_FIGURE, Report

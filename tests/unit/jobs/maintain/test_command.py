@@ -23,7 +23,7 @@ from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.maintain import command as maintain
-from commitlake.jobs.maintain import work
+from commitlake.jobs.maintain import steps
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.message_keys.follow import follow_keys
@@ -147,7 +147,7 @@ def test_copies_of_replays_expire_by_replay(growing: GrowingLake, capsys: pytest
 def test_copies_of_an_unfinished_or_unknown_replay_are_kept(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(work, "DEFAULT_KEEP", datetime.timedelta(0))
+    monkeypatch.setattr(steps, "DEFAULT_KEEP", datetime.timedelta(0))
     add_copied_replay(growing.lake, "ended", ReplayEvent.STARTED, ReplayEvent.FINISHED)
     for name in ("left", "left2"):
         add_copied_replay(growing.lake, name, ReplayEvent.STARTED, ReplayEvent.STOPPED)

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from commitlake.jobs.metrics import archive_families, lag_families, traffic_families
+from commitlake.jobs.metrics import archive_metrics, lag_metrics, traffic_metrics
 from commitlake.jobs.metrics.gauges import up
 from commitlake.jobs.metrics.server import HEALTH_PATH, PATH
 from commitlake.pipelines.archive_health.state import ArchiveState
 from commitlake.pipelines.archive_health.traffic import Traffic
-from commitlake.pipelines.lag.answer import LagAnswer
+from commitlake.pipelines.lag.store_lag import LagAnswer
 
 EXAMPLES = Path(__file__).parents[4] / "conf" / "examples"
 OF_PROMETHEUS = {"__name__", "instance", "job"}
@@ -53,9 +53,9 @@ _VARIABLE = re.compile(r"label_values\((\w+), (\w+)\)")
 def known() -> dict[str, set[str]]:
     """Labels of each metric."""
     families = [
-        *lag_families.lag_metrics(LagAnswer([], []), "shop"),
-        *traffic_families.traffic_metrics(Traffic(), LagAnswer([], []), "shop"),
-        *archive_families.archive_metrics(ArchiveState([]), []),
+        *lag_metrics.lag_metrics(LagAnswer([], []), "shop"),
+        *traffic_metrics.traffic_metrics(Traffic(), LagAnswer([], []), "shop"),
+        *archive_metrics.archive_metrics(ArchiveState([]), []),
         up(is_readable=True),
     ]
     return {family.name: set(family._labelnames) for family in families}
@@ -156,11 +156,11 @@ def test_probes_ask_for_paths_that_are_served() -> None:
     assert paths == {"startupProbe": HEALTH_PATH, "livenessProbe": HEALTH_PATH, "readinessProbe": PATH}
 
 
-@pytest.mark.parametrize("module", [lag_families, archive_families, traffic_families])
+@pytest.mark.parametrize("module", [lag_metrics, archive_metrics, traffic_metrics])
 def test_the_table_of_metrics_in_a_module_lists_its_metrics(module: Any, known: dict[str, set[str]]) -> None:
     documented = set(re.findall(r"^    ((?:rocketmq|commitlake)_\w+)", module.__doc__, re.MULTILINE))
     given = {name for name in known if name != "commitlake_up"}
-    others = {lag_families, archive_families, traffic_families} - {module}
+    others = {lag_metrics, archive_metrics, traffic_metrics} - {module}
     for other in others:
         given -= set(re.findall(r"^    ((?:rocketmq|commitlake)_\w+)", other.__doc__ or "", re.MULTILINE))
     assert documented == given

@@ -97,7 +97,7 @@ def test_a_file_of_keys_is_split_only_at_newlines_and_has_a_size_limit(
     assert {key for row in world.archived() if row["queue_offset"] == world.ledger()[0]["queue_offset"]
             for key in row["keys"]} >= {"order-3"}  # fmt: skip
     assert len(world.ledger()) == sum(row["keys"][0] == "order-3" for row in world.archived())
-    monkeypatch.setattr("commitlake.jobs.replay.choice._MAX_KEY_FILE_BYTES", 10)
+    monkeypatch.setattr("commitlake.jobs.replay.message_selection._MAX_KEY_FILE_BYTES", 10)
     assert world.replay("--keys-file", str(keys)) == 2
     assert "expected at most 10 B, found more" in capsys.readouterr().err
 

@@ -14,7 +14,7 @@ import pytest
 from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage, Producer
 from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.replay.command import main
-from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import find_not_consumed_live
 from commitlake.pipelines.snapshot.append import append_snapshot

@@ -13,7 +13,7 @@ import pytest
 
 import commitlake
 from commitlake.pipelines.analysis.lake import Lake
-from commitlake.pipelines.analysis.selecting import SelectionArguments, make_selection
+from commitlake.pipelines.analysis.selection_arguments import SelectionArguments, make_selection
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.errors import UsageError
 from tests.support.lakes import GrowingLake

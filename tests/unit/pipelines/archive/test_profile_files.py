@@ -147,7 +147,7 @@ def test_a_run_without_staged_files_deletes_none(lake: Lake, monkeypatch: pytest
 BOUNDED = """
 import re, sys
 from pathlib import Path
-from commitlake.pipelines.archive import judging
+from commitlake.pipelines.archive import quality_check
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive.profile_files import gather_profiles, stage_profile
 from commitlake.connectors.lake.lake import Lake

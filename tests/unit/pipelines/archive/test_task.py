@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.rules import row_of
+from commitlake.connectors.formats.rocketmq.record_rules import row_of
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
+from commitlake.connectors.reading.uncompiled_records import FoundRecord, walk_store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.bodies import PackOfBodies
 from commitlake.pipelines.archive.row_buffer import RowBuffer

@@ -11,9 +11,9 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges import increment
-from commitlake.pipelines.edges.finding import read_rows_at_places
 from commitlake.pipelines.edges.follow import catch_up_edges, follow_edges
 from commitlake.pipelines.edges.progress import followed_version
+from commitlake.pipelines.edges.row_lookup import read_rows_at_places
 from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.edges import EDGES

@@ -35,7 +35,7 @@ from commitlake.pipelines.erasure.run import (
     unfinished_erasures,
 )
 from commitlake.pipelines.erasure.selection import KeysToErase
-from commitlake.pipelines.evidence.facts import collect_archive_evidence
+from commitlake.pipelines.evidence.archive_evidence import collect_archive_evidence
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError
 from commitlake.pipelines.message_keys.follow import follow_keys

@@ -10,10 +10,10 @@ import pytest
 
 from commitlake.jobs.lag.report import summary_sentence
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.lag.answer import lag_of_lake
+from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.groups import find_stalled_since, group_row_times, sum_bounds, summarize_by_group
-from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
+from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.lag.answer import Given, lag_of_lake
 from commitlake.pipelines.lag.history import lag_history
+from commitlake.pipelines.lag.store_lag import Given, lag_of_lake
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (

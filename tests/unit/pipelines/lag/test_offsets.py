@@ -11,9 +11,9 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
-from commitlake.pipelines.lag.answer import Given, lag_of_lake
-from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.offsets import WATCH, offsets_at
+from commitlake.pipelines.lag.store_lag import Given, lag_of_lake
 from commitlake.pipelines.lag.subscription_filter import ALL
 from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot

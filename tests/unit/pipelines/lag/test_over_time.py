@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import GROUP_KINDS
 from commitlake.pipelines.lag.over_time import StoreLag
+from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import from_ms
 from tests.support.lagging_lakes import BROKERS, EVERY_MS, STEPS, lagging_lake

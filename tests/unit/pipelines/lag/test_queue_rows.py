@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.queue_rows import figures_of, queue_row
+from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.schemas.tables.lag import QUEUE_LAG
 from tests.support.lagging_lakes import lagging_lake

@@ -8,7 +8,7 @@ from pathlib import Path
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.command import main as archive
-from commitlake.pipelines.lag.answer import LagAnswer, lag_of_lake, lag_of_store
+from commitlake.pipelines.lag.store_lag import LagAnswer, lag_of_lake, lag_of_store
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import EPOCH, MILLISECOND

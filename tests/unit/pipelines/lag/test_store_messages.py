@@ -18,8 +18,8 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main
 from commitlake.pipelines.lag import store_messages
-from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_store
-from commitlake.pipelines.lag.measure import NO_OFFSET
+from commitlake.pipelines.lag.group_lag import NO_OFFSET
+from commitlake.pipelines.lag.store_lag import Given, LagAnswer, lag_of_store
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.selection import ALL_MESSAGES, Selection

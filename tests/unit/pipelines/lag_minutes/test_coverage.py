@@ -11,7 +11,7 @@ import pytest
 
 import commitlake
 from commitlake.pipelines.analysis import arrow_lag
-from commitlake.pipelines.lag.answer import lag_of_lake
+from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes, covered_minutes
 from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
 from commitlake.pipelines.lag_minutes.minutes import minute_time

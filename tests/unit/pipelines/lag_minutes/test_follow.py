@@ -16,7 +16,7 @@ from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.lag_minutes import follow
 from commitlake.pipelines.lag_minutes.follow import AddedMinutes, backfill_lag_minutes
 from commitlake.pipelines.lag_minutes.progress import read_progress
-from commitlake.pipelines.repair.contents import sum_table_contents
+from commitlake.pipelines.repair.content_sums import sum_table_contents
 from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,

@@ -28,7 +28,7 @@ from commitlake.pipelines.maintenance.expiry import (
     read_expiries,
     record_expiry,
 )
-from commitlake.pipelines.maintenance.log_care import delete_old_log_entries, find_garbage, vacuum, write_checkpoint
+from commitlake.pipelines.maintenance.log_cleanup import delete_old_log_entries, find_garbage, vacuum, write_checkpoint
 from commitlake.pipelines.maintenance.packs import find_orphan_packs
 from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
 from tests.support.packs import TOKEN, folder_store

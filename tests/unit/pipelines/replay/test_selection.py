@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.selection import selection_condition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.pipelines.verify.classes import CLASSES, Severity
+from commitlake.pipelines.verify.finding_classes import CLASSES, Severity
 from commitlake.pipelines.verify.findings import Findings, StoresVerdict, make_verdict
 
 

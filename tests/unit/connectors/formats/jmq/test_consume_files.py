@@ -14,7 +14,7 @@ import pytest
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.jmq import consume_files
 from commitlake.connectors.formats.jmq.consume_files import read_consume_files
-from commitlake.connectors.log_format.deliveries import CONSUMPTION_ROWS, ConsumeLogPart
+from commitlake.connectors.log_format.recorded_deliveries import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.schemas.layouts.jmq.consumption import (
     FOLDER,
     MAGIC,

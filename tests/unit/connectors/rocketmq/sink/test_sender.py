@@ -16,8 +16,8 @@ import pytest
 from commitlake.connectors.rocketmq import ClientOptions, InvalidMessageError
 from commitlake.connectors.rocketmq.producers import tracked_connections
 from commitlake.connectors.rocketmq.sink import sender as module
-from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
 from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings
+from commitlake.connectors.rocketmq.sink.request_batches import BatchLimits
 from commitlake.connectors.rocketmq.sink.sender import RowSender, SendSettings
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec

@@ -1,0 +1,280 @@
+"""The steps of maintain; each may run at the same time as an archive, and may be killed at any point.
+
+The order matters in two places: rows are deleted before their bodies, so that no row of the newest version names a
+pack that is deleted too early; and VACUUM runs after the steps that remove files from tables.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress, read_last_commit
+from commitlake.connectors.lake.delta_log.file_actions import read_table_files
+from commitlake.connectors.lake.follower import unfinished_commits
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.names import PackFile
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.cli.progress import runner_progress
+from commitlake.pipelines.erasure.bodies import erase_bodies
+from commitlake.pipelines.maintenance.compaction import Compaction, Join, compact_table, plan_compaction
+from commitlake.pipelines.maintenance.expiry import (
+    Expired,
+    delete_packs,
+    expire_files,
+    expired_files,
+    expired_packs,
+    measure_files,
+    record_expiry,
+)
+from commitlake.pipelines.maintenance.log_cleanup import (
+    Garbage,
+    delete_old_log_entries,
+    find_garbage,
+    vacuum,
+    write_checkpoint,
+)
+from commitlake.pipelines.maintenance.packs import (
+    PackMerges,
+    delete_merged_packs,
+    find_merge_candidates,
+    find_orphan_packs,
+    merge_packs,
+    plan_pack_merges,
+    read_referenced_packs,
+)
+from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, list_unsealed_tables, seal_contents
+from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
+from commitlake.pipelines.topic_minutes.joining import join_sorted_batches
+from commitlake.pipelines.topic_minutes.progress import joined_run_id
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
+
+BODIES = "bodies"
+COPIES = "replay_rows"
+"""The table whose rows are dropped by replay, and not by date."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenancePlan:
+    """Settings of one maintenance run.
+
+    Attributes:
+        lake: the lake.
+        keep: retention period by table name, or for `bodies`; other tables keep their rows forever, except `COPIES`.
+        retention: minimum age at which files that no table version uses are deleted.
+        target_bytes: target size of a merged file, bytes.
+        dry_run: whether to only report the work.
+        quiet: whether to show no progress.
+        now: current time, from which ages are computed.
+        runner: the runner that merges files.
+    """
+
+    lake: Lake
+    keep: Mapping[str, datetime.timedelta]
+    retention: datetime.timedelta
+    target_bytes: int
+    dry_run: bool
+    quiet: bool
+    now: datetime.datetime
+    runner: Runner = HERE
+
+    def expiry_date(self, table: str) -> datetime.date | None:
+        """Return the date before which rows of a table are deleted, or None if all rows are kept."""
+        return (self.now - self.keep[table]).date() if table in self.keep else None
+
+
+@dataclass(frozen=True, slots=True)
+class TableMaintenance:
+    """The work that was done, or would be done, on one table.
+
+    Attributes:
+        table: name of the table.
+        files_before: number of data files before the work.
+        bytes_before: size of these files, bytes.
+        files_after: number of data files after the work; for a dry run the same as before.
+        bytes_after: size of these files, bytes.
+        expired: the deleted rows and files that were too old.
+        compaction: the merged files; for a dry run without their size after the work.
+        garbage: the deleted files that no version used.
+        notes: work that was not done, and why.
+    """
+
+    table: str
+    files_before: int
+    bytes_before: int
+    files_after: int
+    bytes_after: int
+    expired: Expired = field(default_factory=Expired)
+    compaction: Compaction = field(default_factory=Compaction)
+    garbage: Garbage = field(default_factory=Garbage)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PackMaintenance:
+    """The work that was done, or would be done, on the packs of bodies."""
+
+    expired: Expired = field(default_factory=Expired)
+    orphans: Expired = field(default_factory=Expired)
+    unfinished: int = 0
+    merges: PackMerges = field(default_factory=PackMerges)
+
+
+def maintain_tables(plan: MaintenancePlan) -> Iterator[TableMaintenance]:
+    """Run all maintenance steps on each existing table: expire rows, merge files, vacuum, write a checkpoint.
+
+    Raises:
+        ConcurrentMaintenanceError: if another process does the same work.
+    """
+    last = read_last_commit(plan.lake)
+    unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
+    for table, declared in LAKE_TABLES.items():
+        view = plan.lake.pinned()  # a new one after each step that changes the table
+        opened = view.find(table)
+        if opened is None:
+            continue
+        before = measure_files(read_table_files(opened))
+        expired, notes = _delete_replay_rows(plan) if table == COPIES else (_delete_expired_rows(plan, view, table), [])
+        if expired.count:
+            view = plan.lake.pinned()
+        compaction = _compact_table(plan, view, table, declared.sort_columns)
+        if compaction.written:
+            view = plan.lake.pinned()
+        if compaction.unsorted:
+            notes.append(
+                f"{format_count(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
+            )
+        garbage = Garbage()
+        if unfinished and table in FOLLOWING:
+            notes.append(
+                "not vacuumed: an unfinished archive run has files for it; 'commitlake archive' finishes that run"
+            )
+        else:
+            garbage = _vacuum_table(plan, view, table)
+            if garbage.count:
+                view = plan.lake.pinned()
+        if not plan.dry_run:
+            write_checkpoint(view, table)
+            notes.extend(filter(None, [delete_old_log_entries(view, table, plan.now)]))
+            seal_contents(plan.lake, list_unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
+        after = measure_files(read_table_files(view.table(table)))
+        yield TableMaintenance(
+            table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)
+        )
+
+
+def _delete_replay_rows(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
+    """Delete rows of `replay_rows` that no replay needs any more; return what was deleted, and notes.
+
+    Returns:
+        The deleted rows, and sentences about rows that are kept.
+    """
+    keep = plan.keep.get(COPIES, DEFAULT_KEEP)
+    found = find_old_copies(plan.lake, plan.now, keep, plan.retention, drops_resumable=COPIES in plan.keep)
+    if not plan.dry_run:
+        drop_copies(plan.lake, found)
+    notes = []
+    if found.unknown:
+        notes.append(
+            f"rows of {_replay_names_text(found.unknown)} are kept, because the table 'replays' does not say how it "
+            "ended"
+        )
+    if found.resumable:
+        notes.append(
+            f"rows of {_replay_names_text(found.resumable)} are kept, because what was stopped can be resumed: "
+            f"--keep {COPIES}=TIME deletes them"
+        )
+    return Expired(len(found.files), found.bytes, found.rows), notes
+
+
+def _replay_names_text(replays: Sequence[str]) -> str:
+    more = f" and {len(replays) - 1:,} more" if len(replays) > 1 else ""
+    return f"the replay {replays[0]}{more}"
+
+
+def _delete_expired_rows(plan: MaintenancePlan, view: Lake, table: str) -> Expired:
+    before = plan.expiry_date(table)
+    if before is None:
+        return Expired()
+    files = expired_files(view, table, before)
+    if files and not plan.dry_run:
+        record_expiry(plan.lake, table, before)
+        expire_files(plan.lake, table, files, before)
+    return measure_files(files)
+
+
+def _compact_table(plan: MaintenancePlan, view: Lake, table: str, sort_columns: tuple[str, ...]) -> Compaction:
+    bins = plan_compaction(view, table, plan.target_bytes)
+    size = sum(found.size for found in bins)
+    if plan.dry_run:
+        return Compaction(sum(len(found.files) for found in bins), len(bins), size)
+    with runner_progress(plan.runner, f"merging {table}", size, quiet=plan.quiet) as advance:
+        return compact_table(
+            plan.lake, table, bins, sort_columns, advance, plan.runner, _make_merge_join(plan, table) if bins else None
+        )
+
+
+def _make_merge_join(plan: MaintenancePlan, table: str) -> Join | None:
+    """Return the function that joins rows of a table while its files are merged; None if rows stay unchanged."""
+    if table != "topic_minutes":
+        return None
+    run_id = joined_run_id(plan.lake)
+    return None if run_id is None else partial(join_sorted_batches, run_id=run_id)
+
+
+def _vacuum_table(plan: MaintenancePlan, view: Lake, table: str) -> Garbage:
+    found = find_garbage(view, table, plan.retention)
+    if found.count and not plan.dry_run:
+        vacuum(plan.lake, table, plan.retention)
+    return found
+
+
+def maintain_packs(plan: MaintenancePlan) -> PackMaintenance:
+    """Delete expired, unused and unfinished packs, and merge small ones.
+
+    Raises:
+        PackStoreError: if packs may not be listed or deleted.
+        ConcurrentMaintenanceError: if another process does the same work.
+    """
+    last = read_last_commit(plan.lake) or ArchiveCommit(0, "")
+    store = open_store(plan.lake.packs)
+    packs = list(store.list_packs())
+    dates = [date for table in ("messages", BODIES) if (date := plan.expiry_date(table)) is not None]
+    expired = expired_packs(packs, max(dates), last.stores) if dates else []
+    orphans = find_orphan_packs(store, plan.lake, packs, last.stores, plan.now, plan.retention)
+    orphans = [pack for pack in orphans if pack not in expired]
+    unfinished = 0
+    if not plan.dry_run:
+        if expired:
+            record_expiry(plan.lake, BODIES, max(dates))
+        delete_packs(store, [*expired, *orphans])
+        unfinished = store.delete_unfinished(plan.now - plan.retention)
+    gone = {pack.name for pack in (*expired, *orphans)}
+    merges = _merge_packs(plan, [pack for pack in packs if pack.name not in gone], last.stores)
+    return PackMaintenance(measure_files(expired), measure_files(orphans), unfinished, merges)
+
+
+def _merge_packs(plan: MaintenancePlan, packs: Sequence[PackFile], progress: Mapping[str, StoreProgress]) -> PackMerges:
+    """Merge small packs of each date and broker, and finish the merges of killed runs."""
+    store = open_store(plan.lake.packs)
+    found = find_merge_candidates(packs, progress)
+    if not found:
+        return PackMerges()
+    named = read_referenced_packs(plan.lake, {pack.store_date for pack in found})
+    bins, planned = plan_pack_merges(store, found, named, progress)
+    size = sum(one.size for one in bins)
+    if plan.dry_run:
+        return replace(planned, merged=sum(len(one.files) for one in bins), written=len(bins), bytes=size)
+    with runner_progress(plan.runner, "merging packs", size, quiet=plan.quiet) as advance:
+        merges = merge_packs(store, bins, plan.runner, advance)
+    left = delete_merged_packs(
+        store,
+        find_merge_candidates([*store.list_packs()], progress),
+        lambda names: erase_bodies(plan.lake, names, plan.runner)[1],
+    )
+    return replace(merges, left=[*planned.left, *merges.left, *left])

@@ -1,0 +1,224 @@
+"""Half messages of transactions in flight: half messages that no op record marks as finished.
+
+The broker's own offset in the half queue only says that the halves before it are finished. For later halves, the op
+records after the broker's offset in the op queue show which are finished. A half that was stored again is counted once,
+by its UNIQ_KEY. A half that the broker gave up is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.pipelines.lag.backlog_counting import COLUMNS, Backlog, Queue, integer_column, milliseconds_column
+from commitlake.pipelines.lag.group_lag import Lag
+from commitlake.pipelines.lag.held_back import held_back_lag_row
+from commitlake.pipelines.lag.offsets import Moment, OffsetAt
+from commitlake.pipelines.lag.queue_spans import BODY, Count, QueueSpan
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
+from commitlake.schemas.layouts.rocketmq.topics import (
+    CHECK_TIMES,
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    PREPARED_QUEUE_OFFSET,
+    TRANSACTION_GROUP,
+    parse_op_offsets,
+)
+from commitlake.schemas.times import epoch_ms
+
+_NOTE = "without an op record; a broker 5.x writes these up to 3 s after the producer's answer"
+
+
+class HalfLag:
+    """Counts the half messages in flight in each half queue.
+
+    Args:
+        moment: Offsets of the broker's own group.
+        missing: A sentence on messages that may be missing; empty if none are.
+
+    Attributes:
+        counts: Counters to feed with messages.
+    """
+
+    def __init__(self, moment: Moment, missing: str) -> None:
+        self._moment, self._missing = moment, missing
+        until_ms = epoch_ms(moment.at)
+        own = {position: offset for position, offset in moment.offsets.items() if position.group == TRANSACTION_GROUP}
+        self._queues: dict[OffsetOwner, tuple[OffsetAt, _HalfMessages, _OpRecords]] = {}
+        for position, offset in sorted(own.items()):
+            if position.topic == HALF_TOPIC:
+                ops = own.get(OffsetOwner(OffsetKind.GROUP, TRANSACTION_GROUP, OP_TOPIC, position.queue_id))
+                op_queue = Queue(moment.broker, OP_TOPIC, position.queue_id)
+                half_queue = Queue(moment.broker, HALF_TOPIC, position.queue_id)
+                self._queues[position] = (
+                    offset,
+                    _HalfMessages(half_queue, offset.low, until_ms),
+                    _OpRecords(op_queue, 0 if ops is None else ops.low, until_ms),
+                )
+        self._given_up = _GivenUpKeys(Queue(moment.broker, GIVEN_UP_TOPIC, 0), until_ms)
+        parts = [part for _, halves, ops in self._queues.values() for part in (halves, ops)]
+        self.counts: Sequence[Count] = [*parts, self._given_up] if parts else ()
+
+    def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+        """Yield a row for each half queue that has, or may have, a half message in flight."""
+        for position, (offset, halves, ops) in self._queues.items():
+            most, absent = halves.count_in_flight(ops.finished, self._given_up.unique_keys)
+            reasons = [self._missing]
+            least = most
+            if ops.unreadable:
+                reasons.append(
+                    f"{ops.unreadable} op records have no body here, so it is not known which half messages they finish"
+                )
+                least = Backlog()
+            if absent:
+                reasons.append(
+                    f"{absent} half messages after the broker's offset are missing here and may be in flight"
+                )
+                most = Backlog(most.messages + absent, most.bytes, most.next_offset, most.next_time_ms)
+            if not (most.messages or self._missing):
+                continue
+            notes = (f"half messages {_NOTE}", *reasons)
+            due_ms = (least.next_time_ms, most.next_time_ms)
+            is_complete = not (self._missing or absent)
+            row = held_back_lag_row(
+                self._moment, "half", position, offset, (least, most), due_ms, notes, is_complete=is_complete
+            )
+            yield row
+
+
+class _HalfMessages:
+    """Collects the half messages of a queue at or after an offset."""
+
+    columns: Collection[str] = (*COLUMNS, "born_timestamp", "unique_key", "properties")
+    log_start: int | None = None
+    since_ms: int | None = None
+
+    def __init__(self, queue: Queue, start: int, until_ms: int) -> None:
+        self.starts: Mapping[Queue, int] = {queue: start}
+        self.until_ms: int | None = until_ms
+        self._queue, self._start = queue, start
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, _: str, batch: pa.RecordBatch) -> None:
+        """Collect the half messages of a batch."""
+        if (kept := _filter_queue_rows(batch, self._queue, self._start, self.until_ms)).num_rows:
+            properties = kept.column("properties")
+            first = pc.map_lookup(properties, pa.scalar(PREPARED_QUEUE_OFFSET, properties.type.key_type), "last")
+            checks = pc.map_lookup(properties, pa.scalar(CHECK_TIMES, properties.type.key_type), "last")
+            is_again = pc.or_(pc.is_valid(first), pc.is_valid(checks))
+            # For a half that was stored again, only its producer's clock shows since when it has been in flight.
+            stored, born = pa.array(milliseconds_column(kept)), pa.array(milliseconds_column(kept, "born_timestamp"))
+            places = pc.cast(kept.column("queue_offset"), pa.string())
+            self._batches.append(
+                pa.record_batch(
+                    {
+                        "queue_offset": kept.column("queue_offset"),
+                        "prepared": first.cast(pa.string()),
+                        "size": kept.column("size").cast(pa.int64()),
+                        "time": pc.if_else(is_again, pc.min_element_wise(stored, born), stored),
+                        "name": pc.coalesce(kept.column("unique_key").cast(pa.string()), places),
+                    }
+                )
+            )
+
+    def count_in_flight(self, finished: Collection[int], given_up: pa.Array) -> tuple[Backlog, int]:
+        """Return count and size of the half messages in flight, and how many half messages the source lacks.
+
+        Args:
+            finished: Queue offsets that op records mark as finished.
+            given_up: UNIQ_KEYs of half messages that the broker gave up.
+        """
+        if not self._batches:
+            return Backlog(), 0
+        halves = pa.Table.from_batches(self._batches).sort_by("queue_offset").combine_chunks()
+        offsets = np.asarray(halves["queue_offset"])
+        absent = int(offsets[-1]) + 1 - self._start - len(np.unique(offsets))
+        numbers_done = pa.array(sorted(finished), pa.int64())
+        texts_done = pc.cast(numbers_done, pa.string())
+        is_done = pc.or_(
+            pc.is_in(halves["queue_offset"].cast(pa.int64()), value_set=numbers_done),
+            pc.is_in(halves["prepared"], value_set=texts_done),
+        )
+        done = pa.concat_arrays([*halves["name"].filter(is_done).chunks, given_up])
+        open_halves = halves.filter(pc.invert(pc.is_in(halves["name"], value_set=done)))
+        if not len(open_halves):
+            return Backlog(), absent
+        # The codes of Arrow, because numpy's strings lose NULs at their end.
+        names = np.asarray(open_halves["name"].combine_chunks().dictionary_encode().indices)
+        _, last = np.unique(names[::-1], return_index=True)  # the newest record of a half that was stored again
+        sizes: Array = np.asarray(open_halves["size"])[::-1][last]
+        behind = Backlog(
+            messages=len(last),
+            bytes=int(sizes.sum()),
+            next_offset=int(np.asarray(open_halves["queue_offset"])[0]),
+            next_time_ms=int(np.asarray(open_halves["time"]).min()),
+        )
+        return behind, absent
+
+
+class _OpRecords:
+    """Collects the half messages that op records mark as finished.
+
+    Attributes:
+        finished: Queue offsets of the finished half messages.
+        unreadable: Number of op records whose body is missing.
+    """
+
+    columns: Collection[str] = (*COLUMNS, BODY)
+    log_start: int | None = None
+    since_ms: int | None = None
+
+    def __init__(self, queue: Queue, start: int, until_ms: int) -> None:
+        self.starts: Mapping[Queue, int] = {queue: start}
+        self.until_ms: int | None = until_ms
+        self.finished: set[int] = set()
+        self.unreadable = 0
+        self._queue, self._start = queue, start
+
+    def add(self, _: str, batch: pa.RecordBatch) -> None:
+        """Collect the finished half messages from the op records of a batch."""
+        for body in _filter_queue_rows(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
+            if body is None:
+                self.unreadable += 1
+            else:
+                self.finished.update(parse_op_offsets(body))
+
+
+class _GivenUpKeys:
+    """Collects the UNIQ_KEYs of half messages that the broker gave up."""
+
+    columns: Collection[str] = (*COLUMNS, "unique_key")
+    log_start: int | None = None
+    since_ms: int | None = None
+
+    def __init__(self, queue: Queue, until_ms: int) -> None:
+        self.starts: Mapping[Queue, int] = {queue: 0}
+        self.until_ms: int | None = until_ms
+        self._queue = queue
+        self._keys: list[pa.Array] = []
+
+    def add(self, _: str, batch: pa.RecordBatch) -> None:
+        """Collect the keys of a batch."""
+        here = _filter_queue_rows(batch, self._queue, 0, self.until_ms)
+        self._keys.append(here.column("unique_key").cast(pa.string()).drop_null())
+
+    @property
+    def unique_keys(self) -> pa.Array:
+        """UNIQ_KEYs collected so far."""
+        return pa.concat_arrays([pa.array([], pa.string()), *self._keys])
+
+
+def _filter_queue_rows(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
+    """Return the rows of a batch that are messages of one queue at or after an offset, stored by `until_ms`."""
+    kept = np.asarray(pc.equal(batch.column("topic").cast(pa.string()), queue.topic).to_numpy(zero_copy_only=False))
+    kept = (
+        kept & (integer_column(batch, "queue_id") == queue.queue_id) & (integer_column(batch, "queue_offset") >= start)
+    )
+    if until_ms is not None:
+        kept &= milliseconds_column(batch) <= until_ms
+    return batch.filter(pa.array(kept))

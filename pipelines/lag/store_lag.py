@@ -1,0 +1,465 @@
+"""Lag of a lake's stores at a time, or of a store that is not archived."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from commitlake.connectors.formats.rocketmq.topic_configs import needs_topic_config
+from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_ranges, lost_ranges
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
+from commitlake.connectors.lake.store_config import SETTING, TOPIC, StoreConfig, read_store_config
+from commitlake.connectors.reading.errors import IndexMismatchError
+from commitlake.connectors.reading.stores import Store
+from commitlake.pipelines.archive.store_config import read_broker_settings, read_store_topics
+from commitlake.pipelines.lag.backlog_counting import Queue
+from commitlake.pipelines.lag.group_lag import (
+    GroupLag,
+    Lag,
+    is_selected_owner,
+    is_selected_topic,
+    missing_messages_note,
+)
+from commitlake.pipelines.lag.half_messages import HalfLag
+from commitlake.pipelines.lag.held_back import (
+    DelayLag,
+    DelayLevels,
+    TimerLag,
+    read_lake_retry_entries,
+    read_store_retry_entries,
+    retry_store_lag_rows,
+)
+from commitlake.pipelines.lag.lake_messages import LakeMessages
+from commitlake.pipelines.lag.offsets import WATCH, Moment, OffsetAt, offsets_at
+from commitlake.pipelines.lag.queue_spans import Messages, QueueSpan, Times
+from commitlake.pipelines.lag.store_messages import StoreMessages
+from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
+from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
+from commitlake.pipelines.lag.verdicts import LagVerdict
+from commitlake.pipelines.snapshot.files import read_store_progress
+from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, StoreSnapshot
+from commitlake.pipelines.verify.observed_delays import complete_delay_levels, parse_archived_delays
+from commitlake.schemas.counts import format_count
+from commitlake.schemas.layouts.numbers import INT32_MAX, int_in_range
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import strip_broadcast_suffix
+from commitlake.schemas.selection import ALL_MESSAGES, Selection
+
+MAX_IMPOSSIBLE = 1_000
+"""Largest number of offsets in queues that do not exist which have rows."""
+DELETED_TOPIC = "the topic was deleted, but the group still has an offset in it"
+"""Note of a row whose topic has no queues any more."""
+BATCHES = (
+    "the topic has queue.type=BatchCQ, and a record may hold several messages: records are counted, and the end of the "
+    "queue is not known"
+)
+"""Note of a row whose records may be inner batches."""
+_LOGGER = logging.getLogger(__name__)
+_Part: TypeAlias = GroupLag | DelayLag | TimerLag | HalfLag
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Settings that the user gives, which override those of the lake or the store.
+
+    Attributes:
+        filters: Subscriptions. They replace those in the lake.
+        delay_levels_ms: By store, delays of levels 1, 2, 3, …. They replace those in the lake.
+        watch: Time over which the movement of groups is watched.
+    """
+
+    filters: Mapping[GroupTopic, SubscriptionFilter] = field(default_factory=dict)
+    delay_levels_ms: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    watch: datetime.timedelta = WATCH
+
+
+class Broadcasting(NamedTuple):
+    """A group that consumes a topic by broadcasting, so that only its clients have its offsets."""
+
+    broker: str
+    group: str
+    topic: str
+
+    def __str__(self) -> str:
+        clients = "each of its clients keeps its own offsets, so how far they are behind is not known"
+        return f"{self.broker}: {self.group} broadcasts {self.topic}: {clients}"
+
+
+@dataclass(frozen=True, slots=True)
+class LagAnswer:
+    """Rows of lag, with notes on stores without rows.
+
+    Attributes:
+        rows: One row for each group and queue, and for the messages that brokers hold back.
+        missing: Sentences on stores that have no data at the time.
+        known: Positions of all groups, including groups that were not requested.
+        broadcasting: Groups without a row: each of their clients keeps its own offsets.
+        times: By store, the times at which the queues of these rows were measured.
+    """
+
+    rows: Sequence[Lag]
+    missing: Sequence[str]
+    known: Collection[OffsetOwner] = ()
+    broadcasting: Sequence[Broadcasting] = ()
+    times: Mapping[str, Times] = field(default_factory=dict)
+
+
+def lag_of_lake(
+    lake: Lake,
+    at: datetime.datetime | None,
+    wanted: Selection = ALL_MESSAGES,
+    given: Given | None = None,
+) -> LagAnswer:
+    """Return the lag of a lake's stores.
+
+    Args:
+        at: The time; None for each store's last snapshot.
+        wanted: Stores, groups and topics to measure.
+    """
+    given = given or Given()
+    messages = lake.table("messages")
+    offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
+    last = read_last_commit(lake)
+    archived = {} if last is None else last.stores
+    known = [] if offsets is None else snapshot_brokers(offsets, OFFSETS)
+    rows: list[Lag] = []
+    missing: list[str] = []
+    broadcasting: list[Broadcasting] = []
+    positions: set[OffsetOwner] = set()
+    times: dict[str, Times] = {}
+    for broker in sorted(wanted.brokers or {*known, *archived}):
+        moments = {} if offsets is None else offsets_at(offsets, broker, at, given.watch)
+        if OffsetKind.GROUP not in moments:
+            missing.append(_no_snapshot_note(broker, at))
+            continue
+        when = moments[OffsetKind.GROUP].at
+        positions |= _all_group_owners(moments[OffsetKind.GROUP])
+        times[broker] = _measuring_times(moments[OffsetKind.GROUP])
+        subscriptions = (
+            Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at).at_later_time(when)
+        )
+        broadcasting += _broadcasting_groups(broker, subscriptions, moments[OffsetKind.GROUP], wanted)
+        config = read_store_config(lake, broker, None if at is None else when)
+        moments[OffsetKind.GROUP], left_out = _drop_impossible_offsets(moments[OffsetKind.GROUP], config.of_kind(TOPIC))
+        missing += left_out
+        levels = _delay_levels(given.delay_levels_ms.get(broker), config.of_kind(SETTING))
+        store = LakeMessages(messages, broker, lake.packs)
+        progress = archived.get(broker, StoreProgress(0))
+        subscriptions = subscriptions.with_overrides(given.filters)
+        if progress.topics is not None and (not wanted.topics or not set(wanted.topics) <= set(progress.topics)):
+            missing.append(_partly_archived_note(broker, progress.topics))
+        archived_only = _archived_topics(wanted, progress)
+        if archived_only is None:
+            continue
+        measured = _measure_store(moments, store, subscriptions, archived_only, levels, progress.end)
+        rows += _with_config(measured, config)
+        if at is None:
+            rows += retry_store_lag_rows(
+                moments[OffsetKind.GROUP], read_lake_retry_entries(lake, broker), archived_only
+            )
+    missing += describe_lost_ranges(list(_find_lost_unconsumed_ranges(lake, rows)))
+    return LagAnswer(rows, missing, positions, broadcasting, times)
+
+
+def lag_of_groups(
+    moment: Moment, messages: LakeMessages, subscriptions: Subscriptions, config: StoreConfig, progress: StoreProgress
+) -> list[Lag]:
+    """Return the rows of the groups of one store in a lake at a time: those that `lag_of_lake` has for them.
+
+    Args:
+        moment: Offsets of the groups at the time.
+        messages: Messages of the store.
+        subscriptions: Subscriptions of the groups, from `Subscriptions.at_later_time`.
+        config: Configuration of the store at the time.
+        progress: How far the store is archived.
+    """
+    moment, _ = _drop_impossible_offsets(moment, config.of_kind(TOPIC))
+    wanted = _archived_topics(ALL_MESSAGES, progress)
+    if wanted is None:
+        return []
+    groups = GroupLag(moment, subscriptions, wanted, missing_messages_note(moment, progress.end))
+    return _with_config(_measure_parts(moment, messages, groups, [groups]), config)
+
+
+def _archived_topics(wanted: Selection, progress: StoreProgress) -> Selection | None:
+    """Return a selection without the topics of a store that are not archived; None if none is left."""
+    if progress.topics is None:
+        return wanted
+    topics = [topic for topic in progress.topics if is_selected_topic(wanted, topic)]
+    return replace(wanted, topics=topics) if topics else None
+
+
+def _with_config(rows: Sequence[Lag], config: StoreConfig) -> list[Lag]:
+    """Judge rows by the store's configuration: deleted topics, and topics whose records may be batches."""
+    deleted = {name for kind, name in config.removed if kind == TOPIC}
+    marked = _mark_batch_topics(rows, config.of_kind(TOPIC))
+    return [_mark_deleted_topic(row) if row.topic in deleted else row for row in marked]
+
+
+def _find_lost_unconsumed_ranges(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
+    """Yield the log ranges that the lake has lost and that may have messages which a group has not consumed yet."""
+    for lost in lost_ranges(lake) if rows else ():
+        of_broker = (row for row in rows if lost.is_of([row.broker]))
+        if any(lost.may_hold(row.last_consumed_time, row.as_of) for row in of_broker):
+            yield lost
+
+
+def read_other_queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
+    """Return the end offsets of queues whose topics have no row in a lag answer, at the times of the answer.
+
+    Args:
+        answer: The lag of this lake.
+    """
+    table = lake.table("messages")
+    found: dict[Queue, QueueSpan] = {}
+    for broker, times in answer.times.items():
+        known = {row.topic for row in answer.rows if row.broker == broker}
+        found |= LakeMessages(table, broker, lake.packs).read_queue_ends(times, known)
+    return found
+
+
+def _measuring_times(moment: Moment) -> Times:
+    return Times(moment.at, moment.compared_at, moment.log_start)
+
+
+def _partly_archived_note(broker: str, topics: Sequence[str]) -> str:
+    return (
+        f"{broker}: only the topics {', '.join(topics)} of this broker are archived, so the lag of others is not "
+        "known, nor what the broker holds back"
+    )
+
+
+def _broadcasting_groups(
+    broker: str, subscriptions: Subscriptions, moment: Moment, wanted: Selection
+) -> Iterator[Broadcasting]:
+    """Yield each broadcasting group whose offsets the broker does not have."""
+    known = {GroupTopic(strip_broadcast_suffix(position.group), position.topic) for position in moment.offsets}
+    for key, subscribed in sorted(subscriptions.found.items()):
+        is_wanted = is_selected_owner(wanted, OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
+        if subscribed.message_model == BROADCASTING and is_wanted and key not in known:
+            yield Broadcasting(broker, *key)
+
+
+def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple[Moment, list[str]]:
+    """Leave out offsets in queues that do not exist, if there are more than `MAX_IMPOSSIBLE` of them.
+
+    Args:
+        moment: Offsets of the groups.
+        topics: The topics in the store's own settings; empty if they are not known.
+
+    Returns:
+        The offsets that are left, and a sentence on the others.
+    """
+    counts = {topic: _queue_count(settings) for topic, settings in topics.items()}
+    impossible = [
+        position
+        for position in moment.offsets
+        if position.kind == OffsetKind.GROUP
+        and position.queue_id >= counts.get(position.topic, 0)
+        and not position.topic.startswith(LIGHT_PREFIX)
+    ]
+    if not topics or len(impossible) <= MAX_IMPOSSIBLE:
+        return moment, []
+    first, leaves_out = impossible[0], set(impossible)
+    sentence = (
+        f"{moment.broker}: {len(impossible):,} offsets of groups are in queues that their topics do not have, such as "
+        f"that of {first.group} in queue {first.queue_id} of {first.topic}: they are left out"
+    )
+    left = {position: offset for position, offset in moment.offsets.items() if position not in leaves_out}
+    return replace(moment, offsets=left), [sentence]
+
+
+def _mark_deleted_topic(row: Lag) -> Lag:
+    """Return a row of a deleted topic with the verdict UNKNOWN; rows that are not of groups stay as they are."""
+    if row.kind != "group":
+        return row
+    notes = [note for note in row.notes if note != row.judged.reason]
+    judged = row.judged._replace(verdict=LagVerdict.UNKNOWN, reason=DELETED_TOPIC)
+    return row._replace(judged=judged, notes=(DELETED_TOPIC, *notes))
+
+
+def _mark_batch_topics(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
+    """Mark figures of groups as unknown in topics whose records may be batches of several messages.
+
+    Args:
+        topics: Settings of the topics.
+    """
+    batched = {
+        name for name, settings in topics.items()
+        if isinstance(settings, dict) and has_batch_queues(settings.get("attributes"))
+    }  # fmt: skip
+    return [_mark_batch_figures_unknown(row) if row.topic in batched and row.kind == "group" else row for row in rows]
+
+
+def _mark_batch_figures_unknown(row: Lag) -> Lag:
+    judged, notes = row.judged, row.notes
+    if judged.verdict is LagVerdict.AHEAD:
+        notes = tuple(note for note in notes if note != judged.reason)
+        judged = judged._replace(verdict=LagVerdict.UNKNOWN, reason=BATCHES)
+    messages, lost = (each if each.high == 0 else each._replace(high=None) for each in (row.messages, row.lost))
+    return row._replace(judged=judged, notes=(BATCHES, *notes), end=None, messages=messages, lost=lost)
+
+
+def _queue_count(settings: Any) -> int:
+    """Return a topic's number of queues; more than any queue id if its settings do not have it."""
+    names = ("readQueueNums", "writeQueueNums")
+    counts = [int_in_range(settings.get(name), 0, INT32_MAX) for name in names] if isinstance(settings, dict) else []
+    return max((count for count in counts if count is not None), default=INT32_MAX + 1)
+
+
+def _delay_levels(stated_ms: Sequence[int] | None, settings: Mapping[str, object]) -> DelayLevels:
+    """Return a broker's delay levels: those that the user gives, else those of its store."""
+    if stated_ms:
+        return DelayLevels(stated_ms, range(1, len(stated_ms) + 1))
+    known = parse_archived_delays(settings)
+    return DelayLevels(complete_delay_levels(known), known)
+
+
+def _measure_store(
+    moments: Mapping[OffsetKind, Moment],
+    messages: Messages,
+    subscriptions: Subscriptions,
+    wanted: Selection,
+    levels: DelayLevels,
+    archived_until: int | None = None,
+) -> list[Lag]:
+    """Return the rows of a store.
+
+    Args:
+        moments: Offsets of the store, by kind.
+        messages: Messages of the store.
+        subscriptions: Subscriptions of its groups.
+        wanted: Groups and topics to measure. Messages that the broker holds back are measured only if all are chosen.
+        levels: Delay levels of the store.
+        archived_until: Physical offset up to which `messages` has the log; None if it has all of it.
+    """
+    moment = moments[OffsetKind.GROUP]
+    missing = missing_messages_note(moment, archived_until)
+    groups = GroupLag(moment, subscriptions, wanted, missing)
+    parts: list[_Part] = [groups]
+    if not wanted.groups and not wanted.topics:
+        if delays := moments.get(OffsetKind.DELAY):
+            parts.append(DelayLag(delays, levels, missing_messages_note(delays, archived_until)))
+        timers = moments.get(OffsetKind.TIMER_TIME)
+        timers_missing = missing_messages_note(timers or moment, archived_until)
+        parts.append(TimerLag(moment.broker, timers, moments.get(OffsetKind.TIMER), moment.at, timers_missing))
+        parts.append(HalfLag(moment, missing))
+    return _measure_parts(moment, messages, groups, parts)
+
+
+def _measure_parts(moment: Moment, messages: Messages, groups: GroupLag, parts: Sequence[_Part]) -> list[Lag]:
+    """Feed all counters the messages of a store, and return the rows.
+
+    Args:
+        moment: Offsets of the groups.
+        groups: Lag of the groups, one of the parts.
+        parts: What is measured.
+    """
+    spans = messages.measure_queues(
+        _measuring_times(moment), groups.topics, [count for part in parts for count in part.counts]
+    )
+    if messages.has_deleted and (lost := groups.deleted_message_counter(spans)) is not None:
+        messages.measure_queues(Times(moment.at), (), [lost])
+    return [row for part in parts for row in part.rows(spans)]
+
+
+def _all_group_owners(moment: Moment) -> set[OffsetOwner]:
+    return {
+        position._replace(group=strip_broadcast_suffix(position.group))
+        for position in moment.offsets
+        if is_selected_owner(ALL_MESSAGES, position)
+    }
+
+
+def _no_snapshot_note(broker: str, at: datetime.datetime | None) -> str:
+    when = "" if at is None else f" at or before {at:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{broker}: the lake has no snapshot of its groups{when}, so their lag is not known"
+
+
+def lag_of_store(
+    store: Store, now: datetime.datetime, wanted: Selection = ALL_MESSAGES, given: Given | None = None
+) -> LagAnswer:
+    """Return the lag of a store's groups, read from its own files.
+
+    Args:
+        store: The store, in a folder or a copy in an object store.
+        now: The time.
+
+    Raises:
+        CommitLogError: The log cannot be read.
+        UnsafeFileError: A file of the retry store is a link or not regular.
+    """
+    given = given or Given()
+    progress = read_store_progress(store, now)
+    if progress is None or OffsetKind.GROUP not in progress.taken:
+        why = (
+            "its offsets are in an object store"
+            if progress is None
+            else "; ".join(progress.unreadable) or progress.note
+        )
+        return LagAnswer([], [f"{store.broker}: {why}"])
+    moments = offsets_by_kind(progress)
+    topics = read_store_topics(store)
+    moments[OffsetKind.GROUP], left_out = _drop_impossible_offsets(moments[OffsetKind.GROUP], topics)
+    subscriptions = subscriptions_of_snapshot(progress).with_overrides(given.filters)
+    levels = _delay_levels(given.delay_levels_ms.get(store.broker), read_broker_settings(store))
+    messages = StoreMessages(store)
+    try:
+        rows = _measure_store(moments, messages, subscriptions, wanted, levels)
+    except IndexMismatchError as error:
+        _LOGGER.warning("%s; reading the log instead of the indexes", error)
+        messages = StoreMessages(store, use_indexes=False)
+        rows = _measure_store(moments, messages, subscriptions, wanted, levels)
+    rows = _mark_batch_topics(rows, topics)
+    rows = [
+        _mark_deleted_topic(row) if topics and row.topic not in topics and needs_topic_config(row.topic) else row
+        for row in rows
+    ]
+    missing = [*left_out, *([_damage_note(store.broker, messages.damaged)] if messages.damaged else [])]
+    entries, problems = read_store_retry_entries(store)
+    rows += retry_store_lag_rows(moments[OffsetKind.GROUP], entries, wanted)
+    return LagAnswer(rows, [*missing, *problems], _all_group_owners(moments[OffsetKind.GROUP]))
+
+
+def offsets_by_kind(progress: StoreSnapshot) -> dict[OffsetKind, Moment]:
+    """Return the offsets of a snapshot, by kind."""
+    return {
+        kind: Moment(
+            broker=progress.broker,
+            at=as_of,
+            taken=as_of,
+            log_start=progress.log_start,
+            offsets={
+                position: OffsetAt(offset, offset)
+                for position, offset in progress.offsets.items()
+                if position.kind == kind
+            },
+        )
+        for kind, as_of in progress.taken.items()
+    }
+
+
+def subscriptions_of_snapshot(progress: StoreSnapshot) -> Subscriptions:
+    """Return the subscriptions in a snapshot. A store's own files do not have the clients."""
+    return Subscriptions(
+        {
+            key: SubscribedAt(
+                SubscriptionFilter.of(one.expression_type or "", one.expression or ""),
+                None if one.members is None else len(one.members),
+                one.message_model,
+                as_of=progress.subscribed_as_of,
+            )
+            for key, one in progress.subscriptions.items()
+        }
+    )
+
+
+def _damage_note(broker: str, count: int) -> str:
+    ranges = format_count(count, "range of the log is", "ranges of the log are")
+    return f"{broker}: {ranges} damaged; messages there are not counted; 'commitlake verify' shows where"
