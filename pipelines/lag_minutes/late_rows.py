@@ -94,7 +94,7 @@ class _Marks:
         """
         found = np.flatnonzero((self._log_ends > before) & (self._log_ends <= end))
         if len(found):
-            yield self.minute_after(int(found[0]))
+            yield self.minute_after(found[0].item())
 
     def _minute_at(self, number: int) -> int:
         return -(-int(self._times[number]) // _MINUTE_US)

@@ -120,7 +120,7 @@ def test_a_changed_row_in_the_lake_is_reported(
     )
     code, printed = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
     assert code == ExitCode.DAMAGE
-    assert "document 1 was changed" in printed
+    assert "document 1: expected a signature" in printed
 
 
 def test_rows_deleted_at_the_end_of_the_table_are_reported(
