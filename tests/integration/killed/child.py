@@ -39,10 +39,10 @@ STEPS: dict[str, tuple[str, str, str] | tuple[str, str, str, int]] = {
     "after the quarantine": ("commitlake.connectors.lake.follower", "append_files", "after"),
     "before the run is told": ("commitlake.connectors.lake.follower", "_append_run", "before"),
     "after the run": ("commitlake.connectors.lake.follower", "_append_run", "after"),
-    "before the keys are committed": ("commitlake.pipelines.message_keys.follow", "advance", "before"),
-    "after the keys": ("commitlake.pipelines.message_keys.follow", "advance", "after"),
-    "before the edges are committed": ("commitlake.pipelines.edges.follow", "advance", "before"),
-    "after the edges": ("commitlake.pipelines.edges.follow", "advance", "after"),
+    "before the keys are committed": ("commitlake.pipelines.message_keys.follow", "commit_with_transaction", "before"),
+    "after the keys": ("commitlake.pipelines.message_keys.follow", "commit_with_transaction", "after"),
+    "before the edges are committed": ("commitlake.pipelines.edges.follow", "commit_with_transaction", "before"),
+    "after the edges": ("commitlake.pipelines.edges.follow", "commit_with_transaction", "after"),
 }
 
 

@@ -25,6 +25,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fill_shop_store(folder / "broker-a" / "store", orders=8)
     store, lake = str(folder / "broker-a" / "store"), str(folder / "lake")
     assert cli.main(["archive", "--store", store, "--lake", lake, "--local", "--quiet"]) == 0
+    assert cli.main(["archive", "--lake", lake, "--backfill", "lag_minutes", "--quiet"]) == 0
     return folder
 
 
