@@ -43,8 +43,9 @@ def health_report(
     sections = [
         Section("lacks", "What it lacks", [Paragraph(sentence) for sentence in lacks or whole]),
         Section("stores", "Stores", [Table.of_values("Stores", store_rows(state, now))]),
-        Section("missing", "Missing", [Table.of_values("Ranges of logs that are not archived",
-        missing_range_rows(missing))]),
+        Section("missing", "Missing", [
+            Table.of_values("Ranges of logs that are not archived", missing_range_rows(missing))
+        ]),
         Section("unmet", "Expectations", [
             Table.of_values("Expectations that the last run did not meet", unmet_expectation_rows(unmet))
         ]),

@@ -76,8 +76,7 @@ def story_events(story: Story) -> Iterator[RunEvent]:
         outputs = [_dataset_namespace_and_name(target, story)] if target.lane and target.consumption is None else []
         failed = target.consumption is not None and target.consumption.succeeded is False
         yield from _start_and_end_events(_job_name_of_edge(edge, target), f"{edge.kind}:{edge.source}:{edge.target}",
-        (start, max(start, end)),
-                           inputs, outputs, failed=failed)  # fmt: skip
+                                         (start, max(start, end)), inputs, outputs, failed=failed)  # fmt: skip
 
 
 def graph_events(graph: TopicGraph, namespace: str) -> Iterator[RunEvent]:

@@ -218,8 +218,8 @@ def heat_map(chart: HeatMap) -> Html:
     """Return a heat map, its legend, and its numbers as a table."""
     windows = chart.windows
     lines = [
-        tag("div", tag("span", name_html(row.name), class_="heat-name"), tag("span", inline_html(row.last),
-        class_="heat-last"),
+        tag("div", tag("span", name_html(row.name), class_="heat-name"),
+            tag("span", inline_html(row.last), class_="heat-last"),
             _heat_strip(chart, place), class_="heat-row")
         for place, row in enumerate(chart.rows)
     ]  # fmt: skip

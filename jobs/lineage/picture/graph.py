@@ -135,9 +135,8 @@ def _edge_paths(story: Story, rows: Rows, lanes: Lanes, lines: Sequence[Line]) -
         source, target = rows.row_of.get(edge.source), rows.row_of.get(edge.target)
         if source is None or target is None or source is target:
             continue
-        yield _Path(edge, line_of[source.place], line_of[target.place], lanes.horizontal_position(source),
-        lanes.horizontal_position(target),
-                    source.message)  # fmt: skip
+        yield _Path(edge, line_of[source.place], line_of[target.place],
+                    lanes.horizontal_position(source), lanes.horizontal_position(target), source.message)  # fmt: skip
 
 
 def _lane_names_html(lanes: Lanes) -> Html:
@@ -175,8 +174,7 @@ def _line_chunk_html(
     count = len(lines)
     bands = [
         tag("rect", x=percent_text(place / len(lanes.lanes)), y=0, width=percent_text(1 / len(lanes.lanes)),
-        height="100%",
-            class_=f"lane-band {lane.kind}")
+            height="100%", class_=f"lane-band {lane.kind}")
         for place, lane in enumerate(lanes.lanes)
     ]  # fmt: skip
     edges = tag(

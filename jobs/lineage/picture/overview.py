@@ -63,8 +63,7 @@ def overview_html(story: Story, rows: Rows, lanes: Lanes) -> Html:
     marks = [_step_shape(row, *places[row.step.id], is_dense=is_dense) for row in drawn]
     picture = tag(
         "svg", *bands, *_time_axis(start, end, bottom), *edges, *_gap_labels(drawn, horizontal_position, start, end),
-        *marks,
-        width="100%", height=bottom + _AXIS, class_="chart", role="img",
+        *marks, width="100%", height=bottom + _AXIS, class_="chart", role="img",
         aria_label=f"{format_count(len(drawn), 'step')} on an axis of time. They are listed below.",
     )  # fmt: skip
     names = tag("ul", *map(_lane_label, lanes.lanes), class_="lane-list")
