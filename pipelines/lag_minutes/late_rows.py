@@ -37,14 +37,12 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, read_snapshot_headers
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
-from commitlake.pipelines.lag_minutes.minutes import first_minute_at, last_minute_at
+from commitlake.pipelines.lag_minutes.minutes import MINUTE_US, first_minute_at, last_minute_at
 from commitlake.pipelines.lag_minutes.progress import FOLLOWED, NOTHING, MinutesProgress, topics_number
 from commitlake.pipelines.snapshot.progress import OffsetKind
-from commitlake.schemas.tables.lag_minutes import MINUTE_SECONDS
 from commitlake.schemas.times import epoch_us
 
 _UNKNOWN = -1
-_MINUTE_US = MINUTE_SECONDS * 1_000_000
 _TIMES = {"messages": "store_timestamp", OFFSETS: "as_of", SUBSCRIBED: "as_of", "store_config": "recorded_at"}
 """By followed table, the column with the time from which a row has an effect."""
 
@@ -73,12 +71,12 @@ class _Marks:
         known = np.flatnonzero(self._log_ends <= archived.end)  # also those whose end is not known
         if not len(known):
             return None
-        last = int(self._times[known[-1]]) // _MINUTE_US
+        last = int(self._times[known[-1]]) // MINUTE_US
         return last if last >= self.first_minute else None
 
     def minute_after(self, number: int) -> int:
         """Return the first minute after the snapshot before one, or at the first of all."""
-        return int(self._times[number - 1]) // _MINUTE_US + 1 if number else self.first_minute
+        return int(self._times[number - 1]) // MINUTE_US + 1 if number else self.first_minute
 
     def since(self, time: datetime.datetime) -> int:
         """Return the first minute on which a new snapshot of a time has an effect."""
@@ -97,7 +95,7 @@ class _Marks:
             yield self.minute_after(found[0].item())
 
     def _minute_at(self, number: int) -> int:
-        return -(-int(self._times[number]) // _MINUTE_US)
+        return -(-int(self._times[number]) // MINUTE_US)
 
 
 @dataclass

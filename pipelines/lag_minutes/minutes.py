@@ -33,7 +33,7 @@ from commitlake.schemas.times import EPOCH, epoch_us
 
 MINUTE = datetime.timedelta(seconds=MINUTE_SECONDS)
 SCHEMA = arrow_schema(LAG_MINUTES)
-_MINUTE_US = MINUTE_SECONDS * 1_000_000
+MINUTE_US = MINUTE_SECONDS * 1_000_000
 _ROW_GROUP_ROWS = 1 << 17
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
@@ -46,12 +46,12 @@ def minute_time(minute: int) -> datetime.datetime:
 
 def first_minute_at(time: datetime.datetime) -> int:
     """Return the first minute at or after a time, as a number of minutes since 1970."""
-    return -(-epoch_us(time) // _MINUTE_US)
+    return -(-epoch_us(time) // MINUTE_US)
 
 
 def last_minute_at(time: datetime.datetime) -> int:
     """Return the last minute at or before a time, as a number of minutes since 1970."""
-    return epoch_us(time) // _MINUTE_US
+    return epoch_us(time) // MINUTE_US
 
 
 class MinuteRange(NamedTuple):
@@ -172,7 +172,7 @@ def _changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
     after, until = minute_time(minutes.first - 1), minute_time(minutes.last)
     of_broker = f"broker = {text_literal(minutes.broker)}"
     found: set[int] = set()
-    counted = f"(arrow_cast(store_timestamp, 'Int64') + {_MINUTE_US - 1}) / {_MINUTE_US}"
+    counted = f"(arrow_cast(store_timestamp, 'Int64') + {MINUTE_US - 1}) / {MINUTE_US}"
     stored = f"{_is_between('store_timestamp', after, until)} AND store_date BETWEEN {date_literal(after)} AND "
     sql = f"SELECT DISTINCT {counted} AS minute FROM messages WHERE {of_broker} AND {stored}{date_literal(until)}"
     found.update(run_sql(lake.table("messages"), "messages", sql).read_all().column("minute").to_pylist())

@@ -18,11 +18,10 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import column_name, in_condition, text_literal, timestamp_literal
-from commitlake.pipelines.lag_minutes.minutes import SCHEMA, minute_time
+from commitlake.pipelines.lag_minutes.minutes import MINUTE_US, SCHEMA, minute_time
 from commitlake.schemas.selection import Selection
-from commitlake.schemas.tables.lag_minutes import KEY, MINUTE_SECONDS, REPEATED_MINUTES
+from commitlake.schemas.tables.lag_minutes import KEY, REPEATED_MINUTES
 
-_MINUTE_US = MINUTE_SECONDS * 1_000_000
 _NEEDED_OF_HOURS = ("minute", "verdict")
 _GROWING = ("time_lag_s_min", "time_lag_s_max")
 _NEEDED_OF_MINUTES = (*KEY, *_NEEDED_OF_HOURS, *_GROWING, "messages_min", "next_message_time")
@@ -67,8 +66,8 @@ def _in_steps(minutes: Sequence[int]) -> str:
     first = min(minutes)
     between = f"minute >= {_literal(first)} AND minute <= {_literal(max(minutes))}"
     step = math.gcd(*(minute - first for minute in minutes))
-    since = f"arrow_cast(minute, 'Int64') - {first * _MINUTE_US}"
-    return f"{between} AND ({since}) % {step * _MINUTE_US} = 0" if step else between
+    since = f"arrow_cast(minute, 'Int64') - {first * MINUTE_US}"
+    return f"{between} AND ({since}) % {step * MINUTE_US} = 0" if step else between
 
 
 def _read(table: DeltaTable, condition: str, wanted: Selection, names: Sequence[str]) -> pa.Table:
@@ -96,7 +95,7 @@ def _carried(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Table]:
     rows, times = rows.take(pa.array(order)), times[order]
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     for minute in minutes if len(starts) else ():
-        counts = np.add.reduceat((times <= minute * _MINUTE_US).astype(np.int64), starts)
+        counts = np.add.reduceat((times <= minute * MINUTE_US).astype(np.int64), starts)
         last = (starts + counts - 1)[counts > 0]
         yield _at_minute(_existing(rows.take(pa.array(last))), minute)
 
@@ -113,7 +112,7 @@ def _key_codes(rows: pa.Table) -> Array:
 
 def _at_minute(rows: pa.Table, minute: int) -> pa.Table:
     """Return rows with the figures that they have at a later minute."""
-    passed_us = minute * _MINUTE_US - rows["minute"].cast(pa.int64()).to_numpy()
+    passed_us = minute * MINUTE_US - rows["minute"].cast(pa.int64()).to_numpy()
     waits = pc.fill_null(pc.greater(rows["messages_min"], 0), False).to_numpy()
     seconds = {"time_lag_s_min": waits, "time_lag_s_max": rows["next_message_time"].is_valid().to_numpy()}
     found = {name: rows[name] for name in rows.column_names}
@@ -126,5 +125,5 @@ def _at_minute(rows: pa.Table, minute: int) -> pa.Table:
         found["consumed"] = pa.array(consumed, mask=rows["consumed"].is_null().to_numpy() & (passed_us == 0))
     if "within_hour" in found:
         found["within_hour"] = pa.array(np.full(rows.num_rows, minute % REPEATED_MINUTES != 0))
-    found["minute"] = pa.array(np.full(rows.num_rows, minute * _MINUTE_US), SCHEMA.field("minute").type)
+    found["minute"] = pa.array(np.full(rows.num_rows, minute * MINUTE_US), SCHEMA.field("minute").type)
     return pa.table(found, rows.schema)
