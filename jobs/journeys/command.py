@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.arguments.lake_names import check_archived_brokers
+from commitlake.jobs.arguments.lake_names import check_archived_brokers, unknown_tag_sentences, unknown_topic_sentences
+from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
@@ -82,6 +83,7 @@ def _show(command: Journeys, lake: Lake) -> ExitCode:
     from commitlake.pipelines.lineage.topic_graph import complete_time_range
 
     check_archived_brokers(lake, command.broker)
+    _warn_of_unknown_names(command, lake)
     since, until = complete_time_range(lake, command.start, command.end)
     until = max(until, since + MILLISECOND)  # the newest message may be older than --from
     selection = replace(command.selection, start=None, end=None)
@@ -98,6 +100,15 @@ def _show(command: Journeys, lake: Lake) -> ExitCode:
     if not command.quiet:
         _print_notes(answer, question, known)
     return ExitCode.DAMAGE if missing else ExitCode.OK
+
+
+def _warn_of_unknown_names(command: Journeys, lake: Lake) -> None:
+    """Warn of topics and tags that no message has: no key passes a topic with a mistyped name, and all lack it."""
+    messages, stuck = lake.table("messages"), (topic for topic, _ in command.stuck_after)
+    topics = dict.fromkeys([*command.topic, *command.through, *command.missing, *stuck])
+    sentences = [*unknown_topic_sentences(lake, messages, topics), *unknown_tag_sentences(messages, command.tag)]
+    for sentence in sentences:
+        warn("commitlake journeys", sentence)
 
 
 def _show_paths(command: Journeys, answer: Answer, missing: Sequence[str]) -> None:

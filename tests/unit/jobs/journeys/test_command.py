@@ -155,6 +155,14 @@ def test_wrong_options_are_refused(
     assert message in capsys.readouterr().err
 
 
+def test_topics_and_tags_that_no_message_has_are_named(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--topic", "orders", "--through", "payment", "--missing", "shipment", "--stuck-after", "order:1s"]
+    assert main(["--lake", root, *TIME, *given, "--tag", "nosuch"]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    assert [line.split("'")[1] for line in warnings] == ["payment", "shipment", "order", "nosuch"]
+    assert "payments" in warnings[0]
+
+
 def test_a_lake_without_edges_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = make_lake(tmp_path, [record(0, 0, "orders")], None).root
     assert main(["--lake", root]) == 2
