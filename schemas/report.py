@@ -149,10 +149,12 @@ class Cell(NamedTuple):
     Attributes:
         content: text of the cell; or a sparkline, for a cell without text.
         order: sort key; by default the text. A cell with None and no text is last.
+        notes: the sentences of a cell in a column of notes, each on its own.
     """
 
     content: Text | Trend
     order: float | None = None
+    notes: Sequence[str] = ()
 
     def __str__(self) -> str:
         return "" if isinstance(self.content, Trend) else to_plain_text(self.content)
@@ -195,6 +197,8 @@ def _cell(column: Column, value: object) -> Cell:
         return value
     if value is None:
         return Cell("")
+    if column.is_notes and isinstance(value, list | tuple):
+        return Cell("; ".join(value), notes=value)
     order = value if isinstance(value, int | float) else None
     if isinstance(value, datetime.datetime) and column.is_ranked:
         order = value.timestamp()

@@ -166,7 +166,7 @@ class LagCommand(
 def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
     from commitlake.jobs.lag import report
     from commitlake.jobs.lag.source import measure_lag, unknown_name_sentences
-    from commitlake.jobs.report.rows_output import write_rows
+    from commitlake.jobs.report.rows_output import write_rows, write_table_block
     from commitlake.pipelines.lag.groups import sort_worst_first
 
     answer = measure_lag(command, command)
@@ -174,13 +174,11 @@ def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
     missing = [*answer.missing, *unknown]
     failing = [(row, condition) for row in answer.rows for condition in command.fail_if if condition.is_met_by(row)]
     rows = sort_worst_first(row for row in answer.rows if command.all or _is_behind(row))
-    if command.output != "table":
-        write_rows(command.output, report.machine_readable_rows(rows), report.PLAIN_COLUMNS, missing)
-    elif command.by == "queue":
-        write_rows("table", report.queue_rows(rows), report.QUEUE_COLUMNS)
+    if command.output == "table":
+        write_table_block(report.text_table(rows, by_queue=command.by == "queue"), sys.stdout)
+        sys.stdout.flush()
     else:
-        write_rows("table", report.group_rows(rows), report.GROUP_COLUMNS)
-    sys.stdout.flush()
+        write_rows(command.output, report.machine_readable_rows(rows), report.PLAIN_COLUMNS, missing)
     if file is not None:
         file.write(_make_report(command, answer, unknown))
     for sentence in missing:
@@ -188,7 +186,7 @@ def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
     if not command.quiet:
         for group in answer.broadcasting:
             print_line(str(group))
-        print_line(report.summary_sentence(answer.rows))
+        print_line(report.summary_sentence(answer.rows, answer.missing))
         if hidden := len(answer.rows) - len(rows):
             print_line(f"not shown: {format_count(hidden, 'queue')} without anything behind; --all shows them")
     for row, condition in failing:

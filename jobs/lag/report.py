@@ -1,7 +1,6 @@
 """Report of `commitlake lag`: the group that is furthest behind, since when, and what to do.
 
-One set of cells for each group and queue is what its table, its page and its notebook show; `machine_readable_rows`
-are the rows for programs.
+Text, page and notebook show the same tables of groups and queues; `machine_readable_rows` are the rows for programs.
 """
 
 from __future__ import annotations
@@ -90,32 +89,27 @@ _HAPPENED = {
 }
 Row = dict[str, Any]
 _FIGURE_COLUMNS = (
-    Column("messages", is_number=True), Column("lost", 2, is_number=True), Column("time_lag", 1, is_number=True),
-    Column("bytes", 6, is_number=True), Column("consume_tps", 4, is_number=True), Column("drain", 5, is_number=True),
-    Column("verdict"), Column("filter", 7), Column("notes", is_notes=True),
+    Column("verdict", is_ranked=True), Column("messages behind", key="messages", is_number=True),
+    Column("next one has waited", 1, key="time_lag", is_number=True),
+    Column("bytes behind", 6, key="bytes", is_number=True), Column("messages lost", 2, key="lost", is_number=True),
 )  # fmt: skip
-GROUP_COLUMNS = (Column("group"), Column("topics", 3), Column("queues", 8, is_number=True), *_FIGURE_COLUMNS)
-QUEUE_COLUMNS = (Column("group"), Column("topic"), Column("queue_id"), *_FIGURE_COLUMNS)
+_RATE_COLUMNS = (
+    Column("consumed per s", 4, key="consume_tps", is_number=True), Column("caught up in", 5, key="drain"),
+)  # fmt: skip
+_REMARK_COLUMNS = (Column("filter", 7), Column("notes", is_notes=True, can_sort=False))
+GROUP_COLUMNS = (
+    Column("group"), *_FIGURE_COLUMNS, Column("queues behind", 8, key="queues", is_number=True), Column("topics", 3),
+    *_RATE_COLUMNS, *_REMARK_COLUMNS,
+)  # fmt: skip
+QUEUE_COLUMNS = (
+    Column("topic"), Column("queue", key="queue_id", is_number=True), Column("broker"), *_FIGURE_COLUMNS,
+    *_RATE_COLUMNS, Column("last consumed (UTC)", 9, key="last_consumed", is_ranked=True), *_REMARK_COLUMNS,
+)  # fmt: skip
 PLAIN_COLUMNS = (
     "broker", "kind", "group", "topic", "queue_id", "as_of", "offset_min", "offset_max", "end", "difference",
     "messages_min", "messages_max", "lost_min", "lost_max", "bytes_min", "bytes_max", "time_lag_s_min",
     "time_lag_s_max", "next_message_time", "last_consumed_time", "consume_tps", "produce_tps", "drain_s", "compared_at",
     "verdict", "filter", "filter_as_of", "members", "notes",
-)  # fmt: skip
-_PAGE_FIGURES = (
-    Column("verdict", is_ranked=True), Column("messages behind", key="messages", is_number=True),
-    Column("next one has waited", key="time_lag", is_number=True), Column("bytes behind", key="bytes", is_number=True),
-    Column("messages lost", key="lost", is_number=True),
-)  # fmt: skip
-_PAGE_GROUPS = (
-    Column("group"), *_PAGE_FIGURES, Column("queues behind", key="behind", is_number=True),
-    Column("topics", key="first_topics"),
-)  # fmt: skip
-_PAGE_QUEUES = (
-    Column("topic"), Column("queue", key="queue_id", is_number=True), Column("broker"), *_PAGE_FIGURES,
-    Column("consumed per s", key="consume_tps", is_number=True),
-    Column("last consumed (UTC)", key="last_consumed", is_ranked=True), Column("filter", key="narrowing"),
-    Column("notes", key="remarks", can_sort=False),
 )  # fmt: skip
 _AT_OFFSET = (
     "query {source} --broker {broker} --topic {topic} --queue {queue} --where 'queue_offset >= {offset}' --limit 20"
@@ -206,23 +200,36 @@ def lag_report(
         since: Time since which the worst queue of the worst group has not moved, if it is known.
     """
     groups, missing = summarize_by_group(answer.rows), [*answer.missing, *unknown]
-    times = group_row_times(answer.rows)
     label, place = ("Lake", source.option[1]) if source.is_lake else ("Store", source.option[1])
-    as_of = format_time(times[0]) if times else "not known"
-    if len(times) > 1:
-        as_of += f" to {format_time(times[-1])}"
-    facts = [(label, place), ("Brokers", _brokers_text(answer.rows)), ("As of", f"{as_of} UTC" if times else as_of)]
+    as_of = " to ".join(map(format_time, _first_and_last_time(answer.rows)))
+    facts = [
+        (label, place), ("Brokers", _brokers_text(answer.rows)), ("As of", f"{as_of} UTC" if as_of else "not known")
+    ]  # fmt: skip
     held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
     sections = [
         Section("summary", "In short", [_summary_figures(groups)]),
         Section("do", "What to do", list(_advice_blocks(groups, missing, source, since))),
         Section("history", "Lag over time", list(_history_charts(groups, history, source))),
-        Section("groups", "Groups", [_group_table(groups)]),
-        Section("queues", "Queues", [_queue_table([row for row in answer.rows if row.kind in GROUP_KINDS], "group")]),
+        Section("groups", "Groups", [_page_group_table(groups)]),
+        Section(
+            "queues", "Queues", [_page_queue_table([row for row in answer.rows if row.kind in GROUP_KINDS], "group")]
+        ),
     ]
     if held:
-        sections.append(Section("held", "Held back by brokers", [_queue_table(held, "kind")]))
+        sections.append(Section("held", "Held back by brokers", [_page_queue_table(held, "kind")]))
     return Report(TITLE, _verdict(groups, missing), facts, sections, "lag")
+
+
+def summary_sentence(rows: Sequence[Lag], missing: Sequence[str] = ()) -> str:
+    """Return the verdict on all rows as text, with the time of the groups' figures."""
+    as_of = " to ".join(map(format_iso_time, _first_and_last_time(rows)))
+    return _verdict(summarize_by_group(rows), missing).sentence + (f" As of {as_of}." if as_of else "")
+
+
+def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:
+    """Return the time of the rows of groups: none if there are no rows, and two if rows have different times."""
+    times = group_row_times(rows)
+    return [*times[:1], *times[1:][-1:]]
 
 
 def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
@@ -413,17 +420,37 @@ def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
             start = None
 
 
-def _group_table(groups: Sequence[GroupSummary]) -> Table:
+def _page_group_table(groups: Sequence[GroupSummary]) -> Table:
     rest = _hidden_rows_text("groups", [group.messages for group in groups], MAX_GROUPS)
-    return Table.of("Groups, the worst first", _PAGE_GROUPS, map(_group_row, groups[:MAX_GROUPS]), rest)
+    columns = [column for column in GROUP_COLUMNS if column not in _REMARK_COLUMNS]  # there may be many for a group
+    return _group_table(groups[:MAX_GROUPS], columns, rest)
 
 
-def _queue_table(rows: Sequence[Lag], first: str) -> Table:
-    has_brokers = len({row.broker for row in rows}) > 1  # a single one is at the top of the page
+def _page_queue_table(rows: Sequence[Lag], first: str) -> Table:
     ordered = sort_worst_first(rows)
     rest = _hidden_rows_text("queues", [row.messages for row in ordered], MAX_QUEUES)
-    columns = [column for column in (Column(first), *_PAGE_QUEUES) if has_brokers or column != "broker"]
-    return Table.of("Queues, the worst first", columns, map(_queue_row, ordered[:MAX_QUEUES]), rest)
+    return _queue_table(ordered[:MAX_QUEUES], (Column(first), *QUEUE_COLUMNS), rest)
+
+
+def text_table(rows: Sequence[Lag], *, by_queue: bool) -> Table:
+    """Return the table of `lag` as text: a row for each queue, or for each group and kind of held back messages."""
+    if by_queue:
+        columns = [column for column in QUEUE_COLUMNS if column.key != "last_consumed"]
+        return _queue_table(rows, (Column("group"), *columns))
+    found: dict[str, list[Lag]] = {}
+    for row in rows:
+        found.setdefault(_group_or_kind(row), []).append(row)
+    return _group_table([GroupSummary(name, of_group) for name, of_group in found.items()], GROUP_COLUMNS)
+
+
+def _group_table(groups: Iterable[GroupSummary], columns: Sequence[Column], rest: str = "") -> Table:
+    return Table.of("Groups, the worst first", columns, map(_group_row, groups), rest)
+
+
+def _queue_table(rows: Sequence[Lag], columns: Sequence[Column], rest: str = "") -> Table:
+    has_brokers = len({row.broker for row in rows}) > 1
+    shown = [column for column in columns if has_brokers or column != "broker"]
+    return Table.of("Queues, the worst first", shown, map(_queue_row, rows), rest)
 
 
 def _hidden_rows_text(rows: str, messages: Sequence[FigureBounds], shown: int) -> str:
@@ -442,29 +469,13 @@ def _hidden_rows_text(rows: str, messages: Sequence[FigureBounds], shown: int) -
     return f"The {shown:,} worst of {len(messages):,} {rows} are shown; {the_others} {behind} behind."
 
 
-def group_rows(rows: Iterable[Lag]) -> Iterator[Row]:
-    """Yield table rows for people: one for each group, and one for each kind of messages that no group consumes."""
-    found: dict[str, list[Lag]] = {}
-    for row in rows:
-        found.setdefault(_group_or_kind(row), []).append(row)
-    return (_group_row(GroupSummary(name, of_group)) for name, of_group in found.items())
-
-
-def queue_rows(rows: Iterable[Lag]) -> Iterator[Row]:
-    """Yield a row for people for each queue."""
-    return map(_queue_row, rows)
-
-
 def _group_row(group: GroupSummary) -> Row:
-    topics = group.topics
-    first, *others = sorted(topics, key=lambda topic: (topic.startswith(RETRY_PREFIX), topic))
+    topics = sorted(group.topics, key=lambda topic: (topic.startswith(RETRY_PREFIX), topic))
     names = [part for topic in topics[:3] for part in (", ", Name(topic))][1:]
     queues = sum(1 for row in group.rows if row.messages.low or row.messages.high is None or row.messages.high)
     return {
-        "topics": Cell(first + _count_more_text(len(others))),
-        "first_topics": Cell((*names, _count_more_text(len(topics) - 3))),
-        "queues": Cell(f"{len(group.rows):,}"),
-        "behind": Cell(f"{queues:,} of {len(group.rows):,}", queues),
+        "topics": Cell((*names, _count_more_text(len(topics) - 3))),
+        "queues": Cell(f"{queues:,} of {len(group.rows):,}", queues),
         **_group_cells(group),
     }
 
@@ -479,14 +490,13 @@ def _queue_row(row: Lag) -> Row:
         "last_consumed": Cell(
             "" if last is None else TimeText(format_time(last)), None if last is None else last.timestamp()
         ),
-        "narrowing": Cell("" if row.filter in {None, "*"} else Name(row.filter)),
         **_group_cells(GroupSummary(_group_or_kind(row), [row])),
     }
 
 
 def _group_cells(group: GroupSummary) -> Row:
     rates = [row.judged.consume_tps for row in group.rows if row.judged.consume_tps is not None]
-    notes = [note for row in group.rows for note in row.notes]
+    filters = dict.fromkeys(row.filter for row in group.rows if row.filter not in {None, "*"})
     return {
         "group": Cell(Name(group.group)),
         "messages": Cell(_count_text(group.messages), group.messages.largest),
@@ -498,9 +508,8 @@ def _group_cells(group: GroupSummary) -> Row:
         "consume_tps": Cell(f"{sum(rates):,.1f}" if rates else "", sum(rates) if rates else None),
         "drain": Cell(_catch_up_time_text(group.rows)),
         "verdict": Cell(Badge(_KINDS[group.verdict], str(group.verdict)), group.verdict.severity_rank),
-        "filter": Cell(" / ".join(dict.fromkeys(row.filter for row in group.rows if row.filter))),
-        "notes": notes,
-        "remarks": Cell("; ".join(notes)),
+        "filter": Cell(Name(" / ".join(filters)) if filters else ""),
+        "notes": [note for row in group.rows for note in row.notes],
     }
 
 
@@ -580,22 +589,6 @@ def machine_readable_rows(rows: Iterable[Lag]) -> Iterator[Row]:
 
 def _time_text(time: datetime.datetime | None) -> str | None:
     return None if time is None else format_iso_time(time, "milliseconds")
-
-
-def summary_sentence(rows: Sequence[Lag]) -> str:
-    """Return a sentence that sums up all rows, with the time of the groups' figures."""
-    groups = {row.group for row in rows if row.kind in {"group", "retry"}}
-    behind = {row.group for row in rows if row.messages.low or row.messages.high is None or row.messages.high}
-    if not rows:
-        return "no consumer offsets match"
-    worst = sort_worst_first(rows)[0]
-    first, *others = (f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in group_row_times(rows))
-    as_of = f"as of {first} to {others[-1]}" if others else f"as of {first}"
-    text = f"{format_count(len(groups), 'group')}, {len(behind & groups)} of them behind"
-    if worst.judged.verdict is LagVerdict.OK:
-        return f"{text}, {as_of}"
-    place = f"{worst.group or worst.kind} on {worst.topic}, queue {worst.queue_id}"
-    return f"{text}; worst: {place}, is {worst.judged.verdict}, {as_of}"
 
 
 def _messages_text(figure: FigureBounds) -> str:

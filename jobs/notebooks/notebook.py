@@ -27,11 +27,10 @@ from commitlake.jobs.arguments.stores import parse_positive_decimal
 from commitlake.jobs.arguments.times import join_options_and_times, parse_time
 from commitlake.jobs.report.markup import tag
 from commitlake.jobs.report.page import render_pictures
-from commitlake.jobs.report.rows_output import write_table
+from commitlake.jobs.report.rows_output import write_table_block
 from commitlake.jobs.report.text import block_lines, chart_to_table
 from commitlake.schemas.errors import CommitLakeError, UsageError
 from commitlake.schemas.report import BarChart, HeatMap, Html, LineChart, Section, Table
-from commitlake.schemas.report_columns import Column
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 DEMO_LAKE = "commitlake-demo/lake"
@@ -144,22 +143,19 @@ class Notebook:
             self.say(f"{table.caption}: none")
             return
         more = f" (the first {MAX_ROWS:,} of {len(table.rows):,})" if len(table.rows) > MAX_ROWS else ""
-        places = [place for place in range(len(table.columns)) if any(str(row[place]) for row in table.rows)]
-        columns = [table.columns[place] for place in places]
         self.say("", f"{table.caption}{more}")
         display = self._find_table_display()
         if display is not None:
             import pandas as pd
 
-            names = [escape_line(column) for column in columns]
+            places = [place for place in range(len(table.columns)) if any(str(row[place]) for row in table.rows)]
+            names = [escape_line(table.columns[place]) for place in places]
             cells = [[escape_line(str(row[place])) for place in places] for row in table.rows[:MAX_ROWS]]
             with pd.option_context("display.html.use_mathjax", False):  # a name like $x$ is not a formula
                 display(pd.DataFrame(cells, columns=names))
         else:
-            rows = [{table.columns[place].key: row[place] for place in places} for row in table.rows[:MAX_ROWS]]
-            # Cells are texts already, so these columns do not say how values are shown.
-            titles = [Column(column, key=column.key, is_number=column.is_number) for column in columns]
-            write_table(rows, titles, sys.stdout, is_full=not sys.stdout.isatty())
+            shown = table._replace(rows=table.rows[:MAX_ROWS])
+            write_table_block(shown, sys.stdout, is_full=not sys.stdout.isatty())
         if table.rest:
             self.say(table.rest)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain, islice
 from shutil import get_terminal_size
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
 
@@ -22,6 +22,9 @@ from commitlake.jobs.report.output_forms import SCHEMA, display
 from commitlake.jobs.report.text_table import TextTable, wrap_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report_columns import Column
+
+if TYPE_CHECKING:
+    from commitlake.schemas.report import Table
 
 Row = dict[str, Any]
 
@@ -107,7 +110,6 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
         is_full: true for a table as with `--full`.
     """
     shown = display()
-    is_full = is_full or shown.is_full
     notes: dict[str, int] = {}
     named = [column if isinstance(column, Column) else Column(column) for column in columns]
     cells, numeric = [], [True] * len(named)
@@ -132,6 +134,37 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
     ]
     if not notes:
         cells = [[cell for cell, name in zip(row, named, strict=True) if not name.is_notes] for row in cells]
+    _write_text_cells(titles, cells, notes, out, is_full=is_full)
+    return len(cells)
+
+
+def write_table_block(table: Table, out: TextIO, *, is_full: bool = False) -> None:
+    """Write a table of a report as text, without the columns in which all cells are empty.
+
+    Args:
+        table: the table; one without rows writes nothing.
+        out: the output, as for `write_table`.
+        is_full: true for a table as with `--full`.
+    """
+    notes: dict[str, int] = {}
+    titles, columns = [], []
+    for column, cells in zip(table.columns, zip(*table.rows, strict=True), strict=False):
+        texts = [_note_numbers_text(cell.notes, notes) if column.is_notes else escape_line(str(cell)) for cell in cells]
+        if any(texts):
+            titles.append(
+                Column(escape_line(column), column.spare, is_number=column.is_number, is_whole=column.is_whole)
+            )
+            columns.append(texts)
+    if columns:
+        _write_text_cells(titles, list(zip(*columns, strict=True)), notes, out, is_full=is_full)
+
+
+def _write_text_cells(
+    titles: Sequence[Column], cells: Sequence[Sequence[str]], notes: Mapping[str, int], out: TextIO, *, is_full: bool
+) -> None:
+    """Write a table of texts without control characters, its notes with their numbers, and what is left out."""
+    shown = display()
+    is_full = is_full or shown.is_full
     width = _table_width(out, is_full=is_full)
     table = TextTable(titles, cells, width, is_full=is_full)
     lines = list(table.lines())
@@ -145,7 +178,6 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
     if (remark := _omissions_text(table)) and not shown.is_quiet:
         out.flush()
         print_line(remark + ("; --full shows all" if shown.is_command else ""))
-    return len(cells)
 
 
 def _table_width(out: TextIO, *, is_full: bool) -> int | None:

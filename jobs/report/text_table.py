@@ -275,11 +275,11 @@ def wrap_lines(text: str, width: int) -> str:
 
 def _fold_title(name: str, width: int) -> list[str]:
     """Return a name in two lines, split where that is narrowest, if it is wider than its column and can be split."""
-    splits = [place.end() for place in re.finditer(r"_(?=[^_])", name)]
+    splits = [place.end() for place in re.finditer(r"_(?=[^_])| (?=[^ ])", name)]
     if not splits or len(name) <= width:
         return ["", name]
     best = min(splits, key=lambda place: max(place, len(name) - place))
-    return [name[:best], name[best:]]
+    return [name[:best].rstrip(), name[best:]]
 
 
 def _cell_width(cell: str) -> int:

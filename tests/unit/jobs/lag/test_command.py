@@ -154,7 +154,7 @@ def test_a_table_has_the_groups_that_are_behind(growing: GrowingLake, capsys: py
     out, err = capsys.readouterr()
     assert "shipping" not in out
     assert "\nconfused " in out
-    assert "3 groups, 1 of them behind; worst: confused on orders, queue 0, is ahead" in err
+    assert "confused is ahead of the queue's end on orders: 0 messages behind." in err
 
 
 def test_a_time_without_a_snapshot_is_an_error(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.lag import command as lag
-from commitlake.jobs.lag.report import MAX_GROUPS, MAX_QUEUES, LagSource, lag_report
+from commitlake.jobs.lag.report import MAX_GROUPS, MAX_QUEUES, LagSource, lag_report, text_table
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.history import LagHistory
@@ -235,6 +235,22 @@ def test_queues_name_their_broker_if_there_are_several() -> None:
     assert "broker" not in table_of(one.by_id("queues"))[0]
     header, *lines = table_of(two.by_id("queues"))
     assert {line[header.index("broker")] for line in lines} == {"broker-a", "broker-b"}
+
+
+def test_the_text_has_a_row_for_each_group_and_for_what_brokers_hold_back() -> None:
+    rows = [
+        row("billing", LagVerdict.SLOW, 2, filter="paid"),
+        row("billing", topic="%RETRY%billing", broker="broker-b"),
+        row("", kind="delay", topic="SCHEDULE_TOPIC_XXXX"),
+    ]
+    table = text_table(rows, by_queue=False)
+    found = [dict(zip(map(str, table.columns), map(str, cells), strict=True)) for cells in table.rows]
+    assert [(one["group"], one["queues behind"], one["topics"], one["filter"]) for one in found] == [
+        ("billing", "1 of 2", "orders", "paid"),
+        ("(delay)", "0 of 1", "SCHEDULE_TOPIC_XXXX", ""),
+    ]
+    assert "broker" in text_table(rows, by_queue=True).columns
+    assert "broker" not in text_table(rows[:1], by_queue=True).columns
 
 
 def test_a_queue_has_the_time_of_the_last_consumed_message() -> None:

@@ -20,11 +20,12 @@ from commitlake.jobs.lag.report import GROUP_COLUMNS, QUEUE_COLUMNS
 from commitlake.jobs.lineage.story_json import STEP_COLUMNS
 from commitlake.jobs.query.command import SHORT_COLUMNS
 from commitlake.jobs.report.output_forms import DisplayArguments
-from commitlake.jobs.report.rows_output import write_table
+from commitlake.jobs.report.rows_output import write_table, write_table_block
 from commitlake.jobs.report.text_table import TextTable, shorten_text, wrap_lines
 from commitlake.jobs.tps.command import rate_columns
 from commitlake.jobs.verify.report import FINDING_COLUMNS
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Cell, Name, Table, Trend
 from commitlake.schemas.report_columns import Column
 
 TIME = "2026-11-21T07:45:49.140Z"
@@ -66,7 +67,7 @@ def printed(rows: Sequence[dict[str, Any]], columns: Sequence[str], out: io.Stri
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_of_commands_fit_every_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = TABLES[name]
-    row: dict[str, Any] = {str(column): CELLS.get(column, "x") for column in columns}
+    row: dict[str, Any] = {column.key: CELLS.get(column.key, "x") for column in columns}
     for width in range(40, 201):
         monkeypatch.setenv("COLUMNS", str(width))
         lines = printed([row, row | {"group": "audit"}], columns)
@@ -140,6 +141,31 @@ def test_a_note_stands_below_the_table_once() -> None:
         "group  notes", "────────────", "a      1", "b      1, 2", "c", "", "1  late", "2  lost",
     ]  # fmt: skip
     assert printed(rows[2:], [Column("group"), Column("notes", is_notes=True)], io.StringIO())[0] == "group"
+
+
+def test_a_table_of_a_report_folds_long_titles_and_has_no_empty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    columns = [
+        Column("group"), Column("messages behind", key="messages", is_number=True), Column("lost", is_number=True),
+        Column("over time"), Column("notes", is_notes=True),
+    ]  # fmt: skip
+    rows = [
+        {"group": Name(name), "messages": 1203, "lost": None, "over time": Cell(Trend("", [1])), "notes": ["late"]}
+        for name in ("billing-of-orders", "a")
+    ]
+    out = Terminal()
+    write_table_block(Table.of("Groups", columns, []), out)
+    assert out.getvalue() == ""
+    write_table_block(Table.of("Groups", columns, rows), out)
+    assert re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines() == [
+        "                   messages",
+        "group                behind  notes",
+        "──────────────────────────────────",
+        "billing-of-orders     1,203  1",
+        "a                     1,203  1",
+        "",
+        "1  late",
+    ]
 
 
 def test_numbers_are_aligned_right() -> None:

@@ -61,7 +61,7 @@ def test_the_time_of_the_figures_is_that_of_groups() -> None:
     later = row("", LagVerdict.SLOW, 9, kind="timer")._replace(as_of=NOON + datetime.timedelta(minutes=10))
     assert group_row_times([later, earlier]) == [NOON]
     assert group_row_times([later]) == [later.as_of]
-    assert summary_sentence([later, earlier]).endswith(", as of 2026-11-20T12:00:00Z")
+    assert summary_sentence([later, earlier]).endswith(" As of 2026-11-20T12:00:00Z.")
 
 
 def test_a_sum_with_an_unknown_bound_has_none() -> None:
