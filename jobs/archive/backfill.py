@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.runtime.local_runner import ProcessRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.arguments import ArchiveOptions
 from commitlake.jobs.archive.run import VERSION
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.runner import make_runner
-from commitlake.jobs.cli.progress import runner_progress
+from commitlake.jobs.cli.progress import counted_progress, runner_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.archive.following import unreadable_trace_notes
 from commitlake.pipelines.edges.follow import catch_up_edges
@@ -64,8 +67,13 @@ def _backfill_edges(command: ArchiveOptions, lake: Lake, runner: Runner) -> Exit
 
 def _backfill_lag_minutes(command: ArchiveOptions, lake: Lake, runner: Runner) -> ExitCode:
     started = time.monotonic()
-    with runner_progress(runner, f"computing lag in {lake.root}", 0, quiet=command.quiet):
-        done = backfill_lag_minutes(lake, runner)
+    if not command.is_on_spark:
+        runner = ProcessRunner(command.threads)  # most of the work is Python's, for which threads have one core
+
+    def show_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
+        return counted_progress(f"computing lag in {lake.root}", total, "minutes", quiet=command.quiet)
+
+    done = backfill_lag_minutes(lake, runner, show_progress)
     if not command.quiet:
         again = f", {format_count(done.repeated, 'minute')} computed again" if done.repeated else ""
         added = (

@@ -11,6 +11,7 @@ order in which they were stored.
 
 from __future__ import annotations
 
+import datetime
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -66,12 +67,17 @@ class LakeMessages:
         table: The table `messages`.
         broker: The store's name.
         packs: Location of the packs.
+        last: The latest time that will be asked for, of many: which queues have messages is then looked up once for
+            all of them. None if there may be later ones.
     """
 
     has_deleted = True
 
-    def __init__(self, table: DeltaTable, broker: str, packs: PackLocation) -> None:
-        self._table, self._broker, self._packs = table, broker, packs
+    def __init__(
+        self, table: DeltaTable, broker: str, packs: PackLocation, *, last: datetime.datetime | None = None
+    ) -> None:
+        self._table, self._broker, self._packs, self._last = table, broker, packs, last
+        self._first_stored: dict[str, dict[Queue, datetime.datetime]] = {}
 
     def measure_queues(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
         """Feed each counter the messages that it needs, and return the first and end offset of each queue."""
@@ -149,15 +155,27 @@ class LakeMessages:
             # A range, as there may be one retry topic for each of thousands of groups.
             after = RETRY_PREFIX[:-1] + chr(ord(RETRY_PREFIX[-1]) + 1)
             asked.append(f"topic >= {text_literal(RETRY_PREFIX)} AND topic < {text_literal(after)}")
-        where = " AND ".join(self._time_conditions(times))
-        for first in range(0, len(asked), _MAX_QUESTIONS):
+        for queue in self._queues_with_messages(times, asked):
+            if queue.topic in count.topics:
+                yield queue
+
+    def _queues_with_messages(self, times: Times, conditions: Sequence[str]) -> Iterator[Queue]:
+        """Yield the queues that have a message that the broker still has, and that meets one of the SQL conditions."""
+        last = times.until if times.until is None else max(times.until, self._last or times.until)
+        where = " AND ".join(self._time_conditions(replace(times, until=last)))
+        for first in range(0, len(conditions), _MAX_QUESTIONS):
             sql = " UNION ".join(
-                f"SELECT DISTINCT topic, queue_id FROM messages WHERE {where} AND {condition}"
-                for condition in asked[first : first + _MAX_QUESTIONS]
+                f"SELECT topic, queue_id, min(store_timestamp) AS stored FROM messages WHERE {where} AND {condition} "
+                "GROUP BY topic, queue_id"
+                for condition in conditions[first : first + _MAX_QUESTIONS]
             )
-            for row in self._query_rows(sql):
-                if row["topic"] in count.topics:
-                    yield Queue(self._broker, row["topic"], row["queue_id"])
+            if sql not in self._first_stored:
+                self._first_stored[sql] = {
+                    Queue(self._broker, row["topic"], row["queue_id"]): row["stored"] for row in self._query_rows(sql)
+                }
+            for queue, stored in self._first_stored[sql].items():
+                if times.until is None or stored <= times.until:
+                    yield queue
 
     def _queue_spans(
         self, times: Times, topics: Collection[str], starts: Mapping[Queue, int]
@@ -179,7 +197,8 @@ class LakeMessages:
                 self._spans_from_all_messages(times, [*where, _topics_sql(topics)]), where
             )
         live = [*where, f"physical_offset >= {times.log_start}"]
-        young = self._queues_with_first_messages([*live, _topics_sql(topics)])
+        has_first = f"{_topics_sql(topics)} AND queue_offset < {_FIRST_OFFSETS}"
+        young = set(self._queues_with_messages(times, [has_first]))
         old = {queue: start for queue, start in starts.items() if queue not in young}
         spans = self._spans_of_truncated_queues(times, live, old)
         if young:
@@ -224,12 +243,6 @@ class LakeMessages:
             if queue in spans and runs[queue].last < floor
         }
         return spans | {queue: QueueSpan(0, 0, floor=floor) for queue, floor in deleted.items()}
-
-    def _queues_with_first_messages(self, where: Sequence[str]) -> set[Queue]:
-        """Return the queues that have a message with a queue offset below `_FIRST_OFFSETS`."""
-        conditions = " AND ".join([*where, f"queue_offset < {_FIRST_OFFSETS}"])
-        sql = f"SELECT DISTINCT topic, queue_id FROM messages WHERE {conditions}"
-        return {Queue(self._broker, row["topic"], row["queue_id"]) for row in self._query_rows(sql)}
 
     def _spans_of_truncated_queues(
         self, times: Times, live: Sequence[str], starts: Mapping[Queue, int]

@@ -38,7 +38,7 @@ class StoreLag:
         self._config = read_config_changes(lake, broker)
         commit = read_last_commit(lake)
         self._progress = (commit and commit.stores.get(broker)) or StoreProgress(0)
-        self._messages = LakeMessages(lake.table("messages"), broker, lake.packs)
+        self._messages = LakeMessages(lake.table("messages"), broker, lake.packs, last=last)
 
     def rows_at(self, time: datetime.datetime) -> list[Lag]:
         """Return the rows of groups at a time, in ascending order of the times; none before the first snapshot."""

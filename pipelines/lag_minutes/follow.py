@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from urllib.parse import unquote
@@ -58,15 +59,22 @@ class AddedMinutes:
     repeated: int = 0
 
 
+def _show_nothing(_total: int) -> AbstractContextManager[Callable[[int], None]]:
+    return nullcontext(lambda _: None)
+
+
 def backfill_lag_minutes(
-    lake: Lake, runner: Runner = HERE, on_commit: Callable[[int], None] = lambda _: None
+    lake: Lake,
+    runner: Runner = HERE,
+    show_progress: Callable[[int], AbstractContextManager[Callable[[int], None]]] = _show_nothing,
 ) -> AddedMinutes:
     """Compute the minutes that `lag_minutes` lacks.
 
     Args:
         lake: the lake.
         runner: runs the tasks that compute minutes and write files.
-        on_commit: called with the number of minutes of each commit.
+        show_progress: called with the number of minutes to compute; returns a context manager whose function is called
+            with the number of further minutes that are computed.
 
     Raises:
         ConcurrentRunError: if another run was first.
@@ -88,14 +96,22 @@ def backfill_lag_minutes(
         key=lambda hour: hour.first,
     )
     done = AddedMinutes(repeated=repeated)
-    for start in range(0, len(ranges), _HOURS_OF_COMMIT):
-        hours = ranges[start : start + _HOURS_OF_COMMIT]
-        files = [file for _, file in runner.run(partial(_run_task, MinutesTask(lake)), hours) if file is not None]
-        progress = _commit(lake, progress, _reached(progress, hours), files)
-        minutes = sum(hour.last + 1 - hour.first for hour in hours)
-        on_commit(minutes)
-        done = replace(done, minutes=done.minutes + minutes, rows=done.rows + sum(file.rows for file in files))
+    with show_progress(sum(map(_count_minutes, ranges))) as advance:
+        for start in range(0, len(ranges), _HOURS_OF_COMMIT):
+            hours = ranges[start : start + _HOURS_OF_COMMIT]
+            files = []
+            for number, file in runner.run(partial(_run_task, MinutesTask(lake)), hours):
+                advance(_count_minutes(hours[number]))
+                if file is not None:
+                    files.append(file)
+            progress = _commit(lake, progress, _reached(progress, hours), files)
+            minutes = sum(map(_count_minutes, hours))
+            done = replace(done, minutes=done.minutes + minutes, rows=done.rows + sum(file.rows for file in files))
     return done
+
+
+def _count_minutes(hour: MinuteRange) -> int:
+    return hour.last + 1 - hour.first
 
 
 def _run_task(task: MinutesTask, minutes: MinuteRange) -> DataFile | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -238,9 +239,15 @@ def test_of_two_runs_at_once_one_is_refused(brief: GrowingLake, monkeypatch: pyt
 
 
 def test_tasks_may_run_in_parallel(brief: GrowingLake) -> None:
-    commits: list[int] = []
-    done = backfill_lag_minutes(brief.lake, ThreadRunner(2), commits.append)
-    assert (done.minutes, commits) == (11, [11])
+    totals: list[int] = []
+    shown: list[int] = []
+
+    def show_progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
+        totals.append(total)
+        return nullcontext(shown.append)
+
+    done = backfill_lag_minutes(brief.lake, ThreadRunner(2), show_progress)
+    assert (done.minutes, totals, sum(shown)) == (11, [11], 11)
     rows = all_rows(brief.lake)
     assert rows == computed_from_scratch(brief.lake)
 
