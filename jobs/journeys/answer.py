@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,10 +17,15 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import conditions
 from commitlake.jobs.journeys.arguments import JourneysOptions
 from commitlake.jobs.report.rows_output import rows_of_batches
+from commitlake.pipelines.journeys.arrays import add_counts, hop_counts, hops_table, journeys_table, rows_in_order
+from commitlake.pipelines.journeys.key_records import KeyRecords
 from commitlake.pipelines.journeys.misfits import (
     Misfits,
+    add_paths,
     misfits_of_table,
-    paths_of_table,
+    path_counts,
+    rare_paths,
+    split_paths,
 )
 from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.schemas.selection import Selection
@@ -28,7 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.pipelines.analysis.arrow_tables import ArrowTables
     from commitlake.pipelines.analysis.spark_tables import SparkTables
 
 Row = Mapping[str, Any]
@@ -51,8 +57,21 @@ class Answer(Protocol):
     def hops(self) -> Sequence[Row]:
         """Return hops from topic to topic over all the time, the most frequent first."""
 
-    def misfits(self, wanted: Misfits, limit: int | None) -> tuple[int, Sequence[Row]]:
-        """Return the number of keys that do not fit, and some of them in the order of keys; None for all."""
+    def misfits(self, wanted: Misfits, limit: int | None) -> FoundKeys:
+        """Return the keys that do not fit, in their order; with a limit, only the first of them."""
+
+
+@dataclass
+class FoundKeys:
+    """Keys that were found. They are read once, and their number is known afterwards.
+
+    Attributes:
+        rows: the keys that are shown.
+        count: number of all keys, also of those that are not shown.
+    """
+
+    rows: Iterable[Row]
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,55 +97,100 @@ def known_times(lake: Lake, question: JourneysQuestion) -> KnownTimes:
     return KnownTimes(until, {broker: time for broker, time in newest.items() if time + _OLD < until})
 
 
-def open_answer(command: JourneysOptions, lake: Lake, question: JourneysQuestion) -> Answer:
-    """Return the journeys of a question, computed by the engine that the command names."""
+@contextmanager
+def open_answer(command: JourneysOptions, lake: Lake, question: JourneysQuestion) -> Iterator[Answer]:
+    """Yield the journeys of a question, computed by the engine that the command names."""
     if not command.is_on_spark:
         from commitlake.pipelines.analysis.arrow_tables import ArrowTables
 
-        return ArrowAnswer(ArrowTables(lake), question)
+        with ArrowTables(lake).key_records(question) as records:
+            yield ArrowAnswer(records, question)
+        return
     from commitlake.jobs.arguments.runner import get_spark_session
     from commitlake.pipelines.analysis.spark_tables import SparkTables
 
-    return SparkAnswer(SparkTables(get_spark_session("journeys", lake.s3), lake), question)
+    yield SparkAnswer(SparkTables(get_spark_session("journeys", lake.s3), lake), question)
+
+
+class _Sums(NamedTuple):
+    """Sums over all slices.
+
+    Attributes:
+        counts: number of keys, see `Answer`.
+        paths: the result of `add_paths`.
+        hops: the result of `add_counts`.
+    """
+
+    counts: Mapping[str, int]
+    paths: pa.Table
+    hops: pa.Table
 
 
 @dataclass(frozen=True)
 class ArrowAnswer:
-    """Journeys computed in this process.
+    """Journeys computed in this process, slice by slice: what is kept of a slice is what is shown, and sums.
 
     Attributes:
-        tables: the tables of the lake.
+        records: the records of the keys.
         question: the question.
     """
 
-    tables: ArrowTables
+    records: KeyRecords
     question: JourneysQuestion
-
-    @cached_property
-    def journeys(self) -> pa.Table:
-        """All journeys, without their steps."""
-        return self.tables.journeys(self.question).drop_columns("steps")
+    _sums: list[_Sums] = field(default_factory=list)
 
     @property
     def counts(self) -> Mapping[str, int]:
         """Number of keys, see `Answer`."""
-        sums = {name: int(pc.sum(self.journeys.column(name)).as_py() or 0) for name in FLAGS}
-        return {**sums, "keys": self.journeys.num_rows - sums["began_before"]}
+        return self._summed.counts
 
     def paths(self, limit: int | None) -> Sequence[Row]:
         """Return paths, see `Answer`."""
-        return _rows(paths_of_table(self.journeys).slice(0, limit))
+        return _rows(split_paths(self._summed.paths.slice(0, limit)))
 
     def hops(self) -> Sequence[Row]:
         """Return hops, see `Answer`."""
-        found = self.tables.hops(self.question, None)
         order: Any = [("hops", "descending"), ("source", "ascending"), ("target", "ascending")]
-        return _rows(found.select(_HOP_NAMES).sort_by(order))
+        return _rows(hops_table(self._summed.hops).select(_HOP_NAMES).sort_by(order))
 
-    def misfits(self, wanted: Misfits, limit: int | None) -> tuple[int, Sequence[Row]]:
+    def misfits(self, wanted: Misfits, limit: int | None) -> FoundKeys:
         """Return keys that do not fit, see `Answer`."""
-        found = misfits_of_table(self.journeys, wanted)
-        return found.num_rows, _rows(found.select(_KEY_NAMES).slice(0, limit))
+        found = FoundKeys(())
+        rows = self._misfit_rows(wanted, limit, found)
+        found.rows = rows if limit is None else _first(rows, limit)
+        return found
+
+    @property
+    def _summed(self) -> _Sums:
+        if not self._sums:
+            for _ in self._journeys():
+                pass
+        return self._sums[0]
+
+    def _misfit_rows(self, wanted: Misfits, limit: int | None, found: FoundKeys) -> Iterator[Row]:
+        rare = rare_paths(self._summed.paths) if wanted.is_unexpected else None
+        for journeys in self._journeys():
+            rows = misfits_of_table(journeys, wanted, rare)
+            found.count += rows.num_rows
+            yield from rows_of_batches(rows.select(_KEY_NAMES).slice(0, limit).to_batches(), 0)
+
+    def _journeys(self) -> Iterator[pa.Table]:
+        """Yield the journeys of each slice without their steps, and sum up all slices, if that was not done."""
+        counts = dict.fromkeys(("keys", *FLAGS), 0)
+        paths, hops = [], []
+        for each in self.records.slices():
+            rows = rows_in_order(each, self.question)
+            journeys = journeys_table(rows, self.question, JOURNEYS.without("steps"))
+            if not self._sums:
+                for name in FLAGS:
+                    counts[name] += int(pc.sum(journeys.column(name)).as_py() or 0)
+                counts["keys"] += journeys.num_rows
+                paths.append(path_counts(journeys))
+                hops.append(hop_counts(rows, self.question, None))
+            yield journeys
+        if not self._sums:
+            counts["keys"] -= counts["began_before"]
+            self._sums.append(_Sums(counts, add_paths(paths), add_counts(hops)))
 
 
 @dataclass(frozen=True)
@@ -169,15 +233,23 @@ class SparkAnswer:
         found = self.tables.hops(self.question, None).select(_HOP_NAMES)
         return _rows(found.orderBy(F.col("hops").desc(), "source", "target").toArrow())
 
-    def misfits(self, wanted: Misfits, limit: int | None) -> tuple[int, Sequence[Row]]:
+    def misfits(self, wanted: Misfits, limit: int | None) -> FoundKeys:
         """Return keys that do not fit, see `Answer`."""
         from commitlake.pipelines.journeys.frames import misfits_of
 
         found = misfits_of(self._journeys.drop("steps"), wanted).select(*_KEY_NAMES)
         if limit is None:
             rows = _rows(found.toArrow())
-            return len(rows), rows
-        return found.count(), _rows(found.limit(limit).toArrow())
+            return FoundKeys(rows, len(rows))
+        return FoundKeys(_rows(found.limit(limit).toArrow()), found.count())
+
+
+def _first(rows: Iterator[Row], limit: int) -> Sequence[Row]:
+    """Return the first of some rows, after reading all of them."""
+    found = list(islice(rows, limit))
+    for _ in rows:
+        pass
+    return found
 
 
 def _rows(table: pa.Table) -> list[Row]:

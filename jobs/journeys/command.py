@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
@@ -89,16 +90,16 @@ def _show(command: Journeys, lake: Lake) -> ExitCode:
     selection = replace(command.selection, start=None, end=None)
     question = JourneysQuestion(since, until, command.margin, selection=selection)
     missing = warn_of_lost_ranges("journeys", lake, command.broker, question.begin, question.end)
-    answer = open_answer(command, lake, question)
     known = known_times(lake, question)
-    if command.shown == KEYS:
-        _show_keys(command, answer, known, missing)
-    elif command.shown == HOPS:
-        _write(command, answer.hops(), HOP_COLUMNS, missing)
-    else:
-        _show_paths(command, answer, missing)
-    if not command.quiet:
-        _print_notes(answer, question, known)
+    with open_answer(command, lake, question) as answer:
+        if command.shown == KEYS:
+            _show_keys(command, answer, known, missing)
+        elif command.shown == HOPS:
+            _write(command, answer.hops(), HOP_COLUMNS, missing)
+        else:
+            _show_paths(command, answer, missing)
+        if not command.quiet:
+            _print_notes(answer, question, known)
     return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
@@ -125,9 +126,10 @@ def _show_keys(command: Journeys, answer: Answer, known: KnownTimes, missing: Se
     from commitlake.pipelines.journeys.misfits import Misfits
 
     wanted = Misfits(known.until, command.through, command.missing, command.stuck_after, command.unexpected)
-    count, rows = answer.misfits(wanted, command.limit or None)
-    _write(command, rows, KEY_COLUMNS, missing)
+    found = answer.misfits(wanted, command.limit or None)
+    _write(command, found.rows, KEY_COLUMNS, missing)
     if not command.quiet:
+        count = found.count
         shown = f"; the first {command.limit:,} are shown, --limit 0 shows all" if 0 < command.limit < count else ""
         print(f"{count:,} of {format_count(answer.counts['keys'], 'key')}{shown}", file=sys.stderr)
 
@@ -137,11 +139,12 @@ def _write(
 ) -> None:
     from commitlake.jobs.report.rows_output import write_rows
 
-    plain = [dict(row) for row in rows]
+    plain = (dict(row) for row in rows)
+    first = list(islice(plain, 1))
     names: Sequence[str] = columns
     if command.output == "csv":
-        names = list(dict.fromkeys(name for row in plain for name in row)) or [column.key for column in columns]
-    write_rows(command.output, plain, names, missing)
+        names = list(first[0]) if first else [column.key for column in columns]
+    write_rows(command.output, chain(first, plain), names, missing)
 
 
 def _print_notes(answer: Answer, question: JourneysQuestion, known: KnownTimes) -> None:

@@ -29,7 +29,8 @@ from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.pipelines.analysis.arrow_lag import lag_table
 from commitlake.pipelines.analysis.lag_question import LagQuestion
 from commitlake.pipelines.dead_letters.letters import computed_columns_sql
-from commitlake.pipelines.journeys.arrays import hops_table, journeys_table
+from commitlake.pipelines.journeys.arrays import add_counts, hop_counts, hops_table, journeys_table, rows_in_order
+from commitlake.pipelines.journeys.key_records import KeyRecords
 from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.pipelines.journeys.statements import Sources
 from commitlake.pipelines.query.engines import TableQuery
@@ -158,7 +159,10 @@ class ArrowTables:
             LakeError: if there is no lake, or no permission.
             QueryError: if the predicate of the selection is not valid.
         """
-        return journeys_table(*self._records_and_edges(question), question)
+        with self.key_records(question) as records:
+            return pa.concat_tables(
+                journeys_table(rows_in_order(each, question), question) for each in records.slices()
+            )
 
     def hops(self, question: JourneysQuestion, window_us: int | None) -> pa.Table:
         """Return the hops of keys between topics, for each window; for all the time if there is none.
@@ -168,10 +172,21 @@ class ArrowTables:
             LakeError: if there is no lake, or no permission.
             QueryError: if the predicate of the selection is not valid.
         """
-        return hops_table(*self._records_and_edges(question), question, window_us)
+        with self.key_records(question, question.until_us) as records:
+            slices = (rows_in_order(each, question) for each in records.slices())
+            return hops_table(add_counts(hop_counts(each, question, window_us) for each in slices))
 
-    def _records_and_edges(self, question: JourneysQuestion) -> tuple[Mapping[str, DeltaTable], Sources]:
-        """Return the tables that a question on journeys reads, and the queries of their rows."""
+    def key_records(self, question: JourneysQuestion, end_us: int | None = None) -> KeyRecords:
+        """Return a context with the records of the keys that a question on journeys asks for.
+
+        Args:
+            question: the question.
+            end_us: time up to which records are read; None for the end of the margin.
+
+        Raises:
+            NoTableError: if the lake has no `edges`.
+            LakeError: if there is no lake, or no permission.
+        """
         messages, edges = self.lake.table("messages"), self.lake.find("edges")
         if edges is None:
             raise NoTableError(no_edges(self.lake.root))
@@ -180,7 +195,7 @@ class ArrowTables:
         if wanted.topics:
             where.append(in_condition("coalesce(origin_topic, topic)", map(text_literal, wanted.topics)))
         rows = f"(SELECT * FROM {_source(messages, 'messages', MESSAGES)} WHERE {' AND '.join(where)})"
-        return {"messages": messages, "edges": edges}, Sources(rows, "edges")
+        return KeyRecords({"messages": messages, "edges": edges}, Sources(rows, "edges"), question, end_us)
 
     def _where(self, selection: Selection, names: Sequence[str]) -> list[str]:
         """Return the conditions of a selection on rows of `messages`.

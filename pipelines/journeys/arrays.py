@@ -1,12 +1,12 @@
-"""Journeys and hops as Arrow tables, computed by DataFusion and numpy in this process, without a JVM.
+"""Journeys and hops as Arrow tables, computed by numpy in this process, without a JVM.
 
-DataFusion finds the messages of each key. What follows needs their order, which it would compute with a window for each
-key, ten times as slowly: there, numpy does what the queries `numbered`, `merged` and `placed` do in Spark.
+DataFusion finds the records of each key (`key_records`). What follows needs their order, which it would compute with a
+window for each key, ten times as slowly: there, numpy does what the queries after `linked` do in Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
@@ -14,38 +14,46 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.reader import run_sql_over
-from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_single_array
+from commitlake.pipelines.journeys.key_records import KeySlice
 from commitlake.pipelines.journeys.question import JourneysQuestion
-from commitlake.pipelines.journeys.statements import STEP_COLUMNS, TOTALS, Sources, Statements, Sum
+from commitlake.pipelines.journeys.statements import (
+    MAX_DIGITS,
+    PERCENTS,
+    SENT_COUNTS,
+    SENT_FLAGS,
+    SENT_TIMES,
+    STEP_COLUMNS,
+    TOTALS,
+    Sum,
+)
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.journeys import HOPS, JOURNEYS, OPEN_STATES, STEP, JourneyState
 
-Tables = Mapping[str, DeltaTable]
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 _NONE = -1
 """Stands for null in numbers, none of which is negative."""
+_LATEST = np.iinfo(np.int64).max
 _REDUCE = {Sum.SUM: np.add, Sum.MIN: np.minimum, Sum.MAX: np.maximum}
-_MERGED = {
-    Sum.SUM: ("records", "retries", "dead_letters", "waiting", "replays"),
-    Sum.MAX: ("last_us", "last_send_us", "died_us", "dead_us", "due_us", "is_visible", "is_prepared", "is_rolled_back",
-              "is_cancelled", "lacks_origin"),
-}  # fmt: skip
-"""Columns of messages, by how they are summed up over those that belong to one step."""
+_SENT: Mapping[str, Sum] = {
+    **{name: how for name, (how, _) in SENT_TIMES.items()},
+    **dict.fromkeys(SENT_FLAGS, Sum.MAX),
+    **dict.fromkeys(SENT_COUNTS, Sum.SUM),
+    "due_us": Sum.MAX,
+}
+"""Columns of messages, by how they are summed up over records, and over messages that belong to one step."""
 _STATES = tuple(JourneyState)
 
 
 @dataclass(frozen=True)
-class _Messages:
-    """Messages of keys, in the order of keys, and for each key in the order in which they were sent.
+class KeyRows:
+    """Records or messages of keys, in the order of keys, and for each key in the order in which they were sent.
 
     Attributes:
-        numbers: their columns, with `_NONE` for null; texts as codes: `key`, `topic` and `broker`.
+        numbers: their columns, with `_NONE` for null; texts as codes: `key`, `topic`, `broker`, and `node` of records.
         texts: the values of these codes, in alphabetical order.
     """
 
@@ -60,40 +68,36 @@ class _Messages:
 
     @cached_property
     def starts(self) -> Array:
-        """Index of the first message of each key."""
+        """Index of the first row of each key."""
         return _starts(self["key"])
 
-    def with_columns(self, more: Mapping[str, Array]) -> _Messages:
-        """Return the same messages with further columns."""
-        return _Messages({**self.numbers, **more}, self.texts)
+    def with_columns(self, more: Mapping[str, Array]) -> KeyRows:
+        """Return the same rows with further columns."""
+        return KeyRows({**self.numbers, **more}, self.texts)
 
-    def only(self, chosen: Array) -> _Messages:
-        """Return the messages of a mask."""
+    def only(self, chosen: Array) -> KeyRows:
+        """Return the rows of a mask."""
         if chosen.all():
             return self
-        return _Messages({name: column[chosen] for name, column in self.numbers.items()}, self.texts)
+        return KeyRows({name: column[chosen] for name, column in self.numbers.items()}, self.texts)
 
     def text(self, name: str) -> pa.Array:
         """Return a column of texts."""
         return self.texts[name].take(pa.array(self[name]))
 
 
-def journeys_table(tables: Tables, sources: Sources, question: JourneysQuestion) -> pa.Table:
-    """Return the journeys of the keys that have a record in a window.
+def journeys_table(records: KeyRows, question: JourneysQuestion, columns: Columns = JOURNEYS) -> pa.Table:
+    """Return the journeys of keys.
 
     Args:
-        tables: tables that the sources name.
-        sources: `messages` and `edges`, or queries of them.
+        records: the records of keys that have one in the window.
         question: the question.
+        columns: those of `JOURNEYS` that are wanted.
 
     Returns:
-        A table with the columns `JOURNEYS`, sorted by key.
-
-    Raises:
-        QueryError: if a condition of the question is not valid.
+        A table with these columns, sorted by key.
     """
-    sql = Statements(question, Engine.DELTALAKE, sources).sent_sql()
-    steps = _placed(_merged(_in_order(run_sql_over(tables, sql).read_all())))
+    steps = _placed(_merged(_messages(records)))
     totals = {name: _total(steps, *how) for name, how in TOTALS.items()}
     shown = steps.only(steps["number"] <= question.max_steps)
     opened = np.array([_STATES.index(state) for state in reversed(OPEN_STATES)])
@@ -106,35 +110,69 @@ def journeys_table(tables: Tables, sources: Sources, question: JourneysQuestion)
         "is_cut": totals["messages"] > question.max_steps,
         "order_uncertain": totals["order_uncertain"] > 0,
     }
-    columns: dict[str, Column] = {
+    known: dict[str, Column] = {
         **{name: _with_nulls(column) for name, column in totals.items()},
         **{name: to_boolean_array(column) for name, column in flags.items()},
         "key": steps.texts["key"].take(pa.array(steps["key"][steps.starts])),
         "path": _lists(shown.starts, shown.text("topic")),
-        "steps": _lists(shown.starts, _structs(shown)),
         "last_topic": steps.texts["topic"].take(pa.array(steps["topic"][ends])),
         "outcome": _state_texts(outcome),
     }
-    return _table(columns, JOURNEYS)
+    if "steps" in columns.names:
+        known["steps"] = _lists(shown.starts, _structs(shown))
+    return _table(known, columns)
 
 
-def _in_order(rows: pa.Table) -> _Messages:
-    """Return the rows of `Statements.sent_sql` in the order of their keys, and in that of time for each key."""
+def rows_in_order(found: KeySlice, question: JourneysQuestion) -> KeyRows:
+    """Return the records of the keys that have one in the window, in their order."""
     texts, numbers = {}, {}
-    for name in rows.column_names:
-        column = rows.column(name)
-        if pa.types.is_string(column.type) or pa.types.is_string_view(column.type):
-            encoded = to_single_array(column.cast(pa.string())).dictionary_encode()
-            order = pc.sort_indices(encoded.dictionary).to_numpy()
-            rank = np.empty(len(order), np.int64)
-            rank[order] = np.arange(len(order))
-            texts[name] = encoded.dictionary.take(pa.array(order))
-            numbers[name] = rank[encoded.indices.to_numpy()]
-        else:
-            numbers[name] = to_numpy_numbers(column, null=_NONE)
-    by = [numbers[name] for name in ("physical_offset", "broker", "stored_us", "key")]
-    order = np.lexsort(by)
-    return _Messages({name: column[order] for name, column in numbers.items()}, texts)
+    for name in ("key", "node"):
+        encoded = to_single_array(found.rows.column(name)).dictionary_encode()
+        texts[name], numbers[name] = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
+    for name, values in found.texts.items():
+        texts[name] = pa.array(values, pa.string())
+        numbers[name] = to_numpy_numbers(found.rows.column(name)).astype(np.int64)
+    for name in ("key", *found.texts):
+        order = pc.sort_indices(texts[name]).to_numpy()
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        texts[name], numbers[name] = texts[name].take(pa.array(order)), rank[numbers[name]]
+    for name in found.rows.column_names:
+        if name not in numbers:
+            numbers[name] = to_numpy_numbers(found.rows.column(name), null=_NONE).astype(np.int64)
+    sent, key = numbers["stored_us"], numbers["key"]
+    in_window = (sent >= question.since_us) & (sent < question.until_us)
+    is_wanted = np.zeros(len(texts["key"]), bool)
+    is_wanted[key[in_window]] = True
+    order = np.lexsort([numbers[name] for name in ("physical_offset", "broker", "stored_us", "key")])
+    order = order[is_wanted[key[order]]]
+    return KeyRows({name: column[order] for name, column in numbers.items()}, texts)
+
+
+def _messages(records: KeyRows) -> KeyRows:
+    """Return one row for each key and message."""
+    order = np.lexsort([records[name] for name in ("topic", "node", "key")])
+    is_new = np.zeros(len(order), bool)
+    for name in ("topic", "node", "key"):
+        is_new[_starts(records[name][order])] = True
+    starts = np.flatnonzero(is_new)
+    firsts = order[starts]
+    by_time = np.argsort(firsts)
+    columns = {
+        name: records[name][firsts[by_time]] for name in ("key", "topic", "broker", "stored_us", "physical_offset")
+    }
+    for name, how in _SENT.items():
+        values = records[name]
+        if name in SENT_TIMES:
+            values = np.where(values > 0, records["stored_us"], _LATEST if how is Sum.MIN else _NONE)
+        columns[name] = _reduced(how, values[order], starts)[by_time]
+    columns["visible_us"] = np.where(columns["visible_us"] == _LATEST, _NONE, columns["visible_us"])
+    return KeyRows(columns, records.texts)
+
+
+def _reduced(how: Sum, values: Array, starts: Array) -> Array:
+    """Return values summed up over groups, which begin at the given indexes."""
+    return _REDUCE[how].reduceat(values, starts) if len(values) else np.empty(0, np.int64)
 
 
 def _starts(codes: Array) -> Array:
@@ -144,7 +182,7 @@ def _starts(codes: Array) -> Array:
     return np.flatnonzero(is_new)
 
 
-def _merged(messages: _Messages) -> _Messages:
+def _merged(messages: KeyRows) -> KeyRows:
     """Return one row for each step: messages whose first record is not there come to the step before of their topic.
 
     Those before any such step are one step.
@@ -162,23 +200,23 @@ def _merged(messages: _Messages) -> _Messages:
         step = starts[np.cumsum(is_start[order]) - 1]
         others = ~is_start[order]
         rows, targets = order[others], step[others]
-        for how, names in _MERGED.items():
-            for name in names:
+        for name, how in _SENT.items():
+            if how is Sum.MIN:
+                columns[name] = _earliest(columns[name], rows, targets)
+            else:
                 columns[name] = columns[name].copy()
                 _REDUCE[how].at(columns[name], targets, columns[name][rows])
-        columns["visible_us"] = _earliest(columns["visible_us"], rows, targets)
-    return _Messages(columns, messages.texts).only(is_start)
+    return KeyRows(columns, messages.texts).only(is_start)
 
 
 def _earliest(times: Array, rows: Array, targets: Array) -> Array:
     """Return times, with those of some rows taken into account for others; null is later than any time."""
-    latest = np.iinfo(np.int64).max
-    found = np.where(times == _NONE, latest, times)
+    found = np.where(times == _NONE, _LATEST, times)
     np.minimum.at(found, targets, found[rows])
-    return np.where(found == latest, _NONE, found)
+    return np.where(found == _LATEST, _NONE, found)
 
 
-def _placed(steps: _Messages) -> _Messages:
+def _placed(steps: KeyRows) -> KeyRows:
     """Add to steps their state, their number in the journey, the time since the step before, and flags."""
     sent, starts = steps["stored_us"], steps.starts
     first = np.repeat(starts, np.diff(np.append(starts, len(steps))))
@@ -202,7 +240,7 @@ def _placed(steps: _Messages) -> _Messages:
     })  # fmt: skip
 
 
-def _is_back(steps: _Messages) -> Array:
+def _is_back(steps: KeyRows) -> Array:
     """Return a mask of the steps that are before an earlier one of their key in the log of their broker."""
     brokers = steps["key"] * (len(steps.texts["broker"]) + 1) + steps["broker"]
     order = np.argsort(brokers, kind="stable")
@@ -212,7 +250,7 @@ def _is_back(steps: _Messages) -> Array:
     return found
 
 
-def _state_codes(steps: _Messages) -> Array:
+def _state_codes(steps: KeyRows) -> Array:
     """Return the state of each step as a code, by the rules of the query `merged`."""
     died, dead, sent = steps["died_us"], steps["dead_us"], steps["last_send_us"]
     rules = {
@@ -228,12 +266,12 @@ def _state_codes(steps: _Messages) -> Array:
     return np.select(list(rules.values()), codes, _STATES.index(JourneyState.UNKNOWN))
 
 
-def _total(steps: _Messages, how: Sum, name: str) -> Array:
+def _total(steps: KeyRows, how: Sum, name: str) -> Array:
     """Return a column of steps, summed up over each journey; `_NONE` where all its values are."""
-    return _REDUCE[how].reduceat(steps[name], steps.starts) if len(steps) else np.empty(0, np.int64)
+    return _reduced(how, steps[name], steps.starts)
 
 
-def _structs(steps: _Messages) -> pa.StructArray:
+def _structs(steps: KeyRows) -> pa.StructArray:
     columns: dict[str, Column] = {
         name: _with_nulls(steps[column])
         for name, column in STEP_COLUMNS.items()
@@ -262,34 +300,79 @@ def _table(known: Mapping[str, Column], columns: Columns) -> pa.Table:
     return pa.table([known[field.name].cast(field.type) for field in schema], schema=schema)
 
 
-def hops_table(tables: Tables, sources: Sources, question: JourneysQuestion, window_us: int | None) -> pa.Table:
-    """Return the hops between topics, for each window of a time range.
+_HOP_KEYS = ("hour_us", "source", "target", "bound_ms")
+
+
+def hop_counts(records: KeyRows, question: JourneysQuestion, window_us: int | None) -> pa.Table:
+    """Return how many hops between topics there are, for each window of the time range and each rounded delay.
 
     Args:
-        tables: tables that the sources name.
-        sources: `messages` and `edges`, or queries of them.
+        records: the records of keys that have one in the window.
         question: the question.
         window_us: length of the windows, microseconds; None for one window.
 
     Returns:
-        A table with the columns `HOPS`, sorted by the first three.
-
-    Raises:
-        QueryError: if a condition of the question is not valid.
+        A table with `hour_us`, `source`, `target`, `bound_ms` and `hops`.
     """
-    sql = Statements(question, Engine.DELTALAKE, sources).hops_sql(window_us)
-    found = run_sql_over(tables, f"{sql} ORDER BY hour_us, source, target, bound_ms").read_all()
-    plain = [each.with_type(pa.string()) if pa.types.is_string_view(each.type) else each for each in found.schema]
-    rows = found.cast(pa.schema(plain))
-    keys = [pc.rank(rows.column(name), tiebreaker="dense").to_numpy() for name in ("hour_us", "source", "target")]
+    messages = _messages(records.only(records["stored_us"] < question.until_us))
+    messages = messages.only(messages["has_first"] > 0)
+    key, sent, topic = (messages[name] for name in ("key", "stored_us", "topic"))
+    hop_us = np.diff(sent)
+    chosen = (key[1:] == key[:-1]) & (sent[1:] >= question.since_us) & (hop_us <= question.margin_us)
+    later = np.flatnonzero(chosen) + 1
+    hours = np.full(len(later), question.since_us) if window_us is None else sent[later] // window_us * window_us
+    columns = {
+        "hour_us": hours, "source": topic[later - 1], "target": topic[later],
+        "bound_ms": round_up_to_two_digits(hop_us[later - 1] // 1000),
+    }  # fmt: skip
+    counted = pa.table(columns).group_by(list(_HOP_KEYS)).aggregate([([], "count_all")])
+    texts = {name: messages.texts["topic"].take(counted.column(name)) for name in ("source", "target")}
+    numbers = {name: counted.column(name) for name in ("hour_us", "bound_ms")}
+    return pa.table({**numbers, **texts, "hops": counted.column("count_all")})
+
+
+def round_up_to_two_digits(numbers: Array) -> Array:
+    """Return numbers, none of which is negative, rounded up to two digits.
+
+    >>> round_up_to_two_digits(np.array([0, 99, 100, 101, 1234])).tolist()
+    [0, 99, 100, 110, 1300]
+    """
+    unit = np.ones(len(numbers), np.int64)
+    for _ in range(MAX_DIGITS - 2):
+        unit = np.where(numbers >= 100 * unit, 10 * unit, unit)
+    return -(-numbers // unit) * unit
+
+
+def add_counts(counts: Iterable[pa.Table]) -> pa.Table:
+    """Return the sum of results of `hop_counts`."""
+    added = pa.concat_tables(counts).group_by(list(_HOP_KEYS)).aggregate([("hops", "sum")])
+    return added.rename_columns([*_HOP_KEYS, "hops"])
+
+
+def hops_table(counts: pa.Table) -> pa.Table:
+    """Return the hops between topics for each window, from the sum of `hop_counts`.
+
+    Returns:
+        A table with the columns `HOPS`, sorted by the first three.
+    """
+    rows = counts.sort_by([(name, "ascending") for name in _HOP_KEYS])
+    keys = [pc.rank(rows.column(name), tiebreaker="dense").to_numpy() for name in _HOP_KEYS[:3]]
     starts = np.unique(np.concatenate([_starts(key) for key in keys]))
-    offsets = pa.array(np.append(starts, rows.num_rows).astype(np.int32))
-    delays = pa.MapArray.from_arrays(
-        offsets, to_single_array(rows.column("bound_ms")), to_single_array(rows.column("hops"))
-    )
-    firsts = rows.take(pa.array(starts))
+    offsets = np.append(starts, rows.num_rows)
+    hops, bounds = (to_numpy_numbers(rows.column(name)) for name in ("hops", "bound_ms"))
+    totals = _reduced(Sum.SUM, hops, starts)
+    before = np.append(0, np.cumsum(hops))[starts]
+    at_most = np.cumsum(hops) - np.repeat(before, np.diff(offsets))
+    total = np.repeat(totals, np.diff(offsets))
     columns: dict[str, Column] = {
-        name: firsts.column(name) for name in ("source", "target", "p50_ms", "p95_ms", "p99_ms")
+        f"p{percent}_ms": pa.array(
+            _reduced(Sum.MIN, np.where(at_most * 100 >= total * percent, bounds, _LATEST), starts)
+        )
+        for percent in PERCENTS
     }
-    hops, hours = firsts.column("total"), firsts.column("hour_us")
-    return _table({**columns, "hour": hours, "hops": hops, "delays": delays}, HOPS)
+    lists = pa.array(offsets.astype(np.int32))
+    columns["delays"] = pa.MapArray.from_arrays(lists, *(to_single_array(rows.column(n)) for n in ("bound_ms", "hops")))
+    firsts = rows.take(pa.array(starts))
+    for name, column in {"source": "source", "target": "target", "hour": "hour_us"}.items():
+        columns[name] = firsts.column(column)
+    return _table({**columns, "hops": pa.array(totals)}, HOPS)

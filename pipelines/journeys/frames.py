@@ -116,7 +116,7 @@ def _fields_of_step() -> list[SparkColumn]:
 
 
 def paths_of(journeys: DataFrame) -> DataFrame:
-    """Return the paths of journeys, with the columns and the order of `paths_of_table`."""
+    """Return the paths of journeys, with the columns and the order of `add_paths`, and a list of topics as `path`."""
     is_open = F.col("outcome").isin("prepared", "waiting")
     counts = (
         journeys.where("NOT began_before")

@@ -1,4 +1,4 @@
-"""The most frequent paths of journeys, and the keys that do not fit, from journeys as an Arrow table.
+"""The most frequent paths of journeys, and the keys that do not fit, from journeys as Arrow tables.
 
 Keys that began before the window are left out, as their paths may lack steps.
 """
@@ -6,7 +6,7 @@ Keys that began before the window are left out, as their paths may lack steps.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -64,29 +64,53 @@ def stuck_reason(topic: str) -> str:
     return f"stuck after {topic}"
 
 
-def paths_of_table(journeys: pa.Table) -> pa.Table:
-    """Return the paths of journeys: `path`, `keys`, `dead` and `open` (numbers of keys), the most frequent first."""
+def path_counts(journeys: pa.Table) -> pa.Table:
+    """Return the numbers of keys of each path: `path` (its topics as one text), `keys`, `dead` and `open`."""
     began_here = journeys.filter(pc.invert(journeys.column("began_before")))
-    paths = _path_texts(began_here)
     outcomes = began_here.column("outcome")
-    flags = {
-        "path": paths,
+    counts = {
+        "path": _path_texts(began_here),
+        "keys": np.ones(began_here.num_rows, np.int64),
         "dead": pc.equal(outcomes, "dead").cast(pa.int64()),
         "open": pc.is_in(outcomes, pa.array(["prepared", "waiting"])).cast(pa.int64()),
     }
-    counted = pa.table(flags).group_by("path").aggregate([("dead", "count"), ("dead", "sum"), ("open", "sum")])
-    counted = counted.rename_columns(["path", "keys", "dead", "open"])
-    counted = counted.sort_by([("keys", "descending"), ("path", "ascending")])
-    return counted.set_column(0, "path", pc.split_pattern(counted.column("path"), BETWEEN))
+    return _sum_by_path(pa.table(counts))
 
 
-def misfits_of_table(journeys: pa.Table, wanted: Misfits) -> pa.Table:
-    """Return the journeys of the keys that do not fit, with the column `reasons`, in the order of `journeys`."""
+def add_paths(counts: Iterable[pa.Table]) -> pa.Table:
+    """Return the sum of results of `path_counts`, the most frequent path first."""
+    return _sum_by_path(pa.concat_tables(counts)).sort_by([("keys", "descending"), ("path", "ascending")])
+
+
+def _sum_by_path(counts: pa.Table) -> pa.Table:
+    names = ["keys", "dead", "open"]
+    return counts.group_by("path").aggregate([(name, "sum") for name in names]).rename_columns(["path", *names])
+
+
+def split_paths(counts: pa.Table) -> pa.Table:
+    """Return the numbers of keys of paths, with a list of topics as `path`."""
+    return counts.set_column(0, "path", pc.split_pattern(counts.column("path"), BETWEEN))
+
+
+def rare_paths(counts: pa.Table) -> pa.Array:
+    """Return the paths that are unexpected, from those of all keys."""
+    keys = counts.column("keys").to_numpy()
+    return to_single_array(counts.column("path")).take(pa.array(np.flatnonzero(keys * 100 < keys.sum() * RARE_PERCENT)))
+
+
+def misfits_of_table(journeys: pa.Table, wanted: Misfits, rare: pa.Array | None = None) -> pa.Table:
+    """Return the journeys of the keys that do not fit, with the column `reasons`, in the order of `journeys`.
+
+    Args:
+        journeys: journeys of some keys.
+        wanted: the question.
+        rare: the result of `rare_paths`, if the question asks for unexpected paths.
+    """
     began_here = journeys.filter(pc.invert(journeys.column("began_before")))
     chosen = np.ones(began_here.num_rows, bool)
     for topic in wanted.through:
         chosen &= _has_topic(began_here, topic)
-    reasons = _reasons(began_here, wanted)
+    reasons = _reasons(began_here, wanted, rare)
     any_reason = reduce(or_, reasons.values(), np.full(began_here.num_rows, not wanted.has_reasons))
     rows = np.flatnonzero(chosen & any_reason)
     texts = [[text for text, mask in reasons.items() if mask[row]] for row in rows.tolist()]
@@ -94,17 +118,15 @@ def misfits_of_table(journeys: pa.Table, wanted: Misfits) -> pa.Table:
     return found.append_column("reasons", pa.array(texts, pa.list_(pa.string())))
 
 
-def _reasons(journeys: pa.Table, wanted: Misfits) -> dict[str, Array]:
+def _reasons(journeys: pa.Table, wanted: Misfits, rare: pa.Array | None) -> dict[str, Array]:
     is_cut = journeys.column("is_cut").to_numpy()
     found = {missing_reason(topic): ~_has_topic(journeys, topic) & ~is_cut for topic in wanted.missing}
     for topic, length in wanted.stuck:
         is_last = pc.equal(journeys.column("last_topic"), topic)
         is_old = pc.less_equal(journeys.column("last_sent_at"), pa.scalar(wanted.known_until - length))
         found[stuck_reason(topic)] = pc.and_(is_last, is_old).to_numpy()
-    if wanted.is_unexpected:
-        codes = to_single_array(_path_texts(journeys)).dictionary_encode().indices.to_numpy()
-        counts = np.bincount(codes, minlength=1)
-        found[UNEXPECTED] = (counts * 100 < journeys.num_rows * RARE_PERCENT)[codes]
+    if rare is not None:
+        found[UNEXPECTED] = pc.is_in(_path_texts(journeys), rare).to_numpy()
     return found
 
 

@@ -14,8 +14,9 @@ A statement is a chain of named queries (`WITH`), each of which needs the rows o
     merged      one row for each step
     placed      with its number in the journey, and the time since the step before
 
-What a journey sums up over its steps is declared in `TOTALS`; each engine sums while it puts the steps into lists. The
-queries after `sent` are for Spark: `arrays` does the same, which DataFusion would do with a window for each key.
+What a message sums up over its records is declared in `SENT_TIMES`, `SENT_FLAGS` and `SENT_COUNTS`, and what a journey
+sums up over its steps in `TOTALS`. The queries after `linked` are for Spark: `arrays` does the same with the rows of
+`records_sql`, for which DataFusion would need all keys in memory, and a window for each of them.
 Times are microseconds since 1970, so that neither the session's time zone nor the engines' functions of time matter.
 """
 
@@ -39,8 +40,12 @@ _COPIES = (
 _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 _WAITS = (EdgeKind.DELAYED, EdgeKind.TIMER)
 _KINDS = (*_COPIES, *_REPLAYS, EdgeKind.FINISHED, EdgeKind.GIVEN_UP, EdgeKind.CONSUMED)
-_DIGIT_UNITS = tuple(10**power for power in range(1, 17))
+MAX_DIGITS = 18
+"""Number of digits of the longest delay."""
+_DIGIT_UNITS = tuple(10**power for power in range(1, MAX_DIGITS - 1))
 """Units to which delays of three and more digits are rounded up."""
+PERCENTS = (50, 95, 99)
+"""Percentiles of delays."""
 
 
 class Sources(NamedTuple):
@@ -76,14 +81,10 @@ _DIALECTS: Mapping[Engine, _Dialect] = {
     Engine.SPARK: _Dialect("unix_micros(%s)", "explode(%s)", f"min_by(%s, struct({_ORDER}))", " DISTRIBUTE BY key"),
     Engine.DELTALAKE: _Dialect("arrow_cast(%s, 'Int64')", "unnest(%s)", f"first_value(%s ORDER BY {_ORDER})", ""),
 }
-SENT_TEXTS = ("key", "topic", "broker")
-"""Text columns of the rows of `sent_sql`."""
-SENT_NUMBERS = (
-    "stored_us", "last_us", "physical_offset", "records", "has_first", "last_send_us", "visible_us", "is_visible",
-    "retries", "dead_letters", "died_us", "dead_us", "waiting", "due_us", "is_prepared", "is_rolled_back",
-    "is_cancelled", "replays", "lacks_origin",
-)  # fmt: skip
-"""Columns of whole numbers of the rows of `sent_sql`."""
+RECORD_TEXTS = ("key", "node", "topic", "broker")
+"""Text columns of the rows of `records_sql`."""
+RECORD_NUMBERS = ("stored_us", "physical_offset", "due_us")
+"""Columns of whole numbers of the rows of `records_sql`; columns named in `SENT_TIMES` and below follow."""
 STEP_TEXTS = ("key", "topic", "broker", "state")
 """Text columns of the rows of `steps_sql`."""
 STEP_NUMBERS = (
@@ -143,10 +144,34 @@ class Statements:
     engine: Engine
     sources: Sources
 
-    def sent_sql(self) -> str:
-        """Return SQL for messages, one row for each key and message: `SENT_TEXTS` and `SENT_NUMBERS`."""
-        columns = ", ".join((*SENT_TEXTS, *(f"CAST({name} AS BIGINT) AS {name}" for name in SENT_NUMBERS)))
-        return f"{_with(self._sent_queries())}SELECT {columns} FROM sent"
+    def records_sql(self, first_us: int, end_us: int, *, near: bool) -> str:
+        """Return SQL for the records of keys within a part of the time, one row for each record and key.
+
+        Its columns are `RECORD_TEXTS`, `RECORD_NUMBERS`, and those of `SENT_TIMES`, `SENT_FLAGS` and `SENT_COUNTS`. In
+        those of times, 1 stands for the store time of the record, and 0 for none.
+
+        Args:
+            first_us: start of the part.
+            end_us: its end.
+            near: False to take all keys, instead of those that have a record in the window.
+        """
+        conditions = {**{name: condition for name, (_, condition) in SENT_TIMES.items()}, **SENT_FLAGS}
+        flags = (f"CAST(CASE WHEN {condition} THEN 1 ELSE 0 END AS TINYINT) AS {name}"
+                 for name, condition in conditions.items())  # fmt: skip
+        counts = (f"CAST({count} AS INT) AS {name}" for name, count in SENT_COUNTS.items())
+        columns = ", ".join((*RECORD_TEXTS, "stored_us", "physical_offset", f"{_DUE} AS due_us", *flags, *counts))
+        queries = self._linked(first_us, end_us, near=near, is_part=True)
+        return f"{_with(queries)}SELECT {columns} FROM linked"
+
+    def keys_sql(self, end_us: int, condition: str) -> str:
+        """Return SQL for the keys of the records up to a time, as `key`, where a condition holds."""
+        stored = self._stored(self.question.begin_us, end_us)
+        return f"{_with({'stored': stored})}SELECT {self._explode('keys')} AS key FROM stored WHERE {condition}"
+
+    def step_times_sql(self, end_us: int, condition: str) -> str:
+        """Return SQL for the times at which steps of `edges` begin, as `from_us`, where a condition holds."""
+        known = self._known(self.question.begin_us, end_us)
+        return f"{_with({'known': known})}SELECT from_us FROM known WHERE {condition}"
 
     def _sent_queries(self) -> dict[str, str]:
         asked = self.question
@@ -193,45 +218,66 @@ class Statements:
         columns = ", ".join(("source", "target", *(f"CAST({name} AS BIGINT) AS {name}" for name in HOP_NUMBERS)))
         return f"{_with(queries)}SELECT {columns} FROM ranked"
 
-    def _linked(self, begin_us: int, end_us: int, *, near: bool) -> dict[str, str]:
+    def _linked(self, first_us: int, end_us: int, *, near: bool, is_part: bool = False) -> dict[str, str]:
         """Return the queries up to `linked`, for the records from one time to before another.
 
         Args:
+            first_us: the first time.
+            end_us: the other time.
             near: False to keep all keys.
+            is_part: True if they are a part of the records that are read.
         """
-        asked, dialect = self.question, _DIALECTS[self.engine]
+        asked = self.question
         queries = {
-            "stored": f"""
-    SELECT broker, physical_offset, kind, keys, store_timestamp, coalesce(origin_topic, topic) AS topic,
-        coalesce(unique_key, concat(broker, '@', CAST(physical_offset AS STRING))) AS node,
-        {dialect.micros % "store_timestamp"} AS stored_us
-    FROM {self.sources.messages} AS messages
-    WHERE {_is_any("kind", KINDS)} AND cardinality(keys) > 0
-        AND substr(coalesce(origin_topic, topic), 1, {len(SYSTEM_PREFIX)}) <> '{SYSTEM_PREFIX}'
-        AND {self._time_range("store_timestamp", begin_us, end_us)}""",
-            "known": f"""
-    SELECT from_broker, from_physical_offset, to_broker, to_physical_offset, kind, outcome, absent_end, absent_reason,
-        evidence_physical_offset, {dialect.micros % "from_timestamp"} AS from_us,
-        {dialect.micros % "due_timestamp"} AS due_us,
-        CASE WHEN {dialect.micros % "coalesce(to_timestamp, event_timestamp)"} < {end_us} THEN 1 ELSE 0 END AS is_done
-    FROM {self.sources.edges} AS edges
-    WHERE side <> 'to' AND {_is_any("kind", _KINDS)}
-        AND (({self._time_range("from_timestamp", begin_us, end_us)})
-            OR ({self._time_range("to_timestamp", begin_us, end_us)}))""",
-            "links": _links(begin_us),
+            "stored": self._stored(first_us, end_us),
+            "known": self._known(first_us, end_us, is_part=is_part),
+            "links": _links(asked.begin_us, (first_us, end_us) if is_part else None),
             "keyed": f"""
-    SELECT {dialect.explode % "array_distinct(keys)"} AS key, broker, physical_offset, kind, topic, node, stored_us
+    SELECT {self._explode("array_distinct(keys)")} AS key, broker, physical_offset, kind, topic, node, stored_us
     FROM stored""",
         }
         if near:
+            window = self._time_range("store_timestamp", asked.since_us, asked.until_us)
+            rows = f"({self._stored(asked.since_us, asked.until_us)}) AS windowed" if is_part else "stored"
             queries["wanted"] = f"""
-    SELECT {dialect.explode % "keys"} AS key
-    FROM stored
-    WHERE {self._time_range("store_timestamp", asked.since_us, asked.until_us)}"""
+    SELECT {self._explode("keys")} AS key
+    FROM {rows}
+    WHERE {window}"""
             queries["near"] = """
     SELECT keyed.* FROM keyed WHERE key IN (SELECT key FROM wanted)"""
-        queries["linked"] = _linked("near" if near else "keyed", dialect.clustered)
+        queries["linked"] = _linked("near" if near else "keyed", _DIALECTS[self.engine].clustered)
         return queries
+
+    def _explode(self, values: str) -> str:
+        return _DIALECTS[self.engine].explode % values
+
+    def _stored(self, begin_us: int, end_us: int) -> str:
+        return f"""
+    SELECT broker, physical_offset, kind, keys, store_timestamp, coalesce(origin_topic, topic) AS topic,
+        coalesce(unique_key, concat(broker, '@', CAST(physical_offset AS STRING))) AS node,
+        {_DIALECTS[self.engine].micros % "store_timestamp"} AS stored_us
+    FROM {self.sources.messages} AS messages
+    WHERE {_is_any("kind", KINDS)} AND cardinality(keys) > 0
+        AND substr(coalesce(origin_topic, topic), 1, {len(SYSTEM_PREFIX)}) <> '{SYSTEM_PREFIX}'
+        AND {self._time_range("store_timestamp", begin_us, end_us)}"""
+
+    def _known(self, begin_us: int, end_us: int, *, is_part: bool = False) -> str:
+        asked, micros = self.question, _DIALECTS[self.engine].micros
+        known_until = asked.end_us if is_part else end_us
+        ends = [self._time_range(f"{end}_timestamp", begin_us, end_us) for end in ("from", "to")]
+        if is_part:  # a record that is not in the lake has no time
+            read = self._time_range("to_timestamp", asked.begin_us, asked.end_us)
+            ends.append(f"from_timestamp IS NULL AND {read}")
+        # Of consumptions, only those in a broker's own log count, see `_links`.
+        return f"""
+    SELECT from_broker, from_physical_offset, to_broker, to_physical_offset, kind, outcome, absent_end, absent_reason,
+        evidence_physical_offset, {micros % "from_timestamp"} AS from_us, {micros % "to_timestamp"} AS to_us,
+        {micros % "due_timestamp"} AS due_us,
+        CASE WHEN {micros % "coalesce(to_timestamp, event_timestamp)"} < {known_until} THEN 1 ELSE 0 END AS is_done
+    FROM {self.sources.edges} AS edges
+    WHERE side <> 'to' AND {_is_any("kind", _KINDS)}
+        AND (kind <> '{EdgeKind.CONSUMED}' OR evidence_physical_offset < 0)
+        AND ({" OR ".join(f"({end})" for end in ends)})"""
 
     def _time_range(self, column: str, begin_us: int, end_us: int) -> str:
         first, last = (microseconds_literal(count, self.engine) for count in (begin_us, end_us))
@@ -239,25 +285,14 @@ class Statements:
 
     def _sent(self) -> str:
         places = ", ".join(f"{_DIALECTS[self.engine].first % name} AS {name}" for name in ("broker", "physical_offset"))
-        # A dead letter is open if nothing was sent later under the same id, by its application or by a replay.
+        times = (f"{how}(CASE WHEN {condition} THEN stored_us END) AS {name}"
+                 for name, (how, condition) in SENT_TIMES.items())  # fmt: skip
+        flags = (_flag(name, condition) for name, condition in SENT_FLAGS.items())
+        counts = (f"{Sum.SUM}({count}) AS {name}" for name, count in SENT_COUNTS.items())
+        totals = ",\n        ".join((*times, *flags, *counts, f"max({_DUE}) AS due_us"))
         return f"""
-    SELECT key, topic, node, min(stored_us) AS stored_us, max(stored_us) AS last_us, {places},
-        count(*) AS records,
-        max(CASE WHEN is_copy = 0 AND is_again = 0 THEN 1 ELSE 0 END) AS has_first,
-        max(CASE WHEN is_copy = 0 THEN stored_us END) AS last_send_us,
-        min(CASE WHEN kind = 'normal' THEN stored_us END) AS visible_us,
-        max(CASE WHEN kind IN ('normal', 'retry') THEN 1 ELSE 0 END) AS is_visible,
-        sum(CASE WHEN kind = 'retry' THEN 1 ELSE 0 END + failures) AS retries,
-        sum(CASE WHEN kind = 'dlq' THEN 1 ELSE 0 END + deaths) AS dead_letters,
-        max(CASE WHEN kind = 'dlq' OR deaths > 0 THEN stored_us END) AS died_us,
-        max(CASE WHEN (kind = 'dlq' AND was_sent_again = 0) OR deaths > 0 THEN stored_us END) AS dead_us,
-        sum({_IS_HELD} + kept) AS waiting,
-        max(CASE WHEN {_IS_HELD} + kept > 0 THEN due_us END) AS due_us,
-        max({_IS_PREPARED}) AS is_prepared,
-        max(is_rolled_back) AS is_rolled_back,
-        max(is_cancelled) AS is_cancelled,
-        sum(is_again) AS replays,
-        max(lacks_origin) AS lacks_origin
+    SELECT key, topic, node, min(stored_us) AS stored_us, {places},
+        {totals}
     FROM linked
     GROUP BY key, topic, node"""
 
@@ -283,10 +318,14 @@ _IS_STORED = f"coalesce(absent_reason, '') = '{AbsentReason.RETRY_STORE}'"
 _OF_CONSUME_LOG = f"kind = '{EdgeKind.CONSUMED}' AND evidence_physical_offset < 0 AND is_done = 1"
 
 
-def _links(begin_us: int) -> str:
+def _links(begin_us: int, part: tuple[int, int] | None) -> str:
     """Return the query that sums up what steps say about a record: those that begin at it, and those that end there.
 
     A consumption counts only if the broker's own log has it: for others, the broker stores copies.
+
+    Args:
+        begin_us: time from which records are read.
+        part: times between which the records are; None if this leaves no row out.
     """
     moved = f"{_is_any('kind', (*_WAITS, EdgeKind.COMMITTED, EdgeKind.RECHECKED))} AND NOT {_IS_CANCELLED}"
     is_committed = f"kind = '{EdgeKind.FINISHED}' AND coalesce(outcome, '') = '{StepOutcome.COMMITTED}'"
@@ -318,15 +357,17 @@ def _links(begin_us: int) -> str:
         "kind, outcome, absent_reason, evidence_physical_offset, from_us, due_us, is_done, "
         "CASE WHEN absent_end IS NULL THEN 1 ELSE 0 END AS is_there"
     )
+    ends = (
+        f"SELECT {end}_broker AS broker, {end}_physical_offset AS physical_offset, {is_from} AS is_from, "
+        f"{end}_us AS record_us, {columns} FROM known"
+        for end, is_from in (("from", 1), ("to", 0))
+    )
+    in_part = "" if part is None else f" AND (record_us IS NULL OR record_us >= {part[0]} AND record_us < {part[1]})"
     return f"""
     SELECT broker, physical_offset,
         {facts}
-    FROM (
-        SELECT from_broker AS broker, from_physical_offset AS physical_offset, 1 AS is_from, {columns} FROM known
-        UNION ALL
-        SELECT to_broker AS broker, to_physical_offset AS physical_offset, 0 AS is_from, {columns} FROM known
-    ) AS ends
-    WHERE broker IS NOT NULL AND physical_offset IS NOT NULL
+    FROM ({" UNION ALL ".join(ends)}) AS ends
+    WHERE broker IS NOT NULL AND physical_offset IS NOT NULL{in_part}
     GROUP BY broker, physical_offset"""
 
 
@@ -336,7 +377,33 @@ _FACTS = (
 )  # fmt: skip
 _ENDED = "has_moved = 0 AND is_rolled_back = 0 AND is_cancelled = 0"
 _IS_HELD = f"CASE WHEN kind IN ('delay', 'timer') AND is_tracked = 1 AND {_ENDED} THEN 1 ELSE 0 END"
-_IS_PREPARED = f"CASE WHEN kind = 'half' AND is_tracked = 1 AND {_ENDED} THEN 1 ELSE 0 END"
+_DUE = f"CASE WHEN {_IS_HELD} + kept > 0 THEN due_us END"
+SENT_TIMES: Mapping[str, tuple[Sum, str]] = {
+    "last_us": (Sum.MAX, "stored_us IS NOT NULL"),
+    "last_send_us": (Sum.MAX, "is_copy = 0"),
+    "visible_us": (Sum.MIN, "kind = 'normal'"),
+    "died_us": (Sum.MAX, "kind = 'dlq' OR deaths > 0"),
+    # A dead letter is open if nothing was sent later under the same id, by its application or by a replay.
+    "dead_us": (Sum.MAX, "(kind = 'dlq' AND was_sent_again = 0) OR deaths > 0"),
+}
+"""First or last store time of the records of a message that meet a condition; null if none does."""
+SENT_FLAGS: Mapping[str, str] = {
+    "has_first": "is_copy = 0 AND is_again = 0",
+    "is_visible": "kind IN ('normal', 'retry')",
+    "is_prepared": f"kind = 'half' AND is_tracked = 1 AND {_ENDED}",
+    "is_rolled_back": "is_rolled_back = 1",
+    "is_cancelled": "is_cancelled = 1",
+    "lacks_origin": "lacks_origin = 1",
+}
+"""1 if any record of a message meets a condition, otherwise 0."""
+SENT_COUNTS: Mapping[str, str] = {
+    "records": "1",
+    "retries": "CASE WHEN kind = 'retry' THEN 1 ELSE 0 END + failures",
+    "dead_letters": "CASE WHEN kind = 'dlq' THEN 1 ELSE 0 END + deaths",
+    "waiting": f"{_IS_HELD} + kept",
+    "replays": "is_again",
+}
+"""Numbers, summed up over the records of a message."""
 
 
 def _linked(rows: str, clustered: str) -> str:
@@ -348,7 +415,7 @@ def _linked(rows: str, clustered: str) -> str:
     FROM (
         SELECT {rows}.key, {rows}.topic, {rows}.node, {rows}.kind, {rows}.stored_us, {rows}.broker,
             {rows}.physical_offset, links.due_us, coalesce(links.is_mark, 0) AS is_mark, {facts}
-        FROM {rows} LEFT JOIN links
+        FROM links RIGHT JOIN {rows}
             ON {rows}.broker = links.broker AND {rows}.physical_offset = links.physical_offset
     ) AS joined
     WHERE is_mark = 0{clustered}"""
@@ -424,7 +491,7 @@ _RANKED = (
     + "".join(
         f""",
         min(CASE WHEN at_most * 100 >= total * {percent} THEN bound_ms END) OVER ({_OF_HOP}) AS p{percent}_ms"""
-        for percent in (50, 95, 99)
+        for percent in PERCENTS
     )
     + "\n    FROM summed"
 )

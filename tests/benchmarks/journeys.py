@@ -1,15 +1,18 @@
 """Time and memory of journeys: millions of keys, made as rows of `messages` and `edges`.
 
-    python -m tests.benchmarks.journeys                        a million keys of six messages, by Arrow
+    python -m tests.benchmarks.journeys                        the command, for a million keys of six messages
+    python -m tests.benchmarks.journeys --keys 10000000        for ten million; 1.2 GB for the lake, 3 GB for its files
+    python -m tests.benchmarks.journeys --table                the journeys as an Arrow table
     python -m tests.benchmarks.journeys --keys 100000 --spark  fewer, by Spark on this machine
 
 Of 20 keys, 17 go through all six topics. One stops after its payment, of one the payment fails twice, and of one the
-shipment is a transaction that is committed. All journeys are compared with what was made.
+shipment is a transaction that is committed. All paths, hops and keys that stopped are compared with what was made.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import sys
 import tempfile
@@ -28,6 +31,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.messages import MESSAGES
+from tests.benchmarks.commands import run_commitlake
 from tests.benchmarks.machine import machine
 
 TOPICS = ("orders", "stock", "payments", "invoices", "shipments", "mails")
@@ -42,13 +46,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Make a lake, and compute its journeys and hops."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.journeys", description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--table", action="store_true", help="compute a table of all journeys, without the command")
     parser.add_argument("--spark", action="store_true", help="compute them with Spark")
     arguments = parser.parse_args(argv)
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
     with tempfile.TemporaryDirectory(prefix="commitlake-journeys-") as folder:
         records = make_lake(folder, arguments.keys)
         print(f"{arguments.keys:,} keys, {records:,} records", flush=True)
-        (_measure_spark if arguments.spark else _measure_arrow)(folder, arguments.keys)
+        measure = _measure_spark if arguments.spark else _measure_table if arguments.table else _measure_command
+        measure(folder, arguments.keys)
     return 0
 
 
@@ -153,7 +159,33 @@ def _table(known: dict[str, pa.Array], count: int, schema: pa.Schema) -> pa.Tabl
     return pa.table(columns, schema=schema)
 
 
-def _measure_arrow(folder: str, keys: int) -> None:
+def _measure_command(folder: str, keys: int) -> None:
+    window = ["--lake", folder, "--from", _WINDOW["since"], "--to", _WINDOW["until"], "--json"]
+    whole, stopped = keys - len(range(17, keys, 20)), len(range(17, keys, 20))
+    paths = _run_command("paths and hops", [*window, "--show", "paths"])
+    print(sorted((len(row["path"]), row["keys"]) for row in paths), f"expected {[(3, stopped), (6, whole)]}")
+    hops = _run_command("hops", [*window, "--show", "hops"])
+    first, then = sum(row["hops"] for row in hops[:2]), sum(row["hops"] for row in hops[2:])
+    print(f"hops that all keys take, and those that some do not: {first:,} and {then:,}, at most {2 * keys:,} "
+          f"and {3 * whole:,}: those of the next day are left out")  # fmt: skip
+    found = _run_command(
+        "keys that stopped", [*window, "--through", "payments", "--missing", "shipments", "--limit", "0"]
+    )
+    are_right = [row["key"] for row in found] == sorted(f"order-{number}" for number in range(17, keys, 20))
+    print(f"{len(found):,} keys were paid and not shipped, {'all of them' if are_right else 'WRONG'}")
+
+
+def _run_command(what: str, words: Sequence[str]) -> list[dict[str, Any]]:
+    with tempfile.TemporaryFile() as output:
+        run = run_commitlake(["journeys", "--quiet", *words], output)
+        busy = f"{run.processor_seconds:.1f} s of processor time"
+        print(f"{what}: {run.seconds:.1f} s, {busy}, memory at most {run.mib:,.0f} MiB", flush=True)
+        output.seek(0)
+        rows: list[dict[str, Any]] = json.load(output)["rows"]
+        return rows
+
+
+def _measure_table(folder: str, keys: int) -> None:
     lake = commitlake.open(folder)
     began = time.perf_counter(), time.process_time()
     found = lake.journeys(**_WINDOW)

@@ -1,0 +1,230 @@
+"""The records of keys, read once from a lake and divided by key into slices that fit into memory.
+
+Few records stay in memory. Of more, each slice has a range of keys, and its records wait in files on this machine. A
+sample of the keys says where the ranges end, so that slices are about equal, and in the order of keys. All records of a
+key are in one slice: no result of one slice depends on another.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.reader import run_sql_over
+from commitlake.connectors.lake.sql import Engine
+from commitlake.connectors.plain_arrays import to_numpy_numbers, to_single_array
+from commitlake.connectors.runtime.partition_files import read_partition, write_partitions
+from commitlake.pipelines.journeys.question import JourneysQuestion
+from commitlake.pipelines.journeys.statements import RECORD_TEXTS, Sources, Statements
+
+Tables = Mapping[str, DeltaTable]
+_CODED = ("topic", "broker")
+"""Columns of few different texts, which are numbers in slices."""
+_CODES = pa.int32()
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Numbers of rows that are in memory at once.
+
+    Attributes:
+        slice_rows: records in a slice, about; computing their journeys takes some 500 bytes for each.
+        chunk_rows: records that are sorted into slices at once.
+        part_steps: rows of `edges` that are joined to records at once.
+        window_rows: records in the window up to which their keys are found first, and others are not read.
+    """
+
+    slice_rows: int = 1_000_000
+    chunk_rows: int = 500_000
+    part_steps: int = 4_000_000
+    window_rows: int = 2_000_000
+
+    @property
+    def sampled(self) -> float:
+        """Share of rows in samples, so that a slice has 2,000 of them."""
+        return min(1.0, 2_000 / self.slice_rows)
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class KeySlice:
+    """The records of some keys.
+
+    Attributes:
+        rows: rows of `Statements.records_sql`, with codes for `topic` and `broker`.
+        texts: texts of these codes, by column.
+    """
+
+    rows: pa.Table
+    texts: Mapping[str, Sequence[str]]
+
+
+class KeyRecords:
+    """The records of all keys that a question asks for, as slices. It is a context, at whose end files are deleted.
+
+    Args:
+        tables: tables that the sources name.
+        sources: `messages` and `edges`, or queries of them.
+        question: the question.
+        end_us: time up to which records are read; None for the end of the margin.
+        limits: limits on rows in memory.
+
+    Raises:
+        QueryError: if a condition of the question is not valid.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        sources: Sources,
+        question: JourneysQuestion,
+        end_us: int | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._tables = tables
+        self._question = question
+        self._end_us = question.end_us if end_us is None else end_us
+        self._limits = limits or LIMITS
+        self._statements = Statements(question, Engine.DELTALAKE, sources)
+        self._codes: dict[str, dict[str, int]] = {name: {} for name in _CODED}
+        self._kept: list[pa.Table] = []
+        self._kept_rows = 0
+        self._ends: pa.Array | None = None
+        self._files: list[Path] = []
+        self._folder = Path()
+        self._closing = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as closing:
+            self._folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="commitlake-journeys-")))
+            for chunk in self._chunks():
+                self._add(chunk)
+            self._closing = closing.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._closing.close()
+
+    def slices(self) -> Iterator[KeySlice]:
+        """Yield the slices in the order of their keys; there is at least one, which may be empty."""
+        texts = {name: list(codes) for name, codes in self._codes.items()}
+        if self._ends is None:
+            yield KeySlice(pa.concat_tables(self._kept), texts)
+            return
+        for number in range(len(self._ends) + 1):
+            yield KeySlice(pa.concat_tables(read_partition(self._files, number)), texts)
+
+    def _add(self, chunk: pa.Table) -> None:
+        """Keep rows, or sort them into slices once there are too many."""
+        self._kept.append(chunk)
+        self._kept_rows += chunk.num_rows
+        if self._ends is None:
+            if self._kept_rows <= self._limits.slice_rows:
+                return
+            self._ends = self._sampled_keys()
+        for each in self._kept:
+            numbers = slice_numbers(to_single_array(each.column("key")), self._ends)
+            self._files.append(write_partitions(each, numbers, len(self._ends) + 1, self._folder))
+        self._kept.clear()
+
+    def _sampled_keys(self) -> pa.Array:
+        """Return the first key of each slice but the first one."""
+        sampled = self._limits.sampled
+        rows = run_sql_over(self._tables, self._statements.keys_sql(self._end_us, f"random() < {sampled}")).read_all()
+        keys = to_single_array(rows.column("key").cast(pa.string()))
+        count = math.ceil(len(keys) / sampled / self._limits.slice_rows)
+        places = np.arange(1, count) * len(keys) // max(count, 1)
+        return pc.unique(keys.take(pc.sort_indices(keys)).take(pa.array(places, pa.int64())))
+
+    def _chunks(self) -> Iterator[pa.Table]:
+        """Yield the rows of all records; the last rows may be none."""
+        near = self._question.margin_us > 0 and self._rows_in_window() <= self._limits.window_rows
+        waiting: list[pa.RecordBatch] = []
+        schema = None
+        for first_us, end_us in self._parts():
+            batches = run_sql_over(self._tables, self._statements.records_sql(first_us, end_us, near=near))
+            schema = batches.schema
+            for batch in batches:
+                waiting.append(batch)
+                if sum(each.num_rows for each in waiting) >= self._limits.chunk_rows:
+                    yield self._coded(pa.Table.from_batches(waiting))
+                    waiting.clear()
+        yield self._coded(pa.Table.from_batches(waiting, schema))
+
+    def _parts(self) -> Sequence[tuple[int, int]]:
+        """Return the parts of the time that are read one by one, so that no part has too many steps of `edges`."""
+        asked, limits = self._question, self._limits
+        rows = file_actions(self._tables["edges"]).column("num_records")
+        times = [asked.begin_us, self._end_us]
+        if rows.null_count or (pc.sum(rows).as_py() or 0) > limits.part_steps:
+            sampled = min(1.0, 2_000 / limits.part_steps)
+            sql = self._statements.step_times_sql(self._end_us, f"from_us IS NOT NULL AND random() < {sampled}")
+            sample = np.sort(to_numpy_numbers(run_sql_over(self._tables, sql).read_all().column("from_us")))
+            count = math.ceil(len(sample) / sampled / limits.part_steps)
+            inner = np.unique(sample[np.arange(1, count) * len(sample) // max(count, 1)])
+            times[1:1] = [time for time in inner.tolist() if asked.begin_us < time < self._end_us]
+        return list(pairwise(times))
+
+    def _rows_in_window(self) -> float:
+        """Return how many rows the files have that may have records of the window."""
+        asked, actions = self._question, file_actions(self._tables["messages"])
+        first, last = file_bounds(actions, "store_timestamp", pa.timestamp("us", "UTC"))
+        rows = actions.column("num_records")
+        if rows.null_count:
+            return math.inf
+        first_us = to_numpy_numbers(first, null=asked.since_us)
+        last_us = to_numpy_numbers(last, null=asked.since_us)
+        return int(to_numpy_numbers(rows)[(first_us < asked.until_us) & (last_us >= asked.since_us)].sum())
+
+    def _coded(self, rows: pa.Table) -> pa.Table:
+        """Return rows with codes for texts of which there are few different ones; each column in one chunk."""
+        columns = {}
+        for name in rows.column_names:
+            column = to_single_array(rows.column(name))
+            if name in RECORD_TEXTS:
+                column = column.cast(pa.string())
+            columns[name] = self._coded_texts(column, self._codes[name]) if name in _CODED else column
+        return pa.table(columns)
+
+    def _coded_texts(self, texts: pa.Array, codes: dict[str, int]) -> pa.Array:
+        encoded = texts.dictionary_encode()
+        found = [codes.setdefault(text, len(codes)) for text in encoded.dictionary.to_pylist()]
+        return pa.array(found, _CODES).take(encoded.indices)
+
+
+def slice_numbers(keys: pa.Array, firsts: pa.Array) -> Array:
+    """Return the number of the slice of each key: how many of the first keys of slices are not after it.
+
+    Args:
+        keys: the keys.
+        firsts: first keys of all slices but the first one, in their order.
+
+    >>> slice_numbers(pa.array(["a", "b", "c", "z"]), pa.array(["b", "d"])).tolist()
+    [0, 1, 1, 2]
+    """
+    numbers = np.zeros(len(keys), np.int64)
+    step = 1 << len(firsts).bit_length()
+    while (step := step >> 1) > 0:
+        tried = numbers + step
+        last = firsts.take(pa.array(np.minimum(tried, len(firsts)) - 1))
+        is_after = pc.greater_equal(keys, last).to_numpy(zero_copy_only=False) & (tried <= len(firsts))
+        numbers = np.where(is_after, tried, numbers)
+    return numbers
