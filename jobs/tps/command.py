@@ -41,7 +41,6 @@ from commitlake.jobs.tps.source import TpsSource, open_tps_source
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, round_time
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import EPOCH, add_capped, format_iso_time
 
 if TYPE_CHECKING:
@@ -51,12 +50,6 @@ if TYPE_CHECKING:
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("sent", "retries", "dead_letters", "prepared", "committed", "clock_skew")
-_SPARE = (
-    "messages_per_s", "bytes_per_s", "sent", "messages_before", "peak_per_s", "change_percent", "topic_share_percent",
-    "skew", "retries", "dead_letters", "peak_at", "committed", "prepared", "rolled_back", "given_up", "open",
-    "clock_skew", "archived",
-)  # fmt: skip
-"""Columns that can be left out of a table, the most important first."""
 OUTCOME_COLUMNS = ("rolled_back", "given_up", "open")
 """Columns of the single row of `--by none`: transactions by outcome, from `edges`."""
 _COUNTED = ("counted_from", "counted_to")
@@ -95,7 +88,6 @@ def _show_rates(command: TpsOptions, started: float) -> ExitCode:
 
 def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: float) -> ExitCode:
     """Print rates, and also write them to an HTML page if a file is given."""
-    from commitlake.pipelines.tps import comparison
     from commitlake.pipelines.tps.rates import QUANTILES, Rates
 
     by = parse_group_names(command.by)
@@ -114,8 +106,10 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
         rates = Rates(source.lake, source.coverage, command.counting_engine)
         columns = _output_columns(question, QUANTILES if command.percentiles else ())
         if command.compare:
-            compared = comparison.Comparison(rates, question, COMPARED[command.compare])
-            rows = compared.rows(has_quantiles=command.percentiles)
+            from commitlake.pipelines.tps import comparison
+
+            both = comparison.Comparison(rates, question, COMPARED[command.compare])
+            rows = both.rows(has_quantiles=command.percentiles)
             columns += comparison.COLUMNS
         else:
             rows = rates.read_rates(question, has_quantiles=command.percentiles)
@@ -138,11 +132,13 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
         if not command.quiet:
             lines = notes.top_limit_note(command.top or groups, groups, "groups")
             if command.step in (None, command.window):
-                lines += notes.rate_notes(totals, outcomes.found, (question.end - question.start).total_seconds())
-            lines += notes.tag_notes(totals, question)
+                lines += [note.line for note in notes.rate_notes(totals, outcomes.found, question)]
+            lines += [note.line for note in notes.tag_notes(totals, question)]
             if command.compare:
-                silent = comparison.find_silent_groups(question, rows)
-                lines += notes.comparison_notes(question, command.compare, silent, source)
+                compared, silent = COMPARED[command.compare], comparison.find_silent_groups(question, rows)
+                missing_then = notes.missing_times(question.shift_earlier(compared), source)
+                told = notes.comparison_notes(question, compared, silent, is_complete=not missing_then)
+                lines += [*(note.line for note in told), *(f"  {line}" for line in missing_then)]
             _print_notes([*lines, *widened], question, table, source, started)
         return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source, missing)
 
@@ -344,13 +340,9 @@ def _add_times(row: Row, question: RatesQuestion) -> Row:
     return row | {"counted_from": start, "counted_to": start + (question.window or question.end - question.start)}
 
 
-def rate_columns(names: Sequence[str]) -> list[Column]:
-    """Return columns with the given names, marked if they may be hidden for lack of space."""
-    return [Column(name, _SPARE.index(name) + 1 if name in _SPARE else 0) for name in names]
-
-
 def _print_rows(command: TpsOptions, rows: Sequence[Row], columns: Sequence[str], missing: Sequence[str]) -> None:
-    write_rows(command.output, (_format_output_row(row, columns) for row in rows), rate_columns(columns), missing)
+    titles = notes.rate_columns(columns) if command.output == "table" else columns
+    write_rows(command.output, (_format_output_row(row, columns) for row in rows), titles, missing)
 
 
 def _select_largest_groups(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:

@@ -1,16 +1,20 @@
-"""Messages of `tps` on standard error: the time that the rows cover, and what is missing."""
+"""What text and page of `tps` both say: columns of rates, notes on the counted messages, and what is missing.
+
+This module does not import `schemas.report`, so that text does not load what only a page needs.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.tps.arguments import COMPARED
-from commitlake.pipelines.tps.question import RatesQuestion
+from commitlake.pipelines.tps.question import GROUPS, RatesQuestion
 from commitlake.schemas.counts import format_count
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time
 
 if TYPE_CHECKING:
@@ -23,94 +27,158 @@ _MAX_NAMES = 10
 """Largest number of groups that a sentence names."""
 
 
-def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None, seconds: float) -> list[str]:
-    """Return sentences on messages of producers, retries, dead letters, transactions, and clock errors.
+def figure_text(value: str | float) -> str:
+    """Format a figure for people, with at most three digits after the point; a text is returned unchanged."""
+    if isinstance(value, float):
+        return f"{value:,.3f}".rstrip("0").rstrip(".")
+    return f"{value:,}" if isinstance(value, int) else value
+
+
+def _figure(title: str, spare: int = 0, key: str = "", text: Callable[[Any], str] = figure_text) -> Column:
+    return Column(title, spare, key=key or title.replace(" ", "_"), is_number=True, text=text)
+
+
+_COLUMNS = {column.key: column for column in (
+    _figure("messages"), _figure("msg/s", 1, "messages_per_s"), _figure("bytes/s", 2, "bytes_per_s"),
+    _figure("sent", 3), _figure("messages before", 4), _figure("peak msg/s", 5, "peak_per_s"),
+    _figure("change", 6, "change_percent", "{:+,.1f} %".format),
+    _figure("share", 0, "share_percent", "{:.1f} %".format),
+    _figure("share of topic", 7, "topic_share_percent", "{:.1f} %".format), _figure("skew", 8), _figure("retries", 9),
+    _figure("dead letters", 10), Column("peak at", 11, key="peak_at", is_ranked=True), _figure("committed", 12),
+    _figure("prepared", 13), _figure("rolled back", 14), _figure("given up", 15), _figure("open", 16),
+    _figure("clock skew", 17), Column("archived", 18), Column("oldest overdue", 19, key="oldest_overdue"),
+    _figure("max late s", 20), _figure("outlives segment", 21), _figure("without id", 22),
+)}  # fmt: skip
+
+
+def rate_columns(names: Iterable[str]) -> list[Column]:
+    """Return the columns with the given keys: figures, and names of groups."""
+    return [
+        _COLUMNS.get(name) or Column(name.replace("_", " "), key=name, text=None if name in GROUPS else figure_text)
+        for name in names
+    ]
+
+
+class RateNote(NamedTuple):
+    """A note on the counted messages.
+
+    Attributes:
+        word: Subject of the note, for its badge.
+        sentence: The note, without a full stop.
+        kind: Severity, a value of `schemas.report.Kind`; a page has no notice for a good one.
+        why: Further sentence, which only a page has.
+        names: Names of groups, separated by semicolons.
+    """
+
+    word: str
+    sentence: str
+    kind: str = "info"
+    why: str = ""
+    names: str = ""
+
+    @property
+    def line(self) -> str:
+        """The note as text."""
+        return escape_line(f"{self.sentence}: {self.names}" if self.names else self.sentence)
+
+
+def rate_notes(
+    totals: Mapping[str, int], outcomes: TransactionOutcomes | None, question: RatesQuestion
+) -> Iterator[RateNote]:
+    """Yield notes on messages of producers, retries, dead letters, transactions, and clock errors.
 
     Args:
         totals: sums over all rows, by name.
         outcomes: outcomes of the transactions, if they are known.
-        seconds: length of the time range.
+        question: the question, with its time range.
     """
-    lines = []
-    messages = totals["messages"]
+    messages, seconds = totals["messages"], (question.end - question.start).total_seconds()
     if totals["sent"] < messages:
-        lines.append(
-            f"producers sent {format_count(totals['sent'], 'message')}, {totals['sent'] / seconds:,.4g} per second; "
-            f"the other {messages - totals['sent']:,} {OWN_COPIES}"
-        )
-    for name, what in (("retries", ("retry", "retries")), ("dead_letters", ("dead letter",))):
-        if totals[name]:
-            lines.append(f"{format_count(totals[name], *what)}: {100 * totals[name] / messages:.3g} % of the messages")
+        sent = f"producers sent {format_count(totals['sent'], 'message')}, {totals['sent'] / seconds:,.4g} per second"
+        yield RateNote("Sent", f"{sent}; the other {messages - totals['sent']:,} {OWN_COPIES}", "good")
+    share = "{:.3g} % of the messages".format
+    if dead := totals["dead_letters"]:
+        why = "Their consumers failed on every permitted attempt."
+        sentence = f"{format_count(dead, 'dead letter')}, {share(100 * dead / messages)}"
+        yield RateNote("Dead letters", sentence, "warning", why)
+    if retries := totals["retries"]:
+        yield RateNote("Retries", f"{format_count(retries, 'retry', 'retries')}, {share(100 * retries / messages)}")
     if totals["prepared"]:
-        lines.append(_transactions_text(totals, outcomes))
-    if totals["clock_skew"]:
-        lines.append(
-            f"{format_count(totals['clock_skew'], 'message has', 'messages have')} a store time before the born time, "
-            "by the clocks of both hosts"
+        yield _transactions_note(totals, outcomes)
+    if skewed := totals["clock_skew"]:
+        sentence = (
+            f"{format_count(skewed, 'message has', 'messages have')} a store time before the born time, by the clocks "
+            "of both hosts"
         )
-    return lines
+        yield RateNote("Clocks", sentence, why="They are not part of any latency.")
 
 
-def _transactions_text(totals: Mapping[str, int], outcomes: TransactionOutcomes | None) -> str:
+def _transactions_note(totals: Mapping[str, int], outcomes: TransactionOutcomes | None) -> RateNote:
     if outcomes is None:
         open_or_back = max(0, totals["prepared"] - totals["committed"])
-        return (
+        sentence = (
             f"{format_count(totals['prepared'], 'transaction')}: "
             f"{format_count(totals['committed'], 'message was', 'messages were')} committed, {open_or_back:,} were "
             "rolled back, given up or are open: only the table edges tells them apart"
         )
+        return RateNote("Transactions", sentence, "info" if open_or_back else "good")
     sentence = (
         f"{format_count(outcomes.total, 'transaction')}: {outcomes.committed:,} committed, "
         f"{outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, {outcomes.open:,} open"
     )
     missing = totals["prepared"] - outcomes.total
-    return f"{sentence}; {missing:,} more are not in the table edges" if missing > 0 else sentence
+    if missing > 0:
+        sentence += f"; {missing:,} more are not in the table edges"
+    return RateNote("Transactions", sentence, "good" if outcomes.total == outcomes.committed else "info")
 
 
-def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
-    """Return sentences on messages with tags that `topic_minutes` counts together, without their names."""
-    lines = []
+def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> Iterator[RateNote]:
+    """Yield notes on messages with tags that `topic_minutes` counts together, without their names."""
     if totals["other_tags"] and ("tag" in question.by or question.selection.tags):
-        lines.append(
-            f"{format_count(totals['other_tags'], 'message has a rare tag', 'messages have rare tags')} that "
-            "topic_minutes does not name: they are counted without a tag"
-        )
+        rare = format_count(totals["other_tags"], "message has a rare tag", "messages have rare tags")
+        yield RateNote("Tags", f"{rare} that topic_minutes does not name: they are counted without a tag")
     if question.selection.tags and question.table.name == "topic_minutes":
-        lines.append("a tag may have more messages than shown: only the most frequent tags of each topic are named")
-    return lines
+        only = "only the most frequent tags of each topic are named"
+        yield RateNote("Tags", f"a tag may have more messages than shown: {only}")
 
 
 def comparison_notes(
-    question: RatesQuestion, compared: str, silent: Sequence[tuple[Any, ...]], source: TpsSource
-) -> list[str]:
-    """Return sentences on groups without messages now, and on missing parts of the earlier time.
+    question: RatesQuestion, compared: datetime.timedelta, silent: Sequence[tuple[Any, ...]], *, is_complete: bool
+) -> Iterator[RateNote]:
+    """Yield notes on groups without messages now, and on a time compared with that is not complete.
 
     Args:
-        compared: name of the time distance, from `COMPARED`.
-        silent: groups without messages now.
-        source: the tables.
+        question: the question about the later time.
+        compared: distance to the earlier time.
+        silent: groups that have messages only at the earlier time.
+        is_complete: whether all of the earlier time is there.
     """
-    lines = []
     if silent:
-        names = [", ".join("(none)" if value is None else str(value) for value in key) for key in silent]
-        listed = f": {escape_line('; '.join(names[:_MAX_NAMES]))}" if any(names) else ""
-        more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
-        lines.append(
-            f"{format_count(len(silent), 'group has', 'groups have')} no messages now, but had some a {compared} "
-            f"before{listed}{more}"
-        )
-    if missing := _missing_times(question.shift_earlier(COMPARED[compared]), source):
-        lines += [f"time of --compare: {note}" for note in missing]
-        lines.append(
-            "where the time of --compare is not complete, messages_before counts only what is there, and "
-            "change_percent is not known"
-        )
-    return lines
+        before = next((f"a {name}" for name, by in COMPARED.items() if by == compared), duration_text(compared))
+        have = format_count(len(silent), "group has", "groups have")
+        names = "; ".join(group_label(key) for key in silent[:_MAX_NAMES] if key)
+        more = f" and {len(silent) - _MAX_NAMES:,} more" if len(silent) > _MAX_NAMES else ""
+        sentence = f"{have} no messages now, but had some {before} before"
+        yield RateNote("Silent", sentence, "warning", names=names + more)
+    if not is_complete:
+        sentence = f"the time compared with, {_range_text(question.shift_earlier(compared))}, is not complete"
+        why = "Its messages that are not there are not counted, and changes are not known."
+        yield RateNote("Compared", sentence, "warning", why)
+
+
+def group_label(key: Sequence[str | int | None]) -> str:
+    """Return the values that name a group, separated by commas."""
+    return ", ".join(map(value_label, key))
+
+
+def value_label(value: str | int | None) -> str:
+    """Return a value of a group's name as text; `(none)` if there is none."""
+    return "(none)" if value is None or value == "" else str(value)
 
 
 def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
     """Return sentences on parts of the requested time that are missing or damaged."""
-    return _missing_times(question, source) + [
+    return missing_times(question, source) + [
         f"{broker}: {format_count(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
         "there are not counted; 'commitlake verify' shows where"
         for broker, count in sorted(source.damaged.items())
@@ -118,7 +186,8 @@ def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
     ]
 
 
-def _missing_times(question: RatesQuestion, source: TpsSource) -> list[str]:
+def missing_times(question: RatesQuestion, source: TpsSource) -> list[str]:
+    """Return sentences on parts of a question's time that are missing."""
     is_there = "the log has" if source.stores else "archived"
     missing = "is not there" if source.stores else "is not archived"
     lines = []
@@ -149,8 +218,8 @@ def widened_time_range_note(
     if start in (None, question.start) and end in (None, question.end):
         return []
     asked = " to ".join("" if time is None else format_iso_time(time, _precision_word(time)) for time in (start, end))
-    counted = f"{format_iso_time(question.start)} to {format_iso_time(question.end)}"
-    return [f"counted in whole units of {duration_text(unit)}: {counted}, which is longer than {asked.strip()}"]
+    counted = f"counted in whole units of {duration_text(unit)}: {_range_text(question)}"
+    return [f"{counted}, which is longer than {asked.strip()}"]
 
 
 def _precision_word(time: datetime.datetime) -> str:
@@ -160,7 +229,11 @@ def _precision_word(time: datetime.datetime) -> str:
 def time_range_note(question: RatesQuestion, table: str, source: TpsSource, seconds: float) -> str:
     """Return the last line of output: the time covered, the source, and the seconds taken."""
     origin = "the log" if source.stores else table
-    return f"{format_iso_time(question.start)} to {format_iso_time(question.end)}, from {origin} ({seconds:.1f} s)"
+    return f"{_range_text(question)}, from {origin} ({seconds:.1f} s)"
+
+
+def _range_text(question: RatesQuestion) -> str:
+    return f"{format_iso_time(question.start)} to {format_iso_time(question.end)}"
 
 
 def top_limit_note(shown: int, found: int, what: str) -> list[str]:

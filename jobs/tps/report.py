@@ -10,10 +10,20 @@ from typing import Any
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.output import join_names
+from commitlake.jobs.tps.notes import (
+    comparison_notes,
+    figure_text,
+    group_label,
+    rate_columns,
+    rate_notes,
+    tag_notes,
+    value_label,
+)
+from commitlake.pipelines.tps.comparison import COLUMNS
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.overview import Capacity
 from commitlake.pipelines.tps.question import MINUTE
-from commitlake.pipelines.tps.report import MAX_SKETCHES, Key, RatesReport
+from commitlake.pipelines.tps.report import MAX_SKETCHES, RatesReport
 from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import (
@@ -42,8 +52,6 @@ from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import format_iso_time, format_time
 
 TITLE = "Messages per second"
-MAX_NAMES = 10
-"""Largest number of groups that a notice names."""
 MAX_MARKS = 100
 """Largest number of marked times in a chart; of more, the longest."""
 _LARGE_SHARE = 0.5
@@ -63,13 +71,22 @@ _DAMAGED_STORE = Advice("{} shows the damaged ranges, with causes and repairs", 
 _GAPS = Advice(
     "{} shows the parts of the log that were deleted before they were archived", ("query {source} --table gaps",)
 )
-_DEAD_LETTERS = Advice("{} groups those of all topics by cause", ("dlq {source} {period}",))
-_DEAD_LETTERS_STORE = Advice("{} counts them by topic", ("tps {source} {period} {filters} --kind dlq",))
 _RETRIES = Advice(
     "{} counts them by topic: a retry topic is named after its group", ("tps {source} {period} {filters} --kind retry",)
 )
-_HALF = Advice("{} shows the half messages", ("query {source} --kind half {period} {filters}",))
 _CLOCKS = Advice("{} counts them by producer", ("tps {source} {period} {filters} --by producer-host",))
+_ON_NOTES = {
+    "Dead letters": Advice("{} groups those of all topics by cause", ("dlq {source} {period}",)),
+    "Retries": _RETRIES,
+    "Transactions": Advice("{} shows the half messages", ("query {source} --kind half {period} {filters}",)),
+    "Clocks": _CLOCKS,
+}
+"""Advice on notes about the messages of a lake, by the subject of the note."""
+_ON_NOTES_OF_STORE = {
+    "Dead letters": Advice("{} counts them by topic", ("tps {source} {period} {filters} --kind dlq",)),
+    "Retries": _RETRIES,
+    "Clocks": _CLOCKS,
+}
 _BACKFILL = Advice("{} adds them", ("archive --lake {lake} --backfill topic_minutes",))
 _PEAK = Advice("{} shows it second by second", ("tps {source} {peak} {filters} --window 1s",))
 _GIB = 1 << 30
@@ -155,7 +172,7 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     largest = report.groups[0]
     if report.group_count > 1 and largest["messages"] > _LARGE_SHARE * total["messages"]:
         share = f"{100 * largest['messages'] / total['messages']:.0f} %"
-        sentence += f"; {_group_key_label(report.key_of(largest))} has {share} of them"
+        sentence += f"; {group_label(report.key_of(largest))} has {share} of them"
     sentences = [f"{sentence}."]
     if source.damaged or any(report.damage.values()):
         sentences.append("Parts of the log are damaged.")
@@ -254,55 +271,18 @@ def _advice_blocks(report: RatesReport, source: RatesSource) -> Iterator[Block]:
             *advice_blocks(_GAPS),
             word="Missing" if _unarchived_duration(report) else "In part",
         )  # fmt: skip
-    if report.silent:
-        names = "; ".join(_group_key_label(key) or "all messages" for key in report.silent[:MAX_NAMES])
-        more = f" and {len(report.silent) - MAX_NAMES:,} more" if len(report.silent) > MAX_NAMES else ""
-        yield Notice(
-            Kind.WARNING,
-            f"{format_count(len(report.silent), 'group has', 'groups have')} no messages now, but had some before",
-            Paragraph(f"{names}{more}"),
-            word="Silent",
-        )
-    if report.compared is not None and _lacks_part_of_compared_time(report):
-        start, end = question.start - report.compared, question.end - report.compared
-        yield Notice(
-            Kind.WARNING,
-            f"The time compared with, {_time_text(start)} to {_time_text(end)} UTC, is not complete",
-            Paragraph("Its messages that are not there are not counted, and changes are not known."),
-            word="Compared",
-        )
-    if total["dead_letters"]:
-        yield Notice(
-            Kind.WARNING,
-            f"{format_count(total['dead_letters'], 'message')} went to dead-letter topics",
-            Paragraph("Their consumers failed on every permitted attempt."),
-            *advice_blocks(_DEAD_LETTERS, _DEAD_LETTERS_STORE),
-            word="Dead letters",
-        )
-    if total["retries"]:
-        yield Notice(
-            Kind.INFO,
-            f"{format_count(total['retries'], 'retry', 'retries')}, {100 * total['retries'] / total['messages']:.3g} % "
-            "of the messages",
-            *advice_blocks(_RETRIES, _RETRIES),
-            word="Retries",
-        )
-    if unfinished := _uncommitted_sentence(report):
-        yield Notice(
-            Kind.INFO,
-            unfinished,
-            *advice_blocks(_HALF),
-            word="Transactions",
-        )
-    if total["clock_skew"]:
-        yield Notice(
-            Kind.INFO,
-            f"{format_count(total['clock_skew'], 'message has', 'messages have')} a store time before "
-            "the born time, by the clocks of both hosts",
-            Paragraph("They are not part of any latency."),
-            *advice_blocks(_CLOCKS, _CLOCKS),
-            word="Clocks",
-        )
+    notes = [*rate_notes(total, report.outcomes.found, question), *tag_notes(total, question)]
+    if report.compared is not None:
+        earlier = question.shift_earlier(report.compared)
+        is_complete = not report.coverage.lacks_part_of(earlier.start, earlier.end)
+        notes += comparison_notes(question, report.compared, report.silent, is_complete=is_complete)
+    for note in sorted(notes, key=lambda note: note.kind != Kind.WARNING):
+        if note.kind != Kind.GOOD:
+            on_notes = _ON_NOTES if source.is_lake else _ON_NOTES_OF_STORE
+            advice = [AdviceBlock(on_notes[note.word].filled(places))] if note.word in on_notes else []
+            text = note.names or note.why
+            title = note.sentence[0].upper() + note.sentence[1:]
+            yield Notice(Kind(note.kind), title, *([Paragraph(text)] if text else []), *advice, word=note.word)
     peak = total["peak_at"]
     yield Notice(
         Kind.INFO,
@@ -310,27 +290,6 @@ def _advice_blocks(report: RatesReport, source: RatesSource) -> Iterator[Block]:
         *advice_blocks(_PEAK, _PEAK),
         word="Peak",
     )
-
-
-def _uncommitted_sentence(report: RatesReport) -> str:
-    """Return a sentence on transactions that were not committed; empty if there are none."""
-    total, outcomes = report.total, report.outcomes.found
-    assert total is not None
-    if outcomes is None:
-        count = total["prepared"] - total["committed"]
-        were = format_count(count, "transaction was", "transactions were")
-        return f"{were} rolled back, or not yet committed" if count > 0 else ""
-    if outcomes.total == outcomes.committed:
-        return ""
-    return (
-        f"Transactions that were not committed: {outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, "
-        f"{outcomes.open:,} open"
-    )
-
-
-def _lacks_part_of_compared_time(report: RatesReport) -> bool:
-    assert report.compared is not None
-    return report.coverage.lacks_part_of(report.question.start - report.compared, report.question.end - report.compared)
 
 
 def _advice_values(report: RatesReport, source: RatesSource) -> Places:
@@ -354,7 +313,7 @@ def _rate_charts(report: RatesReport) -> Sequence[Block]:
     lines = list(report.lines.items())
     fit = MAX_SERIES if report.active_count <= MAX_SERIES else MAX_SERIES - 1
     drawn = lines[:fit]
-    series = [Series(_group_key_label(key), [row["messages_per_s"] for row in rows]) for key, rows in drawn]
+    series = [Series(group_label(key), [row["messages_per_s"] for row in rows]) for key, rows in drawn]
     if not drawn:
         series = [Series("all messages", [row["messages_per_s"] for row in report.all_windows])]
     elif others := report.active_count - len(drawn):
@@ -374,7 +333,7 @@ def _rate_charts(report: RatesReport) -> Sequence[Block]:
             f"; the first begins at {_time_text(windows.start)} UTC, and the last ends at {_time_text(windows.end)} UTC"
         )
     return [
-        LineChart(f"Messages per second{by_text}", report.windows, series, _exact_rate_text, marks=marks, note=note),
+        LineChart(f"Messages per second{by_text}", report.windows, series, figure_text, marks=marks, note=note),
         LineChart("Bytes of log per second", report.windows, traffic, lambda value: f"{size_text(value)}/s",
                   axis=size_text, marks=marks),
     ]  # fmt: skip
@@ -444,34 +403,19 @@ def _chart_marks(report: RatesReport) -> Iterator[Mark]:
             yield Mark(MarkKind.DAMAGE, span.start, span.end, f"{broker}: a part of the log is damaged")
 
 
-def _exact_rate_text(value: float) -> str:
-    """Format a rate with three digits after the point, as in the printed rows."""
-    return f"{value:,.3f}".rstrip("0").rstrip(".")
-
-
 def _time_text(moment: datetime.datetime) -> str:
     utc = moment.astimezone(datetime.UTC)
     return format_time(utc) if utc.second else f"{utc:%Y-%m-%d %H:%M}"
 
 
-_FIGURE_COLUMNS = (
-    Column("messages", is_number=True), Column("share", is_number=True, text=lambda share: f"{100 * share:.1f} %"),
-    Column("msg/s", key="messages_per_s", is_number=True, text=_exact_rate_text),
-    Column("peak msg/s", key="peak_per_s", is_number=True, text=_exact_rate_text),
-    Column("peak at", key="peak_at", is_ranked=True, text=lambda moment: TimeText(_time_text(moment))),
-    Column("log", key="bytes", is_number=True, text=size_text), Column("retries", is_number=True),
-    Column("dead letters", key="dead_letters", is_number=True),
-)  # fmt: skip
-_COMPARED_COLUMNS = (
-    Column("messages before", key="messages_before", is_number=True),
-    Column("change", key="change_percent", is_number=True, text=lambda percent: f"{percent:+,.1f} %"),
-)
-
-
 def _group_table(report: RatesReport) -> Table:
     named = [Column(name, text=Name) for name in report.question.by] or [Column("all")]
-    compared = _COMPARED_COLUMNS if report.compared is not None else ()
-    columns = [*named, *_FIGURE_COLUMNS, *compared, Column("over time", can_sort=False)]
+    compared = COLUMNS if report.compared is not None else ()
+    figures = rate_columns(
+        ["messages", "share_percent", "messages_per_s", "peak_per_s", "peak_at", "retries", "dead_letters", *compared]
+    )
+    figures.insert(5, Column("log", key="bytes", is_number=True, text=size_text))
+    columns = [*named, *figures, Column("over time", can_sort=False)]
     rows = [_group_row(report, row) for row in report.groups]
     left_out = report.group_count - len(report.groups)
     rest = (
@@ -488,19 +432,18 @@ def _group_table(report: RatesReport) -> Table:
 
 def _group_row(report: RatesReport, row: Row) -> Row:
     """Return a table row for a group: figures, names, share of all messages, and a sparkline."""
-    key = report.key_of(row)
+    key, peak = report.key_of(row), row["peak_at"]
     messages = report.total["messages"] if report.total else 0
     line = report.lines.get(key)
     trend: Text | Trend = ""
     if line is not None:
-        trend = Trend(
-            f"Messages per second of {_group_key_label(key)} over time", [each["messages_per_s"] for each in line]
-        )
+        trend = Trend(f"Messages per second of {group_label(key)} over time", [each["messages_per_s"] for each in line])
     return {
         **row,
-        **dict(zip(report.question.by, map(_value_text, key), strict=True)),
+        **dict(zip(report.question.by, map(value_label, key), strict=True)),
         "all": "all messages",
-        "share": (row["messages"] or 0) / messages if messages else 0.0,
+        "peak_at": peak and Cell(TimeText(_time_text(peak)), peak.timestamp()),
+        "share_percent": 100 * (row["messages"] or 0) / messages if messages else 0.0,
         "over time": Cell(trend),
     }
 
@@ -519,14 +462,6 @@ def _filter_facts(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]
     yield "Only queue", asked.queue_ids
     yield "Only tag", asked.tags
     yield "Only kind", asked.kinds
-
-
-def _group_key_label(key: Key) -> str:
-    return ", ".join(_value_text(value) for value in key)
-
-
-def _value_text(value: str | int | None) -> str:
-    return "(none)" if value is None or value == "" else str(value)
 
 
 def _rate_text(value: float) -> str:

@@ -22,7 +22,7 @@ from commitlake.jobs.query.command import SHORT_COLUMNS
 from commitlake.jobs.report.output_forms import DisplayArguments
 from commitlake.jobs.report.rows_output import write_table, write_table_block
 from commitlake.jobs.report.text_table import TextTable, shorten_text, wrap_lines
-from commitlake.jobs.tps.command import rate_columns
+from commitlake.jobs.tps.notes import rate_columns
 from commitlake.jobs.verify.report import FINDING_COLUMNS
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import Cell, Name, Table, Trend
@@ -74,7 +74,8 @@ def test_tables_of_commands_fit_every_terminal(name: str, monkeypatch: pytest.Mo
         assert max(map(cell_len, lines)) <= width, (width, lines)
         assert all(text in (TIME, None) for line in lines for text in re.findall(r"2026\S*", line)), (width, lines)
         if "─" in lines[1] + lines[2]:  # not in blocks
-            texts = [str(cell) for cell in row.values() if not isinstance(cell, list)]
+            cells = [(column.text or str)(row[column.key]) for column in columns if not column.is_notes]
+            texts = [str(cell) for cell in cells if not isinstance(cell, list)]
             rows = lines[lines.index(next(line for line in lines if "─" in line)) + 1 :][:2]
             for word in " ".join(rows).split():  # each is a word of a cell, or is marked as shortened
                 assert "…" in word or word == "audit" or word in "1, 2" or any(word in text.split() for text in texts)

@@ -163,5 +163,5 @@ def test_the_page_has_the_outcomes(growing: GrowingLake, tmp_path: Path) -> None
     path = tmp_path / "page.html"
     assert tps.main(["--lake", growing.lake.root, "--html", str(path), "--quiet"]) == ExitCode.OK
     page = parse_page(path.read_text())
-    assert "Transactions that were not committed: 2 rolled back, 1 given up, 1 open" in page.by_id("do").text
+    assert " committed, 2 rolled back, 1 given up, 1 open" in page.by_id("do").text
     assert "transactions rolled back" in page.by_id("summary").text
