@@ -34,7 +34,7 @@ from commitlake.jobs.lineage.arguments import (
     read_masks,
     split_by_key,
 )
-from commitlake.jobs.report.rows_output import write_table
+from commitlake.jobs.report.rows_output import write_table, write_table_block
 from commitlake.pipelines.lineage.answer import read_story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import Story
@@ -186,7 +186,7 @@ def _follow_story(command: LineageOptions, lake: Lake) -> ExitCode:
 
 
 def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
-    from commitlake.jobs.lineage.topics import COLUMNS, TITLE, graph_json, graph_mermaid, link_rows, topics_report
+    from commitlake.jobs.lineage.topics import TITLE, graph_json, graph_mermaid, links_table, topics_report
     from commitlake.jobs.report.output import check_page_file, write_page_on_failure
     from commitlake.pipelines.lineage.topic_graph import build_topic_graph
 
@@ -209,7 +209,7 @@ def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCod
     elif command.format == MERMAID:
         sys.stdout.write(graph_mermaid(graph))
     else:
-        write_table(link_rows(graph), COLUMNS, sys.stdout)
+        write_table_block(links_table(graph), sys.stdout)
     if not command.quiet:
         more = f", and {graph.not_shown:,} more" if graph.not_shown else ""
         found = f"{format_count(len(graph.topics), 'topic')} with keys, {format_count(len(graph.links), 'link')}{more}"

@@ -15,7 +15,6 @@ from commitlake.connectors.printable import escape_json, escape_line
 from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, escape_label
 from commitlake.jobs.report.markup import join_html, tag
 from commitlake.jobs.report.output import time_text
-from commitlake.jobs.report.rows_output import Row
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import format_count
@@ -32,27 +31,25 @@ _LEFT = 112
 _TIP = 6
 _WIDEST = 7.0
 _MAX_NAME = 34
-COLUMNS = (
-    Column("from"), Column("to"), Column("passes", is_number=True), Column("keys", 1, is_number=True),
-    Column("median", 2, is_number=True), Column("p95", 3, is_number=True),
-)  # fmt: skip
-_PAGE_COLUMNS = (
-    Column("from"), Column("to"), Column("passes", is_number=True), Column("keys, about", key="keys", is_number=True),
-    Column("median", is_number=True), Column("95 % within", key="p95", is_number=True),
+_COLUMNS = (
+    Column("from", text=Name), Column("to", text=Name), Column("passes", is_number=True),
+    Column("keys, about", 1, key="keys", is_number=True), Column("median", 2, is_number=True),
+    Column("95 % within", 3, key="p95", is_number=True),
 )  # fmt: skip
 
 
-def link_rows(graph: TopicGraph) -> list[Row]:
-    """Return a table row for people for each link between two topics."""
-    return [
+def links_table(graph: TopicGraph) -> Table:
+    """Return the table of the links between two topics."""
+    rows = [
         {
-            "from": Cell(Name(link.source)), "to": Cell(Name(link.target)),
-            "passes": Cell(f"{link.passes:,}", link.passes), "keys": Cell(f"{link.keys:,}", link.keys),
+            "from": link.source, "to": link.target, "passes": link.passes, "keys": link.keys,
             "median": Cell(length_text(link.median), link.median.total_seconds()),
             "p95": Cell(length_text(link.p95), link.p95.total_seconds()),
         }
         for link in graph.links
     ]  # fmt: skip
+    rest = f"{graph.not_shown:,} more links are not shown." if graph.not_shown else ""
+    return Table.of("Keys that pass from one topic to another", _COLUMNS, rows, rest)
 
 
 def topics_report(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Report:
@@ -63,11 +60,9 @@ def topics_report(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Report
     """
     known = [*facts, ("From", time_text(graph.start)), ("To", time_text(graph.end))]
     sections = []
-    rest = f"{graph.not_shown:,} more links are not shown." if graph.not_shown else ""
     if graph.links:
         sections.append(Section("picture", "The picture", [_graph_html(graph)]))
-        links = Table.of("Keys that pass from one topic to another", _PAGE_COLUMNS, link_rows(graph), rest)
-        sections.append(Section("links", "Each link", [links]))
+        sections.append(Section("links", "Each link", [links_table(graph)]))
     if graph.topics:
         nodes = [
             {"topic": node.topic, "records with a key": node.records, "keys, about": node.keys} for node in graph.topics

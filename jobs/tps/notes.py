@@ -1,4 +1,4 @@
-"""What text and page of `tps` both say: columns of rates, notes on the counted messages, and what is missing.
+"""Columns of rates, notes on the counted messages, and missing times, which text and page of `tps` share.
 
 This module does not import `schemas.report`, so that text does not load what only a page needs.
 """
