@@ -205,18 +205,19 @@ def lag_report(
     facts = [
         (label, place), ("Brokers", _brokers_text(answer.rows)), ("As of", f"{as_of} UTC" if as_of else "not known")
     ]  # fmt: skip
-    held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
+    ordered = sort_worst_first(answer.rows)
+    of_groups, held = ([row for row in ordered if (row.kind in GROUP_KINDS) is has] for has in (True, False))
+    columns = [column for column in GROUP_COLUMNS if column not in _REMARK_COLUMNS]  # a group may have many of them
     sections = [
         Section("summary", "In short", [_summary_figures(groups)]),
         Section("do", "What to do", list(_advice_blocks(groups, missing, source, since))),
         Section("history", "Lag over time", list(_history_charts(groups, history, source))),
-        Section("groups", "Groups", [_page_group_table(groups)]),
-        Section(
-            "queues", "Queues", [_page_queue_table([row for row in answer.rows if row.kind in GROUP_KINDS], "group")]
-        ),
+        Section("groups", "Groups", [_group_table(groups, columns, MAX_GROUPS)]),
+        Section("queues", "Queues", [_queue_table(of_groups, "group", QUEUE_COLUMNS, MAX_QUEUES)]),
     ]
     if held:
-        sections.append(Section("held", "Held back by brokers", [_page_queue_table(held, "kind")]))
+        held_table = _queue_table(held, "kind", QUEUE_COLUMNS, MAX_QUEUES)
+        sections.append(Section("held", "Held back by brokers", [held_table]))
     return Report(TITLE, _verdict(groups, missing), facts, sections, "lag")
 
 
@@ -420,50 +421,39 @@ def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
             start = None
 
 
-def _page_group_table(groups: Sequence[GroupSummary]) -> Table:
-    rest = _hidden_rows_text("groups", [group.messages for group in groups], MAX_GROUPS)
-    columns = [column for column in GROUP_COLUMNS if column not in _REMARK_COLUMNS]  # there may be many for a group
-    return _group_table(groups[:MAX_GROUPS], columns, rest)
-
-
-def _page_queue_table(rows: Sequence[Lag], first: str) -> Table:
-    ordered = sort_worst_first(rows)
-    rest = _hidden_rows_text("queues", [row.messages for row in ordered], MAX_QUEUES)
-    return _queue_table(ordered[:MAX_QUEUES], (Column(first), *QUEUE_COLUMNS), rest)
-
-
 def text_table(rows: Sequence[Lag], *, by_queue: bool) -> Table:
     """Return the table of `lag` as text: a row for each queue, or for each group and kind of held back messages."""
     if by_queue:
-        columns = [column for column in QUEUE_COLUMNS if column.key != "last_consumed"]
-        return _queue_table(rows, (Column("group"), *columns))
+        return _queue_table(rows, "group", [column for column in QUEUE_COLUMNS if column.key != "last_consumed"])
     found: dict[str, list[Lag]] = {}
     for row in rows:
         found.setdefault(_group_or_kind(row), []).append(row)
     return _group_table([GroupSummary(name, of_group) for name, of_group in found.items()], GROUP_COLUMNS)
 
 
-def _group_table(groups: Iterable[GroupSummary], columns: Sequence[Column], rest: str = "") -> Table:
-    return Table.of("Groups, the worst first", columns, map(_group_row, groups), rest)
+def _group_table(groups: Sequence[GroupSummary], columns: Sequence[Column], most: int | None = None) -> Table:
+    rest = _hidden_rows_text("groups", [group.messages for group in groups], most)
+    return Table.of("Groups, the worst first", columns, map(_group_row, groups[:most]), rest)
 
 
-def _queue_table(rows: Sequence[Lag], columns: Sequence[Column], rest: str = "") -> Table:
+def _queue_table(rows: Sequence[Lag], first: str, columns: Sequence[Column], most: int | None = None) -> Table:
     has_brokers = len({row.broker for row in rows}) > 1
-    shown = [column for column in columns if has_brokers or column != "broker"]
-    return Table.of("Queues, the worst first", shown, map(_queue_row, rows), rest)
+    shown = [column for column in (Column(first), *columns) if has_brokers or column != "broker"]
+    rest = _hidden_rows_text("queues", [row.messages for row in rows], most)
+    return Table.of("Queues, the worst first", shown, map(_queue_row, rows[:most]), rest)
 
 
-def _hidden_rows_text(rows: str, messages: Sequence[FigureBounds], shown: int) -> str:
+def _hidden_rows_text(rows: str, messages: Sequence[FigureBounds], shown: int | None) -> str:
     """Return a sentence about the rows that a table does not show; empty if it shows all of them.
 
     Args:
         rows: what the rows are.
         messages: messages behind, by row, the worst first.
-        shown: number of rows that are shown.
+        shown: number of rows that are shown; None for all.
     """
-    others = messages[shown:]
-    if not others:
+    if shown is None or len(messages) <= shown:
         return ""
+    others = messages[shown:]
     the_others = "the other one is" if len(others) == 1 else f"the {len(others):,} others are"
     behind = _messages_text(sum_bounds(others))
     return f"The {shown:,} worst of {len(messages):,} {rows} are shown; {the_others} {behind} behind."

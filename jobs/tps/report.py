@@ -11,6 +11,7 @@ from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.output import join_names
 from commitlake.jobs.tps.notes import (
+    RateNote,
     comparison_notes,
     figure_text,
     group_label,
@@ -64,31 +65,31 @@ _PLURALS = {
 }  # fmt: skip
 _LARGE_RATIO = 50
 """Ratio of the largest to the smallest figure above which a chart has a logarithmic scale."""
-_DAMAGED = Advice(
-    "{} shows the damaged ranges, with their reason and first bytes", ("query {source} --table quarantine",)
-)
-_DAMAGED_STORE = Advice("{} shows the damaged ranges, with causes and repairs", ("verify {place}",))
-_GAPS = Advice(
-    "{} shows the parts of the log that were deleted before they were archived", ("query {source} --table gaps",)
-)
 _RETRIES = Advice(
     "{} counts them by topic: a retry topic is named after its group", ("tps {source} {period} {filters} --kind retry",)
 )
 _CLOCKS = Advice("{} counts them by producer", ("tps {source} {period} {filters} --by producer-host",))
+_PEAK = Advice("{} shows it second by second", ("tps {source} {peak} {filters} --window 1s",))
+_GAPS = Advice(
+    "{} shows the parts of the log that were deleted before they were archived", ("query {source} --table gaps",)
+)
 _ON_NOTES = {
+    "Damage": Advice(
+        "{} shows the damaged ranges, with their reason and first bytes", ("query {source} --table quarantine",)
+    ),
+    "Missing": _GAPS, "In part": _GAPS,
     "Dead letters": Advice("{} groups those of all topics by cause", ("dlq {source} {period}",)),
     "Retries": _RETRIES,
     "Transactions": Advice("{} shows the half messages", ("query {source} --kind half {period} {filters}",)),
-    "Clocks": _CLOCKS,
-}
+    "Clocks": _CLOCKS, "Peak": _PEAK,
+}  # fmt: skip
 """Advice on notes about the messages of a lake, by the subject of the note."""
 _ON_NOTES_OF_STORE = {
+    "Damage": Advice("{} shows the damaged ranges, with causes and repairs", ("verify {place}",)),
     "Dead letters": Advice("{} counts them by topic", ("tps {source} {period} {filters} --kind dlq",)),
-    "Retries": _RETRIES,
-    "Clocks": _CLOCKS,
-}
+    "Retries": _RETRIES, "Clocks": _CLOCKS, "Peak": _PEAK,
+}  # fmt: skip
 _BACKFILL = Advice("{} adds them", ("archive --lake {lake} --backfill topic_minutes",))
-_PEAK = Advice("{} shows it second by second", ("tps {source} {peak} {filters} --window 1s",))
 _GIB = 1 << 30
 _MANY_DAYS = 3650
 Row = Mapping[str, Any]
@@ -155,9 +156,10 @@ def rates_report(report: RatesReport, source: RatesSource) -> Report:
 
 def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     total, question = report.total, report.question
+    warnings = [f"{_note_title(note)}." for note in _notes(report, source) if note.kind == Kind.WARNING]
     if total is None:
         nothing = f"No message is archived from {_time_text(question.start)} to {_time_text(question.end)} UTC."
-        return Verdict(Kind.INFO, " ".join([nothing, *_silent_groups_sentences(report)]))
+        return Verdict(Kind.INFO, " ".join([nothing, *warnings]))
     length = duration_text(question.end - question.start)
     sentence = (
         f"{format_count(total['messages'], 'message')} in {length}: {_rate_text(total['messages_per_s'])} on "
@@ -173,23 +175,38 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     if report.group_count > 1 and largest["messages"] > _LARGE_SHARE * total["messages"]:
         share = f"{100 * largest['messages'] / total['messages']:.0f} %"
         sentence += f"; {group_label(report.key_of(largest))} has {share} of them"
-    sentences = [f"{sentence}."]
+    kind = Kind.WARNING if warnings else Kind.GOOD
+    return Verdict(kind, " ".join([f"{sentence}.", *warnings]), "Look" if warnings else "Nothing unusual")
+
+
+def _notes(report: RatesReport, source: RatesSource) -> Iterator[RateNote]:
+    """Yield the notes of the text, and on damage, on times without figures, and on the busiest time."""
+    question, total, compared = report.question, report.total, report.compared
     if source.damaged or any(report.damage.values()):
-        sentences.append("Parts of the log are damaged.")
+        yield RateNote("Damage", "parts of the log are damaged", "warning")
     if report.outcomes.damage:
-        sentences.append("The outcomes of transactions are not known.")
-    if missing := _unarchived_duration(report):
-        sentences.append(f"{duration_text(missing)} of the time is not archived.")
-    if dead := total["dead_letters"]:
-        sentences.append(f"{format_count(dead, 'dead letter')}.")
-    sentences += _silent_groups_sentences(report)
-    kind = Kind.GOOD if len(sentences) == 1 else Kind.WARNING
-    return Verdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
+        unknown = "the outcomes of transactions are not known, because the table edges is damaged"
+        yield RateNote("Edges", unknown, "warning", report.outcomes.damage)
+    if total is not None and _has_missing_times(report):
+        hatched = "Times without figures are hatched; this does not mean that they have no messages."
+        if missing := _unarchived_duration(report):
+            yield RateNote("Missing", f"{duration_text(missing)} of the time is not archived", "warning", hatched)
+        else:
+            in_part = "not all of this time is archived" if source.is_lake else "the log has only a part of this time"
+            yield RateNote("In part", in_part, why=hatched)
+    if total is not None:
+        yield from rate_notes(total, report.outcomes.found, question)
+        yield from tag_notes(total, question)
+    if compared is not None:
+        earlier = question.shift_earlier(compared)
+        is_complete = not report.coverage.lacks_part_of(earlier.start, earlier.end)
+        yield from comparison_notes(question, compared, report.silent, is_complete=is_complete)
+    if total is not None:
+        yield RateNote("Peak", f"the busiest time began at {_time_text(total['peak_at'])} UTC")
 
 
-def _silent_groups_sentences(report: RatesReport) -> Iterator[str]:
-    if report.silent:
-        yield f"{format_count(len(report.silent), 'group has', 'groups have')} no messages now, but had some before."
+def _note_title(note: RateNote) -> str:
+    return note.sentence[0].upper() + note.sentence[1:]
 
 
 def _unarchived_duration(report: RatesReport) -> datetime.timedelta:
@@ -241,55 +258,14 @@ def _summary_figures(report: RatesReport) -> Figures | Paragraph:
 
 
 def _advice_blocks(report: RatesReport, source: RatesSource) -> Iterator[Block]:
-    total, question = report.total, report.question
-    assert total is not None
     places = _advice_values(report, source)
-
-    def advice_blocks(of_lake: Advice, of_store: Advice | None = None) -> Iterator[Block]:
-        chosen = of_lake if source.is_lake else of_store
-        yield from () if chosen is None else [AdviceBlock(chosen.filled(places))]
-
-    if source.damaged or any(report.damage.values()):
-        yield Notice(
-            Kind.WARNING,
-            "A part of the log is damaged",
-            *advice_blocks(_DAMAGED, _DAMAGED_STORE),
-            word="Damage",
-        )
-    if report.outcomes.damage:
-        yield Notice(
-            Kind.WARNING,
-            "The outcomes of transactions are not known, because the table edges is damaged",
-            Paragraph(report.outcomes.damage),
-            word="Damage",
-        )
-    if _has_missing_times(report):
-        yield Notice(
-            Kind.WARNING if _unarchived_duration(report) else Kind.INFO,
-            "Not all of this time is archived" if source.is_lake else "The log does not cover all of this time",
-            Paragraph("Times without figures are hatched; this does not mean that they have no messages."),
-            *advice_blocks(_GAPS),
-            word="Missing" if _unarchived_duration(report) else "In part",
-        )  # fmt: skip
-    notes = [*rate_notes(total, report.outcomes.found, question), *tag_notes(total, question)]
-    if report.compared is not None:
-        earlier = question.shift_earlier(report.compared)
-        is_complete = not report.coverage.lacks_part_of(earlier.start, earlier.end)
-        notes += comparison_notes(question, report.compared, report.silent, is_complete=is_complete)
-    for note in sorted(notes, key=lambda note: note.kind != Kind.WARNING):
+    on_notes = _ON_NOTES if source.is_lake else _ON_NOTES_OF_STORE
+    for note in sorted(_notes(report, source), key=lambda note: note.kind != Kind.WARNING):
         if note.kind != Kind.GOOD:
-            on_notes = _ON_NOTES if source.is_lake else _ON_NOTES_OF_STORE
-            advice = [AdviceBlock(on_notes[note.word].filled(places))] if note.word in on_notes else []
             text = note.names or note.why
-            title = note.sentence[0].upper() + note.sentence[1:]
-            yield Notice(Kind(note.kind), title, *([Paragraph(text)] if text else []), *advice, word=note.word)
-    peak = total["peak_at"]
-    yield Notice(
-        Kind.INFO,
-        f"The busiest time began at {_time_text(peak)} UTC",
-        *advice_blocks(_PEAK, _PEAK),
-        word="Peak",
-    )
+            paragraphs = [Paragraph(text)] if text else []
+            advice = [AdviceBlock(on_notes[note.word].filled(places))] if note.word in on_notes else []
+            yield Notice(Kind(note.kind), _note_title(note), *paragraphs, *advice, word=note.word)
 
 
 def _advice_values(report: RatesReport, source: RatesSource) -> Places:

@@ -87,9 +87,9 @@ def test_the_first_and_last_minute_of_a_log_are_not_reported_missing(
     growing.archive()
     page = tmp_path / "page.html"
     asked = Asked(growing.lake.root, page, capsys)
-    assert "Not all of this time is archived" not in asked.text
+    assert not any(words in asked.text for words in ("of this time is archived", "of the time is not archived"))
     earlier = Asked(growing.lake.root, page, capsys, "--from", "2023-11-14T20:00", "--to", "2023-11-15T00:30")
-    assert "Not all of this time is archived" in earlier.text
+    assert "of the time is not archived" in earlier.text
 
 
 def test_a_time_that_is_not_archived_is_a_gap_and_not_zero(asked: Asked) -> None:
