@@ -22,6 +22,7 @@ from commitlake.pipelines.journeys.key_records import KeyRecords
 from commitlake.pipelines.journeys.misfits import (
     Misfits,
     add_paths,
+    first_keys,
     misfits_of_table,
     path_counts,
     rare_paths,
@@ -51,6 +52,10 @@ class Answer(Protocol):
     def counts(self) -> Mapping[str, int]:
         """Number of `keys` that began in the window, of those that `began_before`, and of the other flags of keys."""
 
+    @property
+    def path_count(self) -> int:
+        """Number of paths of the keys that began in the window."""
+
     def paths(self, limit: int | None) -> Sequence[Row]:
         """Return paths, the most frequent first; None for all."""
 
@@ -59,6 +64,9 @@ class Answer(Protocol):
 
     def misfits(self, wanted: Misfits, limit: int | None) -> FoundKeys:
         """Return the keys that do not fit, in their order; with a limit, only the first of them."""
+
+    def keys_of_paths(self, paths: Sequence[Sequence[str]], limit: int) -> Mapping[tuple[str, ...], Sequence[str]]:
+        """Return the first keys of paths, in their order."""
 
 
 @dataclass
@@ -144,6 +152,11 @@ class ArrowAnswer:
         """Number of keys, see `Answer`."""
         return self._summed.counts
 
+    @property
+    def path_count(self) -> int:
+        """Number of paths, see `Answer`."""
+        return int(self._summed.paths.num_rows)
+
     def paths(self, limit: int | None) -> Sequence[Row]:
         """Return paths, see `Answer`."""
         return _rows(split_paths(self._summed.paths.slice(0, limit)))
@@ -158,6 +171,16 @@ class ArrowAnswer:
         found = FoundKeys(())
         rows = self._misfit_rows(wanted, limit, found)
         found.rows = rows if limit is None else _first(rows, limit)
+        return found
+
+    def keys_of_paths(self, paths: Sequence[Sequence[str]], limit: int) -> Mapping[tuple[str, ...], Sequence[str]]:
+        """Return some keys, see `Answer`."""
+        found: dict[tuple[str, ...], list[str]] = {tuple(path): [] for path in paths}
+        for journeys in self._journeys():
+            for path, keys in first_keys(journeys, list(found), limit).items():
+                found[path] += keys[: limit - len(found[path])]
+            if all(len(keys) == limit for keys in found.values()):
+                break
         return found
 
     @property
@@ -218,6 +241,20 @@ class SparkAnswer:
         row = self._journeys.agg(*sums, F.count("*").alias("keys")).first()
         assert row is not None
         return {**{name: row[name] for name in FLAGS}, "keys": row["keys"] - row["began_before"]}
+
+    @cached_property
+    def path_count(self) -> int:
+        """Number of paths, see `Answer`."""
+        return self._journeys.where("NOT began_before").select("path").distinct().count()
+
+    def keys_of_paths(self, paths: Sequence[Sequence[str]], limit: int) -> Mapping[tuple[str, ...], Sequence[str]]:
+        """Return some keys, see `Answer`."""
+        from commitlake.pipelines.journeys.frames import first_keys_of
+
+        found: dict[tuple[str, ...], list[str]] = {tuple(path): [] for path in paths}
+        for row in first_keys_of(self._journeys, paths, limit).collect():
+            found[tuple(row["path"])].append(row["key"])
+        return found
 
     def paths(self, limit: int | None) -> Sequence[Row]:
         """Return paths, see `Answer`."""

@@ -10,6 +10,7 @@ from typing import ClassVar
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.engine import EngineArguments
+from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Keys, Predicate, Tags, TimeRange, Topics
 from commitlake.jobs.arguments.stores import at_least
@@ -38,6 +39,7 @@ EXAMPLES = (
      "orders of a day that were paid and not shipped"),
     ("journeys --lake lake --from -1d --stuck-after payments:30m --limit 0 --json", "all that stopped, for programs"),
     ("journeys --lake lake --from -1d --unexpected", "keys on paths that few take"),
+    ("journeys --lake lake --from -1d --stuck-after payments:30m --html journeys.html", "a page with a flow diagram"),
     ("journeys --lake s3://archive/lake --from -7d --show hops --spark", "for hundreds of millions of messages"),
 )  # fmt: skip
 
@@ -60,10 +62,10 @@ def parse_stuck(text: str) -> tuple[str, datetime.timedelta]:
 @dataclass(frozen=True, kw_only=True)
 class JourneysOptions(
     Command, LakeArguments, Topics, Keys, Tags, Brokers, TimeRange, Predicate, EngineArguments, OutputArguments,
-    JsonArgument,
+    HtmlArgument, JsonArgument,
     after={
         **dict.fromkeys((Topics, Keys, Tags, Brokers, TimeRange, Predicate), "unexpected"),
-        **dict.fromkeys((EngineArguments, OutputArguments, JsonArgument), "limit"),
+        **dict.fromkeys((EngineArguments, OutputArguments, HtmlArgument, JsonArgument), "limit"),
     },
 ):  # fmt: skip
     """The options of `journeys`."""

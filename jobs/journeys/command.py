@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
     from commitlake.connectors.lake.lake import Lake
     from commitlake.jobs.journeys.answer import Answer, KnownTimes
+    from commitlake.jobs.report.output import PageFile
+    from commitlake.pipelines.journeys.misfits import Misfits
     from commitlake.pipelines.journeys.question import JourneysQuestion
+    from commitlake.schemas.report import Report
 
 _READ = ("messages", "edges")
 
@@ -73,12 +76,24 @@ class Journeys(JourneysOptions):
 
     def run(self) -> ExitCode:
         """Compute and print what is asked, and report what is cut or missing."""
-        lake = open_lake_argument(self)
-        with explain_damaged_files(lake, _READ), _explaining_where(self):
-            return _show(self, lake)
+        if self.html is None:
+            return _answer(self, None)
+        from commitlake.jobs.journeys.report import TITLE
+        from commitlake.jobs.report.output import check_page_file, write_page_on_failure
+
+        file = check_page_file(self.html)
+        with write_page_on_failure(file, "journeys", TITLE, [("Lake", self.lake)]):
+            return _answer(self, file)
 
 
-def _show(command: Journeys, lake: Lake) -> ExitCode:
+def _answer(command: Journeys, file: PageFile | None) -> ExitCode:
+    lake = open_lake_argument(command)
+    with explain_damaged_files(lake, _READ), _explaining_where(command):
+        return _show(command, lake, file)
+
+
+def _show(command: Journeys, lake: Lake, file: PageFile | None) -> ExitCode:
+    """Compute and print what is asked, and also write it to a page if a file is given."""
     from commitlake.jobs.journeys.answer import known_times, open_answer
     from commitlake.pipelines.journeys.question import JourneysQuestion
     from commitlake.pipelines.lineage.topic_graph import complete_time_range
@@ -98,8 +113,11 @@ def _show(command: Journeys, lake: Lake) -> ExitCode:
             _write(command, answer.hops(), HOP_COLUMNS, missing)
         else:
             _show_paths(command, answer, missing)
+        notes = [] if command.quiet and file is None else list(_notes(answer, question, known))
+        if file is not None:
+            file.write(_page(command, answer, known, notes, missing))
         if not command.quiet:
-            _print_notes(answer, question, known)
+            print(*notes, sep="\n", file=sys.stderr)
     return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
@@ -113,20 +131,27 @@ def _warn_of_unknown_names(command: Journeys, lake: Lake) -> None:
 
 
 def _show_paths(command: Journeys, answer: Answer, missing: Sequence[str]) -> None:
-    keys = answer.counts["keys"]
-    paths = answer.paths(command.limit or None)
-    rows = [{**row, "share_percent": round(100 * row["keys"] / max(keys, 1), 1)} for row in paths]
+    rows = _shares(answer, command.limit or None)
     _write(command, rows, PATH_COLUMNS, missing)
     if command.output == "table" and rows and command.show is None:
         print()
         _write(command, answer.hops(), HOP_COLUMNS, ())
 
 
-def _show_keys(command: Journeys, answer: Answer, known: KnownTimes, missing: Sequence[str]) -> None:
+def _shares(answer: Answer, limit: int | None) -> list[dict[str, Any]]:
+    """Return the most frequent paths, with their share of all keys."""
+    keys = max(answer.counts["keys"], 1)
+    return [{**row, "share_percent": round(100 * row["keys"] / keys, 1)} for row in answer.paths(limit)]
+
+
+def _misfits(command: Journeys, known: KnownTimes) -> Misfits:
     from commitlake.pipelines.journeys.misfits import Misfits
 
-    wanted = Misfits(known.until, command.through, command.missing, command.stuck_after, command.unexpected)
-    found = answer.misfits(wanted, command.limit or None)
+    return Misfits(known.until, command.through, command.missing, command.stuck_after, command.unexpected)
+
+
+def _show_keys(command: Journeys, answer: Answer, known: KnownTimes, missing: Sequence[str]) -> None:
+    found = answer.misfits(_misfits(command, known), command.limit or None)
     _write(command, found.rows, KEY_COLUMNS, missing)
     if not command.quiet:
         count = found.count
@@ -147,27 +172,49 @@ def _write(
     write_rows(command.output, chain(first, plain), names, missing)
 
 
-def _print_notes(answer: Answer, question: JourneysQuestion, known: KnownTimes) -> None:
+def _page(command: Journeys, answer: Answer, known: KnownTimes, notes: Sequence[str], missing: Sequence[str]) -> Report:
+    from commitlake.jobs.journeys import report
+
+    wanted = _misfits(command, known)
+    paths = _shares(answer, report.SHOWN_PATHS)
+    found = answer.misfits(wanted, report.MAX_KEYS) if wanted.is_asked else None
+    return report.journeys_report(
+        report.JourneysPage(
+            facts=[("Lake", command.lake), ("Time", notes[0])],
+            counts=answer.counts,
+            paths=paths,
+            path_count=answer.path_count,
+            examples=answer.keys_of_paths([row["path"] for row in paths], report.KEYS_OF_PATH),
+            hops=answer.hops(),
+            hop_columns=HOP_COLUMNS,
+            misfits=None if found is None else list(found.rows),
+            misfit_count=0 if found is None else found.count,
+            key_columns=KEY_COLUMNS,
+            notes=notes[1:],
+            missing=missing,
+            lake=command.lake,
+        )
+    )
+
+
+def _notes(answer: Answer, question: JourneysQuestion, known: KnownTimes) -> Iterator[str]:
+    """Yield sentences on the time, and on what is cut; the first one is always there."""
     counts = answer.counts
     began = (
         f"{format_count(counts['keys'], 'key')} began from {time_text(question.since)} to {time_text(question.until)}"
     )
-    read = f"records are read up to {time_text(question.end)}, and known up to {time_text(known.until)}"
-    print(f"{began}; {read}", file=sys.stderr)
+    yield f"{began}; records are read up to {time_text(question.end)}, and known up to {time_text(known.until)}"
     if counts["began_before"]:
         before = format_count(counts["began_before"], "more key", "more keys")
-        print(f"{before} began before, and {'is' if counts['began_before'] == 1 else 'are'} not shown", file=sys.stderr)
+        yield f"{before} began before, and {'is' if counts['began_before'] == 1 else 'are'} not shown"
     if counts["is_cut"]:
         of_keys = f"paths of keys with more than {question.max_steps:,} messages are cut ({counts['is_cut']:,})"
-        print(f"{of_keys}: no topic is missing in them for sure", file=sys.stderr)
+        yield f"{of_keys}: no topic is missing in them for sure"
     if counts["order_uncertain"]:
         of_keys = f"the order of some messages is not certain, of {format_count(counts['order_uncertain'], 'key')}"
-        print(f"{of_keys}: a broker's clock was set back", file=sys.stderr)
+        yield f"{of_keys}: a broker's clock was set back"
     for broker, newest in known.older.items():
-        print(
-            f"{broker} has no record after {time_text(newest)} in the lake: later messages may not be archived yet",
-            file=sys.stderr,
-        )
+        yield f"{broker} has no record after {time_text(newest)} in the lake: later messages may not be archived yet"
 
 
 @contextmanager

@@ -3,6 +3,7 @@
     page      a report as one HTML file, which works offline, loads no other files and sends no data
     blocks    its blocks as HTML: figures, notices, commands to copy, tables with search and sort
     charts    its charts as SVG, with their numbers as a table; `axes` has their scales
+    flow_diagram   paths as bands whose width is their number, as SVG
     markup    HTML elements built by calls, which escape all text
     text      its blocks as lines
     findings  grouped findings, with the first of each group and the number of the others

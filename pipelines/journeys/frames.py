@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from commitlake.connectors.lake.sql import Engine
@@ -128,6 +130,14 @@ def paths_of(journeys: DataFrame) -> DataFrame:
         )
     )
     return counts.orderBy(F.col("keys").desc(), F.array_join("path", BETWEEN))
+
+
+def first_keys_of(journeys: DataFrame, paths: Sequence[Sequence[str]], limit: int) -> DataFrame:
+    """Return `path` and `key` of the first journeys on each of some paths, in the order of keys."""
+    wanted = F.array_join("path", BETWEEN).isin([BETWEEN.join(path) for path in paths])
+    number = F.row_number().over(Window.partitionBy("path").orderBy("key"))
+    chosen = journeys.where("NOT began_before").where(wanted).select("path", "key", number.alias("number"))
+    return chosen.where(F.col("number") <= limit).select("path", "key").orderBy("key")
 
 
 def misfits_of(journeys: DataFrame, wanted: Misfits) -> DataFrame:

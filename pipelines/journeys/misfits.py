@@ -6,7 +6,7 @@ Keys that began before the window are left out, as their paths may lack steps.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -90,6 +90,19 @@ def _sum_by_path(counts: pa.Table) -> pa.Table:
 def split_paths(counts: pa.Table) -> pa.Table:
     """Return the numbers of keys of paths, with a list of topics as `path`."""
     return counts.set_column(0, "path", pc.split_pattern(counts.column("path"), BETWEEN))
+
+
+def first_keys(
+    journeys: pa.Table, paths: Sequence[tuple[str, ...]], limit: int
+) -> Mapping[tuple[str, ...], Sequence[str]]:
+    """Return the keys of the first journeys on each of some paths."""
+    began_here = journeys.filter(pc.invert(journeys.column("began_before")))
+    texts, keys = _path_texts(began_here), began_here.column("key")
+    found = {}
+    for path in paths:
+        rows = pc.indices_nonzero(pc.equal(texts, BETWEEN.join(path)))
+        found[path] = keys.take(rows.slice(0, limit)).to_pylist()
+    return found
 
 
 def rare_paths(counts: pa.Table) -> pa.Array:

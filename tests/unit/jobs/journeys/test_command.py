@@ -167,3 +167,22 @@ def test_a_lake_without_edges_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     root = make_lake(tmp_path, [record(0, 0, "orders")], None).root
     assert main(["--lake", root]) == 2
     assert "has no table 'edges', which journeys need" in capsys.readouterr().err
+
+
+def test_a_page_shows_what_the_command_prints(root: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "journeys.html"
+    assert main(["--lake", root, *TIME, "--missing", "shipments", "--limit", "1", "--html", str(page)]) == 0
+    out, err = capsys.readouterr()
+    html = page.read_text(encoding="utf-8")
+    assert "o3" in out
+    assert "3 of 5 keys do not fit" in html
+    assert err.splitlines()[-1].split(";")[0] in html
+    assert 'href="#path-1"' in html
+    assert main(["--lake", root, *TIME, "--html", str(page), "--quiet"]) == 0
+    assert "do not fit" not in page.read_text(encoding="utf-8")
+
+
+def test_a_failure_replaces_the_page(root: str, tmp_path: Path) -> None:
+    page = tmp_path / "journeys.html"
+    assert main(["--lake", root, *TIME, "--where", "nothing =", "--html", str(page)]) == 2
+    assert "--where is not a valid condition" in page.read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ import pyarrow as pa
 from commitlake.pipelines.journeys.misfits import (
     Misfits,
     add_paths,
+    first_keys,
     misfits_of_table,
     path_counts,
     rare_paths,
@@ -80,3 +81,10 @@ def test_a_path_of_one_key_in_a_hundred_is_expected() -> None:
     more = pa.concat_tables([hundred, journeys(("k99", "x"))])
     assert reasons(Misfits(NOON, is_unexpected=True), more) == {"odd": ["unexpected path"]}
     assert reasons(Misfits(NOON, is_unexpected=True), more.slice(0, 0)) == {}
+
+
+def test_the_first_keys_of_paths_are_those_that_began_here() -> None:
+    found = first_keys(
+        journeys(("a", "x y"), ("<b", "x y"), ("c", "x y"), ("d", "x y"), ("e", "x")), [("x", "y"), ("z",)], 2
+    )
+    assert found == {("x", "y"): ["a", "c"], ("z",): []}
