@@ -15,7 +15,6 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.replay.target import open_target_client
 from commitlake.jobs.report.rows_output import Row, write_document, write_table, write_varying_rows
 from commitlake.pipelines.replay.groups.outcomes import (
     GroupFollower,
@@ -26,6 +25,7 @@ from commitlake.pipelines.replay.groups.outcomes import (
 )
 from commitlake.pipelines.replay.ledger import read_replay_state
 from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.pipelines.replay.target import open_target_client
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column

@@ -11,7 +11,6 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.replay.target import open_target_client
 from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_replay_rows
 from commitlake.pipelines.replay.ledger import Counts, Ledger, read_replay_states
 from commitlake.pipelines.replay.other_replays import check_no_unfinished, find_other_replays, record_plan
@@ -28,7 +27,9 @@ from commitlake.pipelines.replay.planning import (
     origin_topics,
     target_queue_ends,
 )
-from commitlake.pipelines.replay.run import ReplayRun, ReplaySettings
+from commitlake.pipelines.replay.run import ReplayRun
+from commitlake.pipelines.replay.share import ReplaySettings
+from commitlake.pipelines.replay.target import open_target_client
 from commitlake.pipelines.replay.verifying import verify_replay
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError

@@ -14,6 +14,7 @@ from commitlake.pipelines.replay.ledger import (
     Ledger,
     ReplayState,
     add_replay_event,
+    is_sent_by_tasks,
     read_events,
     read_replay_state,
     read_replay_states,
@@ -107,7 +108,13 @@ def request_stop(arguments: ReplayOptions, lake: Lake) -> ExitCode:
 def request_rate(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Ask the process that sends a replay to change its rate, its speed, or both."""
     rate, speed = arguments.rate, arguments.speed
-    _check_is_running(read_replay_state(lake, arguments.replay_id))
+    state = read_replay_state(lake, arguments.replay_id)
+    _check_is_running(state)
+    if speed and is_sent_by_tasks(state):
+        raise JobError(
+            "the replay is sent by tasks on Spark, which cannot keep to the pace at which the messages were stored",
+            "give --rate, or stop the replay, and resume it without --spark",
+        )
     add_replay_event(lake, arguments.replay_id, ReplayEvent.THROTTLED, rate=rate, speed=speed)
     if not arguments.quiet:
         changes = []

@@ -294,6 +294,12 @@ class ReplayOptions(
         "also messages that an unfinished replay to the same target contains; without it, they are an error",
         section=WHICH,
     )
+    spark: bool = flag(
+        "send by tasks on Spark's workers, each to its own queues of the target; they need the same folders, and reach "
+        "the target's brokers (default: send in this process)",
+        section=_PACE,
+        rules=of_actions(SEND, RESUME),
+    )
     include_replayed: bool = flag(
         "also messages that an earlier replay has sent; without it, they are skipped", section=WHICH
     )

@@ -5,9 +5,10 @@ r"""Send messages again: to a topic, in order, at a chosen pace, each exactly on
 
 Shows the selected messages and the groups that will get them, asks for confirmation, and sends. The lake's tables
 `replays` and `replay_messages` record the sent messages. `replay resume ID` continues after any interruption, and sends
-no message twice. It starts no JVM. Exit codes: 0 if all messages were sent; 1 if the target was unreachable for too
-long; 2 for a wrong lake or option; 3 if messages could not be sent, differ in the target, or are lost in the lake; 4 if
-the target cannot accept them, or another process is sending the replay; 130 if it was stopped.
+no message twice. It starts no JVM without `--spark` or `--transform`. Exit codes: 0 if all messages were sent; 1 if the
+target was unreachable for too long; 2 for a wrong lake or option; 3 if messages could not be sent, differ in the
+target, or are lost in the lake; 4 if the target cannot accept them, or another process is sending the replay; 130 if it
+was stopped.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ EXAMPLES = (
      "from a live topic to another cluster"),
     ("replay --lake lake --topic orders --from -2h --transform ./change.py:change --dry-run",
      "show how a function changes the first messages"),
+    ("replay --lake s3://bucket/lake --topic orders --from -2d --namesrv 10.0.0.7:9876 --rate 50000/s --spark",
+     "by tasks on Spark's workers, each to its own queues; together at most 50,000 messages per second"),
     ("replay list --lake lake", "all replays, with their progress"),
     ("replay resume 20261117-142003-5f2a1c --lake lake", "continue a replay"),
     ("replay verify 20261117-142003-5f2a1c --lake lake", "read it back from the target, and compare it with the lake"),

@@ -15,6 +15,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.rocketmq import Admin, RocketMQError
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.arguments.names import abbreviate_name_list, warn
@@ -32,10 +33,8 @@ from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.replay.changes import read_changes, show_changes, write_changes
 from commitlake.jobs.replay.message_selection import SelectedMessages, select_messages
 from commitlake.jobs.replay.source import MessageSource, open_source
-from commitlake.jobs.replay.target import open_target_client
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
 from commitlake.jobs.replay.verify import verify, verify_sent_messages
-from commitlake.jobs.replay.watch import watch_replay
 from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.pipelines.replay.changes import MessageChanges
 from commitlake.pipelines.replay.errors import ReplayError
@@ -66,8 +65,11 @@ from commitlake.pipelines.replay.planning import (
     target_queue_ends,
 )
 from commitlake.pipelines.replay.replay_rows import write_copied_rows
-from commitlake.pipelines.replay.run import ReplayRun, ReplaySettings
+from commitlake.pipelines.replay.run import ReplayRun
 from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.share import ReplaySettings
+from commitlake.pipelines.replay.target import open_target_client
+from commitlake.pipelines.replay.watch import watch_replay
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
@@ -152,13 +154,14 @@ def send_selected_messages(
         if not arguments.again:
             check_no_unfinished(others)
         _confirm_sending(arguments, plan)
+        runner = _open_runner(arguments, lake, plan)
         if source.is_copied:
             open_for_append(lake)  # the ledger is stored in a lake, which may be new
         sent = _write_changed_messages(arguments, lake, source, plan, changes)
         record_plan(lake, sent, source.table, others, plan.selection)
         if not arguments.quiet:
             print_line(f"replay {plan.replay_id} begins")
-        return SendOutcome(_run_replay(arguments, lake, sent, client, is_resumed=False), sent)
+        return SendOutcome(_run_replay(arguments, lake, sent, client, runner, is_resumed=False), sent)
 
 
 def _show_already_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
@@ -266,10 +269,44 @@ def resume(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         speed=_first_given_number(arguments.speed, state.speed, plan.speed),
         lag_limit=arguments.pause_if_lag or plan.lag_limit,
     )
+    runner = _open_runner(arguments, lake, paced)
     with open_target_client(arguments.namesrv or plan.target.name_servers) as client:
         return _run_replay(
-            arguments, lake, paced, client, is_resumed=_has_begun_sending(state), has_lost_rows=state.has_lost_rows
+            arguments,
+            lake,
+            paced,
+            client,
+            runner,
+            is_resumed=_has_begun_sending(state),
+            has_lost_rows=state.has_lost_rows,
         )
+
+
+def _open_runner(arguments: SendingArguments, lake: Lake, plan: ReplayPlan) -> Runner | None:
+    """Return the runner of the tasks that send, or None to send in this process.
+
+    Raises:
+        JobError: if they are to be sent on Spark at the pace at which they were stored, or with speculation.
+        CommitLakeError: in the cases of `get_spark_session`.
+    """
+    if not (isinstance(arguments, ReplayOptions) and arguments.spark):
+        return None
+    if plan.speed:
+        raise JobError(
+            "--spark cannot keep to the pace at which the messages were stored, which needs a single sender",
+            "leave --spark out, or give --speed none",
+        )
+    from commitlake.connectors.spark.runner import SparkRunner
+    from commitlake.jobs.arguments.runner import get_spark_session
+
+    spark = get_spark_session("replay", lake.s3)
+    if str(spark.conf.get("spark.speculation", "false")).lower() == "true":
+        raise JobError(
+            "--spark: expected spark.speculation=false, found true: a second attempt of a task would take the messages "
+            "over from the first one, again and again",
+            "set it to false for this job: no message would be sent twice, but the replay would not end",
+        )
+    return SparkRunner(spark)
 
 
 def _first_given_number(*numbers: float | None) -> float:
@@ -285,6 +322,7 @@ def _run_replay(
     lake: Lake,
     plan: ReplayPlan,
     client: TargetClient,
+    runner: Runner | None,
     *,
     is_resumed: bool,
     has_lost_rows: bool = False,
@@ -305,7 +343,7 @@ def _run_replay(
             advance(done - shown)
             shown = done
 
-        run = ReplayRun(lake, messages, client, pace, settings, on_progress)
+        run = ReplayRun(lake, messages, client, pace, settings, on_progress, runner=runner)
         tell = print_line if not arguments.quiet else _discard_message
         with (
             watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, tell),

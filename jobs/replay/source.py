@@ -26,7 +26,6 @@ from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
-from commitlake.jobs.replay.target import client_options
 from commitlake.pipelines.replay.groups.consumed import KnownOffsets, Places, fetch_live_offsets, read_known_offsets
 from commitlake.pipelines.replay.groups.not_consumed import (
     NotConsumed,
@@ -34,6 +33,7 @@ from commitlake.pipelines.replay.groups.not_consumed import (
     find_not_consumed_in_stores,
     find_not_consumed_live,
 )
+from commitlake.pipelines.replay.target import client_options
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of, strip_broadcast_suffix
 from commitlake.schemas.remoting.routes import subscribe_queues

@@ -10,10 +10,10 @@ from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
-from commitlake.jobs.replay.target import open_target_client
 from commitlake.jobs.report.rows_output import write_rows
 from commitlake.pipelines.replay.ledger import Ledger, add_replay_event, check_has_copies, read_replay_state
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
+from commitlake.pipelines.replay.target import open_target_client
 from commitlake.pipelines.replay.verifying import Difference, Verification, verify_replay
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode

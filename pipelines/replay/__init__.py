@@ -18,7 +18,11 @@
     sent_messages      finds messages of a replay in the target
     pace               limits the rate
     ledger             the tables replays and replay_messages
-    run                sends a plan, part by part
+    target             opens the clients of the target
+    share              sends a plan's messages for some queues of the target, part by part
+    watch              requests for another rate or a stop, and pauses while a group is behind
+    tasks              divides the queues among tasks, as on Spark's executors
+    run                takes a replay over, and sends it in this process or by tasks
     verifying          reads sent messages back and compares them
 
 A part's messages are sent, and then its rows are added to `replay_messages` in one commit, which fails if another

@@ -1,7 +1,8 @@
 """The tables `replays` and `replay_messages`: plans and events of replays, and outcomes of their messages.
 
-Rows of a replay are added to `replay_messages` by compare-and-set on Delta's transaction number of that replay. A
-process takes a replay over by setting the number, too; the process that was sending then fails when it adds rows.
+Rows of a replay are added to `replay_messages` by compare-and-set on a Delta transaction number: that of the replay,
+or, if several senders share the work, that of one sender. A process takes a replay over by raising the numbers of the
+replay and of all its senders in one commit; from then on, no other process can add rows.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 import os
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +41,8 @@ _OTHER_HOST_SECONDS = 60
 """Time without writes after which a process on another host counts as ended."""
 
 _MAX_SHOWN = 100
+_MAX_COMMITS = 5
+"""Number of attempts to add rows; one fails if too many commits of other senders were first."""
 
 _PLACE = ("broker", "physical_offset", "target_topic", "target_broker", "target_queue_id", "target_offset")
 
@@ -102,13 +106,18 @@ def add_replay_event(
     speed: float | None = None,
     counts: Counts | None = None,
     detail: str | None = None,
+    senders: int = 0,
 ) -> None:
-    """Add a row to `replays`."""
+    """Add a row to `replays`.
+
+    Args:
+        senders: number of tasks that share the work of this process; 0 if it sends itself.
+    """
     row = {
         "replay_id": replay_id,
         "at": datetime.datetime.now(datetime.UTC),
         "event": str(event),
-        "owner": identify_this_process(),
+        "owner": identify_this_process(senders),
         "plan": None if plan is None else plan_to_json(plan),
         "rate": rate,
         "sent": None if counts is None else counts.sent,
@@ -232,8 +241,22 @@ def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
             raise ReplayError(f"{place}: {name}: expected a number of at least 0, found {row[name]}")
 
 
+class SenderClaim(NamedTuple):
+    """Right to claim a sender's share of a replay, which the process that took the replay over gives.
+
+    Attributes:
+        number: number of the sender, from 0.
+        run: transaction number of the replay since it was taken over.
+        version: transaction number of the sender since then.
+    """
+
+    number: int
+    run: int
+    version: int
+
+
 class Ledger:
-    """Outcomes of one replay, for the process that sends it.
+    """Outcomes of one replay, for a process that sends it, or a part of it; thread-safe.
 
     Args:
         lake: The lake.
@@ -242,17 +265,67 @@ class Ledger:
 
     def __init__(self, lake: Lake, replay_id: str) -> None:
         self._lake, self._id = lake, replay_id
+        self._application = f"commitlake.replay/{replay_id}"
         self._version: int | None = None
+        self._lock = threading.Lock()
 
-    def claim(self) -> None:
-        """Take the replay over: from now on only this process can add rows.
+    def claim(self, senders: int = 0) -> list[SenderClaim]:
+        """Take the replay over: from now on only this process, or its senders, can add rows.
+
+        Args:
+            senders: number of senders that share the work; 0 if this process sends everything.
+
+        Returns:
+            One claim for each sender.
 
         Raises:
             OtherProcessError: if another process does so at the same time.
         """
+        before = self._transaction_version(self._application)
+        for _ in range(_MAX_COMMITS):
+            known = self._sender_versions()
+            following = [version + 1 for version in known] + [1] * (senders - len(known))
+            beside = {self._sender_application(each): (number - 1, number) for each, number in enumerate(following)}
+            if self._commit([], before, beside):
+                run = (before or 0) + 1
+                return [SenderClaim(number, run, version) for number, version in enumerate(following[:senders])]
+            # A task of an earlier run may have raised its sender's number at the same time.
+            if self._transaction_version(self._application) != before:
+                break
+        raise self._taken_over()
+
+    def claim_sender(self, claim: SenderClaim) -> bool:
+        """Take over the share of a sender: from now on only this process can add rows of it.
+
+        Returns:
+            True if no process has had this claim before.
+
+        Raises:
+            OtherProcessError: if another process does so at the same time, or has taken the replay over.
+        """
         table = self._table()
-        version = None if table is None else table.transaction_version(self._application_id)
+        sender = self._sender_application(claim.number)
+        version = None if table is None else table.transaction_version(sender)
+        if table is None or table.transaction_version(self._application) != claim.run:
+            raise self._taken_over()
+        # A process that takes the replay over now raises the sender's number, too, so that this claim fails.
+        self._application = sender
         self._advance([], version)
+        return version == claim.version
+
+    def count_senders(self) -> int:
+        """Return the largest number of senders that have shared the work; 0 if one process has always sent alone."""
+        return len(self._sender_versions())
+
+    def check_is_owner(self) -> None:
+        """Raise an error if another process has taken over what this one has claimed.
+
+        Raises:
+            OtherProcessError: if one has.
+        """
+        with self._lock:
+            if self._transaction_version(self._application) != self._version:
+                raise self._taken_over()
 
     def add_outcomes(self, rows: pa.Table) -> None:
         """Add the outcomes of messages.
@@ -269,16 +342,49 @@ class Ledger:
         self._advance([file], self._version)
 
     def _advance(self, files: list[Any], version: int | None) -> None:
-        following = (version or 0) + 1
-        if not commit_with_transaction(
-            self._lake, "replay_messages", files, self._application_id, (version, following)
-        ):
-            raise OtherProcessError(f"another process has taken over the replay {self._id}, so this one has stopped")
-        self._version = following
+        for _ in range(_MAX_COMMITS):
+            if self._commit(files, version):
+                return
+            if self._transaction_version(self._application) != version:
+                break
+        raise self._taken_over()
 
-    @property
-    def _application_id(self) -> str:
-        return f"commitlake.replay/{self._id}"
+    def _commit(
+        self, files: list[Any], version: int | None, beside: Mapping[str, tuple[int, int]] | None = None
+    ) -> bool:
+        """Add files if nobody has raised the transaction number, which is raised by one; return whether that was so.
+
+        It is also False if too many commits of others were first.
+        """
+        following = (version or 0) + 1
+        with self._lock:
+            is_done = commit_with_transaction(
+                self._lake, "replay_messages", files, self._application, (version, following), beside=beside
+            )
+            if is_done:
+                self._version = following
+        return is_done
+
+    def _taken_over(self) -> OtherProcessError:
+        return OtherProcessError(f"another process has taken over the replay {self._id}, so this one has stopped")
+
+    def _transaction_version(self, application: str) -> int | None:
+        table = self._table()
+        return None if table is None else table.transaction_version(application)
+
+    def _sender_application(self, number: int) -> str:
+        return f"commitlake.replay/{self._id}/{number}"
+
+    def _sender_versions(self) -> list[int]:
+        """Return the transaction numbers of all senders of the replay so far."""
+        table = self._table()
+        found: list[int] = []
+        while table is not None:
+            version = table.transaction_version(self._sender_application(len(found)))
+            if version is None:
+                break
+            found.append(version)
+        return found
 
     def _table(self) -> DeltaTable | None:
         try:
@@ -313,6 +419,15 @@ class Ledger:
         """Return the number of messages that have an outcome, by part."""
         rows = self._query_rows("part, count(*) AS known", rest="GROUP BY part")
         return {} if rows is None else {row["part"]: row["known"] for row in rows.to_pylist()}
+
+    def last_parts(self) -> dict[MessageQueue, int]:
+        """Return the last part of which a message has an outcome, for each queue of the target that has one."""
+        rows = self._query_rows(
+            "target_topic, target_broker, target_queue_id, max(part) AS part", rest="GROUP BY 1, 2, 3"
+        )
+        if rows is None:
+            return {}
+        return {MessageQueue(*list(row.values())[:3]): row["part"] for row in rows.to_pylist()}
 
     def origins_of_part(self, part: int) -> set[Origin]:
         """Return the messages of a part that have an outcome."""
@@ -386,21 +501,29 @@ def check_is_not_running(state: ReplayState, last_written: datetime.datetime | N
         )
 
 
+def is_sent_by_tasks(state: ReplayState) -> bool:
+    """Return whether the process that last began to send a replay has tasks send it."""
+    return state.owner is not None and _parse_owner(state.plan.replay_id, state.owner).senders > 0
+
+
 class _Owner(NamedTuple):
     host: str
     pid: int
     started: str | None
+    senders: int = 0
 
 
 def _parse_owner(replay_id: str, text: str) -> _Owner:
     """Return the process that a row names."""
     try:
         fields = json.loads(text)
-        owner = _Owner(fields["host"], fields["pid"], fields["started"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+        owner = _Owner(fields["host"], fields["pid"], fields["started"], fields.get("senders", 0))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         owner = _Owner("", 0, None)
     is_text = isinstance(owner.host, str) and isinstance(owner.started, str | None)
-    if not (is_text and owner.host and int_in_range(owner.pid, 1, INT32_MAX)):
+    if not (is_text and owner.host and int_in_range(owner.pid, 1, INT32_MAX)) or (
+        int_in_range(owner.senders, 0, INT32_MAX) is None
+    ):
         raise ReplayError(
             f"the replay {replay_id} in the table 'replays': owner: expected host, pid and start, found "
             f"{text[:_MAX_SHOWN]!r}"
@@ -408,9 +531,15 @@ def _parse_owner(replay_id: str, text: str) -> _Owner:
     return owner
 
 
-def identify_this_process() -> str:
-    """Return a text that identifies this process among all hosts, even after its number is reused."""
-    return json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "started": _process_start_time(os.getpid())})
+def identify_this_process(senders: int = 0) -> str:
+    """Return a text that identifies this process among all hosts, even after its number is reused.
+
+    Args:
+        senders: number of tasks that share the work of this process, which the text also says.
+    """
+    pid = os.getpid()
+    known = {"host": socket.gethostname(), "pid": pid, "started": _process_start_time(pid)}
+    return json.dumps(known | ({"senders": senders} if senders else {}))
 
 
 def _process_start_time(pid: int) -> str | None:

@@ -21,6 +21,7 @@ class Pace:
     Args:
         rate: Messages per second; 0 for no limit.
         speed: Factor of the original pace, by store time: 1 is the same; 0 for no such limit.
+        share: Part of each rate that applies here; other processes have the others.
         clock: Returns seconds of a monotonic clock.
         sleep: Waits for a number of seconds.
     """
@@ -30,10 +31,12 @@ class Pace:
         rate: float = 0,
         speed: float = 0,
         *,
+        share: float = 1,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._rate, self._speed, self._clock, self._sleep = rate, speed, clock, sleep
+        self._share = share
+        self._rate, self._speed, self._clock, self._sleep = rate * share, speed, clock, sleep
         self._lock = threading.Lock()
         self._next = clock()
         self._began: tuple[float, int] | None = None
@@ -43,7 +46,7 @@ class Pace:
 
     @property
     def rate(self) -> float:
-        """The limit in messages per second; 0 if there is none."""
+        """The limit in messages per second that applies here; 0 if there is none."""
         return self._rate
 
     @property
@@ -54,7 +57,7 @@ class Pace:
     def set_rate(self, rate: float) -> None:
         """Change the limit. Threads that wait notice it within a fifth of a second."""
         with self._lock:
-            self._rate = rate
+            self._rate = rate * self._share
             self._restart_clock()
 
     def set_speed(self, speed: float) -> None:

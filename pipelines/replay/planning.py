@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
@@ -251,15 +252,28 @@ def check_queue_numbers(choice: Sequence[QueueCount], target: Target) -> None:
     """
     if target.mapping is not QueueMapping.SAME:
         return
-    known = [queue for queue in choice if target.topic is not None or kind_of(queue.topic) is Kind.NORMAL]
+    queues_of_choice(
+        [queue for queue in choice if target.topic is not None or kind_of(queue.topic) is Kind.NORMAL], target
+    )
+
+
+def queues_of_choice(choice: Sequence[QueueCount], target: Target) -> Array:
+    """Return, for each queue of the lake, the index of its queue in the target, which has the same number.
+
+    Args:
+        choice: from `count_queues`; without dead letters and retries if each message goes to its original topic.
+
+    Raises:
+        ReplayError: names the first missing queue.
+    """
     rows = pa.table(
         {
-            "broker": [queue.broker for queue in known],
-            "queue_id": pa.array([queue.queue_id for queue in known], "int32"),
+            "broker": [queue.broker for queue in choice],
+            "queue_id": pa.array([queue.queue_id for queue in choice], "int32"),
         }
     )
-    topics = pa.array([target.topic or queue.topic for queue in known], pa.string())
-    target_queues(rows, topics, target, [MessageQueue(*queue[:3]) for queue in target.queues])
+    topics = pa.array([target.topic or queue.topic for queue in choice], pa.string())
+    return target_queues(rows, topics, target, [MessageQueue(*queue[:3]) for queue in target.queues])
 
 
 def new_replay_id(now: datetime.datetime) -> str:

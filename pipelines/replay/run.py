@@ -1,79 +1,24 @@
-"""Sends a replay: part by part, all queues at the same time, each message once.
-
-    part → rows → without those that have an outcome or are in the target already
-         → waves of a few seconds → for each queue of the target, batch after batch → rows of the ledger
-
-The next part is read and encoded while one is sent.
-"""
+"""Runs a replay: takes it over, sends its plan in this process or on a runner's tasks, and records how that ended."""
 
 from __future__ import annotations
 
-import datetime
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
-from commitlake.pipelines.replay.batches import EncodedPart, encode_part
-from commitlake.pipelines.replay.errors import ReplayError, StoppedError
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event
-from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
-from commitlake.pipelines.replay.sending import QueueSender, SendResult, TargetClient
-from commitlake.pipelines.replay.sent_messages import Origin
+from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.share import ReplaySettings, ShareSender
+from commitlake.pipelines.replay.tasks import divide_queues, follow_tasks, send_on_runner
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.tables.replays import REPLAY_MESSAGES, ReplayEvent, SendOutcome
-
-MAX_BATCH_MESSAGES = 1000
-_WAVE_SECONDS = 5.0
-"""Time between writes to the ledger if the rate is low."""
-_AWAY_SECONDS = 1.0
-"""Time after which a target that does not accept a batch counts as unavailable: that time is not made up for."""
-_MAX_THREADS = 16
-_KEPT = ("broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset")
-
-
-@dataclass(frozen=True, slots=True)
-class ReplaySettings:
-    """Settings of a run that are not in the plan.
-
-    Attributes:
-        target_timeout_seconds: time for which the target may not answer, or may refuse everything.
-    """
-
-    target_timeout_seconds: float = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A part that is ready to be sent. Its rows are sorted by queue of the target, then by order.
-
-    Attributes:
-        number: index of the part in the plan.
-        rows: rows of `messages`.
-        lanes: int64, index of each row's queue.
-        stored_ms: int64, store time of each row.
-        encoded: the encoded messages.
-        errors: by row, the reason why it cannot be sent.
-    """
-
-    number: int
-    rows: pa.Table
-    lanes: Array
-    stored_ms: Array
-    encoded: EncodedPart
-    errors: Mapping[int, str]
+from commitlake.schemas.tables.replays import ReplayEvent
 
 
 class ReplayRun:
@@ -87,6 +32,7 @@ class ReplayRun:
         settings: Further settings.
         on_progress: Called now and then with the numbers so far.
         clock: Returns seconds of a monotonic clock.
+        runner: Sends by tasks, each of which has its own queues of the target; None to send in this process.
     """
 
     def __init__(
@@ -98,15 +44,13 @@ class ReplayRun:
         settings: ReplaySettings,
         on_progress: Callable[[Counts], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        runner: Runner | None = None,
     ) -> None:
-        plan = messages.plan
-        self._lake, self._messages, self._plan = lake, messages, plan
+        self._lake, self._messages, self._plan = lake, messages, messages.plan
         self._client, self._pace, self._settings, self._on_progress = client, pace, settings, on_progress
-        self._clock = clock
-        self._ledger = Ledger(lake, plan.replay_id)
-        self._queues = [MessageQueue(queue.topic, queue.broker, queue.queue_id) for queue in plan.target.queues]
+        self._clock, self._runner = clock, runner
+        self._ledger = Ledger(lake, self._plan.replay_id)
         self._counts = Counts(0, 0)
-        self._counting = threading.Lock()
 
     def run(self, *, is_resumed: bool, has_lost_rows: bool = False) -> Counts:
         """Send until all messages have an outcome, or until the pace is stopped.
@@ -121,23 +65,54 @@ class ReplayRun:
         Raises:
             ReplayError: if it cannot continue; the ledger has all that was done.
         """
-        plan = self._plan
-        self._ledger.claim()
-        add_replay_event(self._lake, plan.replay_id, ReplayEvent.STARTED)
-        client = self._client
+        shares = [] if self._runner is None else divide_queues(self._messages, self._runner.cores)
+        claims = self._ledger.claim(len(shares))
+        record = partial(add_replay_event, self._lake, self._plan.replay_id)
+        record(ReplayEvent.STARTED, senders=len(shares))
         try:
             self._counts = self._ledger.counts()
-            with TrackedConnections(client.producer, client.admin, plan.replay_id) as connections:
-                is_done = self._send_parts(connections, is_resumed=is_resumed, has_lost_rows=has_lost_rows)
+            if self._runner is None:
+                is_done = self._send_here(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
+            else:
+                with follow_tasks(self._lake, self._plan.replay_id, self._pace, self._note_progress):
+                    is_done = send_on_runner(
+                        self._runner,
+                        self._lake,
+                        self._plan,
+                        list(zip(shares, claims, strict=True)),
+                        self._client.name_servers,
+                        self._settings,
+                        is_resumed=is_resumed,
+                        has_lost_rows=has_lost_rows,
+                    )
+                self._note_progress(self._ledger.counts())
             if is_done:
                 self._check_no_rows_deleted()
         except BaseException as error:
-            text = str(error) or type(error).__name__
-            add_replay_event(self._lake, plan.replay_id, ReplayEvent.FAILED, counts=self._counts, detail=text)
+            record(ReplayEvent.FAILED, counts=self._counts, detail=str(error) or type(error).__name__)
             raise
-        event = ReplayEvent.FINISHED if is_done else ReplayEvent.STOPPED
-        add_replay_event(self._lake, plan.replay_id, event, counts=self._counts)
+        record(ReplayEvent.FINISHED if is_done else ReplayEvent.STOPPED, counts=self._counts)
         return self._counts
+
+    def _send_here(self, *, is_resumed: bool, has_lost_rows: bool) -> bool:
+        producer, admin = self._client.producer, self._client.admin
+        sender = ShareSender(
+            self._messages,
+            self._client,
+            self._ledger,
+            self._pace,
+            self._settings,
+            counts=self._counts,
+            on_progress=self._note_progress,
+            clock=self._clock,
+        )
+        check_owner = self._ledger.check_is_owner
+        with TrackedConnections(producer, admin, self._plan.replay_id, check_owner=check_owner) as connections:
+            return sender.send(connections, is_resumed=is_resumed, has_lost_rows=has_lost_rows)
+
+    def _note_progress(self, counts: Counts) -> None:
+        self._counts = counts
+        self._on_progress(counts)
 
     def _check_no_rows_deleted(self) -> None:
         """Raise an error if messages of the plan were deleted from the lake, so that they have no outcome."""
@@ -148,211 +123,3 @@ class ReplayRun:
                 "were deleted from it after the plan was made, and are not sent",
                 exit_code=ExitCode.DAMAGE,
             )
-
-    def _send_parts(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool) -> bool:
-        """Send the parts one after another, and return whether all were sent."""
-        # If rows are lost, those that are left say neither which parts are complete nor where the queues ended.
-        known = {} if has_lost_rows else self._ledger.count_by_part()
-        first = max(known, default=0)
-        before = sum(count for part, count in known.items() if part < first)
-        ends = {} if has_lost_rows else self._ledger.end_offsets()
-        senders = [
-            QueueSender(
-                self._client,
-                connections,
-                queue,
-                max(planned.offset, ends.get(queue, 0)),
-                self._plan.replay_id,
-                self._settings.target_timeout_seconds,
-                is_stopped=lambda: self._pace.is_stopped,
-                needs_all=has_lost_rows,
-            )
-            for queue, planned in zip(self._queues, self._plan.target.queues, strict=True)
-        ]
-        done = self._ledger.origins_of_part(first) if known or has_lost_rows else set()
-        with ThreadPoolExecutor(min(_MAX_THREADS, len(senders))) as pool, ThreadPoolExecutor(1) as reading:
-            try:
-                there = self._find_sent(senders, pool, is_resumed=is_resumed or has_lost_rows)
-            except StoppedError:
-                return False
-            coming = reading.submit(self._prepare_part, first, before, done)
-            for number in range(first, len(self._plan.parts)):
-                part, before = coming.result()
-                if number + 1 < len(self._plan.parts):
-                    done = self._ledger.origins_of_part(number + 1) if has_lost_rows else set()
-                    coming = reading.submit(self._prepare_part, number + 1, before, done)
-                if not self._send_part(part, senders, there, pool):
-                    return False
-        return True
-
-    def _find_sent(
-        self, senders: Sequence[QueueSender], pool: ThreadPoolExecutor, *, is_resumed: bool
-    ) -> dict[Origin, tuple[int, int]]:
-        """Return messages that an earlier process has sent but not recorded, with queue index and queue offset."""
-        by_broker = {sender.queue.broker_name: sender for sender in senders}
-        list(
-            pool.map(QueueSender.wait_for_late_messages if is_resumed else QueueSender.check_target, by_broker.values())
-        )
-        found = pool.map(QueueSender.find_stored_messages, senders) if is_resumed else ()
-        return {origin: (number, offset) for number, offsets in enumerate(found) for origin, offset in offsets.items()}
-
-    def _prepare_part(self, number: int, before: int, done: set[Origin]) -> tuple[_Part, int]:
-        """Read and encode a part. Returns it with the number of messages of the plan up to its end."""
-        plan = self._plan
-        rows = self._messages.read_rows_of_part(number, before)
-        end = before + rows.num_rows
-        if done:
-            rows = rows.filter(pa.array([origin not in done for origin in _origins_of(rows)], pa.bool_()))
-        topics = target_topics(rows, plan.target.topic)
-        lanes = target_queues(rows, topics, plan.target, self._queues)
-        order = np.argsort(lanes, kind="stable")
-        rows, lanes = rows.take(pa.array(order)), lanes[order]
-        bodies = self._messages.read_bodies_of_rows(rows)
-        encoded = encode_part(rows, bodies.values, plan.replay_id)
-        # A message without a store time takes the time of the one before it, so that a pace does not wait for it.
-        known = pc.fill_null_backward(pc.fill_null_forward(rows.column("store_timestamp")))
-        times = known.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0)
-        return _Part(number, rows, lanes, times.to_numpy() // 1000, encoded, {**bodies.errors, **encoded.refused}), end
-
-    def _send_part(
-        self,
-        part: _Part,
-        senders: Sequence[QueueSender],
-        there: Mapping[Origin, tuple[int, int]],
-        pool: ThreadPoolExecutor,
-    ) -> bool:
-        """Send a part and record the outcomes. Returns whether all of it was sent."""
-        left = self._record_unsent(part, there)
-        return all(self._send_wave(part, wave, senders, pool) for wave in self._split_into_waves(part, left))
-
-    def _record_unsent(self, part: _Part, there: Mapping[Origin, tuple[int, int]]) -> Array:
-        """Record the messages that need not or cannot be sent. Returns the row numbers of the others."""
-        landings: list[SendResult] = []
-        lanes = part.lanes.copy()
-        if there:
-            places = {row: there[origin] for row, origin in enumerate(_origins_of(part.rows)) if origin in there}
-            if places:
-                rows = np.array(list(places), np.int64)
-                lanes[rows] = [lane for lane, _ in places.values()]
-                offsets = np.array([offset for _, offset in places.values()], np.int64)
-                landings.append(SendResult(rows, SendOutcome.FOUND, offsets, 0))
-        known = {int(row) for landing in landings for row in landing.rows}
-        for row, error in part.errors.items():
-            if row not in known:
-                outcome = SendOutcome.REFUSED if row in part.encoded.refused else self._messages.failure_outcome
-                landings.append(SendResult(np.array([row], np.int64), outcome, None, 0, error))
-        self._write_outcomes(part, landings, lanes)
-        for landing in landings:
-            self._count_outcome(landing)
-        recorded = np.concatenate([landing.rows for landing in landings]) if landings else np.empty(0, np.int64)
-        left: Array = np.setdiff1d(np.arange(part.rows.num_rows), recorded)
-        return left
-
-    def _split_into_waves(self, part: _Part, rows: Array) -> Iterator[Array]:
-        """Divide rows into waves that are sent and recorded together; at a low rate, a wave takes a few seconds."""
-        times = part.stored_ms[rows]
-        while len(rows):
-            rate, speed = self._pace.rate, self._pace.speed
-            is_now = np.ones(len(rows), np.bool_)
-            if rate or speed:
-                in_time = np.argsort(times, kind="stable")
-                most = max(1, int(rate * _WAVE_SECONDS)) if rate else len(rows)
-                if speed:
-                    until = times[in_time[0]] + _WAVE_SECONDS * 1000 * speed
-                    most = min(most, max(1, int(np.searchsorted(times[in_time], until, side="right"))))
-                is_now = np.zeros(len(rows), np.bool_)
-                is_now[in_time[:most]] = True
-                is_now = _extend_to_earlier_rows(is_now, part.lanes[rows])
-            yield rows[is_now]
-            rows, times = rows[~is_now], times[~is_now]
-
-    def _send_wave(self, part: _Part, wave: Array, senders: Sequence[QueueSender], pool: ThreadPoolExecutor) -> bool:
-        landings: list[SendResult] = []
-        lanes = part.lanes[wave]
-        work: list[Future[bool]] = [
-            pool.submit(self._send_to_queue, part, wave[lanes == lane], senders[lane], landings)
-            for lane in np.unique(lanes).tolist()
-        ]
-        try:
-            wait(work, return_when=FIRST_EXCEPTION)
-        finally:  # also after an interruption: what has been sent by then is recorded
-            if any(not future.done() or future.exception() for future in work):
-                self._pace.stop()
-            wait(work)
-            self._write_outcomes(part, landings, part.lanes)
-        return all([future.result() for future in work])  # noqa: C419 (each may raise)
-
-    def _send_to_queue(self, part: _Part, rows: Array, sender: QueueSender, landings: list[SendResult]) -> bool:
-        brokers, offsets = part.rows.column("broker"), part.rows.column("physical_offset")
-
-        def origin_of(row: int) -> Origin:
-            return Origin(brokers[row].as_py(), offsets[row].as_py())
-
-        while len(rows):
-            most = self._pace.count_fitting(part.stored_ms[rows[:MAX_BATCH_MESSAGES]])
-            batch = next(part.encoded.batches(rows, self._plan.batch_bytes, most))
-            if not self._pace.wait(len(batch), int(part.stored_ms[batch.rows[0]])):
-                return False
-            began = self._clock()
-            try:
-                for landing in sender.send(batch, origin_of):
-                    landings.append(landing)
-                    self._count_outcome(landing)
-            except StoppedError:  # the run that resumes the replay checks whether the batch was stored
-                return False
-            if self._clock() - began > _AWAY_SECONDS:
-                self._pace.restart_speed()
-            rows = rows[len(batch) :]
-        return True
-
-    def _count_outcome(self, landing: SendResult) -> None:
-        is_there = landing.queue_offsets is not None
-        with self._counting:
-            sent, failed = self._counts
-            self._counts = Counts(sent + len(landing.rows) * is_there, failed + len(landing.rows) * (not is_there))
-            self._on_progress(self._counts)
-
-    def _write_outcomes(self, part: _Part, landings: Sequence[SendResult], lanes: Array) -> None:
-        """Add the outcomes of a part's messages to the ledger."""
-        if not landings:
-            return
-        rows = np.concatenate([landing.rows for landing in landings])
-        sizes = [len(landing.rows) for landing in landings]
-        queues = [self._queues[lane] for lane in lanes[rows].tolist()]
-        offsets = [
-            pa.nulls(size, pa.int64()) if landing.queue_offsets is None else pa.array(landing.queue_offsets, pa.int64())
-            for landing, size in zip(landings, sizes, strict=True)
-        ]
-        columns = {name: part.rows.column(name).take(pa.array(rows)) for name in _KEPT}
-        columns |= {
-            "replay_id": pa.repeat(self._plan.replay_id, len(rows)),
-            "part": pa.repeat(pa.scalar(part.number, pa.int32()), len(rows)),
-            "outcome": _repeat_values([str(landing.outcome) for landing in landings], sizes, pa.string()),
-            "target_topic": pa.array([queue.topic for queue in queues]),
-            "target_broker": pa.array([queue.broker_name for queue in queues]),
-            "target_queue_id": pa.array([queue.queue_id for queue in queues], pa.int32()),
-            "target_offset": pa.chunked_array(offsets),
-            "attempts": _repeat_values([landing.attempts for landing in landings], sizes, pa.int32()),
-            "sent_at": pa.repeat(pa.scalar(datetime.datetime.now(datetime.UTC), pa.timestamp("us", "UTC")), len(rows)),
-            "error": _repeat_values([landing.error for landing in landings], sizes, pa.string()),
-        }
-        self._ledger.add_outcomes(pa.table({name: columns[name] for name in REPLAY_MESSAGES.names}))
-
-
-def _origins_of(rows: pa.Table) -> Iterator[Origin]:
-    brokers = rows.column("broker").to_pylist()
-    return map(Origin, brokers, rows.column("physical_offset").to_pylist())
-
-
-def _repeat_values(values: Sequence[object], sizes: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """Repeat each value as often as the size at the same index says."""
-    return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
-
-
-def _extend_to_earlier_rows(is_chosen: Array, lanes: Array) -> Array:
-    """Extend a mask of rows by all rows that precede a chosen row of the same lane; rows are sorted by lane."""
-    places = np.arange(len(lanes))
-    last = np.full(int(lanes.max()) + 1, -1)
-    np.maximum.at(last, lanes[is_chosen], places[is_chosen])
-    chosen: Array = places <= last[lanes]
-    return chosen

@@ -59,11 +59,19 @@ _MAX_WAIT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class TargetClient:
-    """Clients of the target, shared by all queues."""
+    """Clients of the target, shared by all queues.
+
+    Attributes:
+        producer: sends messages.
+        puller: reads messages.
+        admin: asks brokers for their state.
+        name_servers: `host:port` of each, separated by semicolons, for clients of other processes.
+    """
 
     producer: Producer
     puller: Puller
     admin: Admin
+    name_servers: str
 
 
 @dataclass(frozen=True, slots=True)

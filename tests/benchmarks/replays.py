@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.replays                     400,000 messages of 1 KiB, three turns
     python -m tests.benchmarks.replays --messages 100000 --runs 1
+    python -m tests.benchmarks.replays --tasks 1 2         also by 1 task and by 2 tasks on Spark, in local mode
 
 Replay, producer and broker share this machine's cores. Each turn starts a broker on a new store. The Java
 producer sends as many messages of the same size, without keys and properties, one by one with 1,000 in flight (async)
@@ -25,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.schemas.counts import format_count
 from tests.benchmarks.machine import machine
 from tests.benchmarks.sends import rate, send
 from tests.servers.rocketmq import FAST_JVM, VERSIONS, RocketMQ
@@ -34,6 +36,7 @@ from tests.support.replays import ReplayWorld, target_client
 SENT, COMMAND, FIRST = "replay, first to last message", "replay, the whole command", "seconds to the first message"
 _QUEUES = 8
 _JOB = (sys.executable, "-m", "commitlake.jobs.cli.main")
+_JOB_ON_SPARK = (sys.executable, "-m", "commitlake.jobs.launch.submit")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -42,6 +45,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", default=VERSIONS[0], help="of the client and the broker (default: %(default)s)")
     parser.add_argument("--messages", type=int, default=400_000, help="of a turn (default: %(default)s)")
     parser.add_argument("--bytes", type=int, default=1024, help="of a body (default: %(default)s)")
+    parser.add_argument(
+        "--tasks", type=int, nargs="*", default=[], help="also send by so many tasks on Spark (default: none)"
+    )
     parser.add_argument("--runs", type=int, default=3, help="turns of each (default: %(default)s)")
     return parser
 
@@ -56,6 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         for run in range(arguments.runs):
             turn = {
                 **replay(arguments, Path(folder, f"replay-{run}"), lake),
+                **{
+                    f"{SENT}, {format_count(tasks, 'task')}": replay(
+                        arguments, Path(folder, f"tasks-{run}-{tasks}"), lake, tasks
+                    )[SENT]
+                    for tasks in arguments.tasks
+                },
                 **produce(arguments, Path(folder, f"java-{run}")),
             }
             for name, value in turn.items():
@@ -75,14 +87,16 @@ def make_lake(folder: Path, messages: int, size: int) -> Lake:
     return Lake(str(lake))
 
 
-def replay(arguments: argparse.Namespace, folder: Path, lake: Lake) -> dict[str, float]:
-    """Send with a replay, and return messages per second."""
+def replay(arguments: argparse.Namespace, folder: Path, lake: Lake, tasks: int = 0) -> dict[str, float]:
+    """Send with a replay, in its process or by tasks on Spark, and return messages per second."""
     with RocketMQ(arguments.version, folder, jvm=FAST_JVM) as server:
         with target_client(server.name_server_address) as client:
             world = ReplayWorld(lake, server.name_server_address, client)
             world.make_topic(_QUEUES)
-        command = [*_JOB, "replay", "--lake", lake.root, "--where", "true", "--limit", str(arguments.messages), "--yes"]
+        job = (*_JOB_ON_SPARK, "--master", f"local[{tasks}]") if tasks else _JOB
+        command = [*job, "replay", "--lake", lake.root, "--where", "true", "--limit", str(arguments.messages), "--yes"]
         command += ["--quiet", "--no-verify"]
+        command += ["--spark"] if tasks else []
         target = ["--namesrv", server.name_server_address, "--to-topic", world.topic, "--queues", "key"]
         begun = time.time()
         subprocess.run([*command, *target], check=True)

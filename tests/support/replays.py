@@ -60,7 +60,7 @@ def target_client(name_servers: str) -> Iterator[TargetClient]:
         Puller("Replays", options) as puller,
         Admin(options) as admin,
     ):
-        yield TargetClient(producer, puller, admin)
+        yield TargetClient(producer, puller, admin, name_servers)
 
 
 @dataclass

@@ -159,7 +159,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.offsets.plan",
         "pipelines.offsets.group_offsets",
     ),
-    "tests/unit/jobs/replay/test_command.py": ("pipelines.replay.run",),
     "tests/unit/pipelines/restore/test_config.py": ("connectors.lake.store_config",),
     "tests/unit/pipelines/verify/test_rocketmq_damages.py": (
         "connectors.formats.rocketmq.index_data",

@@ -14,6 +14,11 @@ it. If the end of a connection never reaches a broker, the broker closes it itse
 After that, a request of the connection may still wait for a thread of the broker (the broker says how long the oldest
 has waited), or a thread may be executing it (`EXECUTING_SECONDS`).
 
+A process that was only suspended can open a new connection after that. If another process may have taken its work over,
+`check_owner` finds that out: it is called after each connection is registered, before anything is sent over it. A
+process that takes work over does so before it lists connections. So it either finds the connection, and waits for its
+end, or the check fails.
+
 These cases are excluded by nobody: a thread of a broker that takes longer than `EXECUTING_SECONDS` to append a request
 to the log while other threads of it answer; a peer that is not the broker, and sends requests again itself; a master
 that another has replaced, and that is still running. Source: ProducerManager, ClientHousekeepingService,
@@ -78,6 +83,10 @@ class TrackedConnections(Closable):
         owner: str,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        run: str = "",
+        share: str = "",
+        check_owner: Callable[[], object] = lambda: None,
     ) -> None:
         """Prepare connections; none is opened yet.
 
@@ -87,10 +96,15 @@ class TrackedConnections(Closable):
             owner: Name that only processes with the same work have, such as the id of a replay.
             sleep: Waits for a number of seconds.
             clock: Returns seconds of a monotonic clock.
+            run: Name of the owner's current run, if several processes share its work; without `/`.
+            share: Name of this process's share. The run's connections for other shares do not count as earlier ones.
+            check_owner: Raises an error if another process has taken over the owner's work, or this share of it.
         """
         self._producer, self._admin = producer, admin
-        self._sleep, self._clock = sleep, clock
+        self._sleep, self._clock, self._check_owner = sleep, clock, check_owner
         self._prefix = f"{owner}@"
+        self._run_prefix = f"{owner}@{run}/"
+        self._share_prefix = f"{self._run_prefix}{share}/" if run else self._prefix
         self._process = uuid.uuid4().hex[:16]
         self._numbers = itertools.count()
         self._current: dict[str, TrackedConnection] = {}
@@ -114,6 +128,7 @@ class TrackedConnections(Closable):
             NoRouteError: if the broker has no master.
             UnreachableError: if it does not answer.
             RefusedError: if it refuses the heartbeat.
+            Exception: the error of `check_owner`.
         """
         with self._lock:
             opening = self._opening.setdefault(broker_name, threading.Lock())
@@ -123,10 +138,11 @@ class TrackedConnections(Closable):
             if known is not None and known.peer.is_open and known.peer.address == address:
                 return known
             made = TrackedConnection(
-                f"{self._prefix}{self._process}-{next(self._numbers)}", self._producer.network.open(address)
+                f"{self._share_prefix}{self._process}-{next(self._numbers)}", self._producer.network.open(address)
             )
             try:
                 self._register(made)
+                self._check_owner()
             except BaseException:
                 made.peer.close()
                 raise
@@ -147,12 +163,14 @@ class TrackedConnections(Closable):
             NoRouteError: if the broker has no master.
             RefusedError: if the broker refuses to list connections.
             ProtocolError: if its answer is not valid.
+            Exception: the error of `check_owner`.
         """
         if connection is not None:
             if connection.is_settled:  # many requests may have been on their way over it
                 return
             connection.peer.close()
         if earlier := self.earlier(broker_name):
+            self._check_owner()  # two processes must not wait for each other
             raise UnreachableError(
                 f"broker {broker_name!r}: expected the end of earlier connections, over which messages may still "
                 f"arrive, found {earlier} that are still open"
@@ -177,7 +195,12 @@ class TrackedConnections(Closable):
                 f"broker {broker_name!r}: expected this client's connection among those that the broker lists for the "
                 f"producer group {self._producer.group}, found {len(listed)} others"
             )
-        return sum(each.startswith(self._prefix) for each in listed) - 1
+        return sum(map(self._is_earlier_or_own, listed)) - 1
+
+    def _is_earlier_or_own(self, client_id: str) -> bool:
+        if client_id.startswith(self._run_prefix):  # no id begins so without a run
+            return client_id.startswith(self._share_prefix)
+        return client_id.startswith(self._prefix)
 
     def _wait_for_threads(self, broker_name: str) -> None:
         """Wait until a broker has executed all requests that it has received so far."""

@@ -13,17 +13,14 @@ import random
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 
 from tests.servers.delaying_proxy import DelayingProxy, Faults
-from tests.servers.java_programs import count_origins
 from tests.servers.remoting import max_offset
 from tests.servers.rocketmq import BrokerOptions, RocketMQ
+from tests.support.counted_replays import check_each_once_in_order
 from tests.support.kills import kill_count, message_count
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.replays import ReplayWorld, target_client
@@ -130,33 +127,7 @@ def test_killed_replays_deliver_each_message_once_in_order(
     assert f"{MESSAGES:,} messages read back from the target and compared with the lake: no differences" in last
     print(f"{kind}: {codes.count(KILLED)} kills, {network.held} writes held, {network.cuts} connections cut; {last}")
     assert not kind[1] or network.held + network.cuts
-    rows = in_log_order(world.lake.uri("messages"), ["physical_offset", "msg_id", "queue_id"])
-    expected: dict[int, list[tuple[int, str]]] = {queue: [] for queue in range(QUEUES)}
-    for offset, message_id, queue in zip(*rows.values(), strict=True):
-        expected[queue].append((offset, message_id))
-    found = {
-        row["queue_id"]: list(zip(row["offsets"], row["ids"], strict=True))
-        for row in count_origins(servers, world.topic)
-    }
-    assert {queue: len(origins) for queue, origins in found.items()} == {
-        queue: len(origins) for queue, origins in expected.items()
-    }
-    assert found == expected
-    assert len({message_id for _, message_id in chain(*found.values())}) == MESSAGES
-    ledger = in_log_order(world.lake.uri("replay_messages"), ["physical_offset", "target_queue_id", "target_offset"])
-    assert ledger["physical_offset"] == rows["physical_offset"]
-    places = dict(
-        zip(
-            zip(ledger["target_queue_id"], ledger["target_offset"], strict=True), ledger["physical_offset"], strict=True
-        )
-    )
-    assert places == {(queue, number): origin for queue in found for number, (origin, _) in enumerate(found[queue])}
-
-
-def in_log_order(table: str, columns: list[str]) -> dict[str, list[Any]]:
-    """Return columns of a table of the lake, in the order of the archived log."""
-    rows = DeltaTable(table).to_pyarrow_table(columns=columns).sort_by("physical_offset")
-    return {name: rows.column(name).to_pylist() for name in columns}
+    check_each_once_in_order(world, servers, QUEUES)
 
 
 def _sent(world: ReplayWorld, servers: RocketMQ) -> int:

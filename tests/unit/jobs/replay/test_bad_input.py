@@ -23,6 +23,7 @@ from commitlake.pipelines.replay import plan, planning, sending
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event, read_replay_states
 from commitlake.pipelines.replay.other_replays import record_plan
 from commitlake.pipelines.replay.run import ReplayRun
+from commitlake.pipelines.replay.share import ShareSender
 from commitlake.schemas.remoting.routes import ClusterInfo
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
@@ -59,7 +60,7 @@ def is_each_sent_once(world: ReplayWorld) -> bool:
 def test_a_lake_may_be_maintained_during_a_replay(
     in_parts: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_cleaned: bool
 ) -> None:
-    send_part = ReplayRun._send_part
+    send_part = ShareSender._send_part
     sent: list[None] = []
 
     def maintained(*arguments: object) -> bool:
@@ -75,7 +76,7 @@ def test_a_lake_may_be_maintained_during_a_replay(
         return result
 
     with monkeypatch.context() as patched:
-        patched.setattr(ReplayRun, "_send_part", maintained)
+        patched.setattr(ShareSender, "_send_part", maintained)
         code = in_parts.replay("--where", "true")
     assert len(files_now(in_parts)) < PARTS
     if is_cleaned:

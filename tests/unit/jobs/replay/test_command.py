@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -20,10 +21,12 @@ from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import seal_after_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.query.command import main as query
-from commitlake.jobs.replay import verify, watch
+from commitlake.jobs.replay import verify
 from commitlake.jobs.replay.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.replay import watch
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.schemas.errors import ExitCode
@@ -305,6 +308,30 @@ def test_a_second_process_can_take_over_a_replay(world: ReplayWorld, capsys: pyt
     add_replay_event(world.lake, world.replay_id(), ReplayEvent.STARTED)
     assert world.act("resume", world.replay_id()) == 4
     assert "of this host is sending the replay" in capsys.readouterr().err
+
+
+def test_tasks_of_a_runner_send_and_need_a_rate_not_a_speed(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, str] = {}
+    spark = SimpleNamespace(conf=SimpleNamespace(get=settings.get))
+    monkeypatch.setattr("commitlake.jobs.arguments.runner.get_spark_session", lambda *_: spark)
+    monkeypatch.setattr("commitlake.connectors.spark.runner.SparkRunner", lambda _: ThreadRunner(3))
+    assert world.replay("--topic", TOPIC, "--spark", "--speed", "2x") == 2
+    assert "--spark cannot keep to the pace at which the messages were stored" in capsys.readouterr().err
+    settings["spark.speculation"] = "true"
+    assert world.replay("--topic", TOPIC, "--spark") == 2
+    assert "expected spark.speculation=false, found true" in capsys.readouterr().err
+    settings.clear()
+    assert world.replay("--topic", TOPIC, "--spark") == 0
+    assert world.origins() == by_queue(chosen(world))
+    name = world.replay_id()
+    assert Ledger(world.lake, name).count_senders() == 3
+    add_replay_event(world.lake, name, ReplayEvent.STARTED, senders=3)
+    assert world.act("throttle", name, "--rate", "7", "--speed", "none") == 0
+    assert world.act("throttle", name, "--speed", "2x") == 2
+    assert "the replay is sent by tasks on Spark" in capsys.readouterr().err
+    assert world.act("list", "--spark") == 2
 
 
 def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ from commitlake.pipelines.repair.delta_log import AsideFolder
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.pipelines.replay import ledger as ledger_module
-from commitlake.pipelines.replay import run as run_module
+from commitlake.pipelines.replay import share
 from commitlake.pipelines.replay.ledger import Ledger, read_replay_states
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -68,7 +68,7 @@ def stopped(world: ReplayWorld, monkeypatch: pytest.MonkeyPatch) -> ReplayWorld:
         add(ledger, rows)
 
     with monkeypatch.context() as patched:
-        patched.setattr(run_module, "_WAVE_SECONDS", 0.01)
+        patched.setattr(share, "_WAVE_SECONDS", 0.01)
         patched.setattr(Ledger, "add_outcomes", add_three_times)
         assert world.replay("--topic", TOPIC, "--rate", "1000") == ExitCode.FAILED
     monkeypatch.setattr(ledger_module, "_process_start_time", lambda _: None)  # the process that began to send is gone

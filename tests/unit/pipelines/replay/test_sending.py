@@ -118,7 +118,7 @@ def send(
 
     it = cast("Any", target)
     sender = QueueSender(
-        TargetClient(it, it, it), it, QUEUE, end, "R1", patience, is_stopped=is_stopped, sleep=sleep,
+        TargetClient(it, it, it, ""), it, QUEUE, end, "R1", patience, is_stopped=is_stopped, sleep=sleep,
         clock=lambda: now[0],
     )  # fmt: skip
     return list(sender.send(batch, lambda row: Origin("broker-a", 100 * row)))

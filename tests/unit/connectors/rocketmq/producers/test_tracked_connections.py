@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,8 +39,11 @@ def clients(cluster: LiveCluster) -> Iterator[tuple[Producer, Admin]]:
         yield producer, admin
 
 
-def tracked(clients: tuple[Producer, Admin], owner: str = "R1") -> TrackedConnections:
-    return TrackedConnections(*clients, owner, sleep=lambda _: None, clock=iter(range(1000)).__next__)
+def tracked(
+    clients: tuple[Producer, Admin], owner: str = "R1", run: str = "", share: str = "", **others: Any
+) -> TrackedConnections:
+    clock = iter(range(1000)).__next__
+    return TrackedConnections(*clients, owner, sleep=lambda _: None, clock=clock, run=run, share=share, **others)
 
 
 def settles(connections: TrackedConnections) -> bool:
@@ -94,6 +98,47 @@ def test_earlier_processes_with_the_same_work_are_waited_for_and_others_are_not(
             assert not settles(mine)
             assert settles(other)
         wait_until(lambda: settles(mine), 10)
+
+
+def test_a_share_waits_for_its_own_and_for_earlier_runs_and_not_for_the_other_shares_of_its_run(
+    clients: tuple[Producer, Admin],
+) -> None:
+    with tracked(clients, run="2", share="1") as mine:
+        for other, run, share in (("R1", "2", "0"), ("R1", "2", "11"), ("R12", "2", "1"), ("R10", "", "")):
+            with tracked(clients, other, run, share) as connections:
+                connections.open("broker-a")
+                assert settles(mine)
+        for run, share in (("2", "1"), ("1", "1"), ("1", "0"), ("22", "0"), ("", "")):
+            wait_until(lambda: settles(mine), 10)
+            with tracked(clients, "R1", run, share) as connections:
+                connections.open("broker-a")
+                assert not settles(mine)
+        with tracked(clients) as alone:
+            assert not settles(alone)  # a process that sends alone waits for all shares
+
+
+def test_nothing_is_sent_over_a_new_connection_of_a_process_that_was_replaced(
+    clients: tuple[Producer, Admin], broker: LiveBroker
+) -> None:
+    is_replaced = [False]
+
+    def check_owner() -> None:
+        assert broker.requests[-1] == RequestCode.HEART_BEAT
+        if is_replaced[0]:
+            raise ValueError("replaced")
+
+    with tracked(clients, check_owner=check_owner) as connections:
+        first = connections.open("broker-a")
+        is_replaced[0] = True
+        assert connections.open("broker-a") is first
+        first.peer.close()
+        for _ in range(2):
+            with pytest.raises(ValueError, match="replaced"):
+                connections.open("broker-a")
+    listed = clients[1].producer_connections
+    with tracked(clients, "R2") as other:
+        own = other.open("broker-a").client_id
+        wait_until(lambda: [each.client_id for each in listed("Replays", "broker-a").connection_set] == [own], 10)
 
 
 def test_a_request_that_waits_for_a_thread_is_waited_for(clients: tuple[Producer, Admin], broker: LiveBroker) -> None:

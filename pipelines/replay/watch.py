@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, RocketMQError
+from commitlake.pipelines.replay.errors import OtherProcessError
 from commitlake.pipelines.replay.ledger import read_replay_state
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.schemas.counts import format_count
@@ -24,6 +25,7 @@ def watch_replay(
     admin: Admin,
     lag_limit: tuple[str, int] | None,
     tell: Callable[[str], None],
+    check_owner: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
     """While the block runs, apply requests from the replay's ledger, and pause while a group's lag is too large.
 
@@ -32,13 +34,17 @@ def watch_replay(
         admin: client of the target.
         lag_limit: a group, and the largest lag that it may have, in messages; None for no limit.
         tell: receives a sentence for each change.
+        check_owner: raises `OtherProcessError` if another process has taken over the work, which also stops the pace.
     """
     lag = None if lag_limit is None else _LagWatch(pace, admin, lag_limit, tell)
     if lag is not None:
         lag.pause_or_continue()  # before the first message is sent
     stop = threading.Event()
     thread = threading.Thread(
-        target=_apply_requests, args=(lake, replay_id, pace, lag, tell, stop), name="replay-watch", daemon=True
+        target=_apply_requests,
+        args=(lake, replay_id, pace, lag, tell, check_owner, stop),
+        name="replay-watch",
+        daemon=True,
     )
     thread.start()
     try:
@@ -54,6 +60,7 @@ def _apply_requests(
     pace: Pace,
     lag: _LagWatch | None,
     tell: Callable[[str], None],
+    check_owner: Callable[[], object],
     stop: threading.Event,
 ) -> None:
     rate, speed = pace.rate, pace.speed
@@ -61,6 +68,10 @@ def _apply_requests(
     while not stop.wait(_LOOK_SECONDS):
         try:
             state = read_replay_state(lake, replay_id)
+            check_owner()
+        except OtherProcessError:
+            pace.stop()
+            return
         except (CommitLakeError, OSError) as error:
             # The thread continues, because without it a paused replay could neither be continued nor be stopped.
             if str(error) != trouble:

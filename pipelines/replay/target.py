@@ -31,4 +31,4 @@ def open_target_client(name_servers: str) -> Iterator[TargetClient]:
         Puller(_GROUP, options) as puller,
         Admin(options) as admin,
     ):
-        yield TargetClient(producer, puller, admin)
+        yield TargetClient(producer, puller, admin, name_servers)

@@ -1,0 +1,262 @@
+"""Sends a replay by several tasks at a time, as on Spark's executors.
+
+    driver:  divide the target's queues → take the replay over → run a task for each share → record the end
+    task:    claim the share → wait for what an earlier task of it may still send → send, as one process does
+
+Each queue of the target belongs to one task of a run, which sends the queue's messages by `share`, as a process does
+that sends alone. So their order is the same. Nothing is exchanged between driver and tasks except through the lake and
+the broker, so the same holds on any cluster:
+
+- **Ledger.** Each task adds its own rows to `replay_messages`, by compare-and-set on the transaction number of its
+  share. The driver raises the numbers of the replay and of all shares, also of earlier runs, in one commit when it
+  takes the replay over; a task raises the number of its share when it starts. From then on no earlier driver or task
+  can add rows.
+- **A task that is started again**, because its executor was lost, or seems to be, may have a predecessor that still
+  sends. Every connection is registered at the broker before it is used, under an id with the replay, the run and the
+  share. A task opens a connection, and then checks in the ledger that its share is still its own, before it sends.
+  Its successor claims the share, and then asks the broker for connections until none is left of the share, or of
+  earlier runs. Either the old task registered a connection before the claim: then the successor waits until the broker
+  has none of it. Or it registers one after the claim: then its check fails. So nothing of it arrives any more when the
+  successor searches the queues for messages without rows, before it sends the first one. The old task ends when it next
+  adds rows, or looks for requests.
+- **A driver that ends** leaves tasks that Spark ends sooner or later. 'replay resume' waits for them in the same way,
+  also if it runs without Spark, or with another number of tasks. It continues in each queue where that queue's rows
+  end, because its tasks have reached different parts of the plan.
+- **Stop and throttle** are rows of `replays`. Each task reads them every two seconds, as a single process does. A task
+  that cannot continue requests a stop, so that the others end, too.
+- **Rate.** Each task may use a fixed part of the rate, proportional to its messages where these are known. So the rate
+  is never exceeded; when a task ends before others, its part is not used.
+- **Progress** is what the ledger has. All tasks together commit to it about twice a second, so that a table in an
+  object store can take the commits of many. What a task has sent and not recorded, its successor finds in the target.
+
+An error of the replay is a task's result, because Spark would start a task that fails again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
+from commitlake.connectors.runtime.runner import Runner, Shared
+from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
+from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
+from commitlake.pipelines.replay.pace import Pace
+from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
+from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
+from commitlake.pipelines.replay.planning import count_queues, queues_of_choice
+from commitlake.pipelines.replay.share import ReplaySettings, ShareSender
+from commitlake.pipelines.replay.target import open_target_client
+from commitlake.pipelines.replay.watch import watch_replay
+from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+from commitlake.schemas.tables.replays import ReplayEvent
+
+_LOOK_SECONDS = 1.0
+_COMMITS_PER_SECOND = 2.0
+_COUNT_LOOKS = 3
+"""Number of looks after which the messages in the ledger are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShare:
+    """Queues of the target that one task sends to.
+
+    Attributes:
+        queues: indexes of the plan's queues.
+        part: part of the rate that the task may use.
+    """
+
+    queues: tuple[int, ...]
+    part: float
+
+
+@dataclass(frozen=True, slots=True)
+class SendingTask:
+    """A task: the messages for some queues of the target.
+
+    Attributes:
+        lake: the lake.
+        plan: the plan, whose rate and lag limit are those of the whole replay.
+        share: the queues.
+        claim: right to claim the share in the ledger.
+        name_servers: name servers of the target.
+        ledger_seconds: least time between two of the task's commits to the ledger.
+        settings: further settings.
+        is_resumed: True if a process has begun to send before this run.
+        has_lost_rows: True if the ledger may lack rows.
+    """
+
+    lake: Lake
+    plan: Shared[ReplayPlan]
+    share: QueueShare
+    claim: SenderClaim
+    name_servers: str
+    ledger_seconds: float
+    settings: ReplaySettings
+    is_resumed: bool
+    has_lost_rows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """Result of a task.
+
+    Attributes:
+        is_done: True if all messages of the share have an outcome.
+        error: why it could not continue; None if it could.
+    """
+
+    is_done: bool
+    error: ReplayError | None = None
+
+
+def divide_queues(messages: PlannedMessages, tasks: int) -> list[QueueShare]:
+    """Divide the target's queues among tasks, so that each has about the same number of messages.
+
+    Args:
+        messages: Messages of the plan.
+        tasks: Maximum number of tasks.
+
+    Returns:
+        The shares; queues that get no message are in none.
+    """
+    sizes = _messages_by_queue(messages)
+    total = sum(sizes)
+    largest_first = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
+    count = min(tasks, len(largest_first))
+    queues: list[list[int]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for number in largest_first:
+        smallest = loads.index(min(loads))
+        queues[smallest].append(number)
+        loads[smallest] += sizes[number]
+    return [QueueShare(tuple(sorted(each)), load / total) for each, load in zip(queues, loads, strict=True)]
+
+
+def _messages_by_queue(messages: PlannedMessages) -> list[int]:
+    """Return the number of messages for each queue of the target; 1 for each if that depends on keys or properties."""
+    plan = messages.plan
+    unknown = [1] * len(plan.target.queues)
+    if plan.target.mapping is not QueueMapping.SAME:
+        return unknown
+    choice = count_queues(messages.table, plan.condition)
+    if plan.target.topic is None and any(kind_of(queue.topic) is not Kind.NORMAL for queue in choice):
+        return unknown
+    sizes = [0] * len(plan.target.queues)
+    for queue, number in zip(choice, queues_of_choice(choice, plan.target).tolist(), strict=True):
+        sizes[number] += queue.messages
+    return sizes if any(sizes) else unknown
+
+
+def send_on_runner(
+    runner: Runner,
+    lake: Lake,
+    plan: ReplayPlan,
+    shares: Sequence[tuple[QueueShare, SenderClaim]],
+    name_servers: str,
+    settings: ReplaySettings,
+    *,
+    is_resumed: bool,
+    has_lost_rows: bool,
+) -> bool:
+    """Send the messages of a plan by tasks, and return whether all have an outcome.
+
+    Args:
+        shares: share and claim of each task.
+
+    Raises:
+        ReplayError: if a task could not continue; the others have stopped.
+    """
+    plans = Shared(plan)
+    ledger_seconds = len(shares) / _COMMITS_PER_SECOND
+    tasks = [
+        SendingTask(lake, plans, share, claim, name_servers, ledger_seconds, settings, is_resumed, has_lost_rows)
+        for share, claim in shares
+    ]
+    results = [result for _, result in runner.run(send_share, tasks, is_waiting=True)]
+    for result in results:
+        if result.error is not None:
+            raise result.error
+    return all(result.is_done for result in results)
+
+
+def send_share(task: SendingTask) -> TaskResult:
+    """Send the messages of a task, in any process."""
+    try:
+        return TaskResult(_send_share(task))
+    except ReplayError as error:
+        if not isinstance(error, OtherProcessError):
+            add_replay_event(task.lake, task.plan.value.replay_id, ReplayEvent.STOPPING, detail=str(error))
+        return TaskResult(False, error)
+
+
+def _send_share(task: SendingTask) -> bool:
+    lake, plan, claim = task.lake, task.plan.value, task.claim
+    ledger = Ledger(lake, plan.replay_id)
+    is_first = ledger.claim_sender(claim)
+    state = read_replay_state(lake, plan.replay_id)
+    if state.wants_stop:
+        return False
+    pace = Pace(plan.rate if state.rate is None else state.rate, share=task.share.part)
+    messages = open_planned_messages(lake, plan, open_store(lake.packs))
+    with (
+        open_target_client(task.name_servers) as client,
+        TrackedConnections(
+            client.producer,
+            client.admin,
+            plan.replay_id,
+            run=str(claim.run),
+            share=str(claim.number),
+            check_owner=ledger.check_is_owner,
+        ) as connections,
+        watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, _discard, ledger.check_is_owner),
+    ):
+        sender = ShareSender(messages, client, ledger, pace, task.settings, task.share.queues, task.ledger_seconds)
+        is_resumed = task.is_resumed or not is_first
+        return sender.send(connections, is_resumed=is_resumed, has_lost_rows=task.has_lost_rows)
+
+
+def _discard(_: str) -> None:
+    """Do nothing with a message; the driver prints them."""
+
+
+@contextmanager
+def follow_tasks(lake: Lake, replay_id: str, pace: Pace, on_progress: Callable[[Counts], None]) -> Iterator[None]:
+    """While the block runs, hand a stop on to the tasks of a replay, and report their progress.
+
+    Args:
+        pace: A stop of this pace stops the tasks.
+        on_progress: Called with the numbers of messages in the ledger.
+    """
+    end = threading.Event()
+    thread = threading.Thread(
+        target=_follow_tasks, args=(lake, replay_id, pace, on_progress, end), name="replay-tasks", daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
+
+
+def _follow_tasks(
+    lake: Lake, replay_id: str, pace: Pace, on_progress: Callable[[Counts], None], end: threading.Event
+) -> None:
+    ledger = Ledger(lake, replay_id)
+    is_requested = False
+    looks = 0
+    while not end.wait(_LOOK_SECONDS):
+        with suppress(CommitLakeError, OSError):  # the next look may succeed
+            if pace.is_stopped and not is_requested:
+                if not read_replay_state(lake, replay_id).wants_stop:
+                    add_replay_event(lake, replay_id, ReplayEvent.STOPPING)
+                is_requested = True
+            looks += 1
+            if looks % _COUNT_LOOKS == 0:
+                on_progress(ledger.counts())
