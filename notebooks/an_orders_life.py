@@ -9,9 +9,9 @@
 
 # COMMAND ----------
 
+import commitlake
 from commitlake.jobs.lineage.report import lineage_report, story_steps_section
 from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, Parameter, open_notebook
-from commitlake.pipelines.analysis.lake import Lake
 
 notebook = open_notebook(
     "What happened to the messages of a business key.",
@@ -21,20 +21,34 @@ notebook = open_notebook(
     FROM,
     TO,
 )
-lake = Lake(notebook.lake.root)
+lake = commitlake.open(notebook.place, notebook.spark)
+asked = {
+    "key": notebook.values["key"],
+    "since": notebook.time_parameter("from"),
+    "until": notebook.time_parameter("to"),
+}
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Its messages, and what is in them
+
+# COMMAND ----------
+
+messages = lake.messages(**asked, body="text").orderBy("store_timestamp", "broker", "physical_offset")
+notebook.display("Messages", messages.select("store_timestamp", "topic", "kind", "tags", "reconsume_times", "body"))
 
 # COMMAND ----------
 
 # MAGIC %md
 # MAGIC ## The answer
+# MAGIC It is read from the files of the lake by this process, with the credentials of its environment.
 
 # COMMAND ----------
 
-story = lake.lineage(
-    key=notebook.values["key"], since=notebook.time_parameter("from"), until=notebook.time_parameter("to")
-)
+story = lake.lineage(**asked)
 report = lineage_report(story, [])
-notebook.say(report.verdict.sentence)
+notebook.say("", report.verdict.sentence)
 
 # COMMAND ----------
 

@@ -3,59 +3,42 @@
 # MAGIC # Dead letters by cause
 # MAGIC Which messages consumer groups gave up, and why, as far as the log tells: the group, the topic that the message
 # MAGIC was sent to, its tag, how often it was tried, and what the client says in the property `EXCEPTION` or `ERROR`,
-# MAGIC if it sets one. JMQ has no dead letters in its log.
+# MAGIC if it sets one. JMQ has no dead letters in its log. `commitlake dlq redrive` sends them again.
 # MAGIC
 # MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/dead_letters.py --help`).
 # MAGIC The default is the lake of `./spark-submit.sh demo`.
 
 # COMMAND ----------
 
-from commitlake.jobs.arguments.lake_names import check_archived_brokers
-from commitlake.jobs.dlq.report import dead_letter_topics, dead_letters_report
-from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
-from commitlake.pipelines.dead_letters.causes import group_by_cause
-from commitlake.pipelines.tps.coverage import read_coverage
-from commitlake.pipelines.tps.overview import make_overview_question
-from commitlake.pipelines.tps.report import make_report
-from commitlake.schemas.selection import Selection
+import plotly.express as px
+from pyspark.sql import functions as F
+
+import commitlake
+from commitlake.jobs.notebooks.notebook import BROKER, FROM, GROUP, LAKE, TO, open_notebook
 
 notebook = open_notebook(
-    "Messages that consumer groups gave up, by group and cause.",
-    globals(),
-    LAKE,
-    Parameter("group", "only these groups, with commas between"),
-    BROKER,
-    FROM,
-    TO,
+    "Messages that consumer groups gave up, by group and cause.", globals(), LAKE, GROUP, BROKER, FROM, TO
 )
-lake, chosen, brokers = notebook.lake, notebook.list_parameter("group"), notebook.list_parameter("broker")
-start, end = notebook.time_parameter("from"), notebook.time_parameter("to")
-check_archived_brokers(lake, brokers)
-
-# COMMAND ----------
-
-# MAGIC %md
-# MAGIC ## The answer
-
-# COMMAND ----------
-
-letters = group_by_cause(lake, Selection(groups=chosen, brokers=brokers, start=start, end=end))
-coverage = read_coverage(lake, brokers)
-asked = make_overview_question(
-    coverage, Selection(topics=dead_letter_topics(chosen), kinds=["dlq"], brokers=brokers, start=start, end=end)
-)
-report = dead_letters_report(letters, make_report(lake, coverage, asked))
-notebook.say(report.verdict.sentence)
-notebook.show(report.section("worst"))
+lake = commitlake.open(notebook.place, notebook.spark)
+since, until = notebook.time_range()
+wanted = {name: notebook.list_parameter(name) or None for name in ("group", "broker")}
+letters = lake.dead_letters(since=since, until=until, **wanted)
 
 # COMMAND ----------
 
 # MAGIC %md
 # MAGIC ## Causes, the most frequent first
+# MAGIC `failed_again` counts messages that a replay had sent again before.
 
 # COMMAND ----------
 
-notebook.show(report.section("causes"))
+causes = letters.groupBy("group", "origin_topic", "tags", "reconsume_times", "reason").agg(
+    F.count("*").alias("messages"),
+    F.count_if("replayed").alias("failed_again"),
+    F.min("store_timestamp").alias("first"),
+    F.max("store_timestamp").alias("last"),
+)
+notebook.display("Causes", causes.orderBy(F.desc("messages"), "group", "origin_topic", "reason"))
 
 # COMMAND ----------
 
@@ -64,4 +47,5 @@ notebook.show(report.section("causes"))
 
 # COMMAND ----------
 
-notebook.show(report.section("time"))
+hours = letters.groupBy(F.date_trunc("hour", "store_timestamp").alias("hour"), "group").count().orderBy("hour", "group")
+notebook.plot(px.bar(hours.toPandas(), x="hour", y="count", color="group", title="Dead letters by hour"))

@@ -1,23 +1,19 @@
 # Databricks notebook source
 # MAGIC %md
 # MAGIC # Messages per second, and capacity
-# MAGIC How much the brokers stored, when most, of which topics, and for how long a disk holds it. A time that is not
-# MAGIC archived has no figures: 0 means that no message was stored. The figures are those of `commitlake tps`.
+# MAGIC How much the brokers stored, when most, of which topics, and how much log a day has. A window without messages
+# MAGIC has no row, also where its time is not archived. The figures are those of `commitlake tps`.
 # MAGIC
 # MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/tps_and_capacity.py --help`).
 # MAGIC The default is the lake of `./spark-submit.sh demo`.
 
 # COMMAND ----------
 
-from commitlake.jobs.arguments.lake_names import check_archived_brokers
-from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
-from commitlake.jobs.tps.report import RatesSource, capacity_section, rates_report
-from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
-from commitlake.pipelines.tps.coverage import read_coverage
-from commitlake.pipelines.tps.overview import make_overview_question, read_capacity
-from commitlake.pipelines.tps.rates import Rates
-from commitlake.pipelines.tps.report import make_report
-from commitlake.schemas.selection import Selection
+import plotly.express as px
+from pyspark.sql import functions as F
+
+import commitlake
+from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, TOPIC, Parameter, open_notebook
 
 notebook = open_notebook(
     "Messages per second of any past time, by topic, and how much log a day has.",
@@ -25,33 +21,14 @@ notebook = open_notebook(
     LAKE,
     FROM,
     TO,
-    Parameter("topic", "only these topics, with commas between"),
+    TOPIC,
     BROKER,
-    Parameter("window", "length of the pictures' windows, as in 5m or 1h; chosen by the time where it is empty"),
-    Parameter("disk", "size of the brokers' disks for the log, in GiB", "100"),
+    Parameter("window", "length of a window, as in 5m or 1h", "1h"),
+    Parameter("disk", "size of a broker's disk for the log, in GiB", "100"),
 )
-lake, topics, brokers = notebook.lake, notebook.list_parameter("topic"), notebook.list_parameter("broker")
-start, end, window = (
-    notebook.time_parameter("from"),
-    notebook.time_parameter("to"),
-    notebook.duration_parameter("window"),
-)
-check_archived_brokers(lake, brokers)
-coverage = read_coverage(lake, brokers)
-asked = make_overview_question(coverage, Selection(topics=topics, brokers=brokers, start=start, end=end), window)
-
-# COMMAND ----------
-
-# MAGIC %md
-# MAGIC ## The answer
-
-# COMMAND ----------
-
-report = rates_report(make_report(lake, coverage, asked), RatesSource("--lake", lake.root))
-capacity = read_capacity(Rates(lake, coverage), asked)
-notebook.say(report.verdict.sentence)
-notebook.show(report.section("summary"), report.section("do"))
-notebook.show(capacity_section(capacity, notebook.number_parameter("disk"), count_uncounted_runs(lake)))
+lake = commitlake.open(notebook.place, notebook.spark)
+since, until = notebook.time_range()
+wanted = {name: notebook.list_parameter(name) or None for name in ("topic", "broker")}
 
 # COMMAND ----------
 
@@ -60,13 +37,34 @@ notebook.show(capacity_section(capacity, notebook.number_parameter("disk"), coun
 
 # COMMAND ----------
 
-notebook.show(report.section("groups"))
+rates = lake.tps(by="topic", window=notebook.values["window"], since=since, until=until, **wanted)
+topics = rates.groupBy("topic").agg(
+    *(F.sum(name).alias(name) for name in ("messages", "sent", "retries", "dead_letters", "bytes")),
+    F.max("messages_per_s").alias("peak_per_s"),
+)
+notebook.display("Topics", topics.orderBy(F.desc("messages"), "topic"))
 
 # COMMAND ----------
 
 # MAGIC %md
 # MAGIC ## Over time
+# MAGIC The eight topics with the most messages.
 
 # COMMAND ----------
 
-notebook.show(report.section("rates"), report.section("latency"))
+busiest = topics.orderBy(F.desc("messages"), "topic").limit(8).select("topic")
+points = rates.join(busiest, "topic", "left_semi").orderBy("window_start", "topic").toPandas()
+notebook.plot(px.bar(points, x="window_start", y="messages_per_s", color="topic", title="Messages per second"))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Capacity
+# MAGIC The log that each store wrote on each day, and for how many such days its disk has room.
+
+# COMMAND ----------
+
+days = lake.tps(by="broker", window="1 day", since=since, until=until, **wanted)
+days = days.select("broker", "window_start", (F.col("bytes") / F.lit(1 << 30)).alias("gib"))
+days = days.withColumn("days_on_disk", notebook.number_parameter("disk") / F.col("gib"))
+notebook.display("Log by day", days.orderBy(F.desc("window_start"), "broker"))

@@ -24,6 +24,7 @@ EXTRAS = {
     "hdfs_native": "hdfs",
     "prometheus_client": "metrics",
     "uvloop": "broker",
+    "plotly": "notebooks",
     "openlineage": "openlineage",
 }
 """The extra that installs a package, by the name under which it is imported."""

@@ -1,7 +1,8 @@
 """Code that the notebooks share.
 
-    notebook.py         parameters, and display of a report's sections: on Databricks, in Jupyter, or in a script
+    notebook.py         parameters, session, and display of DataFrames, charts and reports: on Databricks, in Jupyter,
+                        or in a script
     notebook_replay.py  a replay in one call, and its reports
 
-The notebooks themselves have only parameters, calls, and displays. None of this needs Spark.
+The notebooks themselves have only parameters, questions to the lake, and displays.
 """

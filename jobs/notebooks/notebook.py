@@ -1,4 +1,4 @@
-"""Parameters of a notebook, and functions that show sections of a report: sentences, tables and pictures.
+"""Parameters of a notebook, its Spark session, and functions that show DataFrames, pictures and reports.
 
 On Databricks parameters are widgets. In Jupyter they come from environment variables `COMMITLAKE_…` or the defaults. In
 a script, `python notebooks/lag_analysis.py --lake /data/lake`, arguments override both. A script writes pictures only
@@ -11,13 +11,14 @@ import argparse
 import datetime
 import importlib
 import os
+import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.lake.lake import Lake
@@ -27,10 +28,19 @@ from commitlake.jobs.arguments.stores import parse_positive_decimal
 from commitlake.jobs.arguments.times import join_options_and_times, parse_time
 from commitlake.jobs.report.markup import tag
 from commitlake.jobs.report.page import render_pictures
-from commitlake.jobs.report.rows_output import write_table_block
+from commitlake.jobs.report.rows_output import Row, rows_of_batches, write_table, write_table_block
 from commitlake.jobs.report.text import block_lines, chart_to_table
 from commitlake.schemas.errors import CommitLakeError, UsageError
 from commitlake.schemas.report import BarChart, HeatMap, Html, LineChart, Section, Table
+from commitlake.schemas.report_columns import Column
+from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, latest_plausible_time
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
+    from pyspark.sql import DataFrame, SparkSession
+
+    from commitlake.pipelines.analysis.lake import Lake as AnalysisLake
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 DEMO_LAKE = "commitlake-demo/lake"
@@ -39,6 +49,7 @@ MAX_ROWS = 1000
 """Largest number of rows shown of a table."""
 _FRAME_HEIGHT = 640
 """Height of the frame with pictures in Jupyter, in pixels; what is below is scrolled to."""
+_MINUTE, _DAY = datetime.timedelta(minutes=1), datetime.timedelta(days=1)
 T = TypeVar("T")
 
 
@@ -59,6 +70,8 @@ class Parameter:
 
 LAKE = Parameter("lake", "the lake: a folder, or s3://bucket/prefix", DEMO_LAKE)
 BROKER = Parameter("broker", "only these stores, separated by commas")
+GROUP = Parameter("group", "only these groups, separated by commas")
+TOPIC = Parameter("topic", "only these topics, separated by commas")
 FROM = Parameter("from", "from this time on: 2026-11-20T14:00, 2026-11-20, or -2h")
 TO = Parameter("to", "before this time")
 """Parameters that several notebooks share."""
@@ -82,10 +95,35 @@ class Notebook:
 
         Raises:
             LakeError: The path cannot be that of a lake.
+            UsageError: None is named.
         """
+        return Lake(self._lake_text)
+
+    @property
+    def place(self) -> str:
+        """Return the place of the lake, for `commitlake.open`; a given session opens `catalog.schema` by its catalogs.
+
+        Raises:
+            LakeError: The path cannot be that of a lake.
+            UsageError: None is named.
+        """
+        return self.lake.root if self.names.get("spark") is None else self._lake_text
+
+    @property
+    def spark(self) -> SparkSession:
+        """Return the notebook's Spark session; a script, and a notebook without one, starts one on this machine."""
+        given: SparkSession | None = self.names.get("spark")
+        if given is not None:
+            return given
+        from commitlake.connectors.spark.session import get_session
+
+        return get_session("notebook", self.lake.s3)
+
+    @property
+    def _lake_text(self) -> str:
         if not self.values["lake"]:
             raise UsageError("lake: expected the folder of a lake, or s3://bucket/prefix, found nothing")
-        return Lake(self.values["lake"])
+        return self.values["lake"]
 
     def time_parameter(self, name: str) -> datetime.datetime | None:
         """Return a parameter as a time; None if it is not given.
@@ -115,6 +153,31 @@ class Notebook:
         """Return a parameter's values, which are separated by commas."""
         return [text for part in self.values[name].split(",") if (text := part.strip())]
 
+    def time_range(self) -> tuple[datetime.datetime, datetime.datetime]:
+        """Return the parameters `from` and `to`; where one is missing, all times but those that only wrong clocks have.
+
+        Raises:
+            UsageError: A value is not a time.
+        """
+        start, end = self.time_parameter("from"), self.time_parameter("to")
+        return start or FIRST_USUAL_TIME, end or latest_plausible_time()
+
+    def last_day(self, lake: AnalysisLake[DataFrame]) -> tuple[datetime.datetime, datetime.datetime]:
+        """Return the parameters `from` and `to`; where one is missing, so that they cover the last day with messages.
+
+        Raises:
+            UsageError: A value is not a time.
+        """
+        start, end = self.time_parameter("from"), self.time_parameter("to")
+        if end is None:
+            from pyspark.sql import functions as F
+
+            minutes = lake.tps(by=[], window="1 minute").select("window_start")
+            usual = minutes.where(F.col("window_start").between(FIRST_USUAL_TIME, latest_plausible_time()))
+            newest = usual.agg(F.max("window_start")).toArrow()[0][0].as_py()
+            end = newest + _MINUTE if newest is not None else EPOCH + _DAY
+        return start if start is not None else end - _DAY, end
+
     def _parse_parameter(self, name: str, parse: Callable[[str], T]) -> T | None:
         text = self.values[name].strip()
         try:
@@ -126,6 +189,30 @@ class Notebook:
         """Print each sentence on a line of its own."""
         for sentence in sentences:
             print(printable(sentence))
+
+    def display(self, title: str, frame: DataFrame) -> None:
+        """Show the first rows of a DataFrame: on Databricks by its own `display`, elsewhere as a table of text."""
+        if "dbutils" in self.names:
+            self.say("", title)
+            self.names["display"](frame)
+            return
+        rows = list(rows_of_batches(frame.limit(MAX_ROWS + 1).toArrow().to_batches(), 0))
+        self._display_rows(title, rows, [Column(name) for name in frame.columns])
+
+    def plot(self, figure: Figure) -> None:
+        """Show a figure of plotly that has a title, also offline; a script prints its numbers.
+
+        With the parameter `plots`, the figure is written to this folder as an HTML file instead, named by its title.
+        """
+        title = str(figure.layout.title.text)
+        folder = self.values[PLOTS]
+        show_html = None if folder else self._find_html_display()
+        rows = [] if show_html is not None else list(_figure_rows(figure))
+        if rows:
+            self._display_rows(title, rows, [Column(name) for name in rows[0]])
+        if folder or show_html is not None:
+            page = figure.to_html(include_plotlyjs=True, config={"typesetMath": False})  # a name like $x$ is no formula
+            self._show_page(re.sub(r"\W+", "-", title.lower()), page)
 
     def show(self, *sections: Section) -> None:
         """Show sections of a report: sentences, tables and pictures, each section in this order."""
@@ -145,19 +232,31 @@ class Notebook:
         more = f" (the first {MAX_ROWS:,} of {len(table.rows):,})" if len(table.rows) > MAX_ROWS else ""
         self.say("", f"{table.caption}{more}")
         display = self._find_table_display()
-        if display is not None:
-            import pandas as pd
-
-            places = [place for place in range(len(table.columns)) if any(str(row[place]) for row in table.rows)]
-            names = [escape_line(table.columns[place]) for place in places]
-            cells = [[escape_line(str(row[place])) for place in places] for row in table.rows[:MAX_ROWS]]
-            with pd.option_context("display.html.use_mathjax", False):  # a name like $x$ is not a formula
-                display(pd.DataFrame(cells, columns=names))
+        if display is None:
+            write_table_block(table._replace(rows=table.rows[:MAX_ROWS]), sys.stdout, is_full=not sys.stdout.isatty())
         else:
-            shown = table._replace(rows=table.rows[:MAX_ROWS])
-            write_table_block(shown, sys.stdout, is_full=not sys.stdout.isatty())
+            places = [place for place in range(len(table.columns)) if any(str(row[place]) for row in table.rows)]
+            cells = [[str(row[place]) for place in places] for row in table.rows[:MAX_ROWS]]
+            _display_cells(display, [table.columns[place] for place in places], cells)
         if table.rest:
             self.say(table.rest)
+
+    def _display_rows(self, title: str, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+        """Show at most `MAX_ROWS` of the rows with a title, or a sentence if there are none."""
+        if not rows:
+            self.say("", f"{title}: none")
+            return
+        self.say("", f"{title} (the first {MAX_ROWS:,})" if len(rows) > MAX_ROWS else title)
+        self._write_rows(rows[:MAX_ROWS], columns)
+
+    def _write_rows(self, rows: Sequence[Row], columns: Sequence[Column]) -> None:
+        """Show rows as a table below a notebook's cell, or print them."""
+        display = self._find_table_display()
+        if display is None:
+            write_table(rows, columns, sys.stdout, is_full=not sys.stdout.isatty())
+            return
+        cells = [["" if row[column.key] is None else str(row[column.key]) for column in columns] for row in rows]
+        _display_cells(display, columns, cells)
 
     def _show_pictures(self, section: Section) -> None:
         """Show a section's pictures, or write them to the folder `plots`; a script without it shows their numbers."""
@@ -165,17 +264,25 @@ class Notebook:
         if not pictures:
             return
         folder = self.values[PLOTS]
-        show_html = None if folder else self._find_html_display()
-        if show_html is not None:
-            show_html(render_pictures(section.title, pictures))
-        elif folder:
-            if not Path(folder).is_dir():
-                raise UsageError(f"{PLOTS}: expected an existing folder, found {folder!r}")
-            with open_atomic(Path(folder) / f"{section.anchor}.html") as file:
-                file.write(render_pictures(section.title, pictures).encode("utf-8", "replace"))
+        is_in_cell = not folder and self._find_html_display() is not None
+        if folder or is_in_cell:
+            self._show_page(section.anchor, render_pictures(section.title, pictures))
         for picture in pictures:
-            if isinstance(picture, LineChart) and show_html is None:
+            if isinstance(picture, LineChart) and not is_in_cell:
                 self._show_table(chart_to_table(picture))
+
+    def _show_page(self, name: str, page: str) -> None:
+        """Write a page to the folder `plots`, or show it below a notebook's cell."""
+        folder = self.values[PLOTS]
+        if not folder:
+            show_html = self._find_html_display()
+            assert show_html is not None
+            show_html(page)
+            return
+        if not Path(folder).is_dir():
+            raise UsageError(f"{PLOTS}: expected an existing folder, found {folder!r}")
+        with open_atomic(Path(folder) / f"{name}.html") as file:
+            file.write(page.encode("utf-8", "replace"))
 
     def _find_table_display(self) -> Callable[[object], object] | None:
         """Return the function that shows a table below the notebook's cell; None in a script."""
@@ -193,6 +300,48 @@ class Notebook:
             return None
         display = importlib.import_module("IPython.display")
         return lambda page: display.display(display.HTML(_wrap_in_iframe(page)))
+
+
+def flow_figure(hops: pd.DataFrame, title: str) -> Figure:
+    """Return a diagram of topics, with a link for each pair of topics that is as wide as the number of its hops.
+
+    Args:
+        hops: The columns `source`, `target` and `hops`, as of `Lake.topic_flow`.
+        title: Title of the figure.
+    """
+    import plotly.graph_objects as go
+
+    topics = sorted({*hops["source"], *hops["target"]})
+    ends = {end: [topics.index(topic) for topic in hops[end]] for end in ("source", "target")}
+    flow = go.Sankey(node={"label": topics}, link={**ends, "value": list(hops["hops"])})
+    return go.Figure(flow, {"title": {"text": title}})
+
+
+def _figure_rows(figure: Figure) -> Iterator[Row]:
+    """Yield a row for each point of a figure with two axes, with the titles of the axes."""
+    across, up = (str(axis.title.text) for axis in (figure.layout.xaxis, figure.layout.yaxis))
+    for trace in figure.data:
+        if "x" in trace and "y" in trace and trace.x is not None and trace.y is not None:
+            series = {"series": trace.name} if trace.name else {}
+            yield from ({across: _point_text(x), **series, up: y} for x, y in zip(trace.x, trace.y, strict=True))
+
+
+def _point_text(value: Any) -> str:
+    """Return the text of a value on a figure's axis, of a time without the digits of nanoseconds."""
+    return (
+        value.astype("datetime64[s]").item().isoformat()
+        if hasattr(value, "astype") and value.dtype.kind == "M"
+        else str(value)
+    )
+
+
+def _display_cells(display: Callable[[object], object], columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Show a table of texts below a notebook's cell."""
+    import pandas as pd
+
+    cells = [[escape_line(text) for text in row] for row in rows]
+    with pd.option_context("display.html.use_mathjax", False):  # a name like $x$ is not a formula
+        display(pd.DataFrame(cells, columns=[escape_line(column) for column in columns]))
 
 
 def _wrap_in_iframe(page: str) -> str:

@@ -69,6 +69,10 @@ class ArrowTables:
         """
         return self._select(table.name, table.columns, ())
 
+    def empty(self, table: LakeTable) -> pa.Table:
+        """Return a table without rows."""
+        return arrow_schema(table.columns).empty_table()
+
     def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> pa.Table:
         """Return the selected messages, with their bodies in the given form, or without bodies if there is none.
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, c
 
 from commitlake.connectors.catalog.names import SchemaName, is_catalog_place, parse_name
 from commitlake.connectors.lake.lake import Lake as Tables
+from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.selection_arguments import (
@@ -67,6 +68,8 @@ class _Tables(Protocol[_Frame_co]):
     """Interface of an engine (Arrow or Spark) that reads a lake's tables."""
 
     def table(self, table: LakeTable) -> _Frame_co: ...
+
+    def empty(self, table: LakeTable) -> _Frame_co: ...
 
     def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> _Frame_co: ...
 
@@ -140,13 +143,15 @@ class Lake(Generic[Frame]):
 
         return cast("_Tables[Frame]", SparkTables(self._spark, self._place, self._packs))
 
-    def table(self, name: str) -> Frame:
+    def table(self, name: str, *, or_empty: bool = False) -> Frame:
         """Return a table of the lake, with all columns that the reference lists, in its order.
 
         Columns that an older lake lacks are null. Without Spark, the whole table is read into memory.
 
         Args:
             name: Name of the table, such as `messages` or `topic_minutes`.
+            or_empty: Return no rows, instead of an error, if the lake does not have the table yet: a lake without a
+                damaged log, for example, has no `quarantine`.
 
         Raises:
             LakeError: There is no lake, or no table has such a name.
@@ -154,7 +159,12 @@ class Lake(Generic[Frame]):
         """
         if name not in LAKE_TABLES:
             raise LakeError(f"no table is named {name!r}: expected one of {', '.join(LAKE_TABLES)}")
-        return self._tables.table(LAKE_TABLES[name])
+        try:
+            return self._tables.table(LAKE_TABLES[name])
+        except NoTableError:
+            if not or_empty:
+                raise
+            return self._tables.empty(LAKE_TABLES[name])
 
     @with_selection_signature
     def messages(

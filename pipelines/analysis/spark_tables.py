@@ -39,6 +39,7 @@ from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable
 from commitlake.schemas.tables.rates import RATE_COUNTS
+from commitlake.schemas.tables.spark import spark_schema
 from commitlake.schemas.times import epoch_us
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
@@ -78,6 +79,10 @@ class SparkTables:
                     "is created when something is first written to it"
                 )
         raise LakeError(f"{self._place_text} is not a lake, or Spark cannot open it: {reason}")
+
+    def empty(self, table: LakeTable) -> DataFrame:
+        """Return a table without rows."""
+        return self.spark.createDataFrame([], spark_schema(table.columns))
 
     def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> DataFrame:
         """Return the selected messages, with their bodies in the given form, or without bodies if there is none.

@@ -23,6 +23,7 @@ from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
 from commitlake.pipelines.transforms.rates import compute_rates, window_counts
+from commitlake.schemas.tables.archive_runs import GAPS
 from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns, MapOf
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.messages import MESSAGES
@@ -105,6 +106,8 @@ def test_a_lake_is_opened_by_the_catalog_of_the_session(
 def test_what_is_missing_is_named(lake: Lake[DataFrame], spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(NoTableError, match="has no table 'replays' that Spark can open"):
         lake.table("replays")
+    empty = lake.table("gaps", or_empty=True)
+    assert (empty.schema, empty.count()) == (spark_schema(GAPS), 0)
     with pytest.raises(LakeError, match="is not a lake, or Spark cannot open it"):
         commitlake.open(str(tmp_path), spark).messages()
     with pytest.raises(AnalysisException, match="tagz"):

@@ -1,26 +1,27 @@
-"""Tests of the notebooks as scripts, in Jupyter and on Databricks: their text matches their tables and the log."""
+"""Tests of the notebooks' form and shared code, and of the replay, which needs no Spark.
+
+The others are run in `tests/integration/spark/test_notebooks.py`.
+"""
 
 from __future__ import annotations
 
 import ast
 import contextlib
 import io
-import json
-import os
 import re
 import runpy
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
+import plotly.express as px
+import pyarrow as pa
 import pytest
 
 from commitlake.jobs.notebooks import notebook as notebook_module
 from commitlake.jobs.notebooks.notebook import open_notebook
-from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_states
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.errors import UsageError
@@ -32,135 +33,43 @@ from tests.support.failing_groups import failing_group
 from tests.support.html_pages import assert_self_contained, parse_page
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
-from tests.support.notebook_scripts import NOTEBOOKS, run_notebook
+from tests.support.notebook_scripts import NOTEBOOKS, Widgets, printed_table, run_notebook
 from tests.support.replays import target_client
 from tests.support.topic_reading import make_topic
 
-NAMES = (
-    "an_orders_life", "archive_health", "dead_letters", "how_keys_flow", "lag_analysis", "replay_a_time_range",
-    "tps_and_capacity",
-)  # fmt: skip
-ASKED = {"an_orders_life": ("--key", "order-1")}
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+    from pyspark.sql import DataFrame
+
+NAMES = sorted(path.stem for path in NOTEBOOKS.iterdir() if path.is_file())
+REPLAY = "replay_a_time_range"
 HOSTILE = "$\\frac{1}{0}$ <script>alert(1)</script> \u202e\x1b[31m%s"
 SHOWN = HOSTILE.replace("\u202e", "\\u202e").replace("\x1b", "\\x1b")
-HOUR_MS = 3_600_000
-SNAPSHOTS = ((6, 5), (7, 7), (8, 8), (9, 8))
-"""Hours after midnight, and the offset that the group `billing` had then in each of two queues."""
 ORDERS = 24
 PICTURE = Section("picture", "Picture", [BarChart("Dead letters", [Bar(HOSTILE, 3)])])
 
 
 @pytest.fixture(scope="module")
 def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
-    """An order every half hour; `billing` stops at eight in each queue; three dead letters."""
+    """An order every half hour."""
     growing = GrowingLake(tmp_path_factory.mktemp("notebooks"))
-    orders = [
-        new_message(number, topic="orders", queue_id=number % 2, born_timestamp=MIDNIGHT_MS + number * HOUR_MS // 2)
+    growing.write(
+        new_message(number, queue_id=number % 2, born_timestamp=MIDNIGHT_MS + number * 1_800_000)
         for number in range(ORDERS)
-    ]
-    dead = [
-        new_message(
-            ORDERS + number,
-            topic=f"%DLQ%{HOSTILE}" if number else "%DLQ%billing",
-            queue_id=0,
-            reconsume_times=3,
-            born_timestamp=MIDNIGHT_MS + number * HOUR_MS,
-            properties=(("RETRY_TOPIC", HOSTILE), ("TAGS", HOSTILE), ("EXCEPTION", HOSTILE)),
-        )
-        for number in range(3)
-    ]
-    growing.write([*orders, *dead])
+    )
     growing.archive()
-    path = growing.store / "config" / "consumerOffset.json"
-    path.parent.mkdir()
-    for hours, offset in SNAPSHOTS:
-        table = {
-            "orders@billing": {0: offset, 1: offset},
-            f"orders@{HOSTILE}": {0: hours, 1: hours},
-        }
-        path.write_text(json.dumps({"offsetTable": table}))
-        seconds = MIDNIGHT_MS // 1000 + hours * 3600
-        os.utime(path, (seconds, seconds))
-        assert snapshot(["--lake", growing.lake.root, "--store", str(growing.store), "--quiet"]) == 0
     return growing
 
 
-@dataclass(frozen=True)
-class Output:
-    """Output of a notebook, and the folder of its pictures."""
-
-    text: str
-    plots: Path
-
-
-@pytest.fixture(scope="module")
-def outputs(growing: GrowingLake, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Output]:
-    """Each notebook, run once as a script."""
-    found = {}
-    for name in NAMES:
-        plots = tmp_path_factory.mktemp(name)
-        found[name] = Output(run_notebook(name, growing.lake.root, "--plots", str(plots), *ASKED.get(name, ())), plots)
-    return found
-
-
-def table(printed: str, title: str) -> list[list[str]]:
-    """Return the rows of a table, split at two or more spaces."""
-    lines = printed[printed.index(f"\n{title}") + 1 :].splitlines()[3:]
-    rows = []
-    for line in lines:
-        if not line.strip():
-            break
-        rows.append(re.split(r"\s{2,}", line.strip()))
-    return rows
-
-
-def test_the_text_about_lag_matches_its_tables(outputs: Mapping[str, Output]) -> None:
-    printed = outputs["lag_analysis"].text
-    # Until nine, ten orders are stored in one queue and nine in the other; eight of each are consumed. No filter of the
-    # group is known, so it may want fewer.
-    assert "billing has stalled on orders: up to 3 messages behind, the next one has waited for up to 1 h" in printed
-    assert "not moving since 08:00 UTC." in printed
-    assert "groups: 2; messages behind: up to 4; " in printed
-    assert "At its present rate it does not catch up." in printed
-    groups = {row[0]: row for row in table(printed, "Groups")}
-    assert groups["billing"][1:3] == ["stalled", "up to 3"]
-    assert {row[1] for row in groups.values()} == {"stalled", "ok"}
-    # Each row begins with a date and a time; billing was most behind.
-    assert [row[1] for row in table(printed, "Messages behind")] == ["3", "1", "1", "3"]
-
-
-def test_a_past_time_and_groups_can_be_selected(growing: GrowingLake) -> None:
-    printed = run_notebook("lag_analysis", growing.lake.root, "--at", "2023-11-15T07:00", "--group", "billing,bilings")
-    assert "The group keeps up; billing is furthest behind: up to 1 messages behind" in printed
-    assert "--group: no offset of the group 'bilings' is known. Did you mean 'billing'?" in printed
-    assert [row[1] for row in table(printed, "Messages behind")] == ["3", "1"]
-
-
-def test_the_text_about_rates_matches_its_tables(outputs: Mapping[str, Output]) -> None:
-    printed = outputs["tps_and_capacity"].text
-    assert f"Producers sent {ORDERS} messages in" in printed
-    assert "orders has 89 % of them." in printed
-    assert "Dead letters: 3 dead letters, " in printed
-    assert "Less than a whole day is archived; at this rate, a day has" in printed
-    assert "A disk of 100.0 GiB holds the log of more than ten years" in printed
-    assert table(printed, "By topic")[0][:2] == ["orders", str(ORDERS)]
-
-
-def test_the_text_about_dead_letters_matches_its_tables(outputs: Mapping[str, Output]) -> None:
-    printed = outputs["dead_letters"].text
-    assert f"3 dead letters of 2 groups; the worst is {SHOWN}, with 2 (67 %)." in printed
-    assert f"gave up messages of {SHOWN} with the tag {SHOWN} after 3 attempts: {SHOWN}; 2 messages" in printed
-    assert len(table(printed, "Causes")) == 2
-    assert {cell for row in table(printed, "Dead letters by group") for cell in row[1:]} == {"0", "1"}
-
-
-def test_the_text_about_a_dry_run_matches_its_tables(outputs: Mapping[str, Output]) -> None:
-    printed = outputs["replay_a_time_range"].text
+def test_a_dry_run_of_a_replay_counts_the_messages(growing: GrowingLake, tmp_path: Path) -> None:
+    printed = run_notebook(REPLAY, growing.lake.root, "--plots", str(tmp_path))
     assert f"{ORDERS} messages of 1 topic (orders)" in printed
     assert "Nothing was sent: this is a dry run." in printed
-    assert [row[1:4] for row in table(printed, "Queues")] == [["orders", str(queue), "12"] for queue in (0, 1)]
-    assert sum(int(row[1]) for row in table(printed, "Selected messages by topic")) == ORDERS
+    assert [row[1:4] for row in printed_table(printed, "Queues")] == [["orders", str(queue), "12"] for queue in (0, 1)]
+    assert sum(int(row[1]) for row in printed_table(printed, "Selected messages by topic")) == ORDERS
     assert "Groups: none" in printed
+    (picture,) = tmp_path.iterdir()
+    assert_self_contained(picture.read_text())
 
 
 def test_a_replay_is_sent_once_and_its_outcome_is_printed(growing: GrowingLake, tmp_path: Path) -> None:
@@ -171,21 +80,21 @@ def test_a_replay_is_sent_once_and_its_outcome_is_printed(growing: GrowingLake, 
         asked = ("--namesrv", target.name_server_address, "--to_topic", topic, "--from", "2023-11-15T06:00")
         with failing_group("billing", target.name_server_address) as consumer:
             consumer.pass_all(topic)
-            printed = run_notebook("replay_a_time_range", growing.lake.root, *asked)
+            printed = run_notebook(REPLAY, growing.lake.root, *asked)
             assert "12 of 12 messages are there." in printed
-            assert table(printed, "Groups") == [["billing", "12", "0", "0", "12", "0", "0", "0"]]
+            assert printed_table(printed, "Groups") == [["billing", "12", "0", "0", "12", "0", "0", "0"]]
             consumer.send_back(*consumer.messages(topic)[0], delay_level=-1)
             consumer.pass_all(topic)
-        printed = run_notebook("replay_a_time_range", growing.lake.root, *asked)
+        printed = run_notebook(REPLAY, growing.lake.root, *asked)
         assert "was sent by an earlier run, and is not sent again" in printed
-        assert table(printed, "Groups") == [["billing", "12", "11", "1", "0", "0", "0", "1"]]
+        assert printed_table(printed, "Groups") == [["billing", "12", "11", "1", "0", "0", "0", "1"]]
         assert len(consumer_rows(client, topic)) == 12
         *_, replay_id = read_replay_states(growing.lake)
         add_replay_event(growing.lake, replay_id, ReplayEvent.UNDONE)
         with pytest.raises(UsageError, match="undone for some groups: again=yes sends"):
-            run_notebook("replay_a_time_range", growing.lake.root, *asked)
+            run_notebook(REPLAY, growing.lake.root, *asked)
         add_replay_event(growing.lake, replay_id, ReplayEvent.WITHDRAWN)  # before anything was sent
-        assert "12 of 12 messages are there." in run_notebook("replay_a_time_range", growing.lake.root, *asked)
+        assert "12 of 12 messages are there." in run_notebook(REPLAY, growing.lake.root, *asked)
         assert len(consumer_rows(client, topic)) == 24
 
 
@@ -195,77 +104,107 @@ def consumer_rows(client: TargetClient, topic: str) -> list[object]:
     return [one for queue in puller.queues(topic) for one in puller.read(queue, 0, puller.max_offset(queue))]
 
 
-def test_the_text_about_health_matches_its_tables(outputs: Mapping[str, Output]) -> None:
-    printed = outputs["archive_health"].text
-    assert "The archive is on time: the last run that found new messages ended" in printed
-    assert "Nothing is missing in the logs of 1 store." in printed
-    assert table(printed, "Stores")[0][0] == "broker-a"
-    assert str(ORDERS + 3) in table(printed, "The last runs")[0]
-
-
-def test_the_text_about_an_orders_life_matches_its_tables(outputs: Mapping[str, Output]) -> None:
-    printed = outputs["an_orders_life"].text
-    assert "key order-1: 2 " in printed
-    assert "sent to orders" in table(printed, "Steps")[0]
-    assert "passed by billing before 06:00:00 (offset 0, group at 8): consumed, or skipped" in printed
-    assert "the lake has no table edges" in printed
-
-
-def test_the_text_about_how_keys_flow_matches_its_tables(outputs: Mapping[str, Output]) -> None:
-    printed = outputs["how_keys_flow"].text
-    assert "No key passes from one topic to another in this time." in printed
-    assert table(printed, "Topics with keys") == [["orders", str(ORDERS), str(ORDERS)]]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_no_name_reaches_a_terminal_unescaped(name: str, outputs: Mapping[str, Output]) -> None:
-    assert not set("\x1b\u202e") & set(outputs[name].text)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_pictures_are_written_to_the_requested_folder(name: str, outputs: Mapping[str, Output]) -> None:
-    written = list(outputs[name].plots.iterdir())
-    assert written or name == "how_keys_flow"  # no key passes from topic to topic
-    for path in written:
-        assert path.suffix == ".html"
-        assert_self_contained(path.read_text())
-
-
-class Widgets:
-    """Widgets of Databricks, which keep a value that a user has set."""
-
-    def __init__(self, values: Mapping[str, str]) -> None:
-        self.values, self.made = dict(values), set[str]()
-
-    def text(self, name: str, default: str, label: str) -> None:
-        """Make a widget."""
-        assert label.startswith(name)
-        self.made.add(name)
-        self.values.setdefault(name, default)
-
-    def get(self, name: str) -> str:
-        """Return its value."""
-        assert name in self.made
-        return self.values[name]
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_databricks_has_widgets_and_shows_tables_in_cells(
-    name: str, growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    growing: GrowingLake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["ipykernel", "-f", "connection.json"])
     monkeypatch.chdir(tmp_path)
     shown: list[Any] = []
-    widgets = Widgets({"lake": growing.lake.root, "key": "order-1"})
-    dbutils = type("Dbutils", (), {"widgets": widgets})
+    dbutils = type("Dbutils", (), {"widgets": Widgets({"lake": growing.lake.root})})
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        runpy.run_path(
-            str(NOTEBOOKS / f"{name}.py"), {"dbutils": dbutils, "display": shown.append, "spark": None}, "__main__"
-        )
+        runpy.run_path(str(NOTEBOOKS / f"{REPLAY}.py"), {"dbutils": dbutils, "display": shown.append}, "__main__")
     assert shown
     assert all(isinstance(frame, pd.DataFrame) and len(frame) for frame in shown)
     assert printed.getvalue().strip()
     assert list(tmp_path.iterdir()) == []
+
+
+class Frame:
+    """A DataFrame as far as notebooks use it."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.rows = rows
+        self.columns = rows.column_names
+
+    def limit(self, count: int) -> Frame:
+        """Return the first rows."""
+        return Frame(self.rows.slice(0, count))
+
+    def toArrow(self) -> pa.Table:  # noqa: N802 (Spark's name)
+        """Return the rows."""
+        return self.rows
+
+
+def frame(**columns: list[Any]) -> DataFrame:
+    return cast("DataFrame", Frame(pa.table(columns)))
+
+
+def test_a_script_prints_the_first_rows_of_a_frame(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(notebook_module, "MAX_ROWS", 2)
+    notebook = notebook_module.Notebook({"plots": ""}, {})
+    notebook.display("Groups", frame(group=[HOSTILE, None, "c"], messages=[1, 2, 3]))
+    notebook.display("Two", frame(group=["a", "b"]))
+    notebook.display("Nobody", frame(group=[]))
+    printed = capsys.readouterr().out
+    assert printed_table(printed, "Groups (the first 2)") == [[SHOWN, "1"], ["2"]]
+    assert "\nTwo\n" in printed
+    assert printed.endswith("\nNobody: none\n")
+
+
+def test_databricks_displays_frames_itself() -> None:
+    shown: list[Any] = []
+    given = frame(group=["a"])
+    notebook_module.Notebook({"plots": ""}, {"dbutils": object(), "display": shown.append}).display("Groups", given)
+    assert shown == [given]
+
+
+def test_jupyter_shows_frames_as_text() -> None:
+    shown: list[pd.DataFrame] = []
+    names = {"get_ipython": object(), "display": shown.append}
+    notebook_module.Notebook({"plots": ""}, names).display("Groups", frame(group=[HOSTILE, None], messages=[1, 2]))
+    assert shown[0].to_dict("list") == {"group": [SHOWN, ""], "messages": ["1", "2"]}
+
+
+def figure() -> Figure:
+    points = pd.DataFrame({"hour": pd.to_datetime(["2026-01-07T14:00"] * 2), "count": [3, 4], "group": ["a", HOSTILE]})
+    return px.line(points, x="hour", y="count", color="group", title="Dead letters, by hour")
+
+
+def test_a_script_prints_the_numbers_of_a_figure_and_writes_its_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for folder in ("", str(tmp_path)):
+        notebook_module.Notebook({"plots": folder}, {}).plot(figure())
+        rows = printed_table(capsys.readouterr().out, "Dead letters, by hour")
+        assert rows == [["2026-01-07T14:00:00", "a", "3"], ["2026-01-07T14:00:00", SHOWN, "4"]]
+    (page,) = tmp_path.iterdir()
+    assert page.name == "dead-letters-by-hour.html"
+    assert "<script>alert" not in page.read_text()
+
+
+def test_figures_are_shown_in_cells() -> None:
+    shown: list[str] = []
+    notebook_module.Notebook({"plots": ""}, {"displayHTML": shown.append, "get_ipython": object()}).plot(figure())
+    assert "Plotly.newPlot" in shown[0]
+    assert "src=" not in shown[0].partition("<body>")[2].partition("Plotly.newPlot")[0][:1000]
+
+
+def test_a_flow_has_a_link_for_each_pair_of_topics(capsys: pytest.CaptureFixture[str]) -> None:
+    hops = pd.DataFrame({"source": ["orders", "payments"], "target": ["payments", "orders"], "hops": [3, 1]})
+    drawn = notebook_module.flow_figure(hops, "Flow")
+    (flow,) = drawn.data
+    assert flow.node.label == ("orders", "payments")
+    assert [flow.link.source, flow.link.target, flow.link.value] == [(0, 1), (1, 0), (3, 1)]
+    notebook_module.Notebook({"plots": ""}, {}).plot(drawn)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_given_session_opens_the_place_as_it_is_named() -> None:
+    session = object()
+    given = notebook_module.Notebook({"lake": "main.logs"}, {"spark": session})
+    assert (given.place, given.spark) == ("main.logs", session)
 
 
 def test_pictures_are_shown_in_cells_in_ipython(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,5 +301,6 @@ def test_a_notebook_is_in_databricks_form_and_has_no_logic(name: str) -> None:
     assert f"python notebooks/{name}.py" in text
 
 
-def test_every_notebook_is_tested() -> None:
-    assert sorted(path.stem for path in NOTEBOOKS.iterdir() if path.is_file()) == list(NAMES)
+def test_every_notebook_is_run_by_a_test() -> None:
+    tested = (NOTEBOOKS.parent / "tests" / "integration" / "spark" / "test_notebooks.py").read_text()
+    assert [name for name in NAMES if f'"{name}"' not in tested] == [REPLAY]

@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 
 import commitlake
+from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.lake.lake import NoTableError
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.analysis.selection_arguments import SelectionArguments, make_selection
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.tables.archive_runs import GAPS
 from tests.support.lakes import GrowingLake
 from tests.support.lineage_lakes import KEY, order_lake
 from tests.support.logs import new_message
@@ -43,6 +47,16 @@ def test_a_story_needs_one_call(tmp_path: Path) -> None:
     story = lake.lineage(key=KEY)
     assert [outcome.group for outcome in story.outcomes] == ["audit", "late", "billing"]
     assert story.steps[0].title == "sent to orders"
+
+
+def test_a_missing_table_is_an_error_or_empty(archived: GrowingLake, tmp_path: Path) -> None:
+    lake = commitlake.open(archived.lake.root)
+    with pytest.raises(NoTableError, match="has no table 'gaps' yet"):
+        lake.table("gaps")
+    assert lake.table("gaps", or_empty=True).equals(arrow_schema(GAPS).empty_table())
+    assert lake.table("messages", or_empty=True).num_rows == archived.count
+    with pytest.raises(LakeError, match="is not a lake"):
+        commitlake.open(str(tmp_path)).table("gaps", or_empty=True)
 
 
 def test_records_and_bodies_are_found_by_key_offset_and_id(archived: GrowingLake) -> None:
