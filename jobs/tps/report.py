@@ -22,7 +22,6 @@ from commitlake.jobs.tps.notes import (
 )
 from commitlake.pipelines.tps.comparison import COLUMNS
 from commitlake.pipelines.tps.coverage import ALL, NONE
-from commitlake.pipelines.tps.overview import Capacity
 from commitlake.pipelines.tps.question import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, RatesReport
 from commitlake.schemas.advice import Advice, Places
@@ -89,9 +88,6 @@ _ON_NOTES_OF_STORE = {
     "Dead letters": Advice("{} counts them by topic", ("tps {source} {period} {filters} --kind dlq",)),
     "Retries": _RETRIES, "Clocks": _CLOCKS, "Peak": _PEAK,
 }  # fmt: skip
-_BACKFILL = Advice("{} adds them", ("archive --lake {lake} --backfill topic_minutes",))
-_GIB = 1 << 30
-_MANY_DAYS = 3650
 Row = Mapping[str, Any]
 
 
@@ -457,39 +453,3 @@ def _short_milliseconds_text(value: float) -> str:
 
 def _time_argument(moment: datetime.datetime) -> str:
     return format_iso_time(moment).removesuffix("Z")
-
-
-def capacity_section(capacity: Capacity, disk_gib: float, lacking_runs: int = 0) -> Section:
-    """Return a section on the size of the log per day, and how many days of log fit on a disk of a given size.
-
-    Args:
-        capacity: Size of log per day.
-        disk_gib: Size of the disk in GiB.
-        lacking_runs: Number of archive runs that `topic_minutes` lacks.
-    """
-    blocks: list[Block] = []
-    if lacking_runs:
-        lacks = f"topic_minutes lacks {format_count(lacking_runs, 'archive run')}, so these figures are too small"
-        blocks.append(Notice(Kind.WARNING, lacks, AdviceBlock(_BACKFILL.filled())))
-    blocks += [Paragraph(_bytes_per_day_text(capacity)), Paragraph(_days_on_disk_text(capacity, disk_gib * _GIB))]
-    return Section("capacity", "Capacity", blocks)
-
-
-def _bytes_per_day_text(capacity: Capacity) -> str:
-    mean = size_text(capacity.mean)
-    if not capacity.days:
-        return f"Less than a whole day is archived; at this rate, a day has {mean} of log."
-    if capacity.days == 1:
-        return f"The one whole day that is archived has {mean} of log."
-    return (
-        f"A day has {mean} of log on average and {size_text(capacity.most)} at most, of "
-        f"{format_count(capacity.days, 'archived whole day')}."
-    )
-
-
-def _days_on_disk_text(capacity: Capacity, size: float) -> str:
-    days, disk = capacity.days_on_disk(size), size_text(size)
-    if days is None:
-        return f"Nothing was stored, so how long a disk of {disk} lasts is not known."
-    length = "more than ten years" if days > _MANY_DAYS else duration_text(datetime.timedelta(days=days))
-    return f"A disk of {disk} holds the log of {length}, if each day is like the largest one."

@@ -1,6 +1,6 @@
 """State of a lake's stores: the newest archived minute, and the parts of their logs that are missing.
 
-Missing parts are counted by store and reason. The queries are on small tables, which a lake may lack.
+The queries are on small tables, which a lake may lack.
 """
 
 from __future__ import annotations
@@ -15,24 +15,8 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import plausible_time_condition
 from commitlake.connectors.plain_arrays import rows_to_dicts
-from commitlake.schemas.quality.suites import current_name
 
 Row = Mapping[str, Any]
-DELETED = "deleted before it was archived"
-"""Reason of the ranges in `gaps`."""
-_QUARANTINE_SQL = (
-    "SELECT broker, reason, count(*) AS ranges, sum(end_offset - start_offset) AS bytes, min(start_offset) AS first "
-    "FROM quarantine GROUP BY broker, reason"
-)
-_GAPS_SQL = (
-    "SELECT broker, count(*) AS ranges, sum(end_offset - start_offset) AS bytes, min(start_offset) AS first "
-    "FROM gaps GROUP BY broker"
-)
-_UNMET_SQL = (
-    "SELECT suite, expectation, severity, observed_value, unexpected_count, judged_count, judged_at "
-    "FROM quality_results WHERE NOT success AND suite <> 'run' AND run_id = "
-    "(SELECT run_id FROM quality_results ORDER BY judged_at DESC LIMIT 1) ORDER BY severity, suite, expectation"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,41 +115,3 @@ def query_table(lake: Lake, table: str, sql: str) -> list[Row]:
         return []
     rows: list[Row] = list(rows_to_dicts(run_sql(opened, table, sql).read_all()))
     return rows
-
-
-@dataclass(frozen=True, slots=True)
-class MissingRanges:
-    """Ranges of a store's log that are not archived, all for the same reason.
-
-    Attributes:
-        broker: The store's name.
-        reason: Value in `quarantine`, or `DELETED`.
-        ranges: Number of ranges.
-        bytes: Total length.
-        first: Physical offset of the first one.
-    """
-
-    broker: str
-    reason: str
-    ranges: int
-    bytes: int
-    first: int
-
-
-def missing_ranges_by_reason(lake: Lake) -> list[MissingRanges]:
-    """Return the ranges that are not archived, by store and reason, the largest first."""
-    rows = [
-        *query_table(lake, "quarantine", _QUARANTINE_SQL),
-        *(dict(row, reason=DELETED) for row in query_table(lake, "gaps", _GAPS_SQL)),
-    ]
-    found = [MissingRanges(row["broker"], row["reason"], row["ranges"], row["bytes"], row["first"]) for row in rows]
-    return sorted(found, key=lambda one: (-one.bytes, one.broker, one.reason))
-
-
-def read_unmet_expectations(lake: Lake) -> list[Row]:
-    """Return the rows of `quality_results` for expectations that the last run did not meet, critical ones first.
-
-    Expectations that were renamed since the run have their present names.
-    """
-    rows = query_table(lake, "quality_results", _UNMET_SQL)
-    return [{**row, "expectation": current_name(row["expectation"])} for row in rows]

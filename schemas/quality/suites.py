@@ -398,8 +398,3 @@ FORMER_NAMES: Mapping[str, str] = {
     "logs_are_whole": "logs_have_no_gaps",
 }
 """The present name for each former one, which the table `quality_results` of older lakes still contains."""
-
-
-def current_name(name: str) -> str:
-    """Return the current name of an expectation that may have been renamed."""
-    return FORMER_NAMES.get(name, name)

@@ -11,11 +11,9 @@ import pytest
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.tps import command as tps
-from commitlake.jobs.tps.report import capacity_section
 from commitlake.pipelines.tps import report
-from commitlake.pipelines.tps.overview import Capacity
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import NO_FIGURE, Paragraph, to_plain_text
+from commitlake.schemas.report import NO_FIGURE
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -208,21 +206,3 @@ def test_only_the_largest_of_thousands_of_topics_are_shown(tmp_path: Path, capsy
     assert head[-2] == "2,993 others, summed"
     drawn = sum(float(value) for line in lines for value in line[1:-1] if value != NO_FIGURE)
     assert drawn * 60 == pytest.approx(3300, abs=10)
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (Capacity(0, 0, 0), "Nothing was stored, so how long a disk of 1.0 GiB lasts is not known."),
-        (Capacity(3, 1 << 28, 1 << 29), "A disk of 1.0 GiB holds the log of 2 d, if each day is like the largest one."),
-        (
-            Capacity(3, 1, 1),
-            "A disk of 1.0 GiB holds the log of more than ten years, if each day is like the largest one.",
-        ),
-    ],
-)
-def test_the_time_that_a_disk_lasts_is_stated(found: Capacity, expected: str) -> None:
-    *_, last = capacity_section(found, 1).blocks
-    assert isinstance(last, Paragraph)
-    assert to_plain_text(last.text) == expected
-    assert len(capacity_section(found, 1, lacking_runs=1).blocks) == 3

@@ -18,17 +18,13 @@ from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.archive_health.state import (
-    DELETED,
     ArchiveState,
-    MissingRanges,
     RangeTotals,
     StoreState,
-    missing_ranges_by_reason,
     read_archive_state,
-    read_unmet_expectations,
 )
 from commitlake.pipelines.tps.coverage import read_coverage
-from commitlake.schemas.tables.archive_runs import GAPS, QUALITY_RESULTS, QUARANTINE
+from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake, shop_messages
 
@@ -92,49 +88,3 @@ def test_a_lake_without_runs_has_no_age() -> None:
 def test_a_folder_without_a_lake_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="is not a lake"):
         read_archive_state(Lake(str(tmp_path)))
-
-
-def test_missing_ranges_are_grouped_by_reason(growing: GrowingLake) -> None:
-    assert missing_ranges_by_reason(growing.lake) == []
-    bad = [
-        {"broker": "broker-a", "reason": reason, "start_offset": start, "end_offset": start + 5}
-        for reason, start in (("body_crc", 10), ("body_crc", 40), ("size", 70))
-    ]
-    for name, schema, rows in (
-        ("quarantine", QUARANTINE, bad),
-        ("gaps", GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
-    ):
-        append_rows(growing.lake, name, pa.Table.from_pylist(rows, arrow_schema(schema)))
-    assert missing_ranges_by_reason(growing.lake) == [
-        MissingRanges("broker-a", DELETED, 1, 300, 100),
-        MissingRanges("broker-a", "body_crc", 2, 10, 10),
-        MissingRanges("broker-a", "size", 1, 5, 70),
-    ]
-
-
-def test_unmet_expectations_of_the_last_run_are_reported(growing: GrowingLake) -> None:
-    assert read_unmet_expectations(growing.lake) == []
-    judged = [
-        ("old", 1, "a", False),
-        ("new", 2, "b", True),
-        ("new", 2, "c", False),
-        ("new", 2, "no_message_is_dead", False),
-        ("new", 2, "verdict", False),
-    ]
-    rows = [
-        {
-            "run_id": run,
-            "suite": "run" if name == "verdict" else "topics",
-            "expectation": name,
-            "severity": "warning",
-            "success": success,
-            "judged_at": datetime.datetime(2026, 1, day, tzinfo=datetime.UTC),
-        }
-        for run, day, name, success in judged
-    ]
-    append_rows(
-        growing.lake,
-        "quality_results",
-        pa.Table.from_pylist(rows, arrow_schema(QUALITY_RESULTS)),
-    )
-    assert [row["expectation"] for row in read_unmet_expectations(growing.lake)] == ["c", "no_dead_letters"]
