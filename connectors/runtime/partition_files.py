@@ -60,8 +60,15 @@ def write_partitions(rows: pa.Table, numbers: Array, count: int, folder: Path) -
 
 
 def _empty_batch(rows: pa.Table) -> pa.RecordBatch:
+    """Return a batch without rows, with the dictionaries of the rows, which are the same in all batches of a file.
+
+    Other columns are made anew: of a slice without rows, Arrow writes all rows of the column into the file.
+    """
     columns = [
-        column.chunk(0).slice(0, 0) if column.num_chunks else pa.array([], column.type) for column in rows.columns
+        column.chunk(0).slice(0, 0)
+        if (pa.types.is_dictionary(column.type) or pa.types.is_nested(column.type)) and column.num_chunks
+        else pa.nulls(0, column.type)
+        for column in rows.columns
     ]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 

@@ -30,6 +30,13 @@ def test_each_row_is_read_back_in_its_part(tmp_path: Path) -> None:
             assert part.column("number").to_pylist() == expected
 
 
+def test_parts_without_rows_take_no_space(tmp_path: Path) -> None:
+    rows = pa.table({"name": [f"name {number}" for number in range(10_000)], "number": range(10_000)})
+    numbers = np.zeros(10_000, np.int64)
+    one, many = (write_partitions(rows, numbers, count, tmp_path).stat().st_size for count in (1, 50))
+    assert many < 2 * one
+
+
 def test_packed_rows_are_unpacked() -> None:
     parts = list(divide_rows(ROWS, NUMBERS, len(PARTS)))
     packed = pa.array([None if part is None else pack_rows(part) for part in parts], pa.binary())
