@@ -73,9 +73,8 @@ def spark_need(name: str) -> str:
         return "yes"
     shown = (action for action in job_parser(name)._actions if action.help != argparse.SUPPRESS)  # noqa: SLF001
     actions = {action.option_strings[-1]: action for action in shown if action.option_strings}
-    if "--spark" in actions:
-        return "only with `--spark`"
-    return "only with `--transform`" if "--transform" in actions else "no"
+    needing = [f"`{name}`" for name in ("--transform", "--spark") if name in actions]
+    return f"only with {' or '.join(needing)}" if needing else "no"
 
 
 def _sentence(purpose: str) -> str:
