@@ -36,7 +36,7 @@ from commitlake.broker_lite.shop.timeline import (
     StoryClock,
     Timeline,
     check_is_empty,
-    count_by_topic,
+    count_records_by_topic,
 )
 from commitlake.broker_lite.stores.jmq import Batch, Consuming, JournalOptions, JournalStore, RetryStatus
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
@@ -112,18 +112,20 @@ class JournalStory:
         self._to_settle: list[Order] = []
         self._orders = {order.key: order for order in self.plan.orders}
 
-    def play(self) -> None:
+    def generate_traffic(self) -> None:
         """Generate all traffic, starting at the clock's time."""
         start_ms = self.clock.now_ms
         end_ms = start_ms + STORY_MS
         step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.plan.orders)
         for number, order in enumerate(self.plan.orders):
-            self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._send_order, order))
+            self._timeline.plan_event_at(
+                start_ms + number * step + self.rng.randrange(step), partial(self._send_order, order)
+            )
         for day in range(1, STORY_MS // DAY):
-            self._timeline.at(start_ms + day * DAY, self._send_settlements)
+            self._timeline.plan_event_at(start_ms + day * DAY, self._send_settlements)
         for hour in range(1, STORY_MS // HOUR):
-            self._timeline.at(start_ms + hour * HOUR, self._consume_payments)
-        for time_ms, event in self._timeline.until(end_ms):
+            self._timeline.plan_event_at(start_ms + hour * HOUR, self._consume_payments)
+        for time_ms, event in self._timeline.events_before(end_ms):
             self._advance_clock(time_ms)
             event()
             self._consume_shipments()
@@ -138,7 +140,7 @@ class JournalStory:
             self._retry_shipments()
         self.clock.now_ms = time_ms
 
-    def _order_message(
+    def _make_order_message(
         self,
         app: App,
         topic: str,
@@ -163,7 +165,7 @@ class JournalStory:
         )
 
     def _send(self, app: App, topic: str, step: OrderStep, order: Order, content: Mapping[str, Any]) -> None:
-        self.store.put(self._order_message(app, topic, step, order, content))
+        self.store.put(self._make_order_message(app, topic, step, order, content))
 
     def _send_order(self, order: Order) -> None:
         lines = [line._asdict() for line in order.lines]
@@ -176,14 +178,14 @@ class JournalStory:
             pays_in_ms = FEATURED_PAYS_IN_MS
         elif self.rng.random() < DECLINED_SHARE:
             declined = partial(self._send, CASHIER, "payments", OrderStep.DECLINED, order, {"reason": "card expired"})
-            self._timeline.after(pays_in_ms // 2, declined)
-        self._timeline.after(pays_in_ms, partial(self._send_payment, order))
+            self._timeline.plan_event_after(pays_in_ms // 2, declined)
+        self._timeline.plan_event_after(pays_in_ms, partial(self._send_payment, order))
 
     def _send_payment(self, order: Order) -> None:
         self._send(CASHIER, "payments", OrderStep.PAID, order, {"amount": order.amount})
         self._to_settle.append(order)
         request = partial(self._send, SHIPPER, "shipments", OrderStep.REQUESTED, order, {"city": order.city})
-        self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
+        self._timeline.plan_event_after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
     def _send_settlements(self) -> None:
         """Send the settlements of the day in batches; the broker chooses a queue for each batch."""
@@ -191,7 +193,7 @@ class JournalStory:
             batch = self._to_settle[start : start + SETTLEMENT_BATCH]
             self.store.put_batch(
                 [
-                    self._order_message(
+                    self._make_order_message(
                         CASHIER, "payments", OrderStep.SETTLED, order, {"amount": order.amount}, is_ordered=False
                     )
                     for order in batch
@@ -208,7 +210,7 @@ class JournalStory:
                     for message in batch.messages
                     if not self._try_shipment(message, 1)
                 }
-                self.consuming.finish(batch, failures)
+                self.consuming.finish_batch(batch, failures)
 
     def _retry_shipments(self) -> None:
         for retry in self.consuming.take_retries("shipments", SHIPPING_APP, CONSUMED_AT_ONCE):
@@ -227,13 +229,13 @@ class JournalStory:
         for queue_id in range(self.store.options.queue_count_of("payments")):
             end = self.store.offset_by_time("payments", queue_id, self.clock.now_ms - MAIL_IS_BEHIND_MS)
             while (batch := self._take_batch("payments", MAIL_APP, queue_id, MAILER, end)) is not None:
-                self.consuming.finish(batch)
+                self.consuming.finish_batch(batch)
 
     def _take_batch(self, topic: str, app: str, queue_id: int, client: Host, end: int | None = None) -> Batch | None:
         place = ConsumedQueue(topic, app, queue_id)
         done = self.store.offsets.get(place).ack
         most = CONSUMED_AT_ONCE if end is None else min(CONSUMED_AT_ONCE, end - done)
-        return self.consuming.take(topic, app, queue_id, client, most) if most > 0 else None
+        return self.consuming.take_batch(topic, app, queue_id, client, most) if most > 0 else None
 
 
 @dataclass(frozen=True)
@@ -272,11 +274,11 @@ def fill_shop_journal(
     rng = random.Random(seed)  # noqa: S311 - must be reproducible, not secure
     plan = generate_orders(orders, rng, MAX_RETRIES)
     clock = StoryClock(start_ms)
-    with JournalStore.open(path, options, clock=clock, chance=rng) as store:
+    with JournalStore.open(path, options, clock=clock, rng=rng) as store:
         check_is_empty(path, store.max_journal_offset)
         story = JournalStory(store, clock, plan, rng)
         try:
-            story.play()
+            story.generate_traffic()
             summary = _summary(story, start_ms)
         finally:
             story.consuming.close()
@@ -287,13 +289,13 @@ def fill_shop_journal(
 
 def _summary(story: JournalStory, start_ms: int) -> ShopJournal:
     store = story.store
-    failed = story.consuming.retries.select("topic = ? AND app = ?", ("shipments", SHIPPING_APP))
+    failed = story.consuming.retries.select_retries("topic = ? AND app = ?", ("shipments", SHIPPING_APP))
     return ShopJournal(
         path=store.path,
         options=store.options,
         start_ms=start_ms,
         end_ms=story.clock.now_ms,
-        by_topic=count_by_topic(store),
+        by_topic=count_records_by_topic(store),
         failed=sorted(retry.message.business_id for retry in failed),
         dead_lettered=sorted(retry.message.business_id for retry in failed if retry.status is RetryStatus.DEAD),
     )

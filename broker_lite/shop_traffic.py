@@ -39,7 +39,7 @@ from commitlake.broker_lite.shop.timeline import (
     StoryClock,
     Timeline,
     check_is_empty,
-    count_by_topic,
+    count_records_by_topic,
 )
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
@@ -101,20 +101,22 @@ class Story:
         self._to_settle: list[Order] = []
         self._orders = {order.key: order for order in self.plan.orders}
 
-    def play(self) -> None:
+    def generate_traffic(self) -> None:
         """Generate all traffic, starting at the clock's time."""
         start_ms = self.clock.now_ms
         end_ms = start_ms + STORY_MS
         self._create_topics_and_groups()
         step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.plan.orders)
         for number, order in enumerate(self.plan.orders):
-            self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._send_order, order))
+            self._timeline.plan_event_at(
+                start_ms + number * step + self.rng.randrange(step), partial(self._send_order, order)
+            )
         for day in range(1, STORY_MS // DAY):
-            self._timeline.at(start_ms + day * DAY, self._send_settlements)
+            self._timeline.plan_event_at(start_ms + day * DAY, self._send_settlements)
         stops_ms = end_ms - MAIL_IS_BEHIND_MS
         for mail_ms in range(start_ms + MAIL_EACH_MS, end_ms, MAIL_EACH_MS):
-            self._timeline.at(mail_ms, partial(self._run_mail_service, stops_ms))
-        for time_ms, event in self._timeline.until(end_ms):
+            self._timeline.plan_event_at(mail_ms, partial(self._run_mail_service, stops_ms))
+        for time_ms, event in self._timeline.events_before(end_ms):
             self._advance_clock(time_ms)
             event()
             self._consume_shipments()
@@ -139,19 +141,19 @@ class Story:
         if not self.store.options.dialect.has_transactions:
             # Without half messages, an order is sent only after it is decided.
             if order.number not in self.plan.pending | self.plan.rolled_back:
-                self._timeline.after(self.rng.randint(20, 900), partial(self._send_decided_order, order))
+                self._timeline.plan_event_after(self.rng.randint(20, 900), partial(self._send_decided_order, order))
             return
         group = self.shop.group
         extra = {props.TRAN_MSG: "true", props.PGROUP: group}
-        message = self.shop.message(("orders", "created"), order, self.clock.now_ms, _order_content(order), extra)
+        message = self.shop.make_message(("orders", "created"), order, self.clock.now_ms, _order_content(order), extra)
         half = self.delivery.send(message)
         if order.number in self.plan.pending:
             return
         decide_in_ms = self.rng.randint(20, 900)
         if order.number in self.plan.rolled_back:
-            self._timeline.after(decide_in_ms, partial(self.delivery.rollback, group, half.physical_offset))
+            self._timeline.plan_event_after(decide_in_ms, partial(self.delivery.rollback, group, half.physical_offset))
         else:
-            self._timeline.after(decide_in_ms, partial(self._commit_order, order, half.physical_offset))
+            self._timeline.plan_event_after(decide_in_ms, partial(self._commit_order, order, half.physical_offset))
 
     def _commit_order(self, order: Order, half_offset: int) -> None:
         self.delivery.commit(self.shop.group, half_offset)
@@ -164,29 +166,29 @@ class Story:
     def _plan_payment(self, order: Order) -> None:
         self._send(self.shop, ("payments", "reminder"), order, {"due": order.amount}, {props.DELAY: REMINDER_LEVEL})
         if order.number == FEATURED_ORDER:
-            self._timeline.after(FEATURED_PAYS_IN_MS, partial(self._send_payment, order))
+            self._timeline.plan_event_after(FEATURED_PAYS_IN_MS, partial(self._send_payment, order))
             return
         pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
         if self.rng.random() < DECLINED_SHARE:
             declined = partial(self._send, self.cashier, ("payments", "declined"), order, {"reason": "card expired"})
-            self._timeline.after(pays_in_ms // 2, declined)
-        self._timeline.after(pays_in_ms, partial(self._send_payment, order))
+            self._timeline.plan_event_after(pays_in_ms // 2, declined)
+        self._timeline.plan_event_after(pays_in_ms, partial(self._send_payment, order))
 
     def _send(
         self,
         producer: Producer,
-        place: tuple[str, str],
+        topic_and_tag: tuple[str, str],
         order: Order,
         content: dict[str, object],
-        extra: dict[str, str] | None = None,
+        extra_properties: dict[str, str] | None = None,
     ) -> None:
-        self.delivery.send(producer.message(place, order, self.clock.now_ms, content, extra))
+        self.delivery.send(producer.make_message(topic_and_tag, order, self.clock.now_ms, content, extra_properties))
 
     def _send_payment(self, order: Order) -> None:
         self._send(self.cashier, ("payments", "paid"), order, {"amount": order.amount})
         self._to_settle.append(order)
         request = partial(self._send, self.shipper, ("shipments", "requested"), order, {"city": order.city})
-        self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
+        self._timeline.plan_event_after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
     def _send_settlements(self) -> None:
         """Send the day's settlements in batches, each to one queue."""
@@ -197,7 +199,7 @@ class Story:
                 batch = orders[start : start + SETTLEMENT_BATCH]
                 place = ("payments", "settled")
                 self.store.put_batch(
-                    [self.cashier.message(place, order, now_ms, {"amount": order.amount}) for order in batch]
+                    [self.cashier.make_message(place, order, now_ms, {"amount": order.amount}) for order in batch]
                 )
         self._to_settle.clear()
 
@@ -220,9 +222,9 @@ class Story:
         content = {"city": order.city, "attempt": message.reconsume_times + 1}
         self._send(self.shipper, ("orders", "shipped"), order, content)
 
-    def _run_mail_service(self, stops_ms: int) -> None:
+    def _run_mail_service(self, stop_time_ms: int) -> None:
         """Run the mail service, which consumes payments until now, or until the time at which it stops."""
-        self._consume_payments(min(self.clock.now_ms, stops_ms))
+        self._consume_payments(min(self.clock.now_ms, stop_time_ms))
         self.pause()
 
     def _consume_payments(self, until_ms: int) -> None:
@@ -284,15 +286,15 @@ def fill_shop_store(
         check_is_empty(path, store.max_physical_offset)
         story = Story(store, clock, plan, rng)
         if pause is not None:
-            story.pause = partial(_pause, store, clock, pause)
-        story.play()
+            story.pause = partial(_save_and_pause, store, clock, pause)
+        story.generate_traffic()
         summary = _summary(story, plan, start_ms)
     _set_file_times(summary.path, summary.end_ms)
     return summary
 
 
-def _pause(store: MessageStore, clock: StoryClock, pause: Callable[[], None]) -> None:
-    store.config.save_changed()
+def _save_and_pause(store: MessageStore, clock: StoryClock, pause: Callable[[], None]) -> None:
+    store.config.save_if_changed()
     _set_file_times(store.path, clock.now_ms)
     pause()
 
@@ -306,22 +308,22 @@ def _set_file_times(path: Path, now_ms: int) -> None:
 
 def _summary(story: Story, plan: OrderPlan, start_ms: int) -> ShopTraffic:
     store = story.store
-    dead = _keys_of(store, f"{DLQ_PREFIX}{SHIPPING_GROUP}")
+    dead = _business_keys_of_topic(store, f"{DLQ_PREFIX}{SHIPPING_GROUP}")
     return ShopTraffic(
         path=store.path,
         options=store.options,
         start_ms=start_ms,
         end_ms=story.clock.now_ms,
-        by_topic=count_by_topic(store),
+        by_topic=count_records_by_topic(store),
         rolled_back=[
             f"order-{number}" for number in sorted(plan.rolled_back) if store.options.dialect.has_transactions
         ],
         pending=[half.properties[props.KEYS] for half in story.delivery.pending_halves()],
-        retried=sorted(_keys_of(store, f"{RETRY_PREFIX}{SHIPPING_GROUP}") - dead),
+        retried=sorted(_business_keys_of_topic(store, f"{RETRY_PREFIX}{SHIPPING_GROUP}") - dead),
         dead_lettered=sorted(dead),
     )
 
 
-def _keys_of(store: MessageStore, topic: str) -> set[str]:
+def _business_keys_of_topic(store: MessageStore, topic: str) -> set[str]:
     messages = store.get(topic, 0, 0, max_messages=store.max_offset(topic, 0)).messages
     return {message.properties[props.KEYS] for message in messages}

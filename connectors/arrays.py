@@ -13,7 +13,7 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
-def read_only(values: Array) -> Array:
+def read_only_view(values: Array) -> Array:
     """Return a read-only view of an array.
 
     numba compiles a function once for such arrays, as Arrow's are, and once for others. Callers that have both pass all

@@ -29,7 +29,7 @@ def open_atomic(path: Path, *, buffering: int = -1) -> Iterator[BinaryIO]:
     # The process id alone is not unique if several machines share the folder.
     beside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(create_file(beside, replace=False), "wb", buffering=buffering) as file:
+        with os.fdopen(create_file(beside, may_replace=False), "wb", buffering=buffering) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -59,34 +59,34 @@ def open_atomic_sized(path: Path, size: int) -> Iterator[int]:
     beside.replace(path)
 
 
-def write_synced(path: Path, data: bytes, *, below: Path | None = None) -> None:
+def write_synced(path: Path, data: bytes, *, trusted_root: Path | None = None) -> None:
     """Write a small temporary file, sync it, rename it to its path, and sync its folder.
 
     Args:
         path: the final path; missing folders are created.
         data: contents of the file.
-        below: a folder; no part of the path below it may be a link. By default the file's own folder.
+        trusted_root: a folder; no part of the path below it may be a link. By default the file's own folder.
     """
-    make_folders(path.parent, below=below)
+    make_folders(path.parent, trusted_root=trusted_root)
     beside = path.with_name(f"{path.name}.tmp")
-    with os.fdopen(create_file(beside, below=below), "wb") as file:
+    with os.fdopen(create_file(beside, trusted_root=trusted_root), "wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    move_synced(beside, path, below=below)
+    move_synced(beside, path, trusted_root=trusted_root)
 
 
-def move_synced(beside: Path, path: Path, *, below: Path | None = None) -> None:
+def move_synced(temporary_path: Path, path: Path, *, trusted_root: Path | None = None) -> None:
     """Rename a file that is already synced to its final path, and sync the folder; see `write_synced`."""
-    make_folders(path.parent, below=below)
-    beside.replace(path)
+    make_folders(path.parent, trusted_root=trusted_root)
+    temporary_path.replace(path)
     sync_folder(path.parent)
 
 
-def remove_but_last(folder: Path, last: str) -> None:
+def remove_folder_file_last(folder: Path, last_file: str) -> None:
     """Delete a finished run's folder, with the file that identifies the run last, so that a rerun can resume."""
     for path in folder.iterdir():
-        if path.name != last:
+        if path.name != last_file:
             remove_tree(path)
-    (folder / last).unlink()
+    (folder / last_file).unlink()
     folder.rmdir()

@@ -35,31 +35,31 @@ def crc_of_parts(parts: Iterable[Part]) -> int:
     return crc
 
 
-def combine_crcs(first: int, second: int, second_size: int) -> int:
+def combine_crcs(first_crc: int, second_crc: int, second_size: int) -> int:
     """Return the CRC-32 of two consecutive ranges together, from the CRC-32 of each.
 
     This is zlib's `crc32_combine`, which Python does not have: appending a zero byte to a range is a linear function of
     its CRC, so appending n of them is a product of powers of a matrix over GF(2).
 
     Args:
-        first: CRC-32 of the first range.
-        second: CRC-32 of the second range.
+        first_crc: CRC-32 of the first range.
+        second_crc: CRC-32 of the second range.
         second_size: number of bytes of the second range.
     """
     power = 0
     while second_size:
         if second_size & 1:
-            first = _multiply_vector(_zero_bytes(power), first)
+            first_crc = _multiply_vector(_zero_bytes_matrix(power), first_crc)
         second_size >>= 1
         power += 1
-    return first ^ second
+    return first_crc ^ second_crc
 
 
 @lru_cache(maxsize=64)
-def _zero_bytes(power: int) -> _Matrix:
+def _zero_bytes_matrix(power: int) -> _Matrix:
     """Return the matrix that updates a CRC-32 for 2^power appended zero bytes."""
     if power:
-        return _square_matrix(_zero_bytes(power - 1))
+        return _square_matrix(_zero_bytes_matrix(power - 1))
     one_bit = (_POLYNOMIAL, *(1 << bit for bit in range(_BITS - 1)))
     return _square_matrix(_square_matrix(_square_matrix(one_bit)))
 

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array, read_only
+from commitlake.connectors.arrays import Array, read_only_view
 from commitlake.schemas.times import EPOCH
 
 
-def to_boolean_array(chosen: Array) -> pa.Array:
+def to_boolean_array(booleans: Array) -> pa.Array:
     """Convert numpy booleans to an Arrow array.
 
     Args:
-        chosen: numpy array of booleans.
+        booleans: numpy array of booleans.
     """
-    bits = np.packbits(chosen, bitorder="little")
-    return pa.Array.from_buffers(pa.bool_(), len(chosen), [None, pa.py_buffer(bits)])
+    bits = np.packbits(booleans, bitorder="little")
+    return pa.Array.from_buffers(pa.bool_(), len(booleans), [None, pa.py_buffer(bits)])
 
 
 def repeat_value(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
@@ -43,7 +43,7 @@ def repeat_value(value: bool | int, data_type: pa.DataType, count: int) -> pa.Ar
 def to_string_array(values: Sequence[str]) -> pa.Array:
     """Return an Arrow array of these strings."""
     data = [value.encode("utf-8", "surrogatepass") for value in values]
-    offsets = read_only(np.cumsum([0, *map(len, data)], dtype=np.int32))
+    offsets = read_only_view(np.cumsum([0, *map(len, data)], dtype=np.int32))
     return pa.Array.from_buffers(pa.string(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))])
 
 
@@ -60,11 +60,11 @@ def to_single_array(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
 
 
-def to_numpy_numbers(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
+def to_numpy_numbers(column: pa.Array | pa.ChunkedArray, null_value: int = 0) -> Array:
     """Return a column of integers, times or booleans as a numpy array.
 
     Args:
-        null: replacement for nulls.
+        null_value: replacement for nulls.
     """
     array = to_single_array(column) if isinstance(column, pa.ChunkedArray) else column
     valid, data = array.buffers()
@@ -74,7 +74,7 @@ def to_numpy_numbers(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array
         numbers = _number_array(data, array, np.int64)
     else:
         numbers = _number_array(data, array, array.type.to_pandas_dtype())
-    return np.where(_unpack_bits(valid, array), numbers, null) if array.null_count else numbers
+    return np.where(_unpack_bits(valid, array), numbers, null_value) if array.null_count else numbers
 
 
 def _number_array(data: pa.Buffer, array: pa.Array, data_type: type) -> Array:
@@ -92,7 +92,7 @@ def _unpack_bits(data: pa.Buffer, array: pa.Array) -> Array:
 
 def to_uint8_array(data: pa.Buffer | bytes | bytearray | memoryview | None) -> Array:
     """Return bytes as a read-only array of uint8; an empty array for None."""
-    return read_only(np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8))
+    return read_only_view(np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8))
 
 
 def string_bytes_and_offsets(texts: pa.Array) -> tuple[Array, Array]:
@@ -103,8 +103,8 @@ def string_bytes_and_offsets(texts: pa.Array) -> tuple[Array, Array]:
     """
     _, offsets, data = texts.buffers()
     if not len(texts):
-        return to_uint8_array(None), read_only(np.zeros(1, np.int32))
-    return to_uint8_array(data), read_only(np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset))
+        return to_uint8_array(None), read_only_view(np.zeros(1, np.int32))
+    return to_uint8_array(data), read_only_view(np.frombuffer(offsets, np.int32, len(texts) + 1, 4 * texts.offset))
 
 
 def to_utc_times(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | None]:

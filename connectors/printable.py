@@ -38,24 +38,24 @@ def escape_csv_formula(text: str) -> str:
     return _BEFORE_FORMULA.sub("'", text)
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Escape a text for terminals, except newlines and tabs."""
-    return _UNPRINTABLE.sub(_escape, text)
+    return _UNPRINTABLE.sub(_escape_match, text)
 
 
 def escape_line(text: str) -> str:
     """Escape a text for terminals, including newlines and tabs."""
-    return _UNPRINTABLE_IN_LINE.sub(_escape, text)
+    return _UNPRINTABLE_IN_LINE.sub(_escape_match, text)
 
 
 def escape_json(document: str) -> str:
-    """Escape the characters that `printable` escapes in a JSON document, with JSON's own escapes."""
+    """Escape the characters that `escape_unprintable` escapes in a JSON document, with JSON's own escapes."""
     if document.isascii() and "\x7f" not in document:  # the common case; JSON itself escapes C0 characters
         return document
     return _UNPRINTABLE.sub(_escape_in_json, document)
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_match(match: re.Match[str]) -> str:
     code = ord(match[0])
     named = {0x0A: "\\n", 0x09: "\\t", 0x0D: "\\r"}.get(code)
     return named or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")

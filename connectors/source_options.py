@@ -126,7 +126,7 @@ class DeclaredOptions:
             UsageError: for an unknown name, a missing option or an invalid value.
         """
         declared = cls.declared()
-        texts = _by_documented_name(given, [each.name for each in declared.values()])
+        texts = _rename_to_documented(given, [each.name for each in declared.values()])
         values = dict(defaults)
         for field, each in declared.items():
             text = texts.get(each.name)
@@ -170,40 +170,40 @@ class DeclaredOptions:
                 raise UsageError(f"option {each.name} {problem}")
         return self
 
-    def refuse_both(self, first: str, second: str) -> None:
+    def refuse_both(self, first_option: str, second_option: str) -> None:
         """Check that at most one of two options is given.
 
         Raises:
             UsageError: if both are.
         """
-        if {first, second} <= self.given:
-            raise UsageError(f"options {first} and {second}: expected one of them, found both")
+        if {first_option, second_option} <= self.given:
+            raise UsageError(f"options {first_option} and {second_option}: expected one of them, found both")
 
 
-def _by_documented_name(given: Mapping[str, str], documented: Sequence[str]) -> dict[str, str]:
+def _rename_to_documented(given_options: Mapping[str, str], documented_names: Sequence[str]) -> dict[str, str]:
     """Return the given values by documented option name, whatever case the given names have."""
-    parse_names = {name.lower(): name for name in documented}
+    parse_names = {name.lower(): name for name in documented_names}
     texts: dict[str, str] = {}
-    for name, text in given.items():
+    for name, text in given_options.items():
         if name.lower() not in parse_names:
             close = difflib.get_close_matches(name.lower(), list(parse_names), n=1)
             nearest = f" (did you mean {parse_names[close[0]]!r}?)" if close else ""
-            raise UsageError(f"unknown option {name!r}{nearest}; known are {', '.join(documented)}")
+            raise UsageError(f"unknown option {name!r}{nearest}; known are {', '.join(documented_names)}")
         texts[parse_names[name.lower()]] = text
     return texts
 
 
-def choice_parser(words: Iterable[_W], fold: Callable[[str], str] = str.lower) -> Callable[[str], _W]:
+def choice_parser(words: Iterable[_W], change_case: Callable[[str], str] = str.lower) -> Callable[[str], _W]:
     """Return a parser that accepts only the given words.
 
     Args:
         words: the members of an enumeration, or plain words.
-        fold: makes the case of letters that the words have.
+        change_case: makes the case of letters that the words have.
     """
     known = {str(word): word for word in words}
 
     def parse(text: str) -> _W:
-        word = known.get(fold(text))
+        word = known.get(change_case(text))
         if word is None:
             raise ValueError(f"expected {', '.join(known)}, found {text!r}")
         return word
@@ -211,12 +211,12 @@ def choice_parser(words: Iterable[_W], fold: Callable[[str], str] = str.lower) -
     return parse
 
 
-def integer_parser(least: int | None = None, most: int | None = None, unit: str = "") -> Callable[[str], int]:
+def integer_parser(minimum: int | None = None, maximum: int | None = None, unit: str = "") -> Callable[[str], int]:
     """Return a parser for an integer.
 
     Args:
-        least: smallest value.
-        most: largest value, only together with `least`.
+        minimum: smallest value.
+        maximum: largest value, only together with `minimum`.
         unit: unit of the value, for errors.
     """
 
@@ -224,8 +224,8 @@ def integer_parser(least: int | None = None, most: int | None = None, unit: str 
         number = parse_int64(text)
         if number is None:
             raise ValueError(f"expected a whole number, found {text[:100]!r}")
-        if (least is not None and number < least) or (most is not None and number > most):
-            limits = f"at least {least}" if most is None else f"{least} to {most}"
+        if (minimum is not None and number < minimum) or (maximum is not None and number > maximum):
+            limits = f"at least {minimum}" if maximum is None else f"{minimum} to {maximum}"
             raise ValueError(f"expected {limits}{unit and ' '}{unit}, found {number}")
         return number
 

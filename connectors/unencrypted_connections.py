@@ -9,20 +9,20 @@ logger = logging.getLogger(__name__)
 _warned: set[tuple[str, str]] = set()
 
 
-def warn_unencrypted(server: str, host: str, way_out: str) -> None:
+def warn_unencrypted(server: str, host: str, advice: str) -> None:
     """Log a warning, once per server, about a connection without TLS to another machine.
 
     Args:
         server: kind and address of the server.
         host: its name or address.
-        way_out: advice for the user.
+        advice: advice for the user.
     """
     if _is_this_machine(host) or (server, host) in _warned:
         return
     _warned.add((server, host))
     logger.warning("%s is reached without TLS: anybody on the network path can read signed requests, tokens and "
                    "messages. %s",
-                   server, way_out)  # fmt: skip
+                   server, advice)  # fmt: skip
 
 
 def _is_this_machine(host: str) -> bool:

@@ -58,7 +58,7 @@ notebook.say("", report.verdict.sentence)
 
 # COMMAND ----------
 
-notebook.show(report.section("picture"))
+notebook.show(report.find_section("picture"))
 
 # COMMAND ----------
 
@@ -76,4 +76,4 @@ notebook.show(story_steps_section(story))
 
 # COMMAND ----------
 
-notebook.show(report.section("outcomes"), report.section("cautions"))
+notebook.show(report.find_section("outcomes"), report.find_section("cautions"))

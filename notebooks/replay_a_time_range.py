@@ -69,7 +69,7 @@ queues = count_queues(table, chosen)
 over_time = count_over_time(table, chosen, queues)
 report = selected_messages_report(queues, over_time, rate)
 notebook.say(report.verdict.sentence)
-notebook.show(report.section("selected"))
+notebook.show(report.find_section("selected"))
 
 # COMMAND ----------
 
@@ -100,4 +100,4 @@ notebook.say("", sent.verdict.sentence)
 
 # COMMAND ----------
 
-notebook.show(sent.section("groups"))
+notebook.show(sent.find_section("groups"))

@@ -69,29 +69,29 @@ class Advice(NamedTuple):
     text: str
     commands: tuple[str, ...] = ()
 
-    def filled(self, places: Places | None = None) -> FilledAdvice:
+    def fill_placeholders(self, values: Places | None = None) -> FilledAdvice:
         """Return the advice with its placeholders filled in.
 
         >>> advice = Advice("{} makes it from the log", ("rebuild {store} --out {out}",))
-        >>> print(advice.filled({"store": "/a b"}).sentence)
+        >>> print(advice.fill_placeholders({"store": "/a b"}).sentence)
         "commitlake rebuild '/a b' --out OUT" makes it from the log
-        >>> [command.words for command in advice.filled({"store": "/a b", "out": "c"}).commands]
+        >>> [command.words for command in advice.fill_placeholders({"store": "/a b", "out": "c"}).commands]
         [('commitlake', 'rebuild', '/a b', '--out', 'c')]
         """
         first, *texts = self.text.split("{}")
         parts: list[str | Command] = [first]
         for command, text in zip(self.commands, texts, strict=True):
-            parts += [_fill_command(command, places or {}), text]
+            parts += [_fill_command(command, values or {}), text]
         return FilledAdvice(tuple(part for part in parts if part))
 
-    def fill_for_each(self, places: Sequence[Places]) -> FilledAdvice:
+    def fill_for_each_place(self, values_by_place: Sequence[Places]) -> FilledAdvice:
         """Return the advice for several places: one sentence, for the first place, and the commands for all places."""
-        if not places:
-            return self.filled()
-        first, *others = (self.filled(each) for each in places)
+        if not values_by_place:
+            return self.fill_placeholders()
+        first, *others = (self.fill_placeholders(each) for each in values_by_place)
         return first._replace(others=tuple(command for other in others for command in other.commands))
 
-    def after(self, text: str) -> Advice:
+    def with_prefix(self, text: str) -> Advice:
         """Return the advice with a text put in front of its sentence."""
         return Advice(text + self.text, self.commands)
 
@@ -99,18 +99,18 @@ class Advice(NamedTuple):
 NO_ADVICE = FilledAdvice()
 
 
-def _fill_command(template: str, places: Places) -> Command:
-    words = tuple(filled for word in shlex.split(template) for filled in _fill_placeholder(word, places))
-    return Command(("commitlake", *words), set(_PLACE.findall(template)) <= places.keys())
+def _fill_command(template: str, values: Places) -> Command:
+    words = tuple(filled for word in shlex.split(template) for filled in _fill_placeholder(word, values))
+    return Command(("commitlake", *words), set(_PLACE.findall(template)) <= values.keys())
 
 
-def _fill_placeholder(word: str, places: Places) -> Iterator[str]:
+def _fill_placeholder(word: str, values: Places) -> Iterator[str]:
     alone = _PLACE.fullmatch(word)
-    value = places.get(alone[1]) if alone else None
+    value = values.get(alone[1]) if alone else None
     if value is not None and not isinstance(value, str):
         yield from value
     else:
-        yield _PLACE.sub(lambda found: str(places.get(found[1], found[1].upper())), word)
+        yield _PLACE.sub(lambda found: str(values.get(found[1], found[1].upper())), word)
 
 
 def _quote_command(line: str) -> str:

@@ -39,13 +39,13 @@ class Kind(StrEnum):
     CRITICAL = "critical"
 
     @property
-    def word(self) -> str:
+    def badge_text(self) -> str:
         """The default text of a badge of this severity."""
         return "Information" if self is Kind.INFO else self.value.capitalize()
 
 
 class Html(str):
-    """Text that is already HTML, such as the picture of a message's story; only HTML pages show it."""
+    """Text that is already HTML, such as the diagram of a message's lineage; only HTML pages show it."""
 
     __slots__ = ()
 
@@ -99,7 +99,7 @@ class Badge:
     word: str = ""
 
     def __str__(self) -> str:
-        return self.word or self.kind.word
+        return self.word or self.kind.badge_text
 
 
 class Trend(NamedTuple):
@@ -116,7 +116,7 @@ class Trend(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepLink:
-    """Link in the report on a message's story to the details of one of its steps.
+    """Link in the report on a message's lineage to the details of one of its steps.
 
     Attributes:
         number: number of the step.
@@ -176,23 +176,27 @@ class Table(NamedTuple):
     rest: str = ""
 
     @classmethod
-    def of(cls, caption: str, columns: Sequence[Column], rows: Iterable[Mapping[str, object]], rest: str = "") -> Table:
+    def of(
+        cls, caption: str, columns: Sequence[Column], rows: Iterable[Mapping[str, object]], rest_note: str = ""
+    ) -> Table:
         """Create a table from row mappings, with the columns given and the values found under their keys.
 
         Times are shown in UTC, and lists with a `;` between, unless the column says otherwise.
         """
-        return cls(caption, columns, [[_cell(column, row[column.key]) for column in columns] for row in rows], rest)
+        return cls(
+            caption, columns, [[_make_cell(column, row[column.key]) for column in columns] for row in rows], rest_note
+        )
 
     @classmethod
-    def of_values(cls, caption: str, rows: Iterable[Mapping[str, object]], rest: str = "") -> Table:
+    def of_values(cls, caption: str, rows: Iterable[Mapping[str, object]], rest_note: str = "") -> Table:
         """Create a table from row mappings, with a column for each of their keys."""
         found = list(rows)
         numbers = {key for row in found for key, value in row.items() if isinstance(value, int | float)}
         columns = [Column(key, is_number=key in numbers) for key in (found[0] if found else ())]
-        return cls.of(caption, columns, found, rest)
+        return cls.of(caption, columns, found, rest_note)
 
 
-def _cell(column: Column, value: object) -> Cell:
+def _make_cell(column: Column, value: object) -> Cell:
     if isinstance(value, Cell):
         return value
     if value is None:
@@ -202,10 +206,10 @@ def _cell(column: Column, value: object) -> Cell:
     order = value if isinstance(value, int | float) else None
     if isinstance(value, datetime.datetime) and column.is_ranked:
         order = value.timestamp()
-    return Cell((column.text or _value_text)(value), order)
+    return Cell((column.text or _format_value)(value), order)
 
 
-def _value_text(value: object) -> Text:
+def _format_value(value: object) -> Text:
     match value:
         case str() | Badge():
             return value
@@ -476,7 +480,7 @@ class Report:
     sections: Sequence[Section]
     job: str = ""
 
-    def section(self, anchor: str) -> Section:
+    def find_section(self, anchor: str) -> Section:
         """Return a section by its anchor; an empty one if the report has none of that anchor."""
         found = (section for section in self.sections if section.anchor == anchor)
         return next(found, Section(anchor, anchor.capitalize(), ()))

@@ -13,24 +13,24 @@ from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file
 _PROBE_BYTES = 64 << 10
 
 
-def files_by_start(folder: Path, *, below: Path | None = None) -> dict[int, str]:
+def files_by_start(folder: Path, *, trusted_root: Path | None = None) -> dict[int, str]:
     """Return the segment files of a folder as a mapping from start offset to file name, sorted by offset.
 
     Args:
         folder: the folder; it need not exist.
-        below: see `files_in`.
+        trusted_root: see `files_in`.
 
     Raises:
         UnsafeFileError: if a file is a symbolic link or not regular, or two names have the same offset.
     """
-    return names_by_start(files_in(folder, is_segment_name, below=below), str(folder))
+    return names_by_start(files_in(folder, is_segment_name, trusted_root=trusted_root), str(folder))
 
 
-def names_by_start(names: Iterable[str], place: str) -> dict[int, str]:
+def names_by_start(names: Iterable[str], folder: str) -> dict[int, str]:
     """Return the given segment files as a mapping from start offset to file name, sorted by offset.
 
     Args:
-        place: path or URI of their folder, for the error.
+        folder: path or URI of their folder, for the error.
 
     Raises:
         UnsafeFileError: if two names have the same offset.
@@ -40,7 +40,7 @@ def names_by_start(names: Iterable[str], place: str) -> dict[int, str]:
         start = int(name)
         if start in found:
             raise UnsafeFileError.of(
-                f"{place}/{name}",
+                f"{folder}/{name}",
                 f"one file that begins at {start}",
                 f"another, {found[start]}, in digits of another script: move away the one not written by the broker",
                 errno.EEXIST,

@@ -5,12 +5,12 @@ uses it, once for a task:
 
 | engine | compiled by |
 | --- | --- |
-| DataFusion and Spark, on the lake's tables | `connectors.lake.sql.conditions` |
+| DataFusion and Spark, on the lake's tables | `connectors.lake.sql.selection_conditions` |
 | Spark, on DataFrames | `connectors.lake.spark_reader.selected` |
 | the reader of logs | `connectors.reading.request.Filters.of` |
-| HBase | `connectors.hbase.lookups.look_up` |
+| HBase | `connectors.hbase.lookups.find_messages` |
 
-An engine that cannot check a condition refuses the selection (`refuse`), because otherwise its rows would be too many.
+An engine that cannot check a condition refuses the selection (`refuse_conditions`), because its rows would be too many.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class Selection:
     where: str | None = None
 
     @property
-    def given(self) -> tuple[str, ...]:
+    def given_conditions(self) -> tuple[str, ...]:
         """Names of the conditions that are given."""
         return tuple(field.name for field in dataclasses.fields(self) if getattr(self, field.name))
 
     @property
-    def values(self) -> list[tuple[str, Sequence[str | int]]]:
+    def column_values(self) -> list[tuple[str, Sequence[str | int]]]:
         """The conditions on columns of `messages` as pairs of a column and its accepted values."""
         dead_letters = [DLQ_PREFIX + group for group in self.groups]
         listed: tuple[tuple[str, Sequence[str | int]], ...] = (
@@ -85,7 +85,7 @@ class Selection:
         )
         return [(column, values) for column, values in listed if values]
 
-    def refuse(self, engine: str, *names: str) -> None:
+    def refuse_conditions(self, engine: str, *names: str) -> None:
         """Raise an error if the selection has a condition that an engine cannot check.
 
         Args:
@@ -95,7 +95,7 @@ class Selection:
         Raises:
             UsageError: for the first condition that is given.
         """
-        for name in self.given:
+        for name in self.given_conditions:
             if name in names:
                 raise UsageError(f"{engine} cannot select messages by {name}")
 

@@ -1,7 +1,7 @@
 """Manifests of a shipped store, which list the files and byte ranges that the copy contains.
 
 `commitlake ship` copies a broker's store to a prefix in an object store, or to a folder. The copy has the same paths as
-the store, and an additional folder `shipped`:
+the store, and an additional folder `shipped_bytes`:
 
     commitlog/00000000000000000000     a file that is complete ("sealed")
     config/topics.json, …              newest snapshot of a small file
@@ -102,7 +102,7 @@ class ShippedFile:
     modified_ms: int = 0
 
     @property
-    def shipped(self) -> int:
+    def shipped_bytes(self) -> int:
         """Number of bytes that are shipped, counted from the start of the file."""
         if self.is_sealed:
             return self.size
@@ -183,7 +183,7 @@ def is_version_name(name: str) -> bool:
 
 def serialize_manifest(manifest: Manifest) -> bytes:
     """Return a manifest as JSON."""
-    files = [_file_json(file) for _, file in sorted(manifest.files.items())]
+    files = [_file_to_json(file) for _, file in sorted(manifest.files.items())]
     document = {
         "version": _VERSION,
         "broker": manifest.broker,
@@ -197,19 +197,19 @@ def serialize_manifest(manifest: Manifest) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def _file_json(file: ShippedFile) -> dict[str, Any]:
+def _file_to_json(file: ShippedFile) -> dict[str, Any]:
     fields: dict[str, Any] = {"name": file.name, "size": file.size, "head": [file.head_size, file.head_crc]}
     if file.is_sealed:
         return {**fields, "crc": file.crc, "modified_ms": file.modified_ms}
     return {**fields, "parts": [[part.offset, part.size, part.crc, int(part.is_live)] for part in file.parts]}
 
 
-def parse_manifest(data: bytes, place: str) -> Manifest:
+def parse_manifest(data: bytes, location: str) -> Manifest:
     """Parse a manifest.
 
     Args:
         data: content of the file or object.
-        place: its path or URI, for errors.
+        location: its path or URI, for errors.
 
     Raises:
         ManifestError: if it is not a manifest, or names files outside the store.
@@ -218,7 +218,7 @@ def parse_manifest(data: bytes, place: str) -> Manifest:
         document = json.loads(data)
         if document["version"] != _VERSION:
             raise ManifestError(
-                f"{place}: expected a manifest of version {_VERSION}, found {document['version']!r:.50}"
+                f"{location}: expected a manifest of version {_VERSION}, found {document['version']!r:.50}"
             )
         files = _index_by_name([_parse_file(each) for each in document["files"]])
         manifest = Manifest(
@@ -232,7 +232,7 @@ def parse_manifest(data: bytes, place: str) -> Manifest:
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, UnsafeFileError) as error:
         text = f"{type(error).__name__}: {error}"
-        raise ManifestError(f"{place}: expected a manifest of a shipped store, found {text[:200]}") from None
+        raise ManifestError(f"{location}: expected a manifest of a shipped store, found {text[:200]}") from None
     return manifest
 
 

@@ -58,9 +58,9 @@ class UnsafeFileError(CommitLakeError, OSError):
         return f"{self.filename}: {self.strerror}"
 
     @classmethod
-    def of(cls, path: str | Path, expected: str, found: str, number: int = errno.ELOOP) -> UnsafeFileError:
+    def of(cls, path: str | Path, expected: str, found: str, error_number: int = errno.ELOOP) -> UnsafeFileError:
         """Create the error from a path and descriptions of what was expected and found there."""
-        return cls(number, f"expected {expected}, found {found}", str(path))
+        return cls(error_number, f"expected {expected}, found {found}", str(path))
 
 
 def check_relative_name(name: str) -> PurePosixPath:
@@ -84,12 +84,12 @@ def describe_file_type(mode: int) -> str:
 
 
 @contextmanager
-def open_parent(path: Path, below: Path) -> Iterator[int]:
-    """Open the folder that contains `path`; follow symbolic links only in the part of the path down to `below`.
+def open_parent(path: Path, trusted_root: Path) -> Iterator[int]:
+    """Open the folder that contains `path`; follow symbolic links only in the part of the path down to `trusted_root`.
 
     Args:
         path: path of a file or folder.
-        below: a folder above it, which may be a link.
+        trusted_root: a folder above it, which may be a link.
 
     Yields:
         File descriptor for `dir_fd`.
@@ -98,19 +98,19 @@ def open_parent(path: Path, below: Path) -> Iterator[int]:
         FileNotFoundError: if a folder is missing.
         UnsafeFileError: if a part of the path is a link or not a folder.
     """
-    with _open_folders(path.parent, below) as descriptor:
+    with _open_folders(path.parent, trusted_root) as descriptor:
         yield descriptor
 
 
 @contextmanager
-def _open_folders(path: Path, below: Path) -> Iterator[int]:
-    """Open `below` or a folder under it, one path component at a time, without following symbolic links."""
-    parts = path.parts[len(below.parts) :]
-    if path.parts[: len(below.parts)] != below.parts or ".." in parts:
-        raise ValueError(f"{path}: expected a path below {below}")
-    descriptor = os.open(below, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+def _open_folders(path: Path, trusted_root: Path) -> Iterator[int]:
+    """Open `trusted_root` or a folder under it, one path component at a time, without following symbolic links."""
+    parts = path.parts[len(trusted_root.parts) :]
+    if path.parts[: len(trusted_root.parts)] != trusted_root.parts or ".." in parts:
+        raise ValueError(f"{path}: expected a path below {trusted_root}")
+    descriptor = os.open(trusted_root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for depth, part in enumerate(parts, len(below.parts) + 1):
+        for depth, part in enumerate(parts, len(trusted_root.parts) + 1):
             descriptor = _open_folder(descriptor, part, Path(*path.parts[:depth]))
         yield descriptor
     finally:
@@ -131,29 +131,29 @@ def _open_folder(parent: int, name: str, path: Path) -> int:
 
 
 def open_file(
-    path: str | Path, flags: int = os.O_RDONLY, *, below: Path | None = None, may_have_names: bool = False
+    path: str | Path, flags: int = os.O_RDONLY, *, trusted_root: Path | None = None, may_have_hard_links: bool = False
 ) -> int:
     """Open an existing regular file, and return its descriptor.
 
     Args:
         path: path of the file.
         flags: flags for `os.open`.
-        below: folder below which no part of the path may be a link; by default the file's own folder.
-        may_have_names: allow several hard links even though the file is opened for writing.
+        trusted_root: folder below which no part of the path may be a link; by default the file's own folder.
+        may_have_hard_links: allow several hard links even though the file is opened for writing.
 
     Raises:
         FileNotFoundError: if it does not exist.
         UnsafeFileError: if it is a link or not a regular file; or has several names and is opened for writing.
     """
     path = Path(path)
-    if below is None or path.parent == below:
-        return _open_file(path, str(path), flags, None, may_have_names)
-    with open_parent(path, below) as parent:
-        return _open_file(path, path.name, flags, parent, may_have_names)
+    if trusted_root is None or path.parent == trusted_root:
+        return _open_file(path, str(path), flags, None, may_have_hard_links)
+    with open_parent(path, trusted_root) as parent:
+        return _open_file(path, path.name, flags, parent, may_have_hard_links)
 
 
-def _open_file(path: Path, name: str, flags: int, parent: int | None, may_have_names: bool) -> int:
-    is_one_name_needed = flags & os.O_ACCMODE != os.O_RDONLY and not may_have_names
+def _open_file(path: Path, name: str, flags: int, parent: int | None, may_have_hard_links: bool) -> int:
+    is_one_name_needed = flags & os.O_ACCMODE != os.O_RDONLY and not may_have_hard_links
     try:
         # Check before opening, because opening a device can have side effects.
         _check_regular(path, os.stat(name, dir_fd=parent, follow_symlinks=False), is_one_name_needed)
@@ -170,27 +170,27 @@ def _open_file(path: Path, name: str, flags: int, parent: int | None, may_have_n
     return descriptor
 
 
-def _check_regular(path: Path, status: os.stat_result, is_one_name_needed: bool) -> None:
+def _check_regular(path: Path, status: os.stat_result, refuse_hard_links: bool) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise UnsafeFileError.of(path, "a regular file", describe_file_type(status.st_mode))
-    if is_one_name_needed and status.st_nlink > 1:
+    if refuse_hard_links and status.st_nlink > 1:
         names = f"{status.st_nlink} hard links: writing would change another file, so make a copy first"
         raise UnsafeFileError.of(path, "a file with one name", names, errno.EMLINK)
 
 
-def read_file(path: Path, *, below: Path | None = None, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
+def read_file(path: Path, *, trusted_root: Path | None = None, limit: int = MAX_SMALL_FILE_BYTES) -> bytes:
     """Read a small file.
 
     Args:
         path: path of the file.
-        below: see `open_file`.
+        trusted_root: see `open_file`.
         limit: maximum size in bytes.
 
     Raises:
         FileNotFoundError: if it does not exist.
         UnsafeFileError: see `open_file`; also if it is larger than the limit.
     """
-    with os.fdopen(open_file(path, below=below), "rb", buffering=0) as file:
+    with os.fdopen(open_file(path, trusted_root=trusted_root), "rb", buffering=0) as file:
         pieces = []
         left = limit + 1
         while left and (piece := file.read(min(left, 1 << 20))):
@@ -221,33 +221,33 @@ def restricted_umask() -> Iterator[int]:
         os.umask(before)
 
 
-def read_json(path: Path, *, below: Path | None = None) -> Any:
+def read_json(path: Path, *, trusted_root: Path | None = None) -> Any:
     """Read a JSON file that this program wrote; see `read_file`.
 
     Raises:
         ValueError: if it is not JSON, or nested too deeply.
     """
     try:
-        return json.loads(read_file(path, below=below))
+        return json.loads(read_file(path, trusted_root=trusted_root))
     except RecursionError:
         raise ValueError(f"{path}: expected JSON, found a document that is nested too deeply") from None
 
 
-def create_file(path: Path, *, below: Path | None = None, replace: bool = True) -> int:
+def create_file(path: Path, *, trusted_root: Path | None = None, may_replace: bool = True) -> int:
     """Create an empty file for writing, by default in place of an existing file, and return its descriptor.
 
     Args:
         path: path of the file.
-        below: see `open_file`.
-        replace: unlink an existing file, link or FIFO of its name first, without following it.
+        trusted_root: see `open_file`.
+        may_replace: unlink an existing file, link or FIFO of its name first, without following it.
 
     Raises:
-        FileExistsError: if the file exists, and `replace` is False.
+        FileExistsError: if the file exists, and `may_replace` is False.
         UnsafeFileError: if a folder has this name, or a part of the path is a link.
     """
-    with open_parent(path, path.parent if below is None else below) as parent:
+    with open_parent(path, path.parent if trusted_root is None else trusted_root) as parent:
         try:
-            if replace:
+            if may_replace:
                 os.unlink(path.name, dir_fd=parent)
         except FileNotFoundError:
             pass
@@ -265,38 +265,38 @@ def _create_file(path: Path, parent: int, flags: int = os.O_RDWR) -> int:
         raise type(error)(error.errno, error.strerror, str(path)) from None
 
 
-def open_or_create(path: Path, flags: int = os.O_RDWR, *, may_have_names: bool = False) -> int:
+def open_or_create(path: Path, flags: int = os.O_RDWR, *, may_have_hard_links: bool = False) -> int:
     """Open a regular file for writing, or create it if it does not exist; see `open_file`."""
     while True:
         with suppress(FileNotFoundError):
-            return open_file(path, flags, may_have_names=may_have_names)
+            return open_file(path, flags, may_have_hard_links=may_have_hard_links)
         with suppress(FileExistsError), open_parent(path, path.parent) as parent:  # created meanwhile
             return _create_file(path, parent, flags)
 
 
-def remove_file(path: Path, *, below: Path | None = None) -> None:
+def remove_file(path: Path, *, trusted_root: Path | None = None) -> None:
     """Delete a file or a link itself; no part of the path to it may be a link.
 
     Raises:
         FileNotFoundError: if it does not exist.
         UnsafeFileError: if a part of the path before its name is a link.
     """
-    with open_parent(path, path.parent if below is None else below) as parent:
+    with open_parent(path, path.parent if trusted_root is None else trusted_root) as parent:
         try:
             os.unlink(path.name, dir_fd=parent)
         except OSError as error:
             raise type(error)(error.errno, error.strerror, str(path)) from None
 
 
-def rename_file(path: Path, new: Path, *, below: Path) -> None:
+def rename_file(path: Path, new_path: Path, *, trusted_root: Path) -> None:
     """Rename a file, a folder, or a link itself; an existing file of the new name is replaced.
 
     Raises:
         UnsafeFileError: if a part of one of the paths before its name is a link.
     """
-    with open_parent(path, below) as source, open_parent(new, below) as target:
+    with open_parent(path, trusted_root) as source, open_parent(new_path, trusted_root) as target:
         try:
-            os.rename(path.name, new.name, src_dir_fd=source, dst_dir_fd=target)
+            os.rename(path.name, new_path.name, src_dir_fd=source, dst_dir_fd=target)
         except OSError as error:
             raise type(error)(error.errno, error.strerror, str(path)) from None
 
@@ -313,17 +313,17 @@ def remove_tree(path: Path) -> None:
         path.unlink()
 
 
-def make_folders(path: Path, *, below: Path | None = None) -> None:
+def make_folders(path: Path, *, trusted_root: Path | None = None) -> None:
     """Create a folder and its missing parents.
 
     Args:
         path: path of the folder.
-        below: folder below which no part of the path may be a link; None to allow links.
+        trusted_root: folder below which no part of the path may be a link; None to allow links.
 
     Raises:
         UnsafeFileError: if a part of the path is a link or not a folder.
     """
-    if below is None:
+    if trusted_root is None:
         missing = []
         folder = path
         while not folder.exists():
@@ -334,12 +334,12 @@ def make_folders(path: Path, *, below: Path | None = None) -> None:
         if not path.is_dir():
             raise UnsafeFileError.of(path, "a folder", describe_file_type(path.stat().st_mode))
         return
-    make_folders(below)
-    if path == below:
+    make_folders(trusted_root)
+    if path == trusted_root:
         return
-    for depth in range(len(below.parts) + 1, len(path.parts) + 1):
+    for depth in range(len(trusted_root.parts) + 1, len(path.parts) + 1):
         folder = Path(*path.parts[:depth])
-        with open_parent(folder, below) as parent:
+        with open_parent(folder, trusted_root) as parent:
             try:
                 os.mkdir(folder.name, FOLDER_MODE, dir_fd=parent)
             except FileExistsError:
@@ -360,12 +360,12 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def check_folder(path: Path, why: str = "") -> bool:
+def check_folder(path: Path, reason: str = "") -> bool:
     """Check that a folder to be changed is not a link, and return whether it exists.
 
     Args:
         path: path of the folder.
-        why: text that is appended to the error.
+        reason: text that is appended to the error.
 
     Raises:
         UnsafeFileError: if it is not a folder.
@@ -375,7 +375,7 @@ def check_folder(path: Path, why: str = "") -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     if not stat.S_ISDIR(mode):
-        raise UnsafeFileError.of(path, "a folder", describe_file_type(mode) + why)
+        raise UnsafeFileError.of(path, "a folder", describe_file_type(mode) + reason)
     return True
 
 
@@ -425,20 +425,22 @@ def newest_file(folder: Path, names: Sequence[str]) -> str:
 
 
 def folders_in(
-    folder: Path, is_wanted: Callable[[str], bool] = lambda _: True, *, below: Path | None = None
+    folder: Path, is_wanted: Callable[[str], bool] = lambda _: True, *, trusted_root: Path | None = None
 ) -> list[str]:
     """Return the sorted names of the folders in a folder that match a filter; an empty list if it does not exist.
 
     Args:
-        folder: path of the folder; it may be a link if `below` is not given.
+        folder: path of the folder; it may be a link if `trusted_root` is not given.
         is_wanted: filter of names; what does not match is ignored, links too.
-        below: folder below which no part of the path may be a link.
+        trusted_root: folder below which no part of the path may be a link.
 
     Raises:
         UnsafeFileError: if it contains a link, because ignoring a linked folder could lose data.
     """
     return sorted(
-        name for name, mode in _list_entries(folder, below) if is_wanted(name) and _is_folder(folder / name, mode)
+        name
+        for name, mode in _list_entries(folder, trusted_root)
+        if is_wanted(name) and _is_folder(folder / name, mode)
     )
 
 
@@ -449,17 +451,17 @@ def _is_folder(path: Path, mode: int) -> bool:
 
 
 def files_in(
-    folder: Path, is_wanted: Callable[[str], bool] = lambda _: True, *, below: Path | None = None
+    folder: Path, is_wanted: Callable[[str], bool] = lambda _: True, *, trusted_root: Path | None = None
 ) -> list[str]:
     """Return the sorted names of the regular files in a folder that match a filter; empty if it does not exist.
 
-    Folders are ignored; for `below` see `folders_in`.
+    Folders are ignored; for `trusted_root` see `folders_in`.
 
     Raises:
         UnsafeFileError: if a link, a FIFO, a socket or a device has such a name.
     """
     names = []
-    for name, mode in _list_entries(folder, below):
+    for name, mode in _list_entries(folder, trusted_root):
         if not is_wanted(name) or stat.S_ISDIR(mode):
             continue
         if not stat.S_ISREG(mode):
@@ -468,10 +470,10 @@ def files_in(
     return sorted(names)
 
 
-def _list_entries(folder: Path, below: Path | None) -> list[tuple[str, int]]:
+def _list_entries(folder: Path, trusted_root: Path | None) -> list[tuple[str, int]]:
     """Return the name and the mode bits for the file kind of each entry of a folder."""
     try:
-        with _open_folders(folder, folder if below is None else below) as parent:
+        with _open_folders(folder, folder if trusted_root is None else trusted_root) as parent:
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
     except (FileNotFoundError, NotADirectoryError):
         return []

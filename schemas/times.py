@@ -155,7 +155,7 @@ class TimeWindows:
         """Return the start of each window."""
         return [self.start + number * self.length for number in range(self.count)]
 
-    def place(self, moment: datetime.datetime) -> float:
+    def relative_position(self, moment: datetime.datetime) -> float:
         """Return the position of a time within all windows, from 0 (start) to 1 (end); times outside are clamped."""
         return min(1.0, max(0.0, (moment - self.start) / (self.end - self.start)))
 

@@ -35,10 +35,10 @@ def parse_toml(text: str) -> dict[str, Any]:
     if len(text) > MAX_BYTES:
         raise TomlError(f"expected at most {MAX_BYTES:,} characters, found {len(text):,}")
     if _LONG_KEY.search(text):
-        raise TomlError(f"expected keys of at most {MAX_KEY_PARTS} parts")
+        raise TomlError(f"expected keys of at most {MAX_KEY_PARTS} parts, found a longer key")
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise TomlError("expected fewer tables and lists inside each other") from None
+        raise TomlError("expected TOML, found tables and lists that are nested too deeply") from None
     except ValueError as error:  # also for a number of more than 4,300 digits
         raise TomlError(str(error)) from None

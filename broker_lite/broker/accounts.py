@@ -79,7 +79,7 @@ MIN_SECRET_LENGTH = 6
 """RocketMQ's minimum, of access keys and secret keys."""
 
 
-def check_without_accounts(request: Command, channel: Channel) -> None:
+def check_admin_request_is_local(request: Command, channel: Channel) -> None:
     """Check that an administration request comes from this machine, on a server without accounts.
 
     Raises:
@@ -178,7 +178,7 @@ class Accounts:
                 brokers.add(access_key)
         return cls(secret_keys, frozenset(administrators), frozenset(brokers))
 
-    def check(self, request: Command, channel: Channel) -> None:
+    def check_request(self, request: Command, channel: Channel) -> None:
         """Check that a request is signed by an account that may send it on this connection.
 
         Raises:

@@ -73,7 +73,7 @@ class Broker:
         self.started_ms = store.clock()
         self.statistics = Statistics(self.started_ms)
         self.is_writable = True
-        self.property_suffix = "".join(f"{name}\x01{value}\x02" for name, value in options.marks().items())
+        self.property_suffix = "".join(f"{name}\x01{value}\x02" for name, value in options.added_properties().items())
         self._resets: dict[tuple[str, str, int], int] = {}
 
     def now_ms(self) -> int:
@@ -82,11 +82,13 @@ class Broker:
 
     def topics_of_group(self, group: str) -> list[str]:
         """Return the topics that a group has offsets in or that its members subscribe to, sorted."""
-        found = [topic for key in self.store.config.consumer_offsets.entries if (topic := _topic_of(key, group))]
+        found = [
+            topic for key in self.store.config.consumer_offsets.entries if (topic := _topic_of_offset_key(key, group))
+        ]
         members = self.clients.consumers.get(group)
         return sorted({*found, *(members.subscriptions if members else ())})
 
-    def check_room_for_offset(self, topic: str, group: str, queue_id: int) -> None:
+    def check_offset_limit(self, topic: str, group: str, queue_id: int) -> None:
         """Raise an error if one more stored offset would exceed the limit.
 
         Raises:
@@ -116,7 +118,7 @@ class Broker:
         A connection with several members of a group is notified once, as by RocketMQ.
         """
         for name in groups:
-            config = self.groups.find(name)
+            config = self.groups.find_or_create(name)
             if config is None or not config.notify_consumer_ids_changed_enable:
                 continue
             request = Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, to_ext_fields(ConsumerGroupRequest(name)))
@@ -128,9 +130,9 @@ class Broker:
                 yield
 
 
-def _topic_of(key: str, group: str) -> str | None:
+def _topic_of_offset_key(offset_key: str, group: str) -> str | None:
     """Return the topic of a stored offset's key if the key belongs to the group, else None."""
-    topic, name = split_offset_key(key)
+    topic, name = split_offset_key(offset_key)
     return topic if name == group else None
 
 

@@ -90,10 +90,10 @@ class ConsumerGroup:
             self.data.consume_from_where,
         )
 
-    def update_subscriptions(self, data: ConsumerData) -> bool:
+    def update_subscriptions(self, consumer_data: ConsumerData) -> bool:
         """Store the subscriptions of a member, and return whether the set of topics changed."""
-        self.data = data
-        wanted = {each.topic: complete_subscription(each) for each in data.subscription_data_set}
+        self.data = consumer_data
+        wanted = {each.topic: complete_subscription(each) for each in consumer_data.subscription_data_set}
         changed = wanted.keys() != self.subscriptions.keys()
         for topic in self.subscriptions.keys() - wanted.keys():
             del self.subscriptions[topic]
@@ -132,7 +132,7 @@ class Clients:
         )
         self._subscriptions_size = 0
 
-    def check(self, channel: Channel, heartbeat: Heartbeat) -> None:
+    def check_limits(self, channel: Channel, heartbeat: Heartbeat) -> None:
         """Raise an error if a heartbeat would exceed a limit; change nothing.
 
         Raises:
@@ -142,7 +142,7 @@ class Clients:
         size = self._subscriptions_size
         for data in heartbeat.consumer_data_set:
             names.append(data.group_name)
-            _check_consumer(data)
+            _check_subscription_limits(data)
             known = self.consumers.get(data.group_name)
             size += sum(map(_subscription_size, data.subscription_data_set)) - (known.size if known else 0)
         check_limit("characters of a name", MAX_NAME_LENGTH, max(map(len, names)))
@@ -155,23 +155,23 @@ class Clients:
         if not self._quotas.has_room(channel, len(together) - len(known_memberships)):
             raise CommandError("too many groups and clients: the limit for this address or for the broker is reached")
 
-    def heartbeat(self, channel: Channel, request: Command, heartbeat: Heartbeat, now_ms: int) -> set[str]:
+    def register_heartbeat(self, channel: Channel, request: Command, heartbeat: Heartbeat, now_ms: int) -> set[str]:
         """Register a client and its groups from a heartbeat.
 
         Returns:
             The consumer groups whose members or subscriptions changed.
 
         Raises:
-            CommandError: see `check`.
+            CommandError: see `check_limits`.
         """
-        self.check(channel, heartbeat)
+        self.check_limits(channel, heartbeat)
         client_id = heartbeat.client_id
         memberships = _memberships_of(heartbeat)
         produced, consumed = (
             memberships[: len(heartbeat.producer_data_set)],
             memberships[len(heartbeat.producer_data_set) :],
         )
-        self._note_memberships(channel, memberships)
+        self._add_memberships(channel, memberships)
         member = Member(client_id, channel, request.language.name, request.version, now_ms)  # shared by its groups
         for membership in produced:
             self._put_member(self.producers.setdefault(membership.group, {}), membership, member)
@@ -186,7 +186,7 @@ class Clients:
                 changed.add(membership.group)
         return changed
 
-    def _note_memberships(self, channel: Channel, memberships: list[_Membership]) -> None:
+    def _add_memberships(self, channel: Channel, memberships: list[_Membership]) -> None:
         known = self._memberships.get(channel, set())
         together = known.union(memberships)
         if together:
@@ -197,11 +197,11 @@ class Clients:
         """Put a client into a group, and return its previous entry there."""
         known = members.get(membership.client_id)
         if known is not None and known.channel is not member.channel:
-            self._forget_membership(known, membership)
+            self._discard_membership(known, membership)
         members[membership.client_id] = member
         return known
 
-    def _forget_membership(self, member: Member, membership: _Membership) -> None:
+    def _discard_membership(self, member: Member, membership: _Membership) -> None:
         memberships = self._memberships.get(member.channel)
         if memberships is not None and membership in memberships:
             memberships.discard(membership)
@@ -222,13 +222,13 @@ class Clients:
             for group, is_consumer in ((producer_group, False), (consumer_group, True))
             if group
         }
-        return self._drop_memberships(wanted & self._memberships.get(channel, set()))
+        return self._remove_memberships(wanted & self._memberships.get(channel, set()))
 
-    def disconnect(self, channel: Channel) -> set[str]:
+    def remove_connection(self, channel: Channel) -> set[str]:
         """Remove all clients of a closed connection, and return the consumer groups they were in."""
-        return self._drop_memberships(list(self._memberships.get(channel, ())))
+        return self._remove_memberships(list(self._memberships.get(channel, ())))
 
-    def expire(self, now_ms: int) -> Generator[None, None, set[str]]:
+    def remove_expired_clients(self, now_ms: int) -> Generator[None, None, set[str]]:
         """Remove all clients whose heartbeats have timed out, in small steps.
 
         Returns:
@@ -244,7 +244,7 @@ class Clients:
             members = self._group_members(name, is_consumer=is_consumer)
             for member in list(members.values()):
                 if member.heard_ms < oldest and members.get(member.client_id) is member:
-                    changed |= self._drop_memberships([_Membership(name, member.client_id, is_consumer=is_consumer)])
+                    changed |= self._remove_memberships([_Membership(name, member.client_id, is_consumer=is_consumer)])
                 seen += 1
                 if seen % _MEMBERS_OF_STEP == 0:
                     yield
@@ -256,28 +256,28 @@ class Clients:
         group = self.consumers.get(name)
         return group.members if group else {}
 
-    def _drop_memberships(self, memberships: Iterable[_Membership]) -> set[str]:
+    def _remove_memberships(self, memberships: Iterable[_Membership]) -> set[str]:
         return {
             membership.group
             for membership in memberships
-            if self._drop_membership(membership) and membership.is_consumer
+            if self._remove_membership(membership) and membership.is_consumer
         }
 
-    def _drop_membership(self, membership: _Membership) -> bool:
+    def _remove_membership(self, membership: _Membership) -> bool:
         """Remove a client from a group, and return whether it was a member."""
         name = membership.group
         members = self._group_members(name, is_consumer=membership.is_consumer)
         member = members.pop(membership.client_id, None)
         if member is None:
             return False
-        self._forget_membership(member, membership)
+        self._discard_membership(member, membership)
         if not members and membership.is_consumer:
             self._subscriptions_size -= self.consumers.pop(name).size
         elif not members:
             self.producers.pop(name)
         return True
 
-    def member(self, consumer_group: str, client_id: str | None) -> Member | None:
+    def find_member(self, consumer_group: str, client_id: str | None) -> Member | None:
         """Return a member of a consumer group, or None."""
         group = self.consumers.get(consumer_group)
         return group.members.get(client_id) if group and client_id is not None else None
@@ -299,14 +299,16 @@ def _memberships_of(heartbeat: Heartbeat) -> list[_Membership]:
     ]
 
 
-def _check_consumer(data: ConsumerData) -> None:
-    check_limit("topics of one group", MAX_SUBSCRIPTIONS, len(data.subscription_data_set))
-    words = [data.consume_type, data.message_model, data.consume_from_where]
-    for subscription in data.subscription_data_set:
+def _check_subscription_limits(consumer_data: ConsumerData) -> None:
+    check_limit("topics of one group", MAX_SUBSCRIPTIONS, len(consumer_data.subscription_data_set))
+    words = [consumer_data.consume_type, consumer_data.message_model, consumer_data.consume_from_where]
+    for subscription in consumer_data.subscription_data_set:
         check_limit("characters of a topic", MAX_NAME_LENGTH, len(subscription.topic))
         words.append(subscription.expression_type)
         try:
             check_subscription(subscription)
         except FilterError as error:
-            raise CommandError(f"the subscription of {data.group_name} to {subscription.topic}: {error}") from error
+            raise CommandError(
+                f"the subscription of {consumer_data.group_name} to {subscription.topic}: {error}"
+            ) from error
     check_limit("characters of a consumer's kind", _MAX_WORD_LENGTH, max(map(len, words)))

@@ -39,7 +39,7 @@ class GroupTable:
         self._auto_create = auto_create
         self._known: dict[str, tuple[Any, SubscriptionGroupConfig | None]] = {}
 
-    def find(self, name: str) -> SubscriptionGroupConfig | None:
+    def find_or_create(self, name: str) -> SubscriptionGroupConfig | None:
         """Return the settings of a group; create the group if it does not exist and may be created automatically.
 
         Raises:
@@ -49,7 +49,7 @@ class GroupTable:
         if entry is None:
             if not self.can_auto_create(name):
                 return None
-            self.check_room(1)
+            self.check_group_limit(1)
             self._config.create(name)
             entry = self._config.entries[name]
         known = self._known.get(name)
@@ -62,13 +62,13 @@ class GroupTable:
         """Return whether a group of this name may be created automatically."""
         return self._auto_create and is_valid_group(name) and not is_system_group(name)
 
-    def check_room(self, count: int) -> None:
+    def check_group_limit(self, new_groups: int) -> None:
         """Raise an error if more groups would exceed the limit.
 
         Raises:
-            CommandError: if `count` more groups exceed the limit.
+            CommandError: if `new_groups` more groups exceed the limit.
         """
-        check_limit("groups (see --max-groups)", self._max_groups, len(self._config.entries) + count)
+        check_limit("groups (see --max-groups)", self._max_groups, len(self._config.entries) + new_groups)
 
     def has(self, name: str) -> bool:
         """Return whether the group exists, without creating it."""
@@ -80,7 +80,7 @@ class GroupTable:
         Raises:
             CommandError: if there are too many groups.
         """
-        self.check_room(not self.has(config.group_name))
+        self.check_group_limit(not self.has(config.group_name))
         self._config.create(
             config.group_name, retry_queues=config.retry_queue_nums, retry_max_times=config.retry_max_times
         )
@@ -161,7 +161,7 @@ class QueueLocks:
         """Return whether any queue of the group is locked."""
         return any(now_ms - lock.renewed_ms <= LOCK_LIFETIME_MS for lock in self._locks.get(group, {}).values())
 
-    def expire(self, now_ms: int) -> None:
+    def remove_expired_locks(self, now_ms: int) -> None:
         """Remove the locks that have expired."""
         for group, locks in list(self._locks.items()):
             for queue in [queue for queue, lock in locks.items() if now_ms - lock.renewed_ms > LOCK_LIFETIME_MS]:
@@ -171,7 +171,7 @@ class QueueLocks:
                 del self._locks[group]
 
 
-def refuse_system_group(request: Command, group: str) -> Command | None:
+def find_system_group_refusal(request: Command, group: str) -> Command | None:
     """Return the refusal of a request that would change one of the broker's own groups, or None for other groups.
 
     The offsets of these groups are the broker's progress in timers and transactions, and setting one makes the next

@@ -33,7 +33,7 @@ class Offsets(Protocol):
 
     @property
     def entries(self) -> Mapping[Any, Any]:
-        """The next queue offset to consume, by `topic@group` and queue."""
+        """Next queue offsets to consume, as a mapping by `topic@group` and then by queue id."""
 
     @property
     def count(self) -> int:
@@ -48,10 +48,10 @@ class Offsets(Protocol):
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
         """Set a group's offset in a queue after a member has finished all messages before it, successfully or not."""
 
-    def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
-        """Record that a member of a group has been given the messages of a queue from `offset` to `following` - 1."""
+    def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, end_offset: int) -> None:
+        """Record that a member of a group has been given the messages of a queue from `offset` to `end_offset` - 1."""
 
-    def remove(self, is_gone: Callable[[str, str], bool]) -> None:
+    def remove(self, is_deleted: Callable[[str, str], bool]) -> None:
         """Remove the offsets whose topic or group was deleted."""
 
 
@@ -133,7 +133,7 @@ class BrokerStore(Protocol):
         queue_id: int,
         queue_offset: int,
         limits: PullLimits,
-        codes: Container[int] | None = None,
+        tag_codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
         """Return records of a queue that match a filter, starting at a queue offset."""
@@ -181,15 +181,15 @@ class BrokerStore(Protocol):
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return the store time of a message, or -1 if there is no message at that offset."""
 
-    def record_of(self, message: Message) -> bytes:
+    def record_for_client(self, message: Message) -> bytes:
         """Return the bytes of a message's record in the form that clients expect."""
 
-    def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
+    def queue_tag_codes(self, tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int] | None:
         """Return the hashes of tags as this store's queue entries contain them; None if all messages must be read.
 
         Args:
             tags: tags that a consumer subscribes to.
-            codes: hashes of these tags that the consumer sent, computed as in Java.
+            tag_codes: hashes of these tags that the consumer sent, computed as in Java.
         """
 
     @property
@@ -210,7 +210,7 @@ class BrokerStore(Protocol):
     def delete_queues(self, topic: str) -> None:
         """Remove the queues of a topic, as far as the layout allows."""
 
-    def clean(self, now_seconds: float) -> int:
+    def delete_expired_files(self, now_seconds: float) -> int:
         """Delete expired files, and return the number of log files deleted."""
 
     @property
@@ -222,14 +222,14 @@ class Deliveries(Protocol):
     """Interface for messages that are delivered later or again: delays, retries and transactions."""
 
     @property
-    def delay_levels(self) -> int:
+    def delay_level_count(self) -> int:
         """Number of delay levels; 0 in a layout without delayed messages."""
 
     @property
     def schedule_topic(self) -> str:
         """Topic that holds messages with a delay level; empty in a layout without delayed messages."""
 
-    def take(self, message: SentMessage) -> PutResult:
+    def accept_message(self, message: SentMessage) -> PutResult:
         """Store a producer's message, which may be delayed or part of a transaction.
 
         Raises:
@@ -270,5 +270,5 @@ class Deliveries(Protocol):
     def rollback(self, producer_group: str, half_offset: int) -> None:
         """Roll back a half message."""
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
+    def take_due_halves(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
         """Yield the undecided half messages whose producers must be asked now, and None for each other one examined."""

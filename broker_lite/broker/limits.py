@@ -50,14 +50,14 @@ MAX_LINES = 10
 """Maximum number of lines of one kind in a window."""
 
 
-def check_limit(what: str, limit: int, found: int) -> None:
+def check_limit(resource: str, limit: int, count: int) -> None:
     """Raise an error if a number exceeds its limit.
 
     Raises:
-        CommandError: if `found` is more than `limit`.
+        CommandError: if `count` is more than `limit`.
     """
-    if found > limit:
-        raise CommandError(f"{what}: expected at most {limit}, found {found}")
+    if count > limit:
+        raise CommandError(f"{resource}: expected at most {limit}, found {count}")
 
 
 class Quotas:
@@ -79,7 +79,7 @@ class Quotas:
         self.total = 0
 
     def has_room(self, channel: Channel, count: int = 1) -> bool:
-        """Return whether the limits allow a client `count` more units of the resource."""
+        """Return whether the limits allow a client to hold `count` more units of the resource."""
         return (
             self._by_channel[channel] + count <= self._of_one
             and self._by_address[channel.peer.network_prefix] + count <= self._of_address
@@ -87,7 +87,7 @@ class Quotas:
         )
 
     def take(self, channel: Channel, count: int = 1) -> bool:
-        """Count `count` more units for a client; return False, and count nothing, if a limit would be exceeded."""
+        """Reserve `count` units for a client; return False, and reserve nothing, if a limit would be exceeded."""
         if not self.has_room(channel, count):
             return False
         self._by_channel[channel] += count
@@ -96,7 +96,7 @@ class Quotas:
         return True
 
     def release(self, channel: Channel, count: int = 1) -> None:
-        """Count `count` fewer units for a client."""
+        """Release `count` units of a client."""
         self.total -= count
         _subtract(self._by_channel, channel, count)
         _subtract(self._by_address, channel.peer.network_prefix, count)
@@ -135,13 +135,13 @@ class LimitedLog:
         now = self._clock()
         start, lines = self._windows.get(sentence, (now, 0))
         if now - start >= WINDOW_SECONDS:
-            self.report()
+            self.log_suppressed_warnings()
             start, lines = now, 0
         self._windows[sentence] = (start, lines + 1)
         if lines < MAX_LINES:
             self._logger.warning(sentence, *values)
 
-    def report(self) -> None:
+    def log_suppressed_warnings(self) -> None:
         """Log the number of suppressed warnings for each kind whose window has ended; call this regularly."""
         now = self._clock()
         for sentence, (start, lines) in list(self._windows.items()):

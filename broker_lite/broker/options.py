@@ -67,6 +67,6 @@ class BrokerOptions:
     timer_max_delay_ms: int = 3 * 86_400_000
     region: str = "DefaultRegion"
 
-    def marks(self) -> dict[str, str]:
+    def added_properties(self) -> dict[str, str]:
         """Return the properties that a 5.x broker adds to each message it stores."""
         return {CLUSTER: self.cluster, REGION: self.region, TRACE_ON: "true"}

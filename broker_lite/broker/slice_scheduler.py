@@ -54,8 +54,8 @@ class SliceScheduler:
     many long requests delays only itself, and the memory for partial answers does not grow with the number of requests.
 
     Attributes:
-        wake: function that is called when work waits; the caller must then call `turn` until it returns False, each
-            time after `delay` seconds.
+        wake: function that is called when work waits; the caller must then call `run_next_slice` until it returns
+            False, each time after `seconds_to_next_slice` seconds.
     """
 
     def __init__(self, at_once: int | None = None) -> None:
@@ -80,7 +80,7 @@ class SliceScheduler:
         return not self._in_hand
 
     @property
-    def delay(self) -> float:
+    def seconds_to_next_slice(self) -> float:
         """Seconds until the next slice may run; the broker's own work never waits."""
         return 0.0 if any(waiting[0].channel is None for waiting in self._in_hand) else self._pause_seconds()
 
@@ -92,7 +92,7 @@ class SliceScheduler:
         """Note the time at which a short request was answered."""
         self._served_at = time.perf_counter()
 
-    def run(self, steps: Steps, channel: Channel | None = None, kept_bytes: int = 0) -> bool:
+    def run(self, steps: Steps, channel: Channel | None = None, memory_bytes: int = 0) -> bool:
         """Run the first slice of work and schedule its remaining slices; return False if the limits do not allow those.
 
         If the client has unfinished work, or the maximum number of clients have work in progress, or clients' work
@@ -101,7 +101,7 @@ class SliceScheduler:
         Args:
             steps: generator that does the work.
             channel: connection of the client that waits for it; the work is dropped if the connection closes.
-            kept_bytes: approximate memory that the work keeps.
+            memory_bytes: approximate memory that the work keeps.
         """
         if channel is None:
             if not _run_one_slice(steps):
@@ -111,7 +111,7 @@ class SliceScheduler:
         may_begin = channel not in self._by_client and self._can_start_work
         if may_begin and not self._pause_seconds() and self._run_slice(steps):
             return True
-        work = _SlicedWork(channel, steps, 1 + kept_bytes // 1024)
+        work = _SlicedWork(channel, steps, 1 + memory_bytes // 1024)
         if not self._quotas.take(channel, work.weight):
             return False
         if channel in self._by_client:
@@ -129,13 +129,13 @@ class SliceScheduler:
     def _can_start_work(self) -> bool:
         return self._at_once is None or self._clients_in_hand < self._at_once
 
-    def _start_work(self, waiting: deque[_SlicedWork]) -> None:
-        self._in_hand.append(waiting)
+    def _start_work(self, client_work: deque[_SlicedWork]) -> None:
+        self._in_hand.append(client_work)
         self._clients_in_hand += 1
 
     def run_next_slice(self) -> bool:
         """Run one slice of the next work, unless clients' work pauses; return whether any work remains."""
-        waiting = self._take_next()
+        waiting = self._take_next_work()
         if waiting is not None:
             work = waiting[0]
             is_kept = False
@@ -151,7 +151,7 @@ class SliceScheduler:
                     self._end_work(waiting)
         return bool(self._in_hand)
 
-    def _take_next(self) -> deque[_SlicedWork] | None:
+    def _take_next_work(self) -> deque[_SlicedWork] | None:
         """Remove and return the next work: that of a client or, during a pause, only the broker's own."""
         may_run = (waiting for waiting in self._in_hand if waiting[0].channel is None)
         found = next(may_run if self._pause_seconds() else iter(self._in_hand), None)
@@ -168,15 +168,15 @@ class SliceScheduler:
             ended = time.perf_counter()
             self._paused_until = ended + (ended - started) * _PAUSE_FACTOR
 
-    def _end_work(self, waiting: deque[_SlicedWork]) -> None:
+    def _end_work(self, client_work: deque[_SlicedWork]) -> None:
         """Remove a client's finished work, and start waiting work of clients, the longest waiting first."""
-        work = waiting.popleft()
+        work = client_work.popleft()
         if work.channel is None:
             return
         self._clients_in_hand -= 1
         self._quotas.release(work.channel, work.weight)
-        if waiting:
-            self._not_begun.append(waiting)
+        if client_work:
+            self._not_begun.append(client_work)
         else:
             del self._by_client[work.channel]
         while self._not_begun and self._can_start_work:

@@ -48,7 +48,7 @@ class _Series:
     def begin_day(self) -> None:
         self.yesterday, self.morning = self.morning, self.total
 
-    def item(self, window: int) -> StatsItem:
+    def stats_item(self, window: int) -> StatsItem:
         samples = self.samples[window]
         if len(samples) < 2:
             return StatsItem()
@@ -94,7 +94,7 @@ class Statistics:
         series.total += count
         series.times += 1
 
-    def tick(self, now_ms: int) -> None:
+    def take_due_samples(self, now_ms: int) -> None:
         """Take a sample of each count if the interval has passed; days begin at midnight UTC."""
         if now_ms < self._next_sample_ms:
             return
@@ -125,12 +125,12 @@ class Statistics:
         series = self._series.get((name, key))
         return series.rates(now_ms) if series else [0.0]
 
-    def data(self, name: str, key: str) -> BrokerStatsData | None:
+    def stats_data(self, name: str, key: str) -> BrokerStatsData | None:
         """Return a count's figures for the last minute, hour and day, or None if it does not exist."""
         series = self._series.get((name, key))
-        return BrokerStatsData(*(series.item(window) for window in range(len(_WINDOWS)))) if series else None
+        return BrokerStatsData(*(series.stats_item(window) for window in range(len(_WINDOWS)))) if series else None
 
-    def drop(self, key: str) -> None:
+    def remove_key(self, key: str) -> None:
         """Remove all counts of a deleted topic or group."""
         for found in [found for found in self._all_keys() if key in found[1].split("@")]:
             del self._series[found]

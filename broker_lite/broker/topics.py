@@ -95,14 +95,14 @@ class TopicTable:
             known = self._known[topic] = (entry, _parse_entry(topic, entry))
         return known[1]
 
-    def check_room(self, count: int) -> None:
+    def check_topic_limit(self, new_topics: int) -> None:
         """Raise an error if more topics would exceed the limit.
 
         Raises:
-            CommandError: if `count` more topics exceed the limit.
+            CommandError: if `new_topics` more topics exceed the limit.
         """
-        if count:
-            check_limit("topics (see --max-topics)", self._max_topics, len(self._config.entries) + count)
+        if new_topics:
+            check_limit("topics (see --max-topics)", self._max_topics, len(self._config.entries) + new_topics)
 
     def put(self, config: TopicConfig) -> None:
         """Create or update a topic; fields of its stored entry that this broker does not use are kept."""
@@ -114,7 +114,7 @@ class TopicTable:
         self._known.pop(topic, None)
         self._config.remove_entry(topic)
 
-    def ensure(self, topic: str, queues: int, perm: int = READ_WRITE) -> TopicConfig:
+    def ensure(self, topic: str, queue_count: int, perm: int = READ_WRITE) -> TopicConfig:
         """Return the settings of a topic, after creating it if it does not exist.
 
         Raises:
@@ -122,19 +122,19 @@ class TopicTable:
         """
         config = self.find(topic)
         if config is None:
-            self.check_room(1)
-            queues = min(queues, MAX_QUEUES)
-            config = TopicConfig(topic, queues, queues, perm, attributes={})
+            self.check_topic_limit(1)
+            queue_count = min(queue_count, MAX_QUEUES)
+            config = TopicConfig(topic, queue_count, queue_count, perm, attributes={})
             self.put(config)
         return config
 
-    def config_for_send(self, topic: str, template: str, queues: int) -> TopicConfig | None:
+    def config_for_send(self, topic: str, template_topic: str, max_queue_count: int) -> TopicConfig | None:
         """Return the settings of the topic that a producer sends to or, if it is missing, those to create it with.
 
         Args:
             topic: name of the topic; the group of a retry topic must be known.
-            template: name of the topic whose settings a new topic copies.
-            queues: maximum number of queues that the producer asks for.
+            template_topic: name of the topic whose settings a new topic copies.
+            max_queue_count: maximum number of queues that the producer asks for.
 
         Returns:
             None if the topic may not be created.
@@ -145,17 +145,17 @@ class TopicTable:
         config = self.find(topic)
         if config is not None:
             return config
-        self.check_room(1)
+        self.check_topic_limit(1)
         if topic.startswith(RETRY_PREFIX):
             return TopicConfig(topic, 1, 1, READ_WRITE, attributes={})
-        model = self.find(template)
+        model = self.find(template_topic)
         if model is None or not model.perm & PERM_INHERIT:
             return None
-        count = max(0, min(queues, model.write_queue_nums))
+        count = max(0, min(max_queue_count, model.write_queue_nums))
         return TopicConfig(topic, count, count, model.perm & ~PERM_INHERIT, model.topic_filter_type, attributes={})
 
     @contextmanager
-    def made(self, config: TopicConfig) -> Iterator[None]:
+    def create_or_undo(self, config: TopicConfig) -> Iterator[None]:
         """Create a missing topic before the block stores its first message; remove it again if the block fails."""
         is_new = config.topic_name not in self._config.entries
         if is_new:
@@ -182,7 +182,7 @@ class TopicTable:
         """Version of the topic table, which increases with every change."""
         return from_json(DataVersion, self._config.document["dataVersion"])
 
-    def all(self) -> TopicConfigs:
+    def all_configs(self) -> TopicConfigs:
         """Return all valid topics, as the broker registers them."""
         configs = {topic: config for topic in list(self._config.entries) if (config := self.find(topic))}
         return TopicConfigs(configs, self.data_version)

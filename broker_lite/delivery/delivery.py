@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from commitlake.broker_lite.delivery import rewrites
 from commitlake.broker_lite.delivery.schedule import Schedule
-from commitlake.broker_lite.delivery.timers import Timers, sets_delivery_time
+from commitlake.broker_lite.delivery.timers import Timers, has_delivery_time
 from commitlake.broker_lite.delivery.transactions import Transactions
 from commitlake.broker_lite.errors import DiskFullError, MessageRefusedError, SendBackError
 from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore, PutResult
@@ -50,7 +50,7 @@ class Delivery:
         self._timers = Timers(store, timer_max_delay_ms)
 
     @property
-    def delay_levels(self) -> int:
+    def delay_level_count(self) -> int:
         """Number of delay levels."""
         return len(self.store.options.delay_levels_ms)
 
@@ -72,11 +72,11 @@ class Delivery:
         """
         known = dict(message.properties)
         if not self.store.options.dialect.has_transactions:
-            self._refuse_unsupported(known)
+            self._check_is_supported(known)
         if known.get(props.TRAN_MSG, "").lower() == "true":
-            return self._transactions.prepare(message)
-        if props.DELAY not in known and sets_delivery_time(known):
-            return self._put_timer_message(self._timers.park(message, known, self.store.clock()))
+            return self._transactions.store_half(message)
+        if props.DELAY not in known and has_delivery_time(known):
+            return self._put_timer_message(self._timers.to_parked_record(message, known, self.store.clock()))
         return self._put_plain_or_delayed(message, known.get(props.DELAY))
 
     def _put_timer_message(self, message: NewMessage) -> PutResult:
@@ -86,24 +86,24 @@ class Delivery:
             self._timers.load_parked_messages()
         return result
 
-    def _refuse_unsupported(self, known: dict[str, str]) -> None:
+    def _check_is_supported(self, properties: dict[str, str]) -> None:
         """Raise an error if a message needs transactions or timers, but the store's dialect does not support them."""
         name = self.store.options.dialect.name
-        if known.get(props.TRAN_MSG, "").lower() == "true":
+        if properties.get(props.TRAN_MSG, "").lower() == "true":
             raise MessageRefusedError(f"{props.TRAN_MSG}: expected no transaction, which {name} does not support")
-        if props.DELAY not in known and sets_delivery_time(known):
+        if props.DELAY not in properties and has_delivery_time(properties):
             raise MessageRefusedError(f"timer: expected a delay level, because {name} does not support delivery times")
 
-    def take(self, message: SentMessage) -> PutResult:
+    def accept_message(self, message: SentMessage) -> PutResult:
         """Store a producer's message with its properties in serialized form; see `send`."""
         return self.send(message.as_new_message())
 
-    def _put_plain_or_delayed(self, message: NewMessage, delay: str | None) -> PutResult:
-        level = parse_delay_level(delay)
-        if delay is not None and level is None:
-            raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay[:40]!r}")
+    def _put_plain_or_delayed(self, message: NewMessage, delay_property: str | None) -> PutResult:
+        level = parse_delay_level(delay_property)
+        if delay_property is not None and level is None:
+            raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay_property[:40]!r}")
         if level is not None and level > 0:
-            message = rewrites.to_scheduled_message(message, min(level, self.delay_levels), self.schedule_topic)
+            message = rewrites.to_scheduled_message(message, min(level, self.delay_level_count), self.schedule_topic)
         return self.store.put(message)
 
     def next_due_ms(self) -> int | None:
@@ -182,10 +182,10 @@ class Delivery:
         """Roll back a half message, so that consumers never see its message; see `Transactions.rollback`."""
         self._transactions.rollback(producer_group, half_offset)
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
-        """Yield the half messages whose producers must be asked now; see `Transactions.take_due`."""
-        return self._transactions.take_due(now_ms, timeout_ms, checks_max)
+    def take_due_halves(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
+        """Yield the half messages whose producers must be asked now; see `Transactions.take_due_halves`."""
+        return self._transactions.take_due_halves(now_ms, timeout_ms, max_checks)
 
     def pending_halves(self) -> list[Message]:
         """Return the half messages that are neither committed nor rolled back, oldest first."""
-        return self._transactions.pending()
+        return self._transactions.pending_halves()

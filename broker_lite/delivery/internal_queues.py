@@ -23,32 +23,34 @@ _SHOWN_CHARACTERS = 80
 _logger = logging.getLogger(__name__)
 
 
-def read_intact_message(store: MessageStore, topic: str, queue_id: int, number: int) -> Message | None:
+def read_intact_message(store: MessageStore, topic: str, queue_id: int, queue_offset: int) -> Message | None:
     """Return a message of an internal queue; log an error and return None if the log has no intact record of it.
 
     Args:
         store: store of the queue.
         topic: topic of the queue.
-        number: queue offset of the message.
+        queue_offset: queue offset of the message.
     """
-    entry = store.entry_at(topic, queue_id, number)
+    entry = store.entry_at(topic, queue_id, queue_offset)
     message = store.get_at(entry.physical_offset) if entry else None
     if message is None:
         place = f"at {entry.physical_offset} of the log" if entry else "in its queue"
-        _logger.error("message %d of %s/%d is skipped: expected an intact record %s", number, topic, queue_id, place)
+        _logger.error(
+            "message %d of %s/%d is skipped: expected an intact record %s", queue_offset, topic, queue_id, place
+        )
     return message
 
 
-def queue_offsets_from(store: MessageStore, topic: str, queue_id: int, number: int) -> range:
-    """Return the queue offsets from `number` to the end of a queue, starting later if messages have expired."""
-    return range(max(number, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id))
+def remaining_queue_offsets(store: MessageStore, topic: str, queue_id: int, first_offset: int) -> range:
+    """Return the queue offsets from `first_offset` to the end of a queue, starting later if messages have expired."""
+    return range(max(first_offset, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id))
 
 
 def read_intact_messages(
-    store: MessageStore, topic: str, queue_id: int, number: int
+    store: MessageStore, topic: str, queue_id: int, first_offset: int
 ) -> Iterator[tuple[int, Message | None]]:
-    """Yield the queue offsets and messages of a queue from `number` on; see `read_intact_message`."""
-    for each in queue_offsets_from(store, topic, queue_id, number):
+    """Yield the queue offsets and messages of a queue from `first_offset` on; see `read_intact_message`."""
+    for each in remaining_queue_offsets(store, topic, queue_id, first_offset):
         yield each, read_intact_message(store, topic, queue_id, each)
 
 
@@ -56,22 +58,22 @@ class TargetError(CommitLakeError, ValueError):
     """Error for a delayed record whose properties do not name a valid topic and queue for delivery."""
 
 
-def parse_delivery_target(store: MessageStore, known: Mapping[str, str]) -> tuple[str, int]:
+def parse_delivery_target(store: MessageStore, properties: Mapping[str, str]) -> tuple[str, int]:
     """Return the topic and queue to which a delayed message must be delivered.
 
     A topic may have fewer queues than when the message was sent: then the message goes to one of its current queues.
 
     Args:
         store: store with the topics.
-        known: properties of the parked record.
+        properties: properties of the parked record.
 
     Raises:
         TargetError: if a property is missing, or names an internal topic or an impossible queue.
     """
-    topic = known.get(props.REAL_TOPIC, "")
+    topic = properties.get(props.REAL_TOPIC, "")
     if not is_valid_topic(topic) or is_broker_topic(topic):
         raise TargetError(f"{props.REAL_TOPIC}: expected a topic that producers may use, found {_shorten(topic)}")
-    text = known.get(props.REAL_QID, "")
+    text = properties.get(props.REAL_QID, "")
     queue_id = parse_int32(text)
     queues = store.config.topics.queue_count(topic)
     if queue_id is None or not 0 <= queue_id < max(queues, MAX_QUEUES):

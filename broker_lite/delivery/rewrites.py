@@ -52,12 +52,12 @@ FIRST_RETRY_LEVEL = 3
 """Delay level of the first retry; each further retry uses the next level."""
 
 
-def with_properties(
-    pairs: Sequence[tuple[str, str]], changes: Mapping[str, str], without: Sequence[str] = ()
+def change_properties(
+    properties: Sequence[tuple[str, str]], changes: Mapping[str, str], removed_keys: Sequence[str] = ()
 ) -> tuple[tuple[str, str], ...]:
     """Return properties with keys changed and removed; of a repeated key only the last value stays, as in Java."""
-    merged = dict(pairs) | dict(changes)
-    return tuple((key, value) for key, value in merged.items() if key not in without)
+    merged = dict(properties) | dict(changes)
+    return tuple((key, value) for key, value in merged.items() if key not in removed_keys)
 
 
 def to_new_message(message: Message) -> NewMessage:
@@ -75,67 +75,69 @@ def to_new_message(message: Message) -> NewMessage:
     )
 
 
-def to_scheduled_message(message: NewMessage, level: int, schedule_topic: str) -> NewMessage:
+def to_scheduled_message(message: NewMessage, delay_level: int, schedule_topic: str) -> NewMessage:
     """Return the record with which a message waits in the schedule topic of a dialect."""
-    changes = {props.DELAY: str(level), **_target_properties(message)}
-    properties = with_properties(message.properties, changes)
-    return replace(message, topic=schedule_topic, queue_id=level - 1, properties=properties)
+    changes = {props.DELAY: str(delay_level), **_target_properties(message)}
+    properties = change_properties(message.properties, changes)
+    return replace(message, topic=schedule_topic, queue_id=delay_level - 1, properties=properties)
 
 
-def to_delivered_message(parked: Message, topic: str, queue_id: int) -> NewMessage:
+def to_delivered_message(parked_message: Message, topic: str, queue_id: int) -> NewMessage:
     """Return the record that is delivered when the delay is over."""
-    return replace(to_new_message(parked), topic=topic, queue_id=queue_id)
+    return replace(to_new_message(parked_message), topic=topic, queue_id=queue_id)
 
 
 def to_timer_message(message: NewMessage, due_ms: int) -> NewMessage:
     """Return the record with which a message waits in the timer topic."""
     changes = {props.TIMER_OUT: str(due_ms), **_target_properties(message)}
-    return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=with_properties(message.properties, changes))
+    return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=change_properties(message.properties, changes))
 
 
-def to_delivered_timer_message(parked: Message, topic: str, queue_id: int, enqueued_ms: int, now_ms: int) -> NewMessage:
+def to_delivered_timer_message(
+    parked_message: Message, topic: str, queue_id: int, enqueued_ms: int, now_ms: int
+) -> NewMessage:
     """Return the record that is delivered at the delivery time."""
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms)}
     return replace(
-        to_new_message(parked),
+        to_new_message(parked_message),
         topic=topic,
         queue_id=queue_id,
-        properties=with_properties(parked.property_pairs, changes),
+        properties=change_properties(parked_message.property_pairs, changes),
     )
 
 
-def to_rolled_timer_message(parked: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
+def to_rolled_timer_message(parked_message: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
     """Return the record with which a message waits again, because its time is beyond the range of the timer wheel."""
-    rolled = parse_int(parked.properties.get(TIMER_ROLLED), 0, _MAX_ROLLED) or 0
+    rolled = parse_int(parked_message.properties.get(TIMER_ROLLED), 0, _MAX_ROLLED) or 0
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms), TIMER_ROLLED: str(rolled + 1)}
-    return replace(to_new_message(parked), properties=with_properties(parked.property_pairs, changes))
+    return replace(to_new_message(parked_message), properties=change_properties(parked_message.property_pairs, changes))
 
 
-def to_retry_message(failed: Message, group: str, queue_id: int, level: int) -> NewMessage:
+def to_retry_message(failed_message: Message, group: str, queue_id: int, delay_level: int) -> NewMessage:
     """Return the record for the retry of a failed message, before it is delayed."""
-    return _failed_copy(failed, f"{RETRY_PREFIX}{group}", queue_id, level)
+    return _copy_failed_message(failed_message, f"{RETRY_PREFIX}{group}", queue_id, delay_level)
 
 
-def to_dead_letter(failed: Message, group: str) -> NewMessage:
+def to_dead_letter(failed_message: Message, group: str) -> NewMessage:
     """Return the dead letter for a failed message, to be stored in the group's dead-letter topic."""
-    return _failed_copy(failed, f"{DLQ_PREFIX}{group}", 0, 0)
+    return _copy_failed_message(failed_message, f"{DLQ_PREFIX}{group}", 0, 0)
 
 
-def _failed_copy(failed: Message, topic: str, queue_id: int, level: int) -> NewMessage:
-    known = failed.properties
+def _copy_failed_message(failed_message: Message, topic: str, queue_id: int, delay_level: int) -> NewMessage:
+    known = failed_message.properties
     changes = {
-        props.RETRY_TOPIC: known.get(props.RETRY_TOPIC) or failed.topic,
+        props.RETRY_TOPIC: known.get(props.RETRY_TOPIC) or failed_message.topic,
         props.WAIT: "false",
-        props.DELAY: str(level),
-        props.ORIGIN_MESSAGE_ID: known.get(props.ORIGIN_MESSAGE_ID, "").strip() or failed.msg_id,
+        props.DELAY: str(delay_level),
+        props.ORIGIN_MESSAGE_ID: known.get(props.ORIGIN_MESSAGE_ID, "").strip() or failed_message.msg_id,
     }
-    copy = to_new_message(failed)
+    copy = to_new_message(failed_message)
     return replace(
         copy,
         topic=topic,
         queue_id=queue_id,
-        reconsume_times=failed.reconsume_times + 1,
-        properties=with_properties(copy.properties, changes),
+        reconsume_times=failed_message.reconsume_times + 1,
+        properties=change_properties(copy.properties, changes),
     )
 
 
@@ -148,41 +150,44 @@ def to_half_message(message: NewMessage) -> NewMessage:
         topic=HALF_TOPIC,
         queue_id=0,
         sys_flag=message.sys_flag & ~TRANSACTION_MASK,
-        properties=with_properties(message.properties, changes),
+        properties=change_properties(message.properties, changes),
     )
 
 
-def to_committed_message(half: Message, topic: str, queue_id: int) -> NewMessage:
+def to_committed_message(half_message: Message, topic: str, queue_id: int) -> NewMessage:
     """Return the message that consumers see once a half message is committed."""
-    copy = to_new_message(half)
+    copy = to_new_message(half_message)
     return replace(
         copy,
         topic=topic,
         queue_id=queue_id,
         sys_flag=copy.sys_flag & ~TRANSACTION_MASK | TransactionType.COMMIT,
-        prepared_transaction_offset=half.physical_offset,
-        properties=with_properties(copy.properties, {}, without=(props.REAL_TOPIC, props.REAL_QID)),
+        prepared_transaction_offset=half_message.physical_offset,
+        properties=change_properties(copy.properties, {}, removed_keys=(props.REAL_TOPIC, props.REAL_QID)),
     )
 
 
-def to_checked_half(half: Message, checks: int) -> NewMessage:
+def to_checked_half(half_message: Message, check_count: int) -> NewMessage:
     """Return the copy that replaces a half message when its producer is asked, with the new number of checks."""
-    return replace(to_new_message(half), properties=with_properties(half.property_pairs, {CHECK_TIMES: str(checks)}))
+    return replace(
+        to_new_message(half_message),
+        properties=change_properties(half_message.property_pairs, {CHECK_TIMES: str(check_count)}),
+    )
 
 
-def to_abandoned_half(half: Message) -> NewMessage:
+def to_abandoned_half(half_message: Message) -> NewMessage:
     """Return the record of a half message that is discarded, because its producer has never decided about it."""
-    return replace(to_new_message(half), topic=GIVEN_UP_TOPIC, queue_id=0)
+    return replace(to_new_message(half_message), topic=GIVEN_UP_TOPIC, queue_id=0)
 
 
-def to_op_record(half: Message, now_ms: int, broker: Host) -> NewMessage:
+def to_op_record(half_message: Message, now_ms: int, broker_address: Host) -> NewMessage:
     """Return the record that marks a half message as committed or rolled back."""
     return NewMessage(
         topic=OP_TOPIC,
-        body=f"{half.queue_offset},".encode(),
+        body=f"{half_message.queue_offset},".encode(),
         born_timestamp=now_ms,
-        born_host=broker,
-        queue_id=half.queue_id,
+        born_host=broker_address,
+        queue_id=half_message.queue_id,
         properties=((props.WAIT, "true"), (props.TAGS, FINISHED_TAG)),
     )
 

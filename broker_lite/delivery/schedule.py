@@ -47,21 +47,21 @@ class Schedule:
         self._delays_ms = store.options.delay_levels_ms
         self._guard = threading.Lock()
         offsets = store.config.delay_offsets
-        for level in self._levels:
+        for level in self._delay_levels:
             low, high = store.min_offset(self._topic, level - 1), store.max_offset(self._topic, level - 1)
             if (offset := min(max(offsets.get(level), low), high)) != offsets.get(level):
                 offsets.set(level, offset)
 
     @property
-    def _levels(self) -> range:
+    def _delay_levels(self) -> range:
         return range(1, len(self._delays_ms) + 1)
 
     def next_due_ms(self) -> int | None:
         """Return the time at which the next message is due, or None if no message is delayed."""
-        heads = [head for level in self._levels if (head := self._next_of_level(level))]
+        heads = [head for level in self._delay_levels if (head := self._next_message_of_level(level))]
         return min((head.due_ms for head in heads), default=None)
 
-    def _next_of_level(self, level: int) -> ScheduledMessage | None:
+    def _next_message_of_level(self, level: int) -> ScheduledMessage | None:
         offsets = self._store.config.delay_offsets
         offset = offsets.get(level)
         entry = self._store.entry_at(self._topic, level - 1, offset)
@@ -86,7 +86,7 @@ class Schedule:
         """
         delivered: list[PutResult] = []
         with self._guard:
-            heads = {level: head for level in self._levels if (head := self._next_of_level(level))}
+            heads = {level: head for level in self._delay_levels if (head := self._next_message_of_level(level))}
             while heads and (limit is None or len(delivered) < limit):
                 level, head = min(heads.items(), key=lambda item: (self._due_ms(item[1], now_ms), item[0]))
                 if self._due_ms(head, now_ms) > now_ms:
@@ -95,28 +95,28 @@ class Schedule:
                     delivered.append(result)
                 self._store.config.delay_offsets.set(level, head.queue_offset + 1)
                 del heads[level]
-                if following := self._next_of_level(level):
+                if following := self._next_message_of_level(level):
                     heads[level] = following
         return delivered
 
-    def _due_ms(self, waiting: ScheduledMessage, now_ms: int) -> int:
+    def _due_ms(self, scheduled_message: ScheduledMessage, now_ms: int) -> int:
         """Return the delivery time of a waiting message; now, if that is further away than its level's delay."""
-        latest = now_ms + self._delays_ms[waiting.level - 1]
-        return now_ms if waiting.due_ms > latest else waiting.due_ms
+        latest = now_ms + self._delays_ms[scheduled_message.level - 1]
+        return now_ms if scheduled_message.due_ms > latest else scheduled_message.due_ms
 
-    def _deliver_message(self, waiting: ScheduledMessage) -> PutResult | None:
+    def _deliver_message(self, scheduled_message: ScheduledMessage) -> PutResult | None:
         try:
-            return self._store.put(self._read_unparked(waiting.physical_offset))
+            return self._store.put(self._read_original_message(scheduled_message.physical_offset))
         except (MessageRefusedError, ValueError) as error:
             # Skip it, or it would block its level forever. Only a damaged or foreign record fails here.
             _logger.error(
                 "the message parked at %d is skipped, because it cannot be delivered: %r",
-                waiting.physical_offset,
+                scheduled_message.physical_offset,
                 error,
             )
             return None
 
-    def _read_unparked(self, physical_offset: int) -> NewMessage:
+    def _read_original_message(self, physical_offset: int) -> NewMessage:
         message = self._store.get_at(physical_offset)
         if message is None:
             raise ValueError("its record in the log is missing or damaged")

@@ -42,14 +42,14 @@ _MAX_MS = (1 << 62) - 1
 _logger = logging.getLogger(__name__)
 
 
-def sets_delivery_time(known: dict[str, str]) -> bool:
+def has_delivery_time(properties: dict[str, str]) -> bool:
     """Return whether a message's properties set a delivery time."""
-    return DELIVER_MS in known or DELAY_MS in known or DELAY_SECONDS in known
+    return DELIVER_MS in properties or DELAY_MS in properties or DELAY_SECONDS in properties
 
 
-def _due_ms(message: Message, known: dict[str, str]) -> int | None:
+def _due_ms(message: Message, properties: dict[str, str]) -> int | None:
     """Return when a parked message is due: its store time if no time is set, None if the set time is invalid."""
-    text = known.get(props.TIMER_OUT)
+    text = properties.get(props.TIMER_OUT)
     return message.store_timestamp if text is None else parse_int64(text)
 
 
@@ -87,7 +87,7 @@ class Timers:
         self._slot_is_partly_delivered = False
         self._warn_of_duplicates()
         for unit in waiting:
-            self._add_unit(unit, is_doubtful=unit.slot_ms < self._opened_ms)
+            self._add_unit(unit, may_be_delivered=unit.slot_ms < self._opened_ms)
         store.before_close.append(self._deliver_rest_of_slot)
 
     def _warn_of_duplicates(self) -> None:
@@ -104,46 +104,46 @@ class Timers:
     def _slot_start_ms(self, time_ms: int) -> int:
         return time_ms // self._files.precision_ms * self._files.precision_ms
 
-    def _find_resume_point(self, last: TimerUnit | None) -> tuple[int, frozenset[int]]:
+    def _find_resume_point(self, last_unit: TimerUnit | None) -> tuple[int, frozenset[int]]:
         """Return the timer topic's queue offset to continue at, and which later messages the timer files already have.
 
         These messages are given as the physical offsets of their records.
         """
         low, high = self._store.min_offset(TIMER_TOPIC, 0), self._store.max_offset(TIMER_TOPIC, 0)
-        if not self._files.has_checkpoint and last is None:
+        if not self._files.has_checkpoint and last_unit is None:
             return low, frozenset()
         checkpoint = self._files.checkpoint
-        message = self._message_of(last) if last is not None else None
+        message = self._message_of(last_unit) if last_unit is not None else None
         following = checkpoint.last_timer_queue_offset if message is None else message.queue_offset + 1
         offset = min(max(min(following, checkpoint.master_timer_queue_offset), low), high)
         entry = self._store.entry_at(TIMER_TOPIC, 0, offset)
         if entry is None or message is None:
             return offset, frozenset()
-        return offset, frozenset(unit.physical_offset for unit in self._files.units_from(entry.physical_offset))
+        return offset, frozenset(unit.physical_offset for unit in self._files.read_timer_units(entry.physical_offset))
 
     def _message_of(self, unit: TimerUnit) -> Message | None:
         """Return the message of a timer log unit, or None if the log has no intact record of the timer topic there."""
         message = self._store.get_at(unit.physical_offset)
         return message if message is not None and message.topic == TIMER_TOPIC else None
 
-    def _add_unit(self, unit: TimerUnit, *, is_doubtful: bool) -> None:
+    def _add_unit(self, unit: TimerUnit, *, may_be_delivered: bool) -> None:
         slot_ms = self._slot_start_ms(unit.slot_ms)
         if slot_ms not in self._slots:
             self._slots[slot_ms] = deque()
             heapq.heappush(self._times, slot_ms)
-        self._slots[slot_ms].append(_ParkedMessage(unit, is_doubtful))
+        self._slots[slot_ms].append(_ParkedMessage(unit, may_be_delivered))
         if unit.magic & MAGIC_DELETE and (message := self._message_of(unit)) is not None:
             self._cancelled[message.properties.get(CANCELLED_KEY, "")] = slot_ms
 
-    def park(self, message: NewMessage, known: dict[str, str], now_ms: int) -> NewMessage:
+    def to_parked_record(self, message: NewMessage, properties: dict[str, str], now_ms: int) -> NewMessage:
         """Return the record to park, or the message unchanged if it is due already.
 
         Raises:
             MessageRefusedError: if the time is not a number or too far in the future.
         """
-        wanted = self._parse_delivery_time(known, now_ms)
+        wanted = self._parse_delivery_time(properties, now_ms)
         if wanted <= now_ms:
-            if CANCELLED_KEY in known:
+            if CANCELLED_KEY in properties:
                 raise MessageRefusedError(f"{CANCELLED_KEY}: expected a time in the future, found {wanted}")
             return message
         if wanted - now_ms > self._max_delay_ms:
@@ -154,9 +154,9 @@ class Timers:
         # A time on an exact second is moved to the slot before, as RocketMQ does.
         return rewrites.to_timer_message(message, self._slot_start_ms(wanted - 1))
 
-    def _parse_delivery_time(self, known: dict[str, str], now_ms: int) -> int:
+    def _parse_delivery_time(self, properties: dict[str, str], now_ms: int) -> int:
         for name, unit_ms, start_ms in ((DELAY_SECONDS, 1000, now_ms), (DELAY_MS, 1, now_ms), (DELIVER_MS, 1, 0)):
-            if (text := known.get(name)) is not None:
+            if (text := properties.get(name)) is not None:
                 number = parse_int(text, -_MAX_MS, _MAX_MS)  # negative: a time in the past
                 if number is None:
                     raise MessageRefusedError(f"{name}: expected a whole number, found {text[:40]!r}")
@@ -193,7 +193,7 @@ class Timers:
                 if not waiting:
                     self._mark_slot_delivered(slot_ms)
             if self._read_ms != read_ms:
-                self._files.save(now_ms, last_read_time_ms=self._read_ms)
+                self._files.save_checkpoint(now_ms, last_read_time_ms=self._read_ms)
             if not self._times or self._times[0] >= end_ms:
                 # The newest slot stays open for messages that are due at once.
                 self._read_ms = max(self._read_ms, end_ms - self._files.precision_ms)
@@ -215,20 +215,20 @@ class Timers:
             return
         now_ms = self._store.clock()
         # A broker that finds fewer units than messages resumes after the last unit.
-        self._files.save(now_ms, last_read_time_ms=self._read_ms, master_timer_queue_offset=high)
+        self._files.save_checkpoint(now_ms, last_read_time_ms=self._read_ms, master_timer_queue_offset=high)
         for number, message in read_intact_messages(self._store, TIMER_TOPIC, 0, self._queue_offset):
             if message is not None and message.physical_offset not in self._known:
                 self._add_message(message, number, now_ms)
             self._queue_offset = number + 1
-        self._files.save(now_ms, last_timer_queue_offset=self._queue_offset)
+        self._files.save_checkpoint(now_ms, last_timer_queue_offset=self._queue_offset)
 
-    def _add_message(self, message: Message, number: int, now_ms: int) -> None:
+    def _add_message(self, message: Message, queue_offset: int, now_ms: int) -> None:
         known = message.properties
         due_ms = _due_ms(message, known)
         if due_ms is None:
             _logger.error(
                 "timer message %d is skipped: expected a time in %s, found %r",
-                number, props.TIMER_OUT, known[props.TIMER_OUT][:40],
+                queue_offset, props.TIMER_OUT, known[props.TIMER_OUT][:40],
             )  # fmt: skip
             return
         write_ms = self._slot_start_ms(now_ms)
@@ -245,8 +245,8 @@ class Timers:
         unit = TimerUnit(
             NO_POSITION, magic, write_ms, slot_ms - write_ms, message.physical_offset, message.size, topic_hash
         )
-        self._files.enter(unit)
-        self._add_unit(unit, is_doubtful=number < self._first_new and due_ms < self._opened_ms)
+        self._files.append_unit(unit)
+        self._add_unit(unit, may_be_delivered=queue_offset < self._first_new and due_ms < self._opened_ms)
 
     def _deliver_parked(self, parked: _ParkedMessage, now_ms: int) -> PutResult | None:
         unit = parked.unit
@@ -273,21 +273,21 @@ class Timers:
             _logger.error("timer message %d is skipped, because it cannot be delivered: %r", number, error)
             return None
 
-    def _is_cancelled(self, known: dict[str, str]) -> bool:
-        unique_key = known.get(props.UNIQ_KEY, "")
-        return f"{known.get(props.REAL_TOPIC)}_{unique_key}" in self._cancelled or unique_key in self._cancelled
+    def _is_cancelled(self, properties: dict[str, str]) -> bool:
+        unique_key = properties.get(props.UNIQ_KEY, "")
+        return f"{properties.get(props.REAL_TOPIC)}_{unique_key}" in self._cancelled or unique_key in self._cancelled
 
-    def _was_delivered(self, message: Message, known: dict[str, str], *, is_rolled: bool) -> bool:
+    def _was_delivered(self, message: Message, properties: dict[str, str], *, is_rolled: bool) -> bool:
         """Return whether a message that was due before the store was opened has already been delivered."""
-        unique_key = known.get(props.UNIQ_KEY)
-        topic = TIMER_TOPIC if is_rolled else known.get(props.REAL_TOPIC)
+        unique_key = properties.get(props.UNIQ_KEY)
+        topic = TIMER_TOPIC if is_rolled else properties.get(props.REAL_TOPIC)
         if not unique_key or not topic:
             return False
         try:
             found = self._store.get_by_key(topic, unique_key, begin_ms=message.store_timestamp)
         except IndexDisabledError:
             return False
-        due, place = known.get(props.TIMER_OUT), message.physical_offset
+        due, place = properties.get(props.TIMER_OUT), message.physical_offset
         return any(one.physical_offset > place and one.properties.get(props.TIMER_OUT) == due for one in found)
 
     def _deliver_rest_of_slot(self) -> None:
@@ -301,5 +301,5 @@ class Timers:
                 self._deliver_parked(waiting[0], now_ms)
                 waiting.popleft()
             self._mark_slot_delivered(slot_ms)
-            self._files.save(now_ms, last_read_time_ms=self._read_ms)
+            self._files.save_checkpoint(now_ms, last_read_time_ms=self._read_ms)
             self._load_parked_messages()

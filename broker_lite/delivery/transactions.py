@@ -18,9 +18,9 @@ from commitlake.broker_lite.delivery import rewrites
 from commitlake.broker_lite.delivery.internal_queues import (
     TargetError,
     parse_delivery_target,
-    queue_offsets_from,
     read_intact_message,
     read_intact_messages,
+    remaining_queue_offsets,
 )
 from commitlake.broker_lite.errors import MessageRefusedError, TransactionError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
@@ -42,8 +42,8 @@ class Transactions:
         """Read which half messages were decided after the stored progress."""
         self._store = store
         self._guard = threading.Lock()
-        self._half_progress = self._stored_progress(HALF_TOPIC)
-        self._op_progress = self._stored_progress(OP_TOPIC)
+        self._half_progress = self._stored_queue_offset(HALF_TOPIC)
+        self._op_progress = self._stored_queue_offset(OP_TOPIC)
         self._decided: set[int] = set()
         self._marks: dict[int, list[int]] = {}
         self._newest: dict[int, int] = {}
@@ -51,32 +51,32 @@ class Transactions:
         for number, mark in read_intact_messages(store, OP_TOPIC, QUEUE_ID, self._op_progress):
             self._add_decided_halves(number, parse_op_offsets(mark.body) if mark else [])
 
-    def _stored_progress(self, topic: str) -> int:
+    def _stored_queue_offset(self, topic: str) -> int:
         progress = self._store.config.consumer_offsets.get(topic, TRANSACTION_GROUP, QUEUE_ID) or 0
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
-    def _read_undecided_half(self, number: int) -> Message | None:
+    def _read_undecided_half(self, queue_offset: int) -> Message | None:
         """Return the half message at a queue offset if it is undecided; a damaged one is skipped.
 
         The offset in the queue counts, not the one in the record, which may be forged.
         """
-        if self._is_decided(number):
+        if self._is_decided(queue_offset):
             return None
-        half = read_intact_message(self._store, HALF_TOPIC, QUEUE_ID, number)
+        half = read_intact_message(self._store, HALF_TOPIC, QUEUE_ID, queue_offset)
         if half is None:
-            self._mark_half_decided(number)
+            self._mark_half_decided(queue_offset)
             return None
-        return half if half.queue_offset == number else replace(half, queue_offset=number)
+        return half if half.queue_offset == queue_offset else replace(half, queue_offset=queue_offset)
 
     def _half_queue_offsets(self) -> range:
         """Return the range of queue offsets that contains all undecided half messages."""
-        numbers = queue_offsets_from(self._store, HALF_TOPIC, QUEUE_ID, self._half_progress)
+        numbers = remaining_queue_offsets(self._store, HALF_TOPIC, QUEUE_ID, self._half_progress)
         for expired in range(self._half_progress, numbers.start):
             if not self._is_decided(expired):
                 self._mark_half_decided(expired)
         return numbers
 
-    def prepare(self, message: NewMessage) -> PutResult:
+    def store_half(self, message: NewMessage) -> PutResult:
         """Store a half message.
 
         Raises:
@@ -113,12 +113,12 @@ class Transactions:
         with self._guard:
             self._store_op_record(self._find_undecided(producer_group, half_offset))
 
-    def pending(self) -> list[Message]:
+    def pending_halves(self) -> list[Message]:
         """Return the half messages that are neither committed nor rolled back, oldest first."""
         with self._guard:
             return [half for number in self._half_queue_offsets() if (half := self._read_undecided_half(number))]
 
-    def take_due(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
+    def take_due_halves(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[Message | None]:
         """Yield the undecided half messages whose producers must be asked now, and None for each other one examined.
 
         Each yielded half message is a new record with its check count increased; the older record no longer counts. A
@@ -127,7 +127,7 @@ class Transactions:
         Args:
             now_ms: current time.
             timeout_ms: age at which a half message is first checked, unless its properties set another one.
-            checks_max: maximum number of checks.
+            max_checks: maximum number of checks.
 
         Yields:
             A half message to ask about, or None for each one that was examined and needs no question.
@@ -139,41 +139,43 @@ class Transactions:
                 half = self._read_undecided_half(number)
                 if half is not None and _is_too_young(half, now_ms, timeout_ms):
                     return
-                due = None if half is None else self._next_check(half, now_ms, timeout_ms, checks_max)
+                due = None if half is None else self._store_next_check(half, now_ms, timeout_ms, max_checks)
             yield due
 
-    def _next_check(self, half: Message, now_ms: int, timeout_ms: int, checks_max: int) -> Message | None:
+    def _store_next_check(self, half_message: Message, now_ms: int, timeout_ms: int, max_checks: int) -> Message | None:
         """Store a half message again with one more check counted; return it if its producer must be asked."""
-        checks = _parse_number(half.properties.get(rewrites.CHECK_TIMES)) or 0
+        checks = _parse_number(half_message.properties.get(rewrites.CHECK_TIMES)) or 0
         try:
-            if checks >= checks_max:
-                self._store.put(rewrites.to_abandoned_half(half))
-                self._mark_half_decided(half.queue_offset)
+            if checks >= max_checks:
+                self._store.put(rewrites.to_abandoned_half(half_message))
+                self._mark_half_decided(half_message.queue_offset)
                 return None
-            again = self._replace_half(half, checks + 1)
+            again = self._replace_half(half_message, checks + 1)
         except MessageRefusedError as error:
             # Its properties may be full, for example. Skip it, so that later half messages are checked.
-            _logger.error("half message %d is skipped, because it cannot be stored again: %s", half.queue_offset, error)
-            self._mark_half_decided(half.queue_offset)
+            _logger.error(
+                "half message %d is skipped, because it cannot be stored again: %s", half_message.queue_offset, error
+            )
+            self._mark_half_decided(half_message.queue_offset)
             return None
-        immunity_ms = _immunity_ms(half, timeout_ms)
+        immunity_ms = _immunity_ms(half_message, timeout_ms)
         # RocketMQ counts this check, too.
-        is_immune = immunity_ms is not None and now_ms - half.born_timestamp < immunity_ms
+        is_immune = immunity_ms is not None and now_ms - half_message.born_timestamp < immunity_ms
         return None if is_immune else again
 
-    def _replace_half(self, half: Message, checks: int) -> Message:
+    def _replace_half(self, half_message: Message, check_count: int) -> Message:
         """Replace a half message by a newer record; requests that name the older record apply to the new one."""
-        result = self._store.put(rewrites.to_checked_half(half, checks))
-        older = [*self._older.pop(half.queue_offset, ()), half.queue_offset]
+        result = self._store.put(rewrites.to_checked_half(half_message, check_count))
+        older = [*self._older.pop(half_message.queue_offset, ()), half_message.queue_offset]
         self._older[result.queue_offset] = older
         self._newest.update(dict.fromkeys(older, result.queue_offset))
-        self._mark_half_decided(half.queue_offset)
+        self._mark_half_decided(half_message.queue_offset)
         again = self._store.get_at(result.physical_offset)
         assert again is not None, "expected the record that was just stored"
         return again
 
-    def _is_decided(self, number: int) -> bool:
-        return number < self._half_progress or number in self._decided
+    def _is_decided(self, queue_offset: int) -> bool:
+        return queue_offset < self._half_progress or queue_offset in self._decided
 
     def _find_undecided(self, producer_group: str, half_offset: int) -> Message:
         half = self._store.get_at(half_offset)
@@ -186,7 +188,8 @@ class Transactions:
         entry = self._store.entry_at(HALF_TOPIC, QUEUE_ID, half.queue_offset)
         if entry is None or entry.physical_offset != half_offset:
             raise TransactionError(
-                f"the half message at {half_offset}: expected entry {half.queue_offset} of its queue to point to it"
+                f"the half message at {half_offset}: expected entry {half.queue_offset} of its queue to point to it, "
+                f"found {'no entry' if entry is None else f'one that points to {entry.physical_offset}'}"
             )
         if (newest := self._newest.get(half.queue_offset)) is not None:
             again = read_intact_message(self._store, HALF_TOPIC, QUEUE_ID, newest)
@@ -194,35 +197,38 @@ class Transactions:
                 raise TransactionError(f"the half message at {half_offset}: its newest record {newest} is damaged")
             half = again
         if self._is_decided(half.queue_offset):
-            raise TransactionError(f"the half message at {half_offset}: expected it undecided, found it decided")
+            raise TransactionError(
+                f"the half message at {half_offset}: expected an undecided one, found one that was "
+                "already committed, rolled back or discarded"
+            )
         return half
 
-    def _parse_target(self, half: Message) -> tuple[str, int]:
+    def _parse_target(self, half_message: Message) -> tuple[str, int]:
         try:
-            return parse_delivery_target(self._store, half.properties)
+            return parse_delivery_target(self._store, half_message.properties)
         except TargetError as error:
-            raise TransactionError(f"the half message at {half.physical_offset}: {error}") from error
+            raise TransactionError(f"the half message at {half_message.physical_offset}: {error}") from error
 
-    def _store_op_record(self, half: Message) -> None:
-        mark = rewrites.to_op_record(half, self._store.clock(), self._store.options.store_host)
+    def _store_op_record(self, half_message: Message) -> None:
+        mark = rewrites.to_op_record(half_message, self._store.clock(), self._store.options.store_host)
         result = self._store.put(mark)
-        self._add_decided_halves(result.queue_offset, [half.queue_offset])
+        self._add_decided_halves(result.queue_offset, [half_message.queue_offset])
 
-    def _add_decided_halves(self, mark: int, halves: list[int]) -> None:
-        self._marks[mark] = halves
-        self._decided.update(half for half in halves if half >= self._half_progress)
-        for half in halves:
+    def _add_decided_halves(self, op_queue_offset: int, half_queue_offsets: list[int]) -> None:
+        self._marks[op_queue_offset] = half_queue_offsets
+        self._decided.update(half for half in half_queue_offsets if half >= self._half_progress)
+        for half in half_queue_offsets:
             self._forget_replaced(half)
         self._advance_progress()
 
-    def _mark_half_decided(self, half: int) -> None:
+    def _mark_half_decided(self, half_queue_offset: int) -> None:
         """Treat a half message as decided without an op record: it was replaced, discarded or skipped."""
-        self._decided.add(half)
-        self._forget_replaced(half)
+        self._decided.add(half_queue_offset)
+        self._forget_replaced(half_queue_offset)
         self._advance_progress()
 
-    def _forget_replaced(self, half: int) -> None:
-        for older in self._older.pop(half, ()):
+    def _forget_replaced(self, half_queue_offset: int) -> None:
+        for older in self._older.pop(half_queue_offset, ()):
             del self._newest[older]
 
     def _advance_progress(self) -> None:
@@ -237,17 +243,17 @@ class Transactions:
         offsets.commit(OP_TOPIC, TRANSACTION_GROUP, QUEUE_ID, self._op_progress)
 
 
-def _is_too_young(half: Message, now_ms: int, timeout_ms: int) -> bool:
+def _is_too_young(half_message: Message, now_ms: int, timeout_ms: int) -> bool:
     """Return whether a half message, and so all later ones, are too young to be checked.
 
     One whose born time is after `now_ms` is not too young.
     """
-    return not half.properties.get(IMMUNITY_SECONDS) and 0 <= now_ms - half.born_timestamp < timeout_ms
+    return not half_message.properties.get(IMMUNITY_SECONDS) and 0 <= now_ms - half_message.born_timestamp < timeout_ms
 
 
-def _immunity_ms(half: Message, timeout_ms: int) -> int | None:
+def _immunity_ms(half_message: Message, timeout_ms: int) -> int | None:
     """Return the age below which a half message's producer is not asked, ms; None if its properties set none."""
-    text = half.properties.get(IMMUNITY_SECONDS)
+    text = half_message.properties.get(IMMUNITY_SECONDS)
     if not text:
         return None
     seconds = _parse_number(text)

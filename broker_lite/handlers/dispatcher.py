@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from commitlake.broker_lite.broker.accounts import Accounts, check_without_accounts
+from commitlake.broker_lite.broker.accounts import Accounts, check_admin_request_is_local
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.slice_scheduler import SLICE_SECONDS, Steps
 from commitlake.broker_lite.delivery import DeliveryError
@@ -126,47 +126,49 @@ class Dispatcher:
         self._next_delivery_ms = self._next_poll_ms = broker.now_ms()
 
     def handle(self, channel: Channel, request: Command) -> None:
-        """Handle and answer a request; a request that takes long is continued by later calls of `work`."""
+        """Handle and answer a request; a request that takes long is continued by later calls of `run_long_requests`."""
         before = self.broker.store.log_end
-        answer = self._answer(channel, request)
+        answer = self._compute_answer(channel, request)
         if answer is None or isinstance(answer, Command):
             self.broker.slices.note_short_request()
-            self._send(channel, request, answer, before)
+            self._send_answer(channel, request, answer, before)
             return
         kept_bytes = len(request.body) + _KEPT_BYTES.get(request.code, 0)
         if not self.broker.slices.run(self._answer_in_slices(channel, request, answer, before), channel, kept_bytes):
-            self._send(
+            self._send_answer(
                 channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=_TOO_MANY_LONG_REQUESTS), before
             )
 
-    def _answer_in_slices(self, channel: Channel, request: Command, answering: Answering, before: int) -> Steps:
+    def _answer_in_slices(
+        self, channel: Channel, request: Command, answer_steps: Answering, previous_log_end: int
+    ) -> Steps:
         try:
-            answer = yield from answering
+            answer = yield from answer_steps
         except Exception as error:  # noqa: BLE001 (it is answered and logged)
             answer = self._error_answer(channel, request, error)
-        self._send(channel, request, answer, before)
+        self._send_answer(channel, request, answer, previous_log_end)
 
-    def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
-        """Send an answer, if necessary after a flush of what was written since the log ended at `before`."""
+    def _send_answer(self, channel: Channel, request: Command, answer: Command | None, previous_log_end: int) -> None:
+        """Send an answer, if necessary after a flush of what was written since the log ended at `previous_log_end`."""
         if answer is None or request.is_one_way:
             return
         end = self.broker.store.log_end
-        if end != before and self.broker.options.sync_flush:
+        if end != previous_log_end and self.broker.options.sync_flush:
             self._unsynced.append((end, channel, answer))
         else:
             channel.send(answer)
 
-    def work(self) -> bool:
+    def run_long_requests(self) -> bool:
         """Continue long requests for some milliseconds, and return whether work remains."""
         return self.broker.slices.run_next_slice()
 
     @property
-    def unsent_answers(self) -> int:
+    def unsent_answer_count(self) -> int:
         """Number of answers that wait for a flush or for slaves."""
         return len(self._unsynced)
 
-    def _answer(self, channel: Channel, request: Command) -> Command | Answering | None:
-        if self.unsent_answers >= MAX_UNSYNCED and request.code in _WRITES:
+    def _compute_answer(self, channel: Channel, request: Command) -> Command | Answering | None:
+        if self.unsent_answer_count >= MAX_UNSYNCED and request.code in _WRITES:
             return request.reply(ResponseCode.SYSTEM_BUSY, remark=_FLUSH_IS_SLOW)
         handler = HANDLERS.get(request.code)
         if handler is None:
@@ -176,9 +178,9 @@ class Dispatcher:
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
         try:
             if self._accounts is not None:
-                self._accounts.check(request, channel)
+                self._accounts.check_request(request, channel)
             else:
-                check_without_accounts(request, channel)
+                check_admin_request_is_local(request, channel)
             return handler(self.broker, channel, request)
         except Exception as error:  # noqa: BLE001 (it is answered and logged)
             return self._error_answer(channel, request, error)
@@ -191,12 +193,12 @@ class Dispatcher:
         _logger.error("request %d of %s failed", request.code, channel.peer, exc_info=error)
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
 
-    def answer_arrived(self) -> None:
+    def answer_held_pulls(self) -> None:
         """Answer the held pulls for which messages have arrived; call this after handling requests."""
-        pulling.answer_arrived(self.broker)
+        pulling.answer_pulls_with_new_messages(self.broker)
 
     @property
-    def wants_sync(self) -> bool:
+    def needs_log_sync(self) -> bool:
         """True if answers wait for a flush of the log."""
         return bool(self._unsynced)
 
@@ -206,7 +208,7 @@ class Dispatcher:
             _, channel, answer = self._unsynced.popleft()
             channel.send(answer)
 
-    def sync_failed(self, error: BaseException) -> None:
+    def on_sync_failed(self, error: BaseException) -> None:
         """Answer all requests that wait for the disk with an error."""
         while self._unsynced:
             _, channel, answer = self._unsynced.popleft()
@@ -222,15 +224,15 @@ class Dispatcher:
 
     def on_connection_lost(self, channel: Channel) -> None:
         """Remove a closed connection's clients from their groups."""
-        self.broker.slices.run(self.broker.notify_members(self.broker.clients.disconnect(channel)))
+        self.broker.slices.run(self.broker.notify_members(self.broker.clients.remove_connection(channel)))
 
     def tick(self, now_ms: int) -> bool:
         """Do periodic work; call this several times a second, and again at once if it returns True."""
-        self.broker.statistics.tick(now_ms)
+        self.broker.statistics.take_due_samples(now_ms)
         has_more = False
         try:
             if now_ms >= self._next_delivery_ms:
-                has_more = self._deliver(now_ms)
+                has_more = self._deliver_due_messages(now_ms)
         except StoreError as error:
             # For example, the disk is full. Nothing is lost, and consumers are still served.
             self._next_delivery_ms = now_ms + DELIVERY_PAUSE_MS
@@ -241,12 +243,12 @@ class Dispatcher:
 
     def _expire_clients(self, now_ms: int) -> Steps:
         try:
-            changed = yield from self.broker.clients.expire(now_ms)
+            changed = yield from self.broker.clients.remove_expired_clients(now_ms)
         finally:
             self._is_expiring = False
         yield from self.broker.notify_members(changed)
 
-    def _deliver(self, now_ms: int) -> bool:
+    def _deliver_due_messages(self, now_ms: int) -> bool:
         """Deliver due messages and check half messages; return whether there is more to do now."""
         broker = self.broker
         end = time.perf_counter() + SLICE_SECONDS
@@ -276,10 +278,10 @@ class Dispatcher:
         broker = self.broker
         if now_ms >= self._next_poll_ms:
             self._next_poll_ms = now_ms + broker.options.long_poll_check_ms
-            pulling.answer_expired(broker, now_ms)
+            pulling.answer_pulls_past_deadline(broker, now_ms)
             if not self._is_expiring:
                 self._is_expiring = True
                 broker.slices.run(self._expire_clients(now_ms))
-            broker.locks.expire(now_ms)
+            broker.locks.remove_expired_locks(now_ms)
             forwarded_requests.expire_relayed_requests(broker, now_ms)
-        self.answer_arrived()
+        self.answer_held_pulls()

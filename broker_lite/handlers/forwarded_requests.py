@@ -60,14 +60,14 @@ The list of entries is not possessive, because Python 3.11.2 then accepts a comm
 """
 
 
-def running_info(broker: Broker, channel: Channel, request: Command) -> Command | None:
-    """Forward a request for a consumer's state to that consumer."""
+def get_consumer_running_info(broker: Broker, channel: Channel, request: Command) -> Command | None:
+    """Forward a request for a consumer's running info (its state) to that consumer."""
     check_relay_limits(broker, request)
     header = from_ext_fields(RunningInfoRequest, request.ext_fields)
     return _relay_request(broker, channel, request, header.consumer_group, header.client_id, request)
 
 
-def consume_directly(broker: Broker, channel: Channel, request: Command) -> Command | None:
+def consume_message_directly(broker: Broker, channel: Channel, request: Command) -> Command | None:
     """Forward a message to a consumer for immediate consumption."""
     check_relay_limits(broker, request)
     header = from_ext_fields(ConsumeDirectlyRequest, request.ext_fields)
@@ -75,16 +75,16 @@ def consume_directly(broker: Broker, channel: Channel, request: Command) -> Comm
         message = broker.store.get_by_id(header.msg_id or "")
     except LayoutError as error:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
-    body = b"" if message is None else broker.store.record_of(message)
+    body = b"" if message is None else broker.store.record_for_client(message)
     fields = dict(request.ext_fields) | {"brokerName": broker.options.name}
     relayed = replace(request, ext_fields=fields, body=body)
     return _relay_request(broker, channel, request, header.consumer_group, header.client_id, relayed)
 
 
 def _relay_request(
-    broker: Broker, channel: Channel, request: Command, group: str, client_id: str | None, relayed: Command
+    broker: Broker, channel: Channel, request: Command, group: str, client_id: str | None, forwarded_request: Command
 ) -> Command | None:
-    member = broker.clients.member(group, client_id)
+    member = broker.clients.find_member(group, client_id)
     if member is None:
         remark = f"The Consumer <{group}> <{client_id}> not online"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
@@ -99,21 +99,21 @@ def _relay_request(
         else:
             channel.send(question.reply(answer.code, answer.ext_fields, answer.body, answer.remark))
 
-    ask_member(broker, member, replace(relayed, flag=0), on_answer)
+    ask_member(broker, member, replace(forwarded_request, flag=0), on_answer)
     return None
 
 
-def check_relay_limits(broker: Broker, request: Command, questions: int = 1) -> None:
+def check_relay_limits(broker: Broker, request: Command, question_count: int = 1) -> None:
     """Raise an error if a forwarded request is too large, or too many are not answered yet.
 
     Args:
-        questions: number of clients that are asked.
+        question_count: number of clients that are asked.
 
     Raises:
         CommandError: if the request is too large, or too many clients have not answered yet.
     """
     check_limit("bytes of a relayed request", MAX_RELAYED_BYTES, _request_size(request))
-    check_limit("requests that clients have not answered", MAX_RELAYED, len(broker.relayed) + questions)
+    check_limit("requests that clients have not answered", MAX_RELAYED, len(broker.relayed) + question_count)
 
 
 def _request_size(request: Command) -> int:
@@ -130,10 +130,10 @@ def expire_relayed_requests(broker: Broker, now_ms: int) -> None:
     """Stop waiting for clients whose answers are late."""
     while broker.relayed and broker.relayed[0][0] <= now_ms:
         _, channel, opaque = broker.relayed.popleft()
-        channel.give_up(opaque)
+        channel.stop_waiting_for_answer(opaque)
 
 
-def consumer_status(broker: Broker, channel: Channel, request: Command) -> Answering:
+def get_consumer_status(broker: Broker, channel: Channel, request: Command) -> Answering:
     """Answer with the offsets in a topic's queues that each member of a group reports."""
     header = from_ext_fields(ConsumerStatusRequest, request.ext_fields)
     check_limit("characters of a name", MAX_NAME_LENGTH, max(len(header.topic), len(header.group)))
@@ -182,22 +182,22 @@ class _StatusCollector:
         if self.is_answered:
             return
         if not self._channel.is_open:
-            self._finish(None)
+            self._send_collected_answer(None)
             return
         if answer is not None and answer.code == ResponseCode.SUCCESS:
             table = parse_member_offsets(answer.body)
             if not self._broker.kept_answers.take(self._channel, len(table)):
                 remark = f"offsets of the members: expected at most {MAX_STATUSES_BYTES} bytes, found more"
-                self._finish(self._question.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
+                self._send_collected_answer(self._question.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
                 return
             self._size += len(table)
             self._tables[client_id] = table
         if not self._waiting:
             tables = b",".join([serialize_compact(name) + b":" + table for name, table in self._tables.items()])
             body = b'{"consumerTable":{' + tables + b'},"messageQueueTable":{}}'
-            self._finish(self._question.reply(ResponseCode.SUCCESS, body=body))
+            self._send_collected_answer(self._question.reply(ResponseCode.SUCCESS, body=body))
 
-    def _finish(self, answer: Command | None) -> None:
+    def _send_collected_answer(self, answer: Command | None) -> None:
         """Send the collected answer, and free the memory of its parts."""
         self.is_answered = True
         self._tables.clear()
@@ -219,7 +219,7 @@ def parse_member_offsets(body: bytes | memoryview) -> bytes:
 
 
 HANDLERS: Handlers = {
-    RequestCode.GET_CONSUMER_RUNNING_INFO: running_info,
-    RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_directly,
-    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: consumer_status,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: get_consumer_running_info,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_message_directly,
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: get_consumer_status,
 }

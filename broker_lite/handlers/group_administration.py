@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.clients import Member
-from commitlake.broker_lite.broker.groups import is_valid_group, refuse_system_group
+from commitlake.broker_lite.broker.groups import find_system_group_refusal, is_valid_group
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.tables import (
     select_page,
     serialize_list_body,
-    serialize_lists_body,
     serialize_table_body,
+    serialize_table_of_lists,
 )
 from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
@@ -55,10 +55,10 @@ class SubscriptionOfGroup(NamedTuple):
 
 def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Create or update a group."""
-    config = parse_body(SubscriptionGroupConfig, request.body, limit=MAX_GROUP_BYTES, is_plain=True)
+    config = parse_body(SubscriptionGroupConfig, request.body, limit=MAX_GROUP_BYTES, is_plain_json=True)
     if not is_valid_group(config.group_name):
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(config.group_name[:100]))
-    if (refusal := refuse_system_group(request, config.group_name)) is not None:
+    if (refusal := find_system_group_refusal(request, config.group_name)) is not None:
         return refusal
     if not 0 <= config.retry_queue_nums <= broker.store.max_queues:
         remark = f"retryQueueNums: expected 0 to {broker.store.max_queues}, found {config.retry_queue_nums}"
@@ -67,21 +67,23 @@ def put_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     return request.reply(ResponseCode.SUCCESS)
 
 
-def all_groups(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_all_groups(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the settings of all groups, or of the requested page."""
     header = from_ext_fields(GroupPageRequest, request.ext_fields)
     names = broker.groups.names()
     wanted = select_page(names, header.group_seq, header.max_group_num)
-    configs = ((name, config) for name in wanted if broker.groups.has(name) and (config := broker.groups.find(name)))
+    configs = (
+        (name, config) for name in wanted if broker.groups.has(name) and (config := broker.groups.find_or_create(name))
+    )
     others = {"dataVersion": broker.groups.data_version}
     body = yield from serialize_table_body("subscriptionGroupTable", configs, lambda: others)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(GroupPageResponse(len(names))), body)
 
 
-def group_config(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_group_config(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the settings of a group."""
     header = from_ext_fields(GroupRequest, request.ext_fields)
-    config = broker.groups.find(header.group)
+    config = broker.groups.find_or_create(header.group)
     if config is None:
         remark = f"No group in this broker. group: {header.group}"
         return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
@@ -91,7 +93,7 @@ def group_config(broker: Broker, _channel: Channel, request: Command) -> Command
 def delete_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Delete a group; if its offsets are deleted, also delete its retry and dead-letter topics."""
     header = from_ext_fields(DeleteGroupRequest, request.ext_fields)
-    if (refusal := refuse_system_group(request, header.group_name)) is not None:
+    if (refusal := find_system_group_refusal(request, header.group_name)) is not None:
         return refusal
     broker.groups.remove(header.group_name)
     if header.clean_offset:
@@ -99,11 +101,11 @@ def delete_group(broker: Broker, _channel: Channel, request: Command) -> Command
         for topic in (f"{RETRY_PREFIX}{header.group_name}", f"{DLQ_PREFIX}{header.group_name}"):
             broker.topics.remove(topic)
             broker.store.delete_queues(topic)
-    broker.statistics.drop(header.group_name)
+    broker.statistics.remove_key(header.group_name)
     return request.reply(ResponseCode.SUCCESS)
 
 
-def consumer_connections(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_consumer_connections(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the members of a consumer group and their subscriptions."""
     header = from_ext_fields(ConsumerGroupRequest, request.ext_fields)
     group = broker.clients.consumers.get(header.consumer_group)
@@ -117,7 +119,7 @@ def consumer_connections(broker: Broker, _channel: Channel, request: Command) ->
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
-def producer_connections(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_producer_connections(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the members of a producer group."""
     header = from_ext_fields(ProducerGroupRequest, request.ext_fields)
     members = list(broker.clients.producers.get(header.producer_group, {}).values())
@@ -128,14 +130,14 @@ def producer_connections(broker: Broker, _channel: Channel, request: Command) ->
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
-def all_producers(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_all_producers(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the members of all producer groups."""
-    groups = ((name, _producers(members)) for name, members in list(broker.clients.producers.items()))
-    body = yield from serialize_lists_body("data", groups)
+    groups = ((name, _producer_entries(members)) for name, members in list(broker.clients.producers.items()))
+    body = yield from serialize_table_of_lists("data", groups)
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
-def _producers(members: dict[str, Member]) -> Iterator[dict[str, object]]:
+def _producer_entries(members: dict[str, Member]) -> Iterator[dict[str, object]]:
     for member in list(members.values()):
         yield {
             "clientId": member.client_id,
@@ -146,7 +148,7 @@ def _producers(members: dict[str, Member]) -> Iterator[dict[str, object]]:
         }
 
 
-def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the offsets of all groups."""
     entries = broker.store.config.consumer_offsets.entries
     offsets = ((key, dict(found)) for key in list(entries) if (found := entries.get(key)) is not None)
@@ -154,13 +156,13 @@ def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) ->
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
-def all_delay_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_all_delay_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the next offset to deliver of each delay level."""
     table = DelayOffsetTable(dict(broker.store.config.delay_offsets.entries))
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(table))
 
 
-def timer_checkpoint(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_timer_checkpoint(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the checkpoint of the timers; without it, RocketMQ's slaves keep no timer messages."""
     checkpoint = broker.store.timer_checkpoint
     if checkpoint is None:
@@ -171,7 +173,7 @@ def timer_checkpoint(broker: Broker, _channel: Channel, request: Command) -> Com
 def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Copy the offsets of one group to another."""
     header = from_ext_fields(CloneGroupOffsetRequest, request.ext_fields)
-    if (refusal := refuse_system_group(request, header.dest_group)) is not None:
+    if (refusal := find_system_group_refusal(request, header.dest_group)) is not None:
         return refusal
     if not is_valid_group(header.dest_group):
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=_INVALID_GROUP.format(header.dest_group[:100]))
@@ -188,14 +190,14 @@ def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Comman
     return request.reply(ResponseCode.SUCCESS)
 
 
-def topics_of_group(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_topics_of_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the topics that a group has consumed."""
     header = from_ext_fields(GroupRequest, request.ext_fields)
     topics = tuple(broker.topics_of_group(header.group))
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(topics)))
 
 
-def subscription_of_group(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_subscription_of_group(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with a group's subscription to a topic."""
     header = from_ext_fields(TopicGroupRequest, request.ext_fields)
     group = broker.clients.consumers.get(header.group)
@@ -206,16 +208,16 @@ def subscription_of_group(broker: Broker, _channel: Channel, request: Command) -
 
 HANDLERS: Handlers = {
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: put_group,
-    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: all_groups,
-    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: group_config,
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: get_all_groups,
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: get_group_config,
     RequestCode.DELETE_SUBSCRIPTIONGROUP: delete_group,
-    RequestCode.GET_CONSUMER_CONNECTION_LIST: consumer_connections,
-    RequestCode.GET_PRODUCER_CONNECTION_LIST: producer_connections,
-    RequestCode.GET_ALL_PRODUCER_INFO: all_producers,
-    RequestCode.GET_ALL_CONSUMER_OFFSET: all_consumer_offsets,
-    RequestCode.GET_ALL_DELAY_OFFSET: all_delay_offsets,
-    RequestCode.GET_TIMER_CHECK_POINT: timer_checkpoint,
+    RequestCode.GET_CONSUMER_CONNECTION_LIST: get_consumer_connections,
+    RequestCode.GET_PRODUCER_CONNECTION_LIST: get_producer_connections,
+    RequestCode.GET_ALL_PRODUCER_INFO: get_all_producers,
+    RequestCode.GET_ALL_CONSUMER_OFFSET: get_all_consumer_offsets,
+    RequestCode.GET_ALL_DELAY_OFFSET: get_all_delay_offsets,
+    RequestCode.GET_TIMER_CHECK_POINT: get_timer_checkpoint,
     RequestCode.CLONE_GROUP_OFFSET: clone_offsets,
-    RequestCode.QUERY_TOPICS_BY_CONSUMER: topics_of_group,
-    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: subscription_of_group,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER: get_topics_of_group,
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: get_subscription_of_group,
 }

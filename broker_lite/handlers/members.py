@@ -31,33 +31,33 @@ MAX_CONFIG_BYTES = 256 << 10
 
 def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
     """Register a client in its groups, with the subscriptions of its consumers."""
-    heartbeat = parse_body(Heartbeat, request.body, limit=MAX_HEARTBEAT_BYTES, is_plain=True)
+    heartbeat = parse_body(Heartbeat, request.body, limit=MAX_HEARTBEAT_BYTES, is_plain_json=True)
     yield
-    broker.clients.check(channel, heartbeat)
+    broker.clients.check_limits(channel, heartbeat)
     known = [data for data in heartbeat.consumer_data_set if is_valid_group(data.group_name)]
-    _check_room_for(broker, {data.group_name for data in known})
+    _check_group_and_topic_limits(broker, {data.group_name for data in known})
     yield
     served = []
     for data in known:
-        group = broker.groups.find(data.group_name)
+        group = broker.groups.find_or_create(data.group_name)
         if group is not None:
             served.append(data)
             broker.topics.ensure(f"{RETRY_PREFIX}{group.group_name}", max(1, group.retry_queue_nums))
         yield
     heartbeat = heartbeat._replace(consumer_data_set=tuple(served))
-    changed = broker.clients.heartbeat(channel, request, heartbeat, broker.now_ms())
+    changed = broker.clients.register_heartbeat(channel, request, heartbeat, broker.now_ms())
     # As in RocketMQ, members are notified before the new client gets its answer.
     yield from broker.notify_members(changed)
     return request.reply(ResponseCode.SUCCESS)
 
 
-def _check_room_for(broker: Broker, groups: set[str]) -> None:
+def _check_group_and_topic_limits(broker: Broker, groups: set[str]) -> None:
     """Raise an error if the limits do not allow the groups and retry topics that a heartbeat would create."""
     new = {name for name in groups if not broker.groups.has(name) and broker.groups.can_auto_create(name)}
     if new:
-        broker.groups.check_room(len(new))
+        broker.groups.check_group_limit(len(new))
     there = {name for name in groups if broker.groups.has(name)}
-    broker.topics.check_room(sum(not broker.topics.has(f"{RETRY_PREFIX}{name}") for name in new | there))
+    broker.topics.check_topic_limit(sum(not broker.topics.has(f"{RETRY_PREFIX}{name}") for name in new | there))
 
 
 def unregister_client(broker: Broker, channel: Channel, request: Command) -> Answering:
@@ -68,7 +68,7 @@ def unregister_client(broker: Broker, channel: Channel, request: Command) -> Ans
     return request.reply(ResponseCode.SUCCESS)
 
 
-def consumer_list(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_consumer_list(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the client ids of a consumer group's members."""
     header = from_ext_fields(ConsumerGroupRequest, request.ext_fields)
     members = list(broker.clients.members(header.consumer_group))
@@ -81,7 +81,7 @@ def consumer_list(broker: Broker, _channel: Channel, request: Command) -> Answer
 
 def check_client_config(_broker: Broker, _channel: Channel, request: Command) -> Command:
     """Check that the expression of a subscription is valid."""
-    body = parse_body(CheckClientConfig, request.body, limit=MAX_CONFIG_BYTES, is_plain=True)
+    body = parse_body(CheckClientConfig, request.body, limit=MAX_CONFIG_BYTES, is_plain_json=True)
     try:
         compile_filter(body.subscription_data)
     except FilterError as error:
@@ -104,7 +104,7 @@ def unlock_queues(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def _parse_locks(request: Command) -> LockBatch:
-    body = parse_body(LockBatch, request.body, limit=MAX_LOCK_BYTES, is_plain=True)
+    body = parse_body(LockBatch, request.body, limit=MAX_LOCK_BYTES, is_plain_json=True)
     check_limit("queues to lock", MAX_LOCKS_OF_REQUEST, len(body.mq_set))
     names = [body.consumer_group, body.client_id]
     for queue in body.mq_set:
@@ -116,7 +116,7 @@ def _parse_locks(request: Command) -> LockBatch:
 HANDLERS: Handlers = {
     RequestCode.HEART_BEAT: heart_beat,
     RequestCode.UNREGISTER_CLIENT: unregister_client,
-    RequestCode.GET_CONSUMER_LIST_BY_GROUP: consumer_list,
+    RequestCode.GET_CONSUMER_LIST_BY_GROUP: get_consumer_list,
     RequestCode.CHECK_CLIENT_CONFIG: check_client_config,
     RequestCode.LOCK_BATCH_MQ: lock_queues,
     RequestCode.UNLOCK_BATCH_MQ: unlock_queues,

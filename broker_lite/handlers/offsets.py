@@ -6,7 +6,7 @@ Source: ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
 from __future__ import annotations
 
 from commitlake.broker_lite.broker.broker import Broker, Handlers
-from commitlake.broker_lite.broker.groups import refuse_system_group
+from commitlake.broker_lite.broker.groups import find_system_group_refusal
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
@@ -42,7 +42,7 @@ def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command
 def update_offset(broker: Broker, channel: Channel, request: Command) -> Command:
     """Store the offset that a group has reached: all messages before it are consumed."""
     header = from_ext_fields(UpdateConsumerOffsetRequest, request.ext_fields)
-    if (refusal := refuse_system_group(request, header.consumer_group)) is not None:
+    if (refusal := find_system_group_refusal(request, header.consumer_group)) is not None:
         return refusal
     topic = broker.topics.find(header.topic)
     if topic is None:
@@ -59,7 +59,7 @@ def update_offset(broker: Broker, channel: Channel, request: Command) -> Command
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
     if broker.is_reset_pending(header.topic, header.consumer_group, header.queue_id):
         return request.reply(ResponseCode.SUCCESS, remark=OFFSET_WAS_RESET)
-    broker.check_room_for_offset(header.topic, header.consumer_group, header.queue_id)
+    broker.check_offset_limit(header.topic, header.consumer_group, header.queue_id)
     broker.store.config.consumer_offsets.acknowledge(
         header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
     )
@@ -76,21 +76,21 @@ def search_offset(broker: Broker, _channel: Channel, request: Command) -> Comman
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
 
 
-def max_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_max_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the next queue offset of a queue, which is the end of the queue."""
     header = from_ext_fields(MaxOffsetRequest, request.ext_fields)
     offset = broker.store.max_offset(header.topic, header.queue_id)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
 
 
-def min_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_min_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the queue offset of the first message that is still in the store."""
     header = from_ext_fields(QueueRequest, request.ext_fields)
     offset = broker.store.min_offset(header.topic, header.queue_id)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
 
 
-def earliest_store_time(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_earliest_store_time(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the store time of a queue's first message, or -1 if the queue is empty."""
     header = from_ext_fields(QueueRequest, request.ext_fields)
     first = broker.store.min_offset(header.topic, header.queue_id)
@@ -102,7 +102,7 @@ HANDLERS: Handlers = {
     RequestCode.QUERY_CONSUMER_OFFSET: query_offset,
     RequestCode.UPDATE_CONSUMER_OFFSET: update_offset,
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: search_offset,
-    RequestCode.GET_MAX_OFFSET: max_offset,
-    RequestCode.GET_MIN_OFFSET: min_offset,
-    RequestCode.GET_EARLIEST_MSG_STORETIME: earliest_store_time,
+    RequestCode.GET_MAX_OFFSET: get_max_offset,
+    RequestCode.GET_MIN_OFFSET: get_min_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: get_earliest_store_time,
 }

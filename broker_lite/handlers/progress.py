@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.broker import statistics
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
-from commitlake.broker_lite.broker.groups import refuse_system_group
+from commitlake.broker_lite.broker.groups import find_system_group_refusal
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from commitlake.broker_lite.handlers.pulling import answer_reset_pulls
 from commitlake.broker_lite.protocol import Channel
@@ -45,7 +45,7 @@ class BrokerConsumeStats(NamedTuple):
     total_inflight_diff: int = 0
 
 
-def topic_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_topic_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the first and last offset of each queue of a topic."""
     header = from_ext_fields(TopicRequest, request.ext_fields)
     topic, store = header.topic, broker.store
@@ -53,18 +53,18 @@ def topic_stats(broker: Broker, _channel: Channel, request: Command) -> Answerin
     if config is None:
         return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=f"topic[{topic}] not exist")
 
-    def offsets() -> Iterator[tuple[MessageQueue, TopicOffset]]:
+    def topic_offsets() -> Iterator[tuple[MessageQueue, TopicOffset]]:
         for queue_id in range(max(config.write_queue_nums, config.read_queue_nums)):
             low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
             last = store.timestamp_at(topic, queue_id, high - 1) if high > low else 0
             yield MessageQueue(topic, broker.options.name, queue_id), TopicOffset(low, high, max(0, last))
 
     tps = broker.statistics.rate(statistics.TOPIC_PUT_NUMS, topic, broker.now_ms())
-    body = yield from serialize_table_body("offsetTable", offsets(), lambda: {"topicPutTps": tps})
+    body = yield from serialize_table_body("offsetTable", topic_offsets(), lambda: {"topicPutTps": tps})
     return request.reply(ResponseCode.SUCCESS, body=body)
 
 
-def consume_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_consume_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with a group's lag in each queue of its topics."""
     header = from_ext_fields(ConsumeStatsRequest, request.ext_fields)
     named = [topic for topic in (header.topic_list or "").split(";") if topic]
@@ -96,7 +96,7 @@ def _compute_consume_stats(broker: Broker, group: str, topics: Iterable[str]) ->
     return ConsumeStats(table, tps)
 
 
-def broker_consume_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_broker_consume_stats(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the lag of all groups."""
     from_ext_fields(BrokerConsumeStatsRequest, request.ext_fields)
     topics_of: dict[str, set[str]] = {}
@@ -121,7 +121,7 @@ def broker_consume_stats(broker: Broker, _channel: Channel, request: Command) ->
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(body))
 
 
-def groups_of_topic(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_groups_of_topic(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the groups that consume a topic or have offsets in it."""
     header = from_ext_fields(TopicRequest, request.ext_fields)
     groups = {name for name, group in broker.clients.consumers.items() if header.topic in group.subscriptions}
@@ -132,7 +132,7 @@ def groups_of_topic(broker: Broker, _channel: Channel, request: Command) -> Comm
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(GroupList(tuple(sorted(groups)))))
 
 
-def consume_time_span(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_consume_time_span(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the time span of a topic's messages, and the time up to which a group has consumed them."""
     header = from_ext_fields(TopicGroupRequest, request.ext_fields)
     topic, store = header.topic, broker.store
@@ -157,7 +157,7 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answeri
     """Reset a group's offsets in a topic to an offset or time, at which its consumers continue to pull."""
     header = from_ext_fields(ResetOffsetRequest, request.ext_fields)
     topic, group = header.topic, header.group
-    if (refusal := refuse_system_group(request, group)) is not None:
+    if (refusal := find_system_group_refusal(request, group)) is not None:
         return refusal
     config = broker.topics.find(topic)
     if config is None:
@@ -193,10 +193,10 @@ def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answeri
 
 
 HANDLERS: Handlers = {
-    RequestCode.GET_TOPIC_STATS_INFO: topic_stats,
-    RequestCode.GET_CONSUME_STATS: consume_stats,
-    RequestCode.GET_BROKER_CONSUME_STATS: broker_consume_stats,
-    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: groups_of_topic,
-    RequestCode.QUERY_CONSUME_TIME_SPAN: consume_time_span,
+    RequestCode.GET_TOPIC_STATS_INFO: get_topic_stats,
+    RequestCode.GET_CONSUME_STATS: get_consume_stats,
+    RequestCode.GET_BROKER_CONSUME_STATS: get_broker_consume_stats,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: get_groups_of_topic,
+    RequestCode.QUERY_CONSUME_TIME_SPAN: get_consume_time_span,
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: reset_offset,
 }

@@ -51,7 +51,7 @@ _NOTHING_YET = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_I
 def pull_message(broker: Broker, channel: Channel, request: Command) -> Command | Answering | None:
     """Answer with messages of a queue; if there are none, hold the pull and answer later."""
     header = from_ext_fields(PullMessageRequest, request.ext_fields)
-    refusal, group = _check_pull(broker, request, header)
+    refusal, group = _check_pull_request(broker, request, header)
     if refusal is not None or group is None:
         return refusal
     wanted = _filter_or_refusal(broker, request, header, group)
@@ -61,33 +61,33 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
     commits = header.sys_flag & PullSysFlag.COMMIT_OFFSET and may_wait and header.commit_offset >= 0
     commits = commits and not is_system_group(header.consumer_group)
     if commits and not broker.is_reset_pending(header.topic, header.consumer_group, header.queue_id):
-        broker.check_room_for_offset(header.topic, header.consumer_group, header.queue_id)
+        broker.check_offset_limit(header.topic, header.consumer_group, header.queue_id)
         broker.store.config.consumer_offsets.acknowledge(
             header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
         )
-    if (answer := _answer_reset(broker, request, header)) is not None:
+    if (answer := _make_reset_response(broker, request, header)) is not None:
         return answer
     if wanted.accepts_record is not None:
-        return _pull_filtered(broker, channel, request, header, wanted, group)
+        return _pull_with_sql_filter(broker, channel, request, header, wanted, group)
     result = _pull_slice(broker, header, wanted, header.queue_offset)
     if result.is_cut and not result.records:
         return _continue_pull(broker, request, header, wanted, result, group)
     return _answer_or_hold(broker, channel, request, header, wanted, result, group)
 
 
-def _pull_filtered(
+def _pull_with_sql_filter(
     broker: Broker,
     channel: Channel,
     request: Command,
     header: PullMessageRequest,
-    wanted: Filter,
+    message_filter: Filter,
     group: SubscriptionGroupConfig,
 ) -> Answering:
     """Answer a pull with an SQL92 filter, in slices that wait for the same client's earlier pulls."""
-    result = _pull_slice(broker, header, wanted, header.queue_offset)
+    result = _pull_slice(broker, header, message_filter, header.queue_offset)
     if result.is_cut and not result.records:
-        return (yield from _continue_pull(broker, request, header, wanted, result, group))
-    return _answer_or_hold(broker, channel, request, header, wanted, result, group)
+        return (yield from _continue_pull(broker, request, header, message_filter, result, group))
+    return _answer_or_hold(broker, channel, request, header, message_filter, result, group)
 
 
 def _answer_or_hold(
@@ -95,7 +95,7 @@ def _answer_or_hold(
     channel: Channel,
     request: Command,
     header: PullMessageRequest,
-    wanted: Filter,
+    message_filter: Filter,
     result: PullResult,
     group: SubscriptionGroupConfig,
 ) -> Command | None:
@@ -106,14 +106,14 @@ def _answer_or_hold(
     deadline_ms = broker.now_ms() + min(max(0, header.suspend_timeout_millis), MAX_SUSPEND_MS)
     # The body has no meaning here, and would be kept as long as the pull.
     question = replace(request, ext_fields={}, body=b"")
-    held = HeldPull(channel, question, header, wanted, deadline_ms, header.queue_offset)
+    held = HeldPull(channel, question, header, message_filter, deadline_ms, header.queue_offset)
     return None if broker.held.hold(held) else answer
 
 
-def _check_pull(
+def _check_pull_request(
     broker: Broker, request: Command, header: PullMessageRequest
 ) -> tuple[Command | None, SubscriptionGroupConfig | None]:
-    group = broker.groups.find(header.consumer_group)
+    group = broker.groups.find_or_create(header.consumer_group)
     if group is None:
         remark = f"subscription group [{header.consumer_group}] does not exist"
         return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark), None
@@ -155,7 +155,7 @@ def _filter_or_refusal(
         subscription = known
     try:
         subscription = subscription or _parse_subscription(header)
-        return compile_filter(subscription, broker.store.queue_codes)
+        return compile_filter(subscription, broker.store.queue_tag_codes)
     except FilterError as error:
         remark = f"parse the consumer's subscription failed: {error}"
         return request.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark=remark)
@@ -169,20 +169,22 @@ def _parse_subscription(header: PullMessageRequest) -> SubscriptionData:
     return SubscriptionData(header.topic, expression, sub_version=header.sub_version, expression_type=kind)
 
 
-def _pull_slice(broker: Broker, header: PullMessageRequest, wanted: Filter, offset: int) -> PullResult:
+def _pull_slice(broker: Broker, header: PullMessageRequest, message_filter: Filter, offset: int) -> PullResult:
     """Pull messages that a consumer wants for the time of one slice."""
-    limits = _slice_limits(broker, header, wanted)
-    return broker.store.pull(header.topic, header.queue_id, offset, limits, wanted.codes, wanted.accepts_record)
+    limits = _slice_limits(broker, header, message_filter)
+    return broker.store.pull(
+        header.topic, header.queue_id, offset, limits, message_filter.codes, message_filter.accepts_record
+    )
 
 
-def _slice_limits(broker: Broker, header: PullMessageRequest, wanted: Filter) -> PullLimits:
+def _slice_limits(broker: Broker, header: PullMessageRequest, message_filter: Filter) -> PullLimits:
     """Return the limits for one slice of a pull: messages, bytes and time."""
     options = broker.options
     limit_bytes = options.max_transfer_bytes
     if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
         limit_bytes = min(limit_bytes, header.max_msg_bytes)
     count = min(max(0, header.max_msg_nums), options.max_transfer_messages)
-    seconds = UNFILTERED_SECONDS if wanted.accepts_record is None else SLICE_SECONDS
+    seconds = UNFILTERED_SECONDS if message_filter.accepts_record is None else SLICE_SECONDS
     return PullLimits(count, limit_bytes, time.perf_counter() + seconds)
 
 
@@ -190,7 +192,7 @@ def _continue_pull(
     broker: Broker,
     request: Command,
     header: PullMessageRequest,
-    wanted: Filter,
+    message_filter: Filter,
     result: PullResult,
     group: SubscriptionGroupConfig | None = None,
 ) -> Answering:
@@ -201,7 +203,7 @@ def _continue_pull(
             break
         yield
         started = time.perf_counter()
-        result = _pull_slice(broker, header, wanted, result.next_offset)
+        result = _pull_slice(broker, header, message_filter, result.next_offset)
         spent += time.perf_counter() - started
     return _make_pull_response(broker, request, header, result, group)
 
@@ -240,16 +242,16 @@ def _response_code_of(header: PullMessageRequest, status: GetStatus) -> Response
     return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
 
 
-def _suggested_broker_id(broker: Broker, group: SubscriptionGroupConfig | None, found: Sequence[bytes]) -> int:
+def _suggested_broker_id(broker: Broker, group: SubscriptionGroupConfig | None, records: Sequence[bytes]) -> int:
     """Return the id of the broker for the next pull: the master or, if configured, a slave for old messages."""
-    if group is None or not found or not broker.options.slave_read:
+    if group is None or not records or not broker.options.slave_read:
         return MASTER_ID
-    last: int = HEAD.unpack(found[-1])[_PHYSICAL_OFFSET]
+    last: int = HEAD.unpack(records[-1])[_PHYSICAL_OFFSET]
     is_lagging = broker.store.log_end - last > broker.options.in_memory_bytes
     return group.which_broker_when_consume_slowly if is_lagging else group.broker_id
 
 
-def _answer_reset(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
+def _make_reset_response(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
     """Return an answer that redirects the consumer to the offset of a pending reset, or None without one."""
     target = broker.take_pending_reset(header.topic, header.consumer_group, header.queue_id)
     if target is None:
@@ -264,29 +266,29 @@ def _answer_reset(broker: Broker, request: Command, header: PullMessageRequest) 
 def answer_reset_pulls(broker: Broker, topic: str, queue_id: int) -> None:
     """Answer the waiting pulls of a queue for which an offset reset is pending; the others keep waiting."""
     for pull in broker.held.take(topic, queue_id):
-        answer = _answer_reset(broker, pull.request, pull.header)
+        answer = _make_reset_response(broker, pull.request, pull.header)
         if answer is None:
             broker.held.hold(pull)
         else:
             pull.channel.send(answer)
 
 
-def answer_arrived(broker: Broker) -> None:
+def answer_pulls_with_new_messages(broker: Broker) -> None:
     """Answer the waiting pulls of queues in which messages have arrived."""
     for topic, queue_id in broker.store.take_arrived_queues():
         if pulls := broker.held.take(topic, queue_id):
-            _run_in_slices(broker, pulls, _answer_or_hold_again)
+            _answer_pulls_in_slices(broker, pulls, _answer_or_hold_again)
 
 
-def _run_in_slices(
-    broker: Broker, pulls: Sequence[HeldPull], answer: Callable[[Broker, Sequence[HeldPull]], Steps]
+def _answer_pulls_in_slices(
+    broker: Broker, pulls: Sequence[HeldPull], answer_pulls: Callable[[Broker, Sequence[HeldPull]], Steps]
 ) -> None:
     """Answer waiting pulls in slices, as SQL92 filters may take long; the work counts against each client's limits."""
     unfiltered = [pull for pull in pulls if pull.wanted.accepts_record is None]
     if unfiltered:
-        broker.slices.run(answer(broker, unfiltered))
+        broker.slices.run(answer_pulls(broker, unfiltered))
     for pull in pulls:
-        if pull.wanted.accepts_record is not None and not broker.slices.run(answer(broker, [pull]), pull.channel):
+        if pull.wanted.accepts_record is not None and not broker.slices.run(answer_pulls(broker, [pull]), pull.channel):
             remark = "too many long requests of this client are waiting"
             pull.channel.send(pull.request.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
 
@@ -327,10 +329,10 @@ def _search_for_pull(broker: Broker, pull: HeldPull) -> Generator[None, None, Pu
     return result if pull.channel.is_open else None
 
 
-def answer_expired(broker: Broker, now_ms: int) -> None:
+def answer_pulls_past_deadline(broker: Broker, now_ms: int) -> None:
     """Answer the waiting pulls that have reached their deadline."""
     if pulls := list(broker.held.take_expired(now_ms)):
-        _run_in_slices(broker, pulls, _answer_expired_pulls)
+        _answer_pulls_in_slices(broker, pulls, _answer_expired_pulls)
 
 
 def _answer_expired_pulls(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:

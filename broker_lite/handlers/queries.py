@@ -44,7 +44,7 @@ def query_message(broker: Broker, _channel: Channel, request: Command) -> Answer
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
     records: list[bytes] = []
     for message in found:
-        records.append(broker.store.record_of(message))
+        records.append(broker.store.record_for_client(message))
         yield
     if not records:
         return request.reply(ResponseCode.QUERY_NOT_FOUND, remark="can not find message, maybe time range not correct")
@@ -73,7 +73,7 @@ def view_message(broker: Broker, _channel: Channel, request: Command) -> Command
     message = broker.store.get_at(header.offset)
     if message is None:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"can not find message by the offset, {header.offset}")
-    return request.reply(ResponseCode.SUCCESS, body=broker.store.record_of(message))
+    return request.reply(ResponseCode.SUCCESS, body=broker.store.record_for_client(message))
 
 
 def query_consume_queue(broker: Broker, _channel: Channel, request: Command) -> Command:
@@ -87,7 +87,7 @@ def query_consume_queue(broker: Broker, _channel: Channel, request: Command) -> 
     subscription = consumers.subscriptions.get(topic) if consumers else None
     codes = None
     if subscription is not None and subscription.code_set:
-        codes = store.queue_codes(subscription.tags_set, subscription.code_set)
+        codes = store.queue_tag_codes(subscription.tags_set, subscription.code_set)
     entries = []
     first = max(low, header.first_index)
     for number in range(first, min(high, first + max(0, min(header.max_count, MAX_ENTRIES)))):

@@ -45,7 +45,7 @@ def send_reply(broker: Broker, channel: Channel, request: Command) -> Command | 
     """Store a reply, and push it to the client that sent the request."""
     header = parse_send_request(request)
     known = dict(parse_properties((header.properties or "").encode("utf-8", "replace")))
-    known |= broker.options.marks()
+    known |= broker.options.added_properties()
     del known[CLUSTER]
     queue_id = max(0, header.queue_id)
     text = "".join(f"{key}\x01{value}\x02" for key, value in known.items())

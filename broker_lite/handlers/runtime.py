@@ -18,7 +18,7 @@ from commitlake.schemas.remoting.routes import KvTable
 _GIB = 1 << 30
 
 
-def runtime_info(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_runtime_info(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with counters, rates and state of the broker, as texts under RocketMQ's names."""
     table = _counter_values(broker) | _state_values(broker) | _disk_values(broker) | _delay_values(broker)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(KvTable(table)))
@@ -93,17 +93,17 @@ def _disk_values(broker: Broker) -> dict[str, str]:
 def _delay_values(broker: Broker) -> dict[str, str]:
     offsets = broker.store.config.delay_offsets
     table = {}
-    for level in range(1, broker.delivery.delay_levels + 1):
+    for level in range(1, broker.delivery.delay_level_count + 1):
         end = broker.store.max_offset(broker.delivery.schedule_topic, level - 1)
         if end:
             table[f"scheduleMessageOffset_{level}"] = f"{offsets.get(level)},{end}"
     return table
 
 
-def stats_data(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_stats_data(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the totals and rates of a count for the last minute, hour and day."""
     header = from_ext_fields(StatsDataRequest, request.ext_fields)
-    data = broker.statistics.data(header.stats_name, header.stats_key)
+    data = broker.statistics.stats_data(header.stats_name, header.stats_key)
     if data is None:
         remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
@@ -111,6 +111,6 @@ def stats_data(broker: Broker, _channel: Channel, request: Command) -> Command:
 
 
 HANDLERS: Handlers = {
-    RequestCode.GET_BROKER_RUNTIME_INFO: runtime_info,
-    RequestCode.VIEW_BROKER_STATS_DATA: stats_data,
+    RequestCode.GET_BROKER_RUNTIME_INFO: get_runtime_info,
+    RequestCode.VIEW_BROKER_STATS_DATA: get_stats_data,
 }

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from commitlake.broker_lite.broker import statistics
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.delivery import SendBackError
-from commitlake.broker_lite.delivery.timers import sets_delivery_time
+from commitlake.broker_lite.delivery.timers import has_delivery_time
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import PutResult
@@ -51,18 +51,18 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
     """Store a message or a batch."""
     header = _parse_header(request)
     is_batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
-    refusal = _refuse_message(broker, request, header) or _refuse_too_large(request, header, is_batch=is_batch)
+    refusal = _find_message_refusal(broker, request, header) or _find_size_refusal(request, header, is_batch=is_batch)
     if refusal is not None:
         return refusal
     group = None
     if header.topic.startswith(RETRY_PREFIX):
         name = header.topic.removeprefix(RETRY_PREFIX)
-        group = broker.groups.find(name)
+        group = broker.groups.find_or_create(name)
         if group is None:
             remark = f"subscription group not exist, {name}"
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
     config = broker.topics.config_for_send(header.topic, header.default_topic, header.default_topic_queue_nums)
-    refusal = _refuse_target(channel, request, header, config)
+    refusal = _find_target_refusal(channel, request, header, config)
     if refusal is not None or config is None:
         return refusal
     if header.queue_id < 0:
@@ -70,12 +70,12 @@ def send_message(broker: Broker, channel: Channel, request: Command) -> Command 
     if is_batch:
         return _send_batch(broker, channel, request, header, config)
     if broker.topics.has(header.topic):
-        return _send_one(broker, channel, request, header, config, group)
-    with broker.topics.made(config):
-        return _send_one(broker, channel, request, header, config, group)
+        return _store_one_message(broker, channel, request, header, config, group)
+    with broker.topics.create_or_undo(config):
+        return _store_one_message(broker, channel, request, header, config, group)
 
 
-def _refuse_target(
+def _find_target_refusal(
     channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig | None
 ) -> Command | None:
     """Return the refusal of a message whose topic or queue does not accept it, or None."""
@@ -109,7 +109,7 @@ def _parse_header(request: Command) -> SendMessageRequest:
         return parse_send_request(request)
 
 
-def _refuse_message(broker: Broker, request: Command, header: SendMessageRequest) -> Command | None:
+def _find_message_refusal(broker: Broker, request: Command, header: SendMessageRequest) -> Command | None:
     if not broker.is_writable:
         remark = (
             "service not available now. It may be caused by one of the following reasons: the broker's disk is full"
@@ -127,7 +127,7 @@ def _refuse_message(broker: Broker, request: Command, header: SendMessageRequest
     return None
 
 
-def _refuse_too_large(request: Command, header: SendMessageRequest, *, is_batch: bool) -> Command | None:
+def _find_size_refusal(request: Command, header: SendMessageRequest, *, is_batch: bool) -> Command | None:
     """Return the refusal of a message that is too large, before its topic or group is created."""
     remark = None
     if len(header.properties or "") > props.MAX_SIZE:
@@ -138,7 +138,7 @@ def _refuse_too_large(request: Command, header: SendMessageRequest, *, is_batch:
     return None if remark is None else request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
 
 
-def _send_one(
+def _store_one_message(
     broker: Broker,
     channel: Channel,
     request: Command,
@@ -152,7 +152,7 @@ def _send_one(
     if props.UNIQ_KEY not in known:
         known[props.UNIQ_KEY] = new_unique_key(broker.options.address, broker.now_ms())
         text = ""
-    if group is not None and _was_last_retry(broker, request, header, group):
+    if group is not None and _is_past_last_retry(broker, request, header, group):
         topic, queue_id, text = f"{DLQ_PREFIX}{group.group_name}", 0, ""
         broker.topics.ensure(topic, 1)
         known.pop(props.DELAY, None)
@@ -161,7 +161,7 @@ def _send_one(
     if is_plain:
         stored = f"{text}{'' if text.endswith(_END) else _END}{broker.property_suffix}".encode("utf-8", "replace")
     else:
-        known |= broker.options.marks()
+        known |= broker.options.added_properties()
     message = SentMessage(
         topic, queue_id, bytes(request.body), header.born_timestamp, channel.peer, header.flag, header.sys_flag,
         header.reconsume_times or 0, known, stored, header.producer_group,
@@ -169,13 +169,13 @@ def _send_one(
     if is_plain and not _is_delayed_or_transactional(known):
         result = broker.store.send(message)
     else:
-        result = broker.delivery.take(_add_broker_properties(broker, message))
-    return _answer_stored(broker, request, header, config.topic_name, [result], known[props.UNIQ_KEY])
+        result = broker.delivery.accept_message(_add_broker_properties(broker, message))
+    return _make_send_response(broker, request, header, config.topic_name, [result], known[props.UNIQ_KEY])
 
 
 def _add_broker_properties(broker: Broker, message: SentMessage) -> SentMessage:
     """Return the message with the properties that the broker adds to every message."""
-    return message._replace(properties={**message.properties, **broker.options.marks()})
+    return message._replace(properties={**message.properties, **broker.options.added_properties()})
 
 
 def _parse_property_dict(text: str) -> dict[str, str]:
@@ -188,14 +188,14 @@ def _parse_property_dict(text: str) -> dict[str, str]:
     return known
 
 
-def _is_delayed_or_transactional(known: dict[str, str]) -> bool:
-    return props.DELAY in known or props.TRAN_MSG in known or sets_delivery_time(known)
+def _is_delayed_or_transactional(properties: dict[str, str]) -> bool:
+    return props.DELAY in properties or props.TRAN_MSG in properties or has_delivery_time(properties)
 
 
-def _was_last_retry(
+def _is_past_last_retry(
     broker: Broker, request: Command, header: SendMessageRequest, group: SubscriptionGroupConfig
 ) -> bool:
-    """Return whether a message that a consumer sends to its retry topic must become a dead letter."""
+    """Return whether a message in a retry topic has no retry left, so that it must become a dead letter."""
     limit = group.retry_max_times
     if request.version >= Version.V3_4_9 and header.max_reconsume_times is not None:
         limit = header.max_reconsume_times
@@ -230,34 +230,35 @@ def _send_batch(
             header.topic, header.queue_id, item.body, header.born_timestamp, channel.peer, item.flag, header.sys_flag,
             header.reconsume_times or 0, own, item.properties, header.producer_group,
         ))  # fmt: skip
-    with broker.topics.made(config):
+    with broker.topics.create_or_undo(config):
         results = broker.store.send_batch(messages)
-    return _answer_stored(broker, request, header, header.topic, results, known.get(props.UNIQ_KEY))
+    return _make_send_response(broker, request, header, header.topic, results, known.get(props.UNIQ_KEY))
 
 
 def _send_inner_batch(
-    broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, known: dict[str, str]
+    broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, properties: dict[str, str]
 ) -> Command:
     """Store a batch as one record, for a topic with BatchConsumeQueues."""
-    known[props.CLUSTER] = broker.options.cluster
+    properties[props.CLUSTER] = broker.options.cluster
     message = SentMessage(
         header.topic, header.queue_id, bytes(request.body), header.born_timestamp, channel.peer, header.flag,
-        header.sys_flag | INNER_BATCH | NEED_UNWRAP, header.reconsume_times or 0, known, b"", header.producer_group,
+        header.sys_flag | INNER_BATCH | NEED_UNWRAP, header.reconsume_times or 0, properties, b"",
+        header.producer_group,
     )  # fmt: skip
-    key = known[props.UNIQ_KEY]
-    return _answer_stored(
+    key = properties[props.UNIQ_KEY]
+    return _make_send_response(
         broker, request, header, header.topic, [broker.store.send(message)], key, {"batchUniqId": key}
     )
 
 
-def _answer_stored(
+def _make_send_response(
     broker: Broker,
     request: Command,
     header: SendMessageRequest,
     topic: str,
     results: list[PutResult],
     unique_key: str | None,
-    more: Mapping[str, str] | None = None,
+    extra_fields: Mapping[str, str] | None = None,
 ) -> Command:
     count = broker.statistics.add
     count(statistics.TOPIC_PUT_NUMS, topic, len(results))
@@ -278,15 +279,15 @@ def _answer_stored(
     }
     if unique_key is not None:
         fields["transactionId"] = unique_key
-    if more is not None:
-        fields |= more
+    if extra_fields is not None:
+        fields |= extra_fields
     return request.reply(ResponseCode.SUCCESS, fields)
 
 
 def send_back(broker: Broker, channel: Channel, request: Command) -> Command:
     """Schedule a retry of a message that a consumer failed to consume, or write a dead letter."""
     header = from_ext_fields(SendBackRequest, request.ext_fields)
-    group = broker.groups.find(header.group)
+    group = broker.groups.find_or_create(header.group)
     if group is None:
         remark = f"subscription group not exist, {header.group}"
         return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)

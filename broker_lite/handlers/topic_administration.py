@@ -62,20 +62,24 @@ def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command
     )
     if (wrong := _find_config_problem(broker, config)) is not None:
         return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
-    broker.topics.check_room(not broker.topics.has(config.topic_name))
+    broker.topics.check_topic_limit(not broker.topics.has(config.topic_name))
     broker.topics.put(config)
     return request.reply(ResponseCode.SUCCESS)
 
 
 def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Create or update all of several topics, or none if any is invalid."""
-    configs = parse_body(TopicConfigList, request.body, limit=MAX_TOPIC_LIST_BYTES, is_plain=True).topic_config_list
+    configs = parse_body(
+        TopicConfigList, request.body, limit=MAX_TOPIC_LIST_BYTES, is_plain_json=True
+    ).topic_config_list
     yield
     for config in configs:
         if (wrong := _find_config_problem(broker, config)) is not None:
             return request.reply(ResponseCode.INVALID_PARAMETER, remark=wrong)
         yield
-    broker.topics.check_room(len({config.topic_name for config in configs if not broker.topics.has(config.topic_name)}))
+    broker.topics.check_topic_limit(
+        len({config.topic_name for config in configs if not broker.topics.has(config.topic_name)})
+    )
     for config in configs:
         known = broker.topics.find(config.topic_name)
         broker.topics.put(config._replace(attributes=known.attributes if known else {}))
@@ -124,7 +128,7 @@ def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str 
     return attributes
 
 
-def all_topics(broker: Broker, _channel: Channel, request: Command) -> Answering:
+def get_all_topics(broker: Broker, _channel: Channel, request: Command) -> Answering:
     """Answer with the settings of all topics, or of the requested page."""
     header = from_ext_fields(TopicPageRequest, request.ext_fields)
     names = list(broker.topics.names())
@@ -136,13 +140,13 @@ def all_topics(broker: Broker, _channel: Channel, request: Command) -> Answering
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(TopicPageResponse(len(names))), body)
 
 
-def system_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_system_topics(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the names of system topics."""
     names = tuple(sorted(name for name in broker.topics.names() if broker.topics.is_system(name)))
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(names)))
 
 
-def topic_config(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_topic_config(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the settings of a topic."""
     header = from_ext_fields(TopicRequest, request.ext_fields)
     config = broker.topics.find(header.topic)
@@ -161,11 +165,11 @@ def delete_topic(broker: Broker, _channel: Channel, request: Command) -> Command
     broker.topics.remove(header.topic)
     broker.store.delete_queues(header.topic)
     broker.store.config.consumer_offsets.remove(lambda topic, _: topic == header.topic)
-    broker.statistics.drop(header.topic)
+    broker.statistics.remove_key(header.topic)
     return request.reply(ResponseCode.SUCCESS)
 
 
-def broker_config(broker: Broker, _channel: Channel, request: Command) -> Command:
+def get_broker_config(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with the broker's settings under RocketMQ's names."""
     options = broker.options
     settings = {
@@ -201,10 +205,10 @@ def update_broker_config(_broker: Broker, _channel: Channel, request: Command) -
 HANDLERS: Handlers = {
     RequestCode.UPDATE_AND_CREATE_TOPIC: create_topic,
     RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: create_topics,
-    RequestCode.GET_ALL_TOPIC_CONFIG: all_topics,
-    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: system_topics,
-    RequestCode.GET_TOPIC_CONFIG: topic_config,
+    RequestCode.GET_ALL_TOPIC_CONFIG: get_all_topics,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: get_system_topics,
+    RequestCode.GET_TOPIC_CONFIG: get_topic_config,
     RequestCode.DELETE_TOPIC_IN_BROKER: delete_topic,
-    RequestCode.GET_BROKER_CONFIG: broker_config,
+    RequestCode.GET_BROKER_CONFIG: get_broker_config,
     RequestCode.UPDATE_BROKER_CONFIG: update_broker_config,
 }

@@ -54,46 +54,46 @@ def ask_producers(broker: Broker, now_ms: int) -> Iterator[None]:
         yield
 
 
-def _ask_producer(broker: Broker, half: Message) -> None:
-    members = list(broker.clients.producers.get(half.properties.get(props.PGROUP, ""), {}).values())
+def _ask_producer(broker: Broker, half_message: Message) -> None:
+    members = list(broker.clients.producers.get(half_message.properties.get(props.PGROUP, ""), {}).values())
     if not members:
         return
     try:
-        question = _check_request(half)
+        question = _make_check_request(half_message)
     except UnserializableError as error:
         # Only a damaged or foreign record fails here; it must not block the other half messages.
-        _logger.error("cannot ask a producer about the half message at %d: %s", half.physical_offset, error)
+        _logger.error("cannot ask a producer about the half message at %d: %s", half_message.physical_offset, error)
         return
     members[next(_turn) % len(members)].channel.send_one_way(question)
 
 
-def _check_request(half: Message) -> Command:
-    known = half.properties
+def _make_check_request(half_message: Message) -> Command:
+    known = half_message.properties
     header = CheckTransactionStateRequest(
-        half.queue_offset,
-        half.physical_offset,
+        half_message.queue_offset,
+        half_message.physical_offset,
         known.get(props.UNIQ_KEY),
         known.get(TRANSACTION_ID) or known.get(props.UNIQ_KEY),
-        half.msg_id,
+        half_message.msg_id,
         known.get(props.REAL_TOPIC),
     )
-    return Command(RequestCode.CHECK_TRANSACTION_STATE, to_ext_fields(header), _serialize_target(half))
+    return Command(RequestCode.CHECK_TRANSACTION_STATE, to_ext_fields(header), _serialize_target(half_message))
 
 
-def _serialize_target(half: Message) -> bytes:
+def _serialize_target(half_message: Message) -> bytes:
     """Serialize a half message with its original topic and queue, for the request that asks its producer to decide."""
-    known = half.properties
+    known = half_message.properties
     message = replace(
-        to_new_message(half),
-        topic=known.get(props.REAL_TOPIC, half.topic),
+        to_new_message(half_message),
+        topic=known.get(props.REAL_TOPIC, half_message.topic),
         queue_id=parse_int(known.get(props.REAL_QID), 0, INT32_MAX) or 0,
     )
     return serialize_message(
         message,
-        queue_offset=half.queue_offset,
-        physical_offset=half.physical_offset,
-        store_timestamp=half.store_timestamp,
-        store_host=half.store_host,
+        queue_offset=half_message.queue_offset,
+        physical_offset=half_message.physical_offset,
+        store_timestamp=half_message.store_timestamp,
+        store_host=half_message.store_host,
     )
 
 

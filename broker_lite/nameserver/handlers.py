@@ -11,13 +11,13 @@ import logging
 import zlib
 from collections.abc import Callable, Generator
 
-from commitlake.broker_lite.broker.accounts import ADMINISTRATION, REGISTRATION, Accounts, check_without_accounts
+from commitlake.broker_lite.broker.accounts import ADMINISTRATION, REGISTRATION, Accounts, check_admin_request_is_local
 from commitlake.broker_lite.nameserver.routes import (
     BrokerKey,
     RouteTable,
     broker_key,
     check_filter_servers,
-    check_names,
+    check_registration_names,
     check_topic,
     check_topic_count,
     topic_queues,
@@ -87,22 +87,22 @@ class NameServer:
         self._kv: dict[str, dict[str, str]] = {}
         self._kv_length = 0
         self._handlers: dict[int, Callable[[Channel, Command], Command | Answering]] = {
-            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
-            RequestCode.GET_BROKER_CLUSTER_INFO: self._clusters,
-            RequestCode.REGISTER_BROKER: self._register,
-            RequestCode.UNREGISTER_BROKER: self._unregister,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._get_route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._get_clusters,
+            RequestCode.REGISTER_BROKER: self._register_broker,
+            RequestCode.UNREGISTER_BROKER: self._unregister_broker,
             RequestCode.QUERY_DATA_VERSION: self._query_data_version,
-            RequestCode.BROKER_HEARTBEAT: self._broker_heartbeat,
-            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
-            RequestCode.GET_TOPICS_BY_CLUSTER: self._topics_by_cluster,
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
+            RequestCode.BROKER_HEARTBEAT: self._note_broker_heartbeat,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._get_all_topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._get_topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._get_system_topics,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
-            RequestCode.PUT_KV_CONFIG: self._put_kv,
-            RequestCode.GET_KV_CONFIG: self._get_kv,
-            RequestCode.DELETE_KV_CONFIG: self._delete_kv,
-            RequestCode.GET_KVLIST_BY_NAMESPACE: self._kv_list,
+            RequestCode.PUT_KV_CONFIG: self._put_kv_config,
+            RequestCode.GET_KV_CONFIG: self._get_kv_config,
+            RequestCode.DELETE_KV_CONFIG: self._delete_kv_config,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._get_kv_namespace,
         }
 
     def handle(self, channel: Channel, request: Command) -> Command | Answering:
@@ -114,18 +114,18 @@ class NameServer:
             )
         try:
             if self._accounts is None:
-                check_without_accounts(request, channel)
+                check_admin_request_is_local(request, channel)
             elif request.code in ADMINISTRATION | REGISTRATION:
-                self._accounts.check(request, channel)
+                self._accounts.check_request(request, channel)
             answer = handler(channel, request)
         except Exception as error:  # noqa: BLE001 (it is answered and logged)
             return _error_answer(channel, request, error)
-        return answer if isinstance(answer, Command) else self._finish(channel, request, answer)
+        return answer if isinstance(answer, Command) else self._convert_errors_to_answers(channel, request, answer)
 
     @staticmethod
-    def _finish(channel: Channel, request: Command, answering: Answering) -> Answering:
+    def _convert_errors_to_answers(channel: Channel, request: Command, answer_steps: Answering) -> Answering:
         try:
-            return (yield from answering)
+            return (yield from answer_steps)
         except Exception as error:  # noqa: BLE001 (it is answered and logged)
             return _error_answer(channel, request, error)
 
@@ -135,30 +135,30 @@ class NameServer:
 
     def on_connection_lost(self, channel: Channel) -> None:
         """Remove the brokers that registered over a closed connection."""
-        self.routes.drop_owned_by(channel)
+        self.routes.remove_brokers_of_connection(channel)
 
     def tick(self) -> None:
         """Remove the brokers whose heartbeats have timed out; call this every few seconds."""
-        self.routes.drop_expired_brokers(self._clock())
+        self.routes.remove_expired_brokers(self._clock())
 
-    def _route(self, _channel: Channel, request: Command) -> Command:
+    def _get_route(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(RouteRequest, request.ext_fields)
-        route = self.routes.route(header.topic)
+        route = self.routes.topic_route(header.topic)
         if route is None:
             remark = f"No topic route info in name server for the topic: {header.topic}. {_FAQ}"
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         order = self._kv.get(ORDER_TOPIC_NAMESPACE, {}).get(header.topic)
         standard = bool(header.accept_standard_json_only) or request.version >= Version.V4_9_4
-        body = serialize_body(_set_order_config(route, order), standard=standard)
+        body = serialize_body(_set_order_config(route, order), is_standard_json=standard)
         return request.reply(ResponseCode.SUCCESS, body=body)
 
-    def _clusters(self, _channel: Channel, request: Command) -> Command:
-        return request.reply(ResponseCode.SUCCESS, body=serialize_body(self.routes.clusters()))
+    def _get_clusters(self, _channel: Channel, request: Command) -> Command:
+        return request.reply(ResponseCode.SUCCESS, body=serialize_body(self.routes.cluster_info()))
 
-    def _register(self, channel: Channel, request: Command) -> Answering:
+    def _register_broker(self, channel: Channel, request: Command) -> Answering:
         header = from_ext_fields(RegisterBrokerRequest, request.ext_fields)
-        check_names(header)
-        self._check_not_local(broker_key(header))
+        check_registration_names(header)
+        self._check_is_not_local_broker(broker_key(header))
         crc = 0
         for start in range(0, len(request.body) if header.body_crc32 else 0, _CRC_BYTES):
             crc = zlib.crc32(request.body[start : start + _CRC_BYTES], crc)
@@ -168,7 +168,7 @@ class NameServer:
         reader = RegistrationReader(request.body, compressed=header.compressed)
         topics: dict[str, QueueData] = {}
         shared: dict[QueueData, QueueData] = {}
-        for topic in reader.topics():
+        for topic in reader.read_topics():
             if topic is not None:
                 name, config = topic
                 check_topic(name, config)
@@ -183,11 +183,11 @@ class NameServer:
         fields = to_ext_fields(RegisterBrokerResponse(ha_address, master))
         return request.reply(ResponseCode.SUCCESS, fields, serialize_body(order))
 
-    def _unregister(self, channel: Channel, request: Command) -> Command:
+    def _unregister_broker(self, channel: Channel, request: Command) -> Command:
         key = _requested_broker(request)
-        self._check_not_local(key)
+        self._check_is_not_local_broker(key)
         # Code and time of a request are not signed: a recorded registration could be sent again with this code.
-        if self._accounts is not None and not (channel.is_private or self.routes.is_owned_by(key, channel)):
+        if self._accounts is not None and not (channel.is_private or self.routes.is_registered_over(key, channel)):
             raise NotPermittedError(
                 f"broker {key.name!r}: expected the connection that registered it, TLS, or this machine, "
                 f"found {channel.peer}"
@@ -195,7 +195,7 @@ class NameServer:
         self.routes.unregister(key)
         return request.reply(ResponseCode.SUCCESS)
 
-    def _check_not_local(self, key: BrokerKey) -> None:
+    def _check_is_not_local_broker(self, key: BrokerKey) -> None:
         if self.routes.conflicts_with_local(key):
             raise NotPermittedError(
                 f"broker {key.name!r} at {key.address}: expected a name, id and address other than "
@@ -203,27 +203,31 @@ class NameServer:
             )
 
     def _query_data_version(self, _channel: Channel, request: Command) -> Command:
-        theirs = parse_body(DataVersion, request.body, limit=MAX_DATA_VERSION_BYTES, is_plain=True)
-        ours = self.routes.data_version(_requested_broker(request), self._clock())
+        theirs = parse_body(DataVersion, request.body, limit=MAX_DATA_VERSION_BYTES, is_plain_json=True)
+        ours = self.routes.query_data_version(_requested_broker(request), self._clock())
         fields = to_ext_fields(DataVersionResponse(ours != theirs))
         return request.reply(ResponseCode.SUCCESS, fields, serialize_body(ours) if ours is not None else b"")
 
-    def _broker_heartbeat(self, _channel: Channel, request: Command) -> Command:
+    def _note_broker_heartbeat(self, _channel: Channel, request: Command) -> Command:
         self.routes.note_heartbeat(_requested_broker(request), self._clock())
         return request.reply(ResponseCode.SUCCESS)
 
-    def _all_topics(self, _channel: Channel, request: Command) -> Answering:
-        return (yield from self._topics(request, None))
+    def _get_all_topics(self, _channel: Channel, request: Command) -> Answering:
+        return (yield from self._answer_with_topic_names(request, None))
 
-    def _topics_by_cluster(self, _channel: Channel, request: Command) -> Answering:
-        return (yield from self._topics(request, from_ext_fields(ClusterRequest, request.ext_fields).cluster))
+    def _get_topics_of_cluster(self, _channel: Channel, request: Command) -> Answering:
+        return (
+            yield from self._answer_with_topic_names(
+                request, from_ext_fields(ClusterRequest, request.ext_fields).cluster
+            )
+        )
 
-    def _topics(self, request: Command, cluster: str | None) -> Answering:
-        names = yield from self.routes.topics(cluster)
+    def _answer_with_topic_names(self, request: Command, cluster: str | None) -> Answering:
+        names = yield from self.routes.topic_names(cluster)
         body = yield from serialize_list_body("topicList", names)
         return request.reply(ResponseCode.SUCCESS, body=body)
 
-    def _system_topics(self, _channel: Channel, request: Command) -> Command:
+    def _get_system_topics(self, _channel: Channel, request: Command) -> Command:
         return request.reply(ResponseCode.SUCCESS, body=serialize_body(TopicList(*self.routes.system_topics())))
 
     def _delete_topic(self, _channel: Channel, request: Command) -> Command:
@@ -232,18 +236,18 @@ class NameServer:
         return request.reply(ResponseCode.SUCCESS)
 
     def _wipe_write_permission(self, _channel: Channel, request: Command) -> Command:
-        count = self._set_writable(request, writable=False)
+        count = self._set_write_permission(request, is_writable=False)
         return request.reply(ResponseCode.SUCCESS, to_ext_fields(WipeWritePermissionResponse(count)))
 
     def _add_write_permission(self, _channel: Channel, request: Command) -> Command:
-        count = self._set_writable(request, writable=True)
+        count = self._set_write_permission(request, is_writable=True)
         return request.reply(ResponseCode.SUCCESS, to_ext_fields(AddWritePermissionResponse(count)))
 
-    def _set_writable(self, request: Command, *, writable: bool) -> int:
+    def _set_write_permission(self, request: Command, *, is_writable: bool) -> int:
         name = from_ext_fields(WritePermissionRequest, request.ext_fields).broker_name
-        return self.routes.set_writable(name, writable=writable)
+        return self.routes.set_write_permission(name, is_writable=is_writable)
 
-    def _put_kv(self, _channel: Channel, request: Command) -> Command:
+    def _put_kv_config(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(PutKvRequest, request.ext_fields)
         if (length := sum(map(len, header))) > MAX_SETTING_LENGTH:
             remark = f"setting: expected at most {MAX_SETTING_LENGTH} characters, found {length}"
@@ -262,7 +266,7 @@ class NameServer:
         self._kv.setdefault(header.namespace, {})[header.key] = header.value
         return request.reply(ResponseCode.SUCCESS)
 
-    def _get_kv(self, _channel: Channel, request: Command) -> Command:
+    def _get_kv_config(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(KvRequest, request.ext_fields)
         value = self._kv.get(header.namespace, {}).get(header.key)
         if value is None:
@@ -270,14 +274,14 @@ class NameServer:
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark=remark)
         return request.reply(ResponseCode.SUCCESS, to_ext_fields(KvResponse(value)))
 
-    def _delete_kv(self, _channel: Channel, request: Command) -> Command:
+    def _delete_kv_config(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(KvRequest, request.ext_fields)
         value = self._kv.get(header.namespace, {}).pop(header.key, None)
         if value is not None:
             self._kv_length -= len(header.namespace) + len(header.key) + len(value)
         return request.reply(ResponseCode.SUCCESS)
 
-    def _kv_list(self, _channel: Channel, request: Command) -> Command:
+    def _get_kv_namespace(self, _channel: Channel, request: Command) -> Command:
         header = from_ext_fields(NamespaceRequest, request.ext_fields)
         table = self._kv.get(header.namespace)
         if table is None:
@@ -300,5 +304,5 @@ def _requested_broker(request: Command) -> BrokerKey:
     return broker_key(from_ext_fields(BrokerRequest, request.ext_fields))
 
 
-def _set_order_config(route: TopicRoute, order: str | None) -> TopicRoute:
-    return route if order is None else route._replace(order_topic_conf=order)
+def _set_order_config(route: TopicRoute, order_config: str | None) -> TopicRoute:
+    return route if order_config is None else route._replace(order_topic_conf=order_config)

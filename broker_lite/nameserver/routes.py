@@ -42,7 +42,7 @@ DEFAULT_TIMEOUT_MS = 120_000
 _NAMES_OF_STEP = 5_000
 
 
-def check_names(header: RegisterBrokerRequest) -> None:
+def check_registration_names(header: RegisterBrokerRequest) -> None:
     """Check the names and addresses with which a broker registers.
 
     Raises:
@@ -182,10 +182,10 @@ class RouteTable:
             is_namesake and (key.broker_id == self._local.broker_id or key.cluster != self._local.cluster)
         )
 
-    def is_owned_by(self, key: BrokerKey, owner: object) -> bool:
+    def is_registered_over(self, key: BrokerKey, connection: object) -> bool:
         """Return whether a broker registered over this connection."""
         live = self._live.get(key)
-        return live is not None and live.owner is owner
+        return live is not None and live.owner is connection
 
     def register(
         self,
@@ -193,7 +193,7 @@ class RouteTable:
         data_version: DataVersion,
         topics: Mapping[str, QueueData],
         now_ms: int,
-        owner: object | None = None,
+        connection: object | None = None,
     ) -> str | None:
         """Register a broker, with its topics if it is a master.
 
@@ -201,7 +201,7 @@ class RouteTable:
             data_version: version of its topics; if this version is registered already, the topics are not changed.
             topics: all of its topics.
             now_ms: current time.
-            owner: connection over which it registered; see `drop_owned_by`.
+            connection: connection over which it registered; see `remove_brokers_of_connection`.
 
         Returns:
             Address of the master if the broker is a slave and its master is registered, else None.
@@ -211,7 +211,7 @@ class RouteTable:
             BodyError: if the limit on topics is exceeded.
         """
         key = broker_key(request)
-        self._check_room(key, topics)
+        self._check_registration_limits(key, topics)
         for stale in [known for known in self._live if self._is_replaced_by(known, key)]:
             self._remove_broker(stale)
         broker = self._brokers.setdefault(request.broker_name, _Broker(request.cluster_name))
@@ -225,10 +225,10 @@ class RouteTable:
             broker.topics.update(topics)
             broker.is_writable = None
         timeout_ms = min(request.heartbeat_timeout_millis or DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS)
-        self._live[key] = _Registration(now_ms, timeout_ms, data_version, request.ha_server_addr, owner)
+        self._live[key] = _Registration(now_ms, timeout_ms, data_version, request.ha_server_addr, connection)
         return broker.addresses.get(MASTER_ID) if request.broker_id != MASTER_ID else None
 
-    def _check_room(self, key: BrokerKey, topics: Mapping[str, QueueData]) -> None:
+    def _check_registration_limits(self, key: BrokerKey, topics: Mapping[str, QueueData]) -> None:
         if key == self._local:
             return
         if key not in self._live and len(self._live) >= MAX_BROKERS:
@@ -245,25 +245,27 @@ class RouteTable:
                     f"broker {key.name!r}: expected at most {MAX_ROUTES} topics of all brokers, found {count}"
                 )
 
-    def _can_keep_old_topics(self, key: BrokerKey, old: Mapping[str, QueueData], new: Mapping[str, QueueData]) -> bool:
+    def _can_keep_old_topics(
+        self, key: BrokerKey, old_topics: Mapping[str, QueueData], new_topics: Mapping[str, QueueData]
+    ) -> bool:
         """Return whether there is room to keep topics that a broker no longer registers."""
-        return key == self._local or len(old) + len(new) <= MAX_TOPICS
+        return key == self._local or len(old_topics) + len(new_topics) <= MAX_TOPICS
 
     @staticmethod
-    def _is_replaced_by(known: BrokerKey, by: BrokerKey) -> bool:
-        """Return whether a newer process has the id or the address of a known one with the same broker name."""
-        if known == by or known.name != by.name:
+    def _is_replaced_by(old_key: BrokerKey, new_key: BrokerKey) -> bool:
+        """Return whether a new broker process replaces a known one: same broker name, and same id or address."""
+        if old_key == new_key or old_key.name != new_key.name:
             return False
-        return known.broker_id == by.broker_id or known.address == by.address
+        return old_key.broker_id == new_key.broker_id or old_key.address == new_key.address
 
-    def ha_address(self, cluster: str, name: str) -> str | None:
+    def ha_address(self, cluster: str, broker_name: str) -> str | None:
         """Return the address from which a broker's slaves copy the log, or None."""
         for key, live in self._live.items():
-            if (key.cluster, key.name, key.broker_id) == (cluster, name, MASTER_ID):
+            if (key.cluster, key.name, key.broker_id) == (cluster, broker_name, MASTER_ID):
                 return live.ha_address
         return None
 
-    def data_version(self, key: BrokerKey, now_ms: int) -> DataVersion | None:
+    def query_data_version(self, key: BrokerKey, now_ms: int) -> DataVersion | None:
         """Return the version of the topics that a broker has registered; also counts as a heartbeat."""
         live = self._live.get(key)
         if live is not None:
@@ -276,19 +278,19 @@ class RouteTable:
 
     def note_heartbeat(self, key: BrokerKey, now_ms: int) -> None:
         """Record the time of a broker's heartbeat."""
-        self.data_version(key, now_ms)
+        self.query_data_version(key, now_ms)
 
     def unregister(self, key: BrokerKey) -> None:
         """Remove a broker that unregisters."""
         if key in self._live:
             self._remove_broker(key)
 
-    def drop_owned_by(self, owner: object) -> None:
+    def remove_brokers_of_connection(self, connection: object) -> None:
         """Remove the brokers that registered over a closed connection."""
-        for key in [key for key, live in self._live.items() if live.owner is owner]:
+        for key in [key for key, live in self._live.items() if live.owner is connection]:
             self._remove_broker(key)
 
-    def drop_expired_brokers(self, now_ms: int) -> None:
+    def remove_expired_brokers(self, now_ms: int) -> None:
         """Remove the brokers whose heartbeats have timed out."""
         for key in [key for key, live in self._live.items() if now_ms - live.heard_ms > live.timeout_ms]:
             self._remove_broker(key)
@@ -303,7 +305,7 @@ class RouteTable:
         if not broker.addresses:
             del self._brokers[key.name]
 
-    def route(self, topic: str) -> TopicRoute | None:
+    def topic_route(self, topic: str) -> TopicRoute | None:
         """Return the route of a topic, or None if no broker has it."""
         names = sorted(name for name, broker in self._brokers.items() if topic in broker.topics)
         if not names:
@@ -311,20 +313,20 @@ class RouteTable:
         queues = tuple(self._brokers[name].queues(topic) for name in names)
         return TopicRoute(queues, tuple(self._broker_data(name) for name in names))
 
-    def _broker_data(self, name: str) -> BrokerData:
-        broker = self._brokers[name]
+    def _broker_data(self, broker_name: str) -> BrokerData:
+        broker = self._brokers[broker_name]
         addresses = dict(sorted(broker.addresses.items()))
-        return BrokerData(name, addresses, broker.cluster, bool(broker.enable_acting_master))
+        return BrokerData(broker_name, addresses, broker.cluster, bool(broker.enable_acting_master))
 
-    def clusters(self) -> ClusterInfo:
-        """Return all brokers, by name and by cluster."""
+    def cluster_info(self) -> ClusterInfo:
+        """Return all brokers by name, and the broker names of each cluster."""
         by_cluster: dict[str, list[str]] = {}
         for name, broker in sorted(self._brokers.items()):
             by_cluster.setdefault(broker.cluster, []).append(name)
         brokers = {name: self._broker_data(name) for name in sorted(self._brokers)}
         return ClusterInfo(brokers, {cluster: tuple(names) for cluster, names in by_cluster.items()})
 
-    def topics(self, cluster: str | None = None) -> Generator[None, None, Iterator[str]]:
+    def topic_names(self, cluster: str | None = None) -> Generator[None, None, Iterator[str]]:
         """Return the names of all topics, or of those of one cluster, sorted; yield after each step of the work."""
         tables = [broker.topics for broker in self._brokers.values() if cluster in (None, broker.cluster)]
         names = set[str]()
@@ -353,10 +355,10 @@ class RouteTable:
             if is_wanted and not (self.is_local(name) and topic in self._local_topics):
                 broker.topics.pop(topic, None)
 
-    def set_writable(self, broker_name: str, *, writable: bool) -> int:
+    def set_write_permission(self, broker_name: str, *, is_writable: bool) -> int:
         """Set or clear the write permission of all of a broker's topics, and return the number of topics."""
         broker = self._brokers.get(broker_name)
         if broker is None:
             return 0
-        broker.is_writable = writable
+        broker.is_writable = is_writable
         return len(broker.topics)

@@ -94,7 +94,7 @@ class Channel:
         self.send(replace(request, opaque=self._next_opaque(), flag=FLAG_ONE_WAY))
 
     def ask(self, request: Command, on_answer: OnAnswer) -> int:
-        """Send a request; `on_answer` is called exactly once. Return the request's number, for `give_up`."""
+        """Send a request; `on_answer` is called exactly once. Return its number, for `stop_waiting_for_answer`."""
         if len(self._pending) >= MAX_PENDING_REQUESTS:
             self._pending.pop(next(iter(self._pending)))(None)
         opaque = self._next_opaque()
@@ -105,7 +105,7 @@ class Channel:
         self.send(replace(request, opaque=opaque))
         return opaque
 
-    def give_up(self, opaque: int) -> None:
+    def stop_waiting_for_answer(self, opaque: int) -> None:
         """Stop waiting for the answer to a request."""
         if on_answer := self._pending.pop(opaque, None):
             on_answer(None)
@@ -114,7 +114,7 @@ class Channel:
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         return self._opaque
 
-    def take_answer(self, answer: Command) -> None:
+    def deliver_answer(self, answer: Command) -> None:
         """Pass an answer to the function that waits for it; drop an answer that nobody waits for."""
         if on_answer := self._pending.pop(answer.opaque, None):
             on_answer(answer)
@@ -166,6 +166,6 @@ class FrameReader:
         return commands
 
     @property
-    def waiting_bytes(self) -> int:
+    def incomplete_frame_size(self) -> int:
         """Size of the incomplete frame in the buffer."""
         return len(self._rest)

@@ -15,14 +15,14 @@ _ENTRIES_OF_STEP = 100
 
 
 def serialize_table_body(
-    name: str, entries: Iterable[tuple[Any, Any]], others: Callable[[], Mapping[str, Any]] = dict
+    name: str, entries: Iterable[tuple[Any, Any]], other_fields: Callable[[], Mapping[str, Any]] = dict
 ) -> Generator[None, None, bytes]:
     """Serialize an answer's body that contains a table, in steps: `{"name":{...},others}`.
 
     Args:
         name: name of the table.
         entries: keys and values; they are taken in small steps.
-        others: returns the other fields; called when the table is complete.
+        other_fields: returns the other fields; called when the table is complete.
 
     Raises:
         BodyError: if the table does not fit in a frame.
@@ -35,30 +35,30 @@ def serialize_table_body(
         size = _check_size(name, size + len(pieces[-1]) + 1)
         yield
     table = b'"' + name.encode() + b'":{' + b",".join(pieces) + b"}"
-    fields = [table, *(serialize_compact({key: to_json(value)})[1:-1] for key, value in others().items())]
+    fields = [table, *(serialize_compact({key: to_json(value)})[1:-1] for key, value in other_fields().items())]
     return b"{" + b",".join(fields) + b"}"
 
 
 def serialize_list_body(
-    name: str, entries: Iterable[Any], others: Callable[[], Mapping[str, Any]] = dict
+    name: str, entries: Iterable[Any], other_fields: Callable[[], Mapping[str, Any]] = dict
 ) -> Generator[None, None, bytes]:
     """Serialize an answer's body that contains a list, in steps: `{"name":["a","b"],others}`.
 
     Args:
         name: name of the list.
         entries: strings or bodies; they are taken in small steps.
-        others: returns the other fields; called when the list is complete.
+        other_fields: returns the other fields; called when the list is complete.
 
     Raises:
         BodyError: if the list does not fit in a frame.
     """
     items = yield from _serialize_items(name, entries)
     fields = [b'"' + name.encode() + b'":[' + items + b"]"]
-    fields += [serialize_compact({key: to_json(value)})[1:-1] for key, value in others().items()]
+    fields += [serialize_compact({key: to_json(value)})[1:-1] for key, value in other_fields().items()]
     return b"{" + b",".join(fields) + b"}"
 
 
-def serialize_lists_body(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generator[None, None, bytes]:
+def serialize_table_of_lists(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generator[None, None, bytes]:
     """Serialize an answer's body that contains a table of lists, in steps: `{"name":{"key":["a","b"]}}`.
 
     Args:
@@ -79,13 +79,13 @@ def serialize_lists_body(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) 
     return b'{"' + name.encode() + b'":{' + b",".join(pieces) + b"}}"
 
 
-def _serialize_items(name: str, entries: Iterable[Any], size: int = 0) -> Generator[None, None, bytes]:
+def _serialize_items(name: str, entries: Iterable[Any], initial_size: int = 0) -> Generator[None, None, bytes]:
     """Serialize entries as JSON with commas between them; yield after every hundred entries."""
     remaining = iter(entries)
     pieces = []
     while chunk := list(islice(remaining, _ENTRIES_OF_STEP)):
         pieces.append(serialize_compact(to_json(chunk))[1:-1])
-        size = _check_size(name, size + len(pieces[-1]) + 1)
+        initial_size = _check_size(name, initial_size + len(pieces[-1]) + 1)
         if len(chunk) == _ENTRIES_OF_STEP:
             yield
     return b",".join(pieces)

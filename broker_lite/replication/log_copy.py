@@ -59,10 +59,10 @@ class LogCopy:
         is_first = not self._known.store_timestamp
         try:
             with self._writer.lock:
-                self._append(physical_offset, data)
+                self._append_and_index(physical_offset, data)
         except (LayoutError, DiskFullError) as error:
             # Outside the lock: flushes and file deletion take another lock first.
-            self._store.cut_log(self._known)
+            self._store.truncate_log(self._known)
             if isinstance(error, DiskFullError):
                 raise
             raise ReplicationError(f"expected records of the master's log, found invalid bytes: {error}") from error
@@ -70,7 +70,7 @@ class LogCopy:
             # Without this flush, a crash would leave an empty copy, which would start with another segment.
             self._store.flush()
 
-    def _append(self, physical_offset: int, data: bytes) -> None:
+    def _append_and_index(self, physical_offset: int, data: bytes) -> None:
         if self._writer.is_closed:
             raise StoreUnusableError("expected an open store, found a closed one")
         self._writer.check_usable()
@@ -92,7 +92,7 @@ class LogCopy:
             if message is None:
                 self._known = self._known._replace(log_end=self._known.log_end + size)
                 continue
-            self._index_record(self._dispatches.entries_of_message(message))
+            self._index_record(self._dispatches.make_dispatch(message))
             self._known = LogProgress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
     def _next_record(self) -> tuple[int, Message | None] | None:
@@ -120,7 +120,7 @@ class LogCopy:
                 queue.clear()
             queues.create_batch_topic_if_needed(record)
             # All records since the log's start are here: a gap in this queue is also in the master's queue.
-            queues.dispatch_recovered(record, from_log_start=True)
+            queues.dispatch_recovered(record, reads_whole_log=True)
             if queues.find(record.topic, record.queue_id) is not None:
                 self._files.config.topics.ensure(record.topic, record.queue_id)
                 self._writer.arrived.add((record.topic, record.queue_id))
@@ -128,6 +128,6 @@ class LogCopy:
             index.put_recovered(record)
 
 
-def _restarts_queue(queue: AnyQueue, record: Dispatch) -> bool:
+def _restarts_queue(queue: AnyQueue, dispatch: Dispatch) -> bool:
     """Return whether a record begins its queue anew, because the master has deleted and recreated the topic."""
-    return record.queue_offset < queue.max_offset and record.physical_offset > queue.last_record
+    return dispatch.queue_offset < queue.max_offset and dispatch.physical_offset > queue.last_record

@@ -77,7 +77,7 @@ class Master:
             slave.close()
         await asyncio.sleep(0)
 
-    def add(self, slave: SlaveConnection) -> str | None:
+    def add_slave(self, slave: SlaveConnection) -> str | None:
         """Add a slave's connection; if it is refused, return the reason, else None."""
         peer = ipaddress.ip_address(slave.ip)
         if self.options.allowed and not any(peer in network for network in self.options.allowed):
@@ -89,11 +89,11 @@ class Master:
         self._slaves[slave] = None
         return None
 
-    def discard(self, slave: SlaveConnection) -> None:
+    def discard_slave(self, slave: SlaveConnection) -> None:
         """Remove a closed connection."""
         self._slaves.pop(slave, None)
 
-    def acknowledge(self, offset: int) -> None:
+    def note_acknowledged_offset(self, offset: int) -> None:
         """Update the highest acknowledged offset."""
         if offset > self.acknowledged:
             self.acknowledged = offset
@@ -101,18 +101,18 @@ class Master:
 
     def has_slave_in_range(self, offset: int) -> bool:
         """Return True if a slave is connected that lacks less than `max_gap_bytes` of the log up to an offset."""
-        is_there = any(slave.is_begun for slave in self._slaves)
+        is_there = any(slave.has_reported for slave in self._slaves)
         return is_there and offset - self.acknowledged < self.options.max_gap_bytes
 
-    def send(self) -> None:
+    def send_log(self) -> None:
         """Send new bytes of the log to the slaves; call this when the log has grown."""
         for slave in list(self._slaves):
-            slave.send()
+            slave.send_log()
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self.options.heartbeat_seconds / 2))
-            self.log.report()
+            self.log.log_suppressed_warnings()
             for slave in list(self._slaves):
                 slave.tick()
 
@@ -134,7 +134,7 @@ class SlaveConnection(asyncio.Protocol):
         self.ip = ""
 
     @property
-    def is_begun(self) -> bool:
+    def has_reported(self) -> bool:
         """True after the slave has reported its offset for the first time."""
         return self._side.acknowledged is not None
 
@@ -148,57 +148,57 @@ class SlaveConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(_UNREAD_BYTES)
         self.ip = transport.get_extra_info("peername")[0].partition("%")[0]
-        if (refusal := self._master.add(self)) is not None:
+        if (refusal := self._master.add_slave(self)) is not None:
             self._master.log.warning("refused slave %s: %s", self._peer, refusal)
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Parse offset reports of the slave, and send the log from there on."""
         self._heard_at = self._master.loop.time()
-        begun = self.is_begun
+        begun = self.has_reported
         try:
-            self._side.receive(data, self._log_range())
+            self._side.receive_reports(data, self._log_range())
         except (PeerError, StoreError) as error:
-            self._refuse(error)
+            self._close_after_error(error)
             return
-        if not begun and self.is_begun:
+        if not begun and self.has_reported:
             _logger.info("slave %s receives the log from offset %d on", self._peer, self._side.next_offset)
         if self._side.acknowledged is not None:
-            self._master.acknowledge(self._side.acknowledged)
-        self.send()
+            self._master.note_acknowledged_offset(self._side.acknowledged)
+        self.send_log()
 
     def _log_range(self) -> range:
         return range(self._master.store.min_physical_offset, self._master.store.log_end)
 
-    def send(self) -> None:
+    def send_log(self) -> None:
         """Send bytes of the log as fast as the slave reads; pause after some milliseconds for other work."""
         transport = self._transport
-        if transport is None or self._is_paused or self._will_send or not self.is_begun:
+        if transport is None or self._is_paused or self._will_send or not self.has_reported:
             return
         end = time.perf_counter() + SLICE_SECONDS
         try:
             while not self._is_paused and not transport.is_closing():
                 if time.perf_counter() >= end:
                     self._will_send = True
-                    self._master.loop.call_soon(self._send_more)
+                    self._master.loop.call_soon(self._continue_sending)
                     return
-                due = self._side.due(self._log_range())
+                due = self._side.next_transfer(self._log_range())
                 if due is None:
                     return
-                self._write(self._side.serialize_transfer(self._master.store.record_at(*due)))
+                self._write_bytes(self._side.serialize_transfer(self._master.store.record_at(*due)))
         except (PeerError, StoreError) as error:
-            self._refuse(error)
+            self._close_after_error(error)
 
-    def _send_more(self) -> None:
+    def _continue_sending(self) -> None:
         self._will_send = False
-        self.send()
+        self.send_log()
 
-    def _write(self, data: bytes) -> None:
+    def _write_bytes(self, data: bytes) -> None:
         if data and self._transport is not None:
             self._transport.write(data)
             self._sent_at = self._master.loop.time()
 
-    def _refuse(self, error: Exception) -> None:
+    def _close_after_error(self, error: Exception) -> None:
         self._master.log.warning("closed the connection to slave %s: %s", self._peer, error)
         if self._transport is not None:
             self._transport.abort()
@@ -206,12 +206,12 @@ class SlaveConnection(asyncio.Protocol):
     def tick(self) -> None:
         """Send a heartbeat after a pause; close the connection if the slave has been silent for too long."""
         now, options = self._master.loop.time(), self._master.options
-        if not self.is_begun and now - self._connected_at > options.housekeeping_seconds:
-            self._refuse(PeerError("expected a first report with its offset, found none"))
+        if not self.has_reported and now - self._connected_at > options.housekeeping_seconds:
+            self._close_after_error(PeerError("expected a first report with its offset, found none"))
         elif now - self._heard_at > options.housekeeping_seconds:
-            self._refuse(PeerError(f"expected a report every {options.heartbeat_seconds:.0f} s, found none"))
+            self._close_after_error(PeerError(f"expected a report every {options.heartbeat_seconds:.0f} s, found none"))
         elif now - self._sent_at >= options.heartbeat_seconds and not self._is_paused:
-            self._write(self._side.heartbeat())
+            self._write_bytes(self._side.serialize_heartbeat())
 
     def pause_writing(self) -> None:
         """Stop sending, because the slave does not read what was sent."""
@@ -220,7 +220,7 @@ class SlaveConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Continue to send, because the slave has read what was sent."""
         self._is_paused = False
-        self.send()
+        self.send_log()
 
     def close(self) -> None:
         """Close the connection."""
@@ -229,5 +229,5 @@ class SlaveConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)
         """Remove the connection from the master after it has closed."""
-        self._master.discard(self)
+        self._master.discard_slave(self)
         self._transport = None

@@ -60,12 +60,12 @@ class MasterSide:
         self._batch_bytes = min(batch_bytes, MAX_BODY_BYTES)
         self._rest = b""
 
-    def receive(self, data: bytes, log: range) -> None:
+    def receive_reports(self, data: bytes, log_range: range) -> None:
         """Parse received offset reports of the slave.
 
         Args:
             data: received bytes.
-            log: physical offsets of the current log.
+            log_range: physical offsets of the current log.
 
         Raises:
             PeerError: if the slave reports an impossible offset.
@@ -74,39 +74,39 @@ class MasterSide:
         whole = len(data) - len(data) % REPORT.size
         for (offset,) in REPORT.struct.iter_unpack(data[:whole]):
             if self.acknowledged is None:
-                self._accept_first_report(offset, log)
+                self._accept_first_report(offset, log_range)
             elif not self.acknowledged <= offset <= self.next_offset:
-                raise PeerError(
-                    f"report: expected an offset from {self.acknowledged} to {self.next_offset}, found {offset}"
-                )
+                raise PeerError(f"offset report: expected {self.acknowledged} to {self.next_offset}, found {offset}")
             self.acknowledged = offset
         self._rest = data[whole:]
 
-    def _accept_first_report(self, offset: int, log: range) -> None:
+    def _accept_first_report(self, offset: int, log_range: range) -> None:
         if offset == 0:
-            self.next_offset = max(log.start, log.stop - log.stop % self._segment_size)
-        elif log.start <= offset <= log.stop:
+            self.next_offset = max(log_range.start, log_range.stop - log_range.stop % self._segment_size)
+        elif log_range.start <= offset <= log_range.stop:
             self.next_offset = offset
         else:
             raise PeerError(
-                f"first report: expected 0 or an offset of the log, {log.start} to {log.stop}, found {offset}; a slave "
+                f"first report: expected 0 or an offset of the log, {log_range.start} to {log_range.stop}, found "
+                f"{offset}; a slave "
                 "that is ahead of its master, or too far behind, must start with an empty store"
             )
 
-    def due(self, log: range) -> tuple[int, int] | None:
+    def next_transfer(self, log_range: range) -> tuple[int, int] | None:
         """Return offset and size of the next bytes to send; None if there are none, or before the slave's first report.
 
         Raises:
             PeerError: if the slave is so slow that the bytes it needs were deleted.
         """
-        if self.acknowledged is None or self.next_offset == log.stop:
+        if self.acknowledged is None or self.next_offset == log_range.stop:
             return None
-        if self.next_offset < log.start:
+        if self.next_offset < log_range.start:
             raise PeerError(
-                f"the slave's offset: expected {log.start}, where the log begins, or more, found {self.next_offset}"
+                f"the slave's offset: expected {log_range.start}, where the log begins, or more, found "
+                f"{self.next_offset}"
             )
         in_segment = self._segment_size - self.next_offset % self._segment_size
-        return self.next_offset, min(self._batch_bytes, in_segment, log.stop - self.next_offset)
+        return self.next_offset, min(self._batch_bytes, in_segment, log_range.stop - self.next_offset)
 
     def serialize_transfer(self, body: bytes) -> bytes:
         """Return the bytes that send a part of the log to the slave: a header and the given bytes."""
@@ -114,7 +114,7 @@ class MasterSide:
         self.next_offset += len(body)
         return header + body
 
-    def heartbeat(self) -> bytes:
+    def serialize_heartbeat(self) -> bytes:
         """Return a transfer without a body, or nothing before the slave's first report."""
         return b"" if self.acknowledged is None else TRANSFER.pack(self.next_offset, 0)
 
@@ -137,11 +137,11 @@ class SlaveSide:
         self._left = 0
         self._header = b""
 
-    def report(self) -> bytes:
+    def serialize_report(self) -> bytes:
         """Return a report of the offset received so far; the caller must have written the log up to it."""
         return REPORT.pack(self._expected or 0)
 
-    def receive(self, data: bytes) -> list[LogChunk]:
+    def receive_log(self, data: bytes) -> list[LogChunk]:
         """Parse received bytes, and return the bytes of the log in them.
 
         Raises:

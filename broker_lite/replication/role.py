@@ -50,22 +50,22 @@ class SlaveDispatcher(Dispatcher):
     AdminBrokerProcessor.validateSlave, DefaultPullMessageResultHandler (5.5.0).
     """
 
-    def _answer(self, channel: Channel, request: Command) -> Command | Answering | None:
+    def _compute_answer(self, channel: Channel, request: Command) -> Command | Answering | None:
         refusal = _REFUSALS.get(request.code)
         if refusal is not None:
             return request.reply(refusal[0], remark=refusal[1])
-        return super()._answer(channel, request)
+        return super()._compute_answer(channel, request)
 
-    def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
+    def _send_answer(self, channel: Channel, request: Command, answer: Command | None, previous_log_end: int) -> None:
         if answer is not None and answer.code == ResponseCode.PULL_OFFSET_MOVED and request.code in _PULLS:
             # The offset may exist on the master, whose log may be longer at both ends.
             fields = {**answer.ext_fields, "nextBeginOffset": request.ext_fields.get("queueOffset", "0")}
             answer = request.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark=answer.remark)
-        super()._send(channel, request, answer, before)
+        super()._send_answer(channel, request, answer, previous_log_end)
 
     def tick(self, now_ms: int) -> bool:
         """Do periodic work, except for delayed messages and transactions, which only the master handles."""
-        self.broker.statistics.tick(now_ms)
+        self.broker.statistics.take_due_samples(now_ms)
         self._serve_waiting_clients(now_ms)
         return False
 
@@ -92,7 +92,7 @@ class ReplicationRole:
         self._store = store
         self._options = options
         if options.role is Role.SLAVE or options.listen is not None:
-            self._check_layout()
+            self._require_rocketmq_store()
         self._master: Master | None = None
         self._slave: Slave | None = None
         self.dispatcher = self._make_dispatcher(broker, accounts)
@@ -101,15 +101,15 @@ class ReplicationRole:
         if self._options.role is Role.SLAVE:
             broker = Broker(self._store, options)
             dispatcher = SlaveDispatcher(broker, accounts)
-            log = LogCopy(self._check_layout())
-            self._slave = Slave(log, Synchronizer(broker), self._options, dispatcher.answer_arrived)
+            log = LogCopy(self._require_rocketmq_store())
+            self._slave = Slave(log, Synchronizer(broker), self._options, dispatcher.answer_held_pulls)
             return dispatcher
         broker = Broker(self._store, options)
         if self._options.role is Role.SYNC_MASTER:
             return SyncMasterDispatcher(broker, accounts, self._has_slave_in_range, self._options.slave_timeout_ms)
         return Dispatcher(broker, accounts)
 
-    def _check_layout(self) -> MessageStore:
+    def _require_rocketmq_store(self) -> MessageStore:
         if not isinstance(self._store, MessageStore):
             raise UnsupportedError(f"{self._store.path}: replication requires a store in RocketMQ's layout")
         return self._store
@@ -140,13 +140,13 @@ class ReplicationRole:
         if self._slave is not None:
             self._slave.start(loop)
         elif self._options.listen is not None:
-            self._master = Master(self._check_layout(), self._options, loop, self._send_copied_answers)
+            self._master = Master(self._require_rocketmq_store(), self._options, loop, self._send_copied_answers)
             await self._master.start()
 
-    def send(self) -> None:
+    def send_log(self) -> None:
         """Send new bytes of the log to the slaves; call this after requests were handled."""
         if self._master is not None:
-            self._master.send()
+            self._master.send_log()
 
     def on_registered(self, answer: RegisterBrokerResponse) -> None:
         """Use the master's address in a name server's answer to the registration."""
@@ -157,9 +157,9 @@ class ReplicationRole:
         """Send new bytes of the log, and return whether answers still wait for a slave; used on shutdown."""
         if not isinstance(self.dispatcher, SyncMasterDispatcher):
             return False
-        self.send()
-        self.dispatcher.expire(now_ms)
-        return self.dispatcher.is_waiting
+        self.send_log()
+        self.dispatcher.send_expired_answers(now_ms)
+        return self.dispatcher.has_waiting_answers
 
     async def leave_master(self) -> None:
         """Disconnect from the master, because the store will be closed."""

@@ -109,18 +109,18 @@ class Slave:
         reporting = None
         try:
             side = SlaveSide(self._log.segment_size, self._log.end)
-            writer.write(side.report())
+            writer.write(side.serialize_report())
             reporting = asyncio.get_running_loop().create_task(self._send_reports(side, writer))
             while True:
                 async with asyncio.timeout(options.housekeeping_seconds):
                     data = await reader.read(_READ_BYTES)
                 if not data:
                     raise ConnectionResetError("the master closed the connection")
-                chunks = side.receive(data)
+                chunks = side.receive_log(data)
                 for chunk in chunks:
                     self._log.append(chunk.physical_offset, chunk.data)
                 if chunks:
-                    writer.write(side.report())
+                    writer.write(side.serialize_report())
                     self._arrived()
         finally:
             if reporting is not None:
@@ -131,7 +131,7 @@ class Slave:
         """Report to the master at an interval how far the log is written; this also serves as a heartbeat."""
         while True:
             await asyncio.sleep(self._options.heartbeat_seconds)
-            writer.write(side.report())
+            writer.write(side.serialize_report())
 
     async def _synchronize_tables(self) -> None:
         await self._changed.wait()

@@ -62,69 +62,71 @@ class SyncMasterDispatcher(Dispatcher):
         self._waiting: deque[_Waiting] = deque()
         self._synced_end = self._copied_end = 0
 
-    def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
+    def _send_answer(self, channel: Channel, request: Command, answer: Command | None, previous_log_end: int) -> None:
         """Send an answer as soon as the data that its request wrote is on disk and on a slave."""
         if answer is None or request.is_one_way:
             return
         end, deadline_ms = self.broker.store.log_end, None
         is_send = request.code in _SENDS
-        if end != before and _WAITS_NOT not in request.ext_fields.get("i", request.ext_fields.get("properties", "")):
+        if end != previous_log_end and _WAITS_NOT not in request.ext_fields.get(
+            "i", request.ext_fields.get("properties", "")
+        ):
             if self._has_slave_in_range(end):
                 deadline_ms = self.broker.now_ms() + self._timeout_ms
             else:
-                answer = _with_response_code(answer, ResponseCode.SLAVE_NOT_AVAILABLE) if is_send else answer
-        if end == before or (deadline_ms is None and not self.broker.options.sync_flush):
+                answer = _replace_success_code(answer, ResponseCode.SLAVE_NOT_AVAILABLE) if is_send else answer
+        if end == previous_log_end or (deadline_ms is None and not self.broker.options.sync_flush):
             channel.send(answer)
         else:
             self._waiting.append(_Waiting(end, deadline_ms, is_send, channel, answer))
 
     @property
-    def wants_sync(self) -> bool:
+    def needs_log_sync(self) -> bool:
         """True if answers wait for a flush of the log."""
         return self.broker.options.sync_flush and any(one.log_end > self._synced_end for one in self._waiting)
 
     @property
-    def unsent_answers(self) -> int:
+    def unsent_answer_count(self) -> int:
         """Number of answers that wait for a flush or for slaves."""
         return len(self._waiting)
 
     @property
-    def is_waiting(self) -> bool:
+    def has_waiting_answers(self) -> bool:
         """True if answers wait."""
         return bool(self._waiting)
 
     def on_log_synced(self, log_end: int) -> None:
         """Note how far the log is flushed, and send the answers that do not wait for a slave any more."""
         self._synced_end = log_end
-        self._send_ready()
+        self._send_ready_answers()
 
     def on_log_copied(self, log_end: int) -> None:
         """Note how far a slave has the log, and send the answers that do not wait for a flush any more."""
         self._copied_end = log_end
-        self._send_ready()
+        self._send_ready_answers()
 
-    def sync_failed(self, error: BaseException) -> None:
+    def on_sync_failed(self, error: BaseException) -> None:
         """Answer all requests that wait for the disk with an error."""
         waiting, self._waiting = self._waiting, deque()
         self._unsynced.extend((one.log_end, one.channel, one.answer) for one in waiting)
-        super().sync_failed(error)
+        super().on_sync_failed(error)
 
     def tick(self, now_ms: int) -> bool:
         """Do periodic work, and stop waiting for slow slaves."""
-        self.expire(now_ms)
+        self.send_expired_answers(now_ms)
         return super().tick(now_ms)
 
-    def expire(self, now_ms: int) -> None:
+    def send_expired_answers(self, now_ms: int) -> None:
         """Send answers whose deadline for a slave has passed."""
         for one in self._waiting:
             if one.deadline_ms is not None and one.deadline_ms <= now_ms and one.log_end > self._copied_end:
                 one.deadline_ms = None
                 one.answer = (
-                    _with_response_code(one.answer, ResponseCode.FLUSH_SLAVE_TIMEOUT) if one.is_send else one.answer
+                    _replace_success_code(one.answer, ResponseCode.FLUSH_SLAVE_TIMEOUT) if one.is_send else one.answer
                 )
-        self._send_ready()
+        self._send_ready_answers()
 
-    def _send_ready(self) -> None:
+    def _send_ready_answers(self) -> None:
         while self._waiting:
             one = self._waiting[0]
             if self.broker.options.sync_flush and one.log_end > self._synced_end:
@@ -134,6 +136,6 @@ class SyncMasterDispatcher(Dispatcher):
             self._waiting.popleft().channel.send(one.answer)
 
 
-def _with_response_code(answer: Command, code: ResponseCode) -> Command:
+def _replace_success_code(answer: Command, code: ResponseCode) -> Command:
     """Return a successful answer with another code; answers that report an error stay as they are."""
     return replace(answer, code=code) if answer.code == ResponseCode.SUCCESS else answer

@@ -16,7 +16,7 @@ from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.topics import split_offset_key
-from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, code_name
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, describe_response_code
 from commitlake.schemas.remoting.configs import DataVersion, SubscriptionGroups, TopicConfigs
 from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.frames import Command
@@ -57,52 +57,54 @@ class Synchronizer:
     async def _request_table(master: PeerClient, code: RequestCode, kind: type[B]) -> B:
         answer = await master.ask(Command(code))
         if answer.code != ResponseCode.SUCCESS:
-            raise PeerError(f"request {code}: expected SUCCESS, found {code_name(answer.code)}, {answer.remark}")
+            raise PeerError(
+                f"request {code}: expected SUCCESS, found {describe_response_code(answer.code)}, {answer.remark}"
+            )
         return parse_body(kind, answer.body)
 
-    def replace_topics(self, found: TopicConfigs) -> None:
+    def replace_topics(self, master_topics: TopicConfigs) -> None:
         """Replace the topics by those of the master; queues of a removed topic stay until their messages expire."""
         topics, config = self._broker.topics, self._broker.store.config.topics
-        if found.data_version == self._topics_version:
+        if master_topics.data_version == self._topics_version:
             return
-        wanted = {name: one for name, one in found.topic_config_table.items() if is_valid_topic(name)}
+        wanted = {name: one for name, one in master_topics.topic_config_table.items() if is_valid_topic(name)}
         for name in [name for name in config.entries if name not in wanted]:
             topics.remove(name)
         for name, one in wanted.items():
             if topics.find(name) != one:
                 topics.put(one._replace(topic_name=name))
         config.mark_changed()
-        config.document["dataVersion"] = to_json(found.data_version)
-        self._topics_version = found.data_version
+        config.document["dataVersion"] = to_json(master_topics.data_version)
+        self._topics_version = master_topics.data_version
 
-    def replace_groups(self, found: SubscriptionGroups) -> None:
+    def replace_groups(self, master_groups: SubscriptionGroups) -> None:
         """Replace the groups by the master's."""
         groups, config = self._broker.groups, self._broker.store.config.groups
-        if found.data_version == self._groups_version:
+        if master_groups.data_version == self._groups_version:
             return
-        wanted = {name: one for name, one in found.subscription_group_table.items() if is_valid_group(name)}
+        wanted = {name: one for name, one in master_groups.subscription_group_table.items() if is_valid_group(name)}
         for name in [name for name in config.entries if name not in wanted]:
             groups.remove(name)
         for name, one in wanted.items():
-            if name not in config.entries or groups.find(name) != one:
+            if name not in config.entries or groups.find_or_create(name) != one:
                 groups.put(one._replace(group_name=name))
         config.mark_changed()
-        config.document["dataVersion"] = to_json(found.data_version)
-        self._groups_version = found.data_version
+        config.document["dataVersion"] = to_json(master_groups.data_version)
+        self._groups_version = master_groups.data_version
 
-    def replace_consumer_offsets(self, found: ConsumerOffsetTable) -> None:
+    def replace_consumer_offsets(self, master_offsets: ConsumerOffsetTable) -> None:
         """Store the master's consumer offsets."""
         offsets = self._broker.store.config.consumer_offsets
-        for key, queues in found.offset_table.items():
+        for key, queues in master_offsets.offset_table.items():
             topic, group = split_offset_key(key)
             known = offsets.entries.get(key, {})
             for queue_id, offset in queues.items():
                 if known.get(queue_id) != offset:
                     offsets.commit(topic, group, queue_id, offset)
 
-    def replace_delay_offsets(self, found: DelayOffsetTable) -> None:
+    def replace_delay_offsets(self, master_offsets: DelayOffsetTable) -> None:
         """Store the progress of the master's delay levels."""
         offsets = self._broker.store.config.delay_offsets
-        for level, offset in found.offset_table.items():
+        for level, offset in master_offsets.offset_table.items():
             if offsets.entries.get(level) != offset:
                 offsets.set(level, offset)

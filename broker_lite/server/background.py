@@ -29,20 +29,20 @@ class SliceTimer:
         self._slices = slices
         self._turn = turn
         self._next: asyncio.Handle | None = None
-        slices.wake = self._start
+        slices.wake = self._schedule_next_slice
 
-    def _start(self) -> None:
-        delay = self._slices.delay
+    def _schedule_next_slice(self) -> None:
+        delay = self._slices.seconds_to_next_slice
         if self._next is not None:
             if delay or not isinstance(self._next, asyncio.TimerHandle):
                 return
             self._next.cancel()  # new work need not wait for the end of a pause
-        self._next = self._loop.call_later(delay, self._run) if delay else self._loop.call_soon(self._run)
+        self._next = self._loop.call_later(delay, self._run_slice) if delay else self._loop.call_soon(self._run_slice)
 
-    def _run(self) -> None:
+    def _run_slice(self) -> None:
         self._next = None
         if self._turn():
-            self._start()
+            self._schedule_next_slice()
 
 
 class LogSync:
@@ -69,10 +69,10 @@ class LogSync:
         self._failed = failed
         self._wanted = threading.Event()
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._run, name="broker-sync", daemon=True)
+        self._thread = threading.Thread(target=self._run_requested_syncs, name="broker-sync", daemon=True)
         self._thread.start()
 
-    def request(self) -> None:
+    def request_sync(self) -> None:
         """Request a flush of the log."""
         self._wanted.set()
 
@@ -82,7 +82,7 @@ class LogSync:
         self._wanted.set()
         self._thread.join()
 
-    def _run(self) -> None:
+    def _run_requested_syncs(self) -> None:
         while not self._is_stopped:
             self._wanted.wait()
             self._wanted.clear()

@@ -93,7 +93,7 @@ class Connections:
         self._unfinished_bytes -= self._unfinished.pop(connection, 0)
 
     def note_incomplete_frame(self, connection: Connection, size: int, *, is_new: bool) -> None:
-        """Count the bytes of incomplete frames; if they exceed the limit, close the connections with the oldest.
+        """Count the bytes of incomplete frames; if they exceed the limit, close the connections with the oldest frames.
 
         Args:
             size: received bytes of the incomplete frame, 0 if there is none.
@@ -113,10 +113,10 @@ class Connections:
             self._unfinished_bytes -= self._unfinished.pop(oldest)
             oldest.abort()
 
-    def note_memory_change(self, change: int) -> None:
-        """Update the memory of requests and answers; close the connections with the most if the limit is exceeded."""
-        self._kept_bytes += change
-        if change <= 0 or self._kept_bytes <= self.limits.memory_bytes:
+    def note_memory_change(self, byte_change: int) -> None:
+        """Update the memory of requests and answers; close the connections that use most if the limit is exceeded."""
+        self._kept_bytes += byte_change
+        if byte_change <= 0 or self._kept_bytes <= self.limits.memory_bytes:
             return
         # Connections may have sent answers since they were last counted.
         for connection in self._open:
@@ -131,7 +131,7 @@ class Connections:
 
     def close_idle(self) -> None:
         """Close connections that are idle, or whose frame or TLS handshake takes too long."""
-        self.log.report()
+        self.log.log_suppressed_warnings()
         now = self.loop.time()
         oldest = now - self.limits.idle_seconds
         oldest_handshake = now - self.limits.handshake_seconds
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(self._connections.limits.unread_bytes)
-        self._channel = Channel(peer, self._write, self.close)
+        self._channel = Channel(peer, self._queue_frame, self.close)
 
     def data_received(self, data: bytes) -> None:
         """Decode received bytes, and handle the requests in them."""
@@ -219,7 +219,7 @@ class Connection(asyncio.Protocol):
         self.active_at = self._connections.loop.time()
         if self._wire.is_new:
             self.handshake_at = self.active_at
-        before = self._reader.waiting_bytes
+        before = self._reader.incomplete_frame_size
         try:
             plain = self._wire.receive(data)
             self._channel.is_encrypted = self._wire.is_encrypted
@@ -232,10 +232,10 @@ class Connection(asyncio.Protocol):
             self._connections.log.warning("closed the connection to %s: %s", self._channel.peer, error)
             self.abort()
             return
-        if before or self._reader.waiting_bytes:
+        if before or self._reader.incomplete_frame_size:
             is_new = bool(commands) or not before
             self._frame_began_at = self.active_at if is_new else self._frame_began_at
-            self._connections.note_incomplete_frame(self, self._reader.waiting_bytes, is_new=is_new)
+            self._connections.note_incomplete_frame(self, self._reader.incomplete_frame_size, is_new=is_new)
         self._pending.extend(commands)
         if not self.has_turn_later:
             self._handle_requests()
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
 
     def _close_if_ended(self) -> None:
         """Close the connection after its client has ended TLS and all of its requests are handled."""
-        if self._wire.is_ended and not self.has_turn_later:
+        if self._wire.has_peer_ended_tls and not self.has_turn_later:
             self.close()
 
     def _send_bytes(self, data: bytes) -> None:
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
                 while self._pending and self._out_bytes < self._connections.limits.unread_bytes:
                     command = self._pending.popleft()
                     if command.is_response:
-                        self._channel.take_answer(command)
+                        self._channel.deliver_answer(command)
                     else:
                         self._service.handle(self._channel, command)
                     if time.perf_counter() >= end:
@@ -271,14 +271,14 @@ class Connection(asyncio.Protocol):
                 self._service.after_requests()
             finally:
                 self._is_handling = False
-            self._flush()
+            self._flush_answers()
             if self._pending and not self._is_paused and time.perf_counter() >= end:
-                self._continue_later()
+                self._continue_requests_later()
                 break
         if self._pending or self.kept_bytes:
             self._connections.note_memory_change(self.recount_memory())
 
-    def _continue_later(self) -> None:
+    def _continue_requests_later(self) -> None:
         """Handle the remaining requests after other connections have had a turn, and read nothing until then."""
         self.has_turn_later = True
         self.stop_reading()
@@ -301,13 +301,13 @@ class Connection(asyncio.Protocol):
         before, self.kept_bytes = self.kept_bytes, waiting + self.unsent_bytes
         return self.kept_bytes - before
 
-    def _write(self, frame: bytes) -> None:
+    def _queue_frame(self, frame: bytes) -> None:
         if not self._out and not self._is_handling:
-            self._connections.loop.call_soon(self._flush)
+            self._connections.loop.call_soon(self._flush_answers)
         self._out.append(frame)
         self._out_bytes += len(frame)
 
-    def _flush(self) -> None:
+    def _flush_answers(self) -> None:
         out, self._out, self._out_bytes = self._out, [], 0
         if not out or self._transport is None or self._transport.is_closing():
             return
@@ -364,8 +364,8 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection after its answers have been sent."""
         if self._transport is not None:
-            self._flush()
-            self._wire.end()
+            self._flush_answers()
+            self._wire.end_tls()
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)

@@ -37,10 +37,10 @@ class NameServerService:
         answer = self._name_server.handle(channel, request)
         if isinstance(answer, Command):
             self._slices.note_short_request()
-            _send(channel, request, answer)
-        elif not self._slices.run(_finish(channel, request, answer), channel, len(request.body)):
+            _send_answer(channel, request, answer)
+        elif not self._slices.run(_send_computed_answer(channel, request, answer), channel, len(request.body)):
             remark = "too many long requests are waiting, try again later"
-            _send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
+            _send_answer(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
 
     def after_requests(self) -> None:
         """Do nothing, because all answers were already sent."""
@@ -57,10 +57,10 @@ class NameServerService:
             return True
 
 
-def _finish(channel: Channel, request: Command, answering: Answering) -> Steps:
-    _send(channel, request, (yield from answering))
+def _send_computed_answer(channel: Channel, request: Command, answer_steps: Answering) -> Steps:
+    _send_answer(channel, request, (yield from answer_steps))
 
 
-def _send(channel: Channel, request: Command, answer: Command) -> None:
+def _send_answer(channel: Channel, request: Command, answer: Command) -> None:
     if not request.is_one_way:
         channel.send(answer)

@@ -18,7 +18,7 @@ from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
-from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, code_name
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, describe_response_code
 from commitlake.schemas.remoting.configs import RegisterBrokerBody, TopicConfigs
 from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
@@ -114,7 +114,10 @@ class RemoteRegistration(Registration):
         answer = await self._client.ask(command)
         if answer.code != ResponseCode.SUCCESS:
             _logger.warning(
-                "name server %s:%d refused to register: %s, %s", *self._address, code_name(answer.code), answer.remark
+                "name server %s:%d refused to register: %s, %s",
+                *self._address,
+                describe_response_code(answer.code),
+                answer.remark,
             )
             return
         self._on_registered(from_ext_fields(RegisterBrokerResponse, answer.ext_fields))

@@ -111,9 +111,9 @@ class _BrokerService:
 
     def after_requests(self) -> None:
         self._replicate()
-        self._dispatcher.answer_arrived()
+        self._dispatcher.answer_held_pulls()
         self._register_new_topics()
-        if self._dispatcher.wants_sync:
+        if self._dispatcher.needs_log_sync:
             self._sync()
 
     def on_connection_lost(self, channel: Channel) -> None:
@@ -139,11 +139,11 @@ class Server:
         self._registered_count = -1
         self._next_register_at = 0.0
 
-    async def run(self, ready: Callable[[], None]) -> None:
+    async def run(self, on_ready: Callable[[], None]) -> None:
         """Serve until a stop is requested.
 
         Args:
-            ready: called when the broker accepts connections.
+            on_ready: called when the broker accepts connections.
 
         Raises:
             ListenError: if a port is not free.
@@ -151,13 +151,13 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in _ending_signals():
             loop.add_signal_handler(number, self._begin_stop, loop)
-        log_sync = LogSync(self._store, loop, self._dispatcher.on_log_synced, self._dispatcher.sync_failed)
+        log_sync = LogSync(self._store, loop, self._dispatcher.on_log_synced, self._dispatcher.on_sync_failed)
         SliceTimer(loop, self._dispatcher.broker.slices, partial(self._run_long_requests, log_sync))
         try:
             await self._listen(loop, log_sync)
-            self._register()
+            self._register_with_name_servers()
             ticking = [loop.create_task(self._tick(log_sync)), loop.create_task(self._run_housekeeping())]
-            ready()
+            on_ready()
             await self._stop.wait()
             for task in ticking:
                 task.cancel()
@@ -181,13 +181,13 @@ class Server:
     def _run_long_requests(self, log_sync: LogSync) -> bool:
         """Run a slice of long requests, and return whether more work remains."""
         try:
-            has_more = self._dispatcher.work()
+            has_more = self._dispatcher.run_long_requests()
         except Exception:
             has_more = True
             _logger.exception("a long request failed")
-        self._role.send()
-        if self._dispatcher.wants_sync:
-            log_sync.request()
+        self._role.send_log()
+        if self._dispatcher.needs_log_sync:
+            log_sync.request_sync()
         return has_more
 
     async def _listen(self, loop: asyncio.AbstractEventLoop, log_sync: LogSync) -> None:
@@ -195,7 +195,9 @@ class Server:
             name_server = NameServer(self._store.clock, self._options.accounts)
             await self._open_port(loop, self._options.name_server, NameServerService(name_server, loop))
             self._registrations.append(LocalRegistration(name_server, self._options.broker))
-        service = _BrokerService(self._dispatcher, self._role.send, self._register_new_topics, log_sync.request)
+        service = _BrokerService(
+            self._dispatcher, self._role.send_log, self._register_new_topics, log_sync.request_sync
+        )
         await self._open_port(loop, self._options.listen, service)
         for address in self._options.register_at:
             self._registrations.append(
@@ -223,15 +225,15 @@ class Server:
         """Register new topics with name servers: at once, or less often if registrations with many topics take long."""
         now = time.perf_counter()
         if self._dispatcher.broker.topics.change_count != self._registered_count and now >= self._next_register_at:
-            self._register()
+            self._register_with_name_servers()
             took = time.perf_counter() - now
             self._next_register_at = now + took * REGISTER_SHARE if took > SLICE_SECONDS else now
 
-    def _register(self) -> None:
+    def _register_with_name_servers(self) -> None:
         topics = self._dispatcher.broker.topics
         self._registered_count = topics.change_count
         for registration in self._registrations:
-            registration.register(topics.all())
+            registration.register(topics.all_configs())
 
     async def _tick(self, log_sync: LogSync) -> None:
         has_more = False
@@ -242,10 +244,10 @@ class Server:
                 # Check often: a write to a mapped file on a full disk kills the process.
                 self._check_disk_space()
                 has_more = self._dispatcher.tick(self._store.clock())
-                self._role.send()
+                self._role.send_log()
                 self._register_new_topics()
-                if self._dispatcher.wants_sync:
-                    log_sync.request()
+                if self._dispatcher.needs_log_sync:
+                    log_sync.request_sync()
             except Exception:
                 # One invalid message must not stop all others.
                 _logger.exception("periodic work of the broker failed")
@@ -257,20 +259,20 @@ class Server:
             await asyncio.sleep(HOUSEKEEPING_SECONDS)
             for _, connections in self._ports:
                 connections.close_idle()
-            await loop.run_in_executor(None, self._clean)
+            await loop.run_in_executor(None, self._delete_expired_files)
             try:
                 if self._role.needs_master or loop.time() - registered_at >= Registration.EVERY_SECONDS:
                     registered_at = loop.time()
-                    self._register()
+                    self._register_with_name_servers()
                 for registration in self._registrations:
                     registration.tick()
             except Exception:
                 _logger.exception("registration at name servers failed")
 
-    def _clean(self) -> None:
+    def _delete_expired_files(self) -> None:
         """Delete expired files of the store; runs in a thread."""
         try:
-            self._store.clean(self._store.clock() / 1000)
+            self._store.delete_expired_files(self._store.clock() / 1000)
         except (OSError, StoreError) as error:
             _logger.error("cannot delete expired files: %s", error)
         except Exception:
@@ -282,7 +284,7 @@ class Server:
         try:
             is_writable = not self._store.is_disk_full
         except OSError:
-            # `_clean` meets the same error and logs it.
+            # `_delete_expired_files` meets the same error and logs it.
             return
         broker = self._dispatcher.broker
         if broker.is_writable != is_writable:
@@ -290,7 +292,7 @@ class Server:
         broker.is_writable = is_writable
 
     @property
-    def _is_sending(self) -> bool:
+    def _has_unfinished_answers(self) -> bool:
         """True if requests wait to be handled, or answers wait to be sent."""
         return any(connections.is_working or connections.unsent_bytes for _, connections in self._ports)
 
@@ -305,9 +307,11 @@ class Server:
         deadline = asyncio.get_running_loop().time() + STOP_SECONDS
         while asyncio.get_running_loop().time() < deadline:
             has_pending_answers = self._role.has_pending_answers(self._store.clock())
-            if self._dispatcher.wants_sync:
-                log_sync.request()
-            elif not has_pending_answers and self._dispatcher.broker.slices.is_empty and not self._is_sending:
+            if self._dispatcher.needs_log_sync:
+                log_sync.request_sync()
+            elif (
+                not has_pending_answers and self._dispatcher.broker.slices.is_empty and not self._has_unfinished_answers
+            ):
                 break
             await asyncio.sleep(0.01)
         for _, connections in self._ports:
@@ -332,12 +336,12 @@ def _convert_listen_error(address: object) -> Iterator[None]:
         raise ListenError(f"{address}: cannot listen: {os.strerror(error.errno) if error.errno else error}") from error
 
 
-def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], None] = lambda: None) -> None:
+def run_server(store: BrokerStore, options: ServerOptions, on_ready: Callable[[], None] = lambda: None) -> None:
     """Serve until SIGTERM or SIGINT, and close the store.
 
     Args:
         store: an open store, in any layout.
-        ready: called when the broker accepts connections.
+        on_ready: called when the broker accepts connections.
 
     Raises:
         ListenError: if a port cannot be opened.
@@ -346,14 +350,14 @@ def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], N
     """
 
     async def serve() -> None:
-        await Server(store, options).run(ready)
+        await Server(store, options).run(on_ready)
 
     raise_descriptor_limit(options.limits.connections)
-    with store, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with store, asyncio.Runner(loop_factory=_event_loop_factory()) as runner:
         runner.run(serve())
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def _event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """Return uvloop's factory of event loops, which is faster, if that is installed, else None."""
     if importlib.util.find_spec("uvloop") is None:
         return None

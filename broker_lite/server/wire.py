@@ -49,7 +49,7 @@ class Wire:
         return not self._is_plain and self._tls is not None and self._tls.is_enforced
 
     @property
-    def is_ended(self) -> bool:
+    def has_peer_ended_tls(self) -> bool:
         """True if the peer has ended the TLS session."""
         return self._stream is not None and self._stream.is_ended
 
@@ -66,9 +66,9 @@ class Wire:
         try:
             plain = self._stream.receive(data)
         except ssl.SSLError as error:
-            self._send_output()  # sends the alert with the reason
+            self._send_tls_output()  # sends the alert with the reason
             raise WireError(f"TLS failed: {error.reason or error}") from None
-        self._send_output()
+        self._send_tls_output()
         return plain
 
     def _detect_transport(self, first_byte: int) -> None:
@@ -94,14 +94,14 @@ class Wire:
             self._stream.send(data)
         except ssl.SSLError as error:
             raise WireError(f"TLS failed: {error.reason or error}") from None
-        self._send_output()
+        self._send_tls_output()
 
-    def end(self) -> None:
+    def end_tls(self) -> None:
         """End the TLS session, if there is one."""
         if self._stream is not None:
-            self._stream.end()
-            self._send_output()
+            self._stream.end_session()
+            self._send_tls_output()
 
-    def _send_output(self) -> None:
+    def _send_tls_output(self) -> None:
         if self._stream is not None and (output := self._stream.take_output()):
             self._write(output)

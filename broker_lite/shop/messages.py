@@ -40,7 +40,7 @@ class Producer:
     process_id: int
     _sent: int = field(default=0, init=False)
 
-    def unique_key(self, now_ms: int) -> str:
+    def next_unique_key(self, now_ms: int) -> str:
         """Return the next UNIQ_KEY: address, process, class loader, ms of the month, counter; 32 hexadecimal digits."""
         now = datetime.fromtimestamp(now_ms / 1000, UTC)
         month_start = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
@@ -51,36 +51,36 @@ class Producer:
         prefix = f"{self.host.address.hex()}{self.process_id:04x}{class_loader:08x}"
         return f"{prefix}{ms_of_month:08x}{counter:04x}".upper()
 
-    def message(
+    def make_message(
         self,
-        place: tuple[str, str],
+        topic_and_tag: tuple[str, str],
         order: Order,
         now_ms: int,
         content: Mapping[str, Any],
-        extra: Mapping[str, str] | None = None,
+        extra_properties: Mapping[str, str] | None = None,
     ) -> NewMessage:
         """Return a message about an order.
 
         Args:
-            place: topic and tag; the order determines the queue, so that its messages stay in order.
+            topic_and_tag: topic and tag; the order determines the queue, so that its messages stay in order.
             order: supplies the key and the user properties.
             now_ms: time of the client's clock.
             content: content of the body, besides the order's number.
-            extra: further properties, such as DELAY.
+            extra_properties: further properties, such as DELAY.
         """
-        topic, tag = place
+        topic, tag = topic_and_tag
         body = json.dumps({"order": order.number, **content}, ensure_ascii=False).encode()
         sys_flag = 0
         if len(body) >= COMPRESS_FROM_BYTES:
             body = zlib.compress(body, COMPRESSION_LEVEL)
             sys_flag = compression_bits(BodyCodec.ZLIB)
         properties = {
-            props.UNIQ_KEY: self.unique_key(now_ms),
+            props.UNIQ_KEY: self.next_unique_key(now_ms),
             props.KEYS: order.key,
             props.WAIT: "true",
             props.TAGS: tag,
             **order.user_properties,
-            **(extra or {}),
+            **(extra_properties or {}),
         }
         return NewMessage(
             topic=topic,

@@ -41,16 +41,16 @@ class Timeline:
     _events: list[tuple[int, int, Event]] = field(default_factory=list, init=False)
     _planned: int = field(default=0, init=False)
 
-    def at(self, time_ms: int, event: Event) -> None:
-        """Plan an event at a time."""
+    def plan_event_at(self, time_ms: int, event: Event) -> None:
+        """Plan an event for a time."""
         heapq.heappush(self._events, (time_ms, self._planned, event))
         self._planned += 1
 
-    def after(self, delay_ms: int, event: Event) -> None:
+    def plan_event_after(self, delay_ms: int, event: Event) -> None:
         """Plan an event relative to the current time."""
-        self.at(self.clock.now_ms + delay_ms, event)
+        self.plan_event_at(self.clock.now_ms + delay_ms, event)
 
-    def until(self, end_ms: int) -> Iterator[tuple[int, Event]]:
+    def events_before(self, end_ms: int) -> Iterator[tuple[int, Event]]:
         """Yield the events before a time, including those planned meanwhile; the caller advances the clock."""
         while self._events and self._events[0][0] < end_ms:
             time_ms, _, event = heapq.heappop(self._events)
@@ -106,7 +106,7 @@ def check_is_empty(path: str | Path, size: int) -> None:
         raise StoreFilesError(f"{path}: expected a store without messages, found {size} bytes; choose an empty folder")
 
 
-def count_by_topic(store: Queues) -> dict[str, int]:
+def count_records_by_topic(store: Queues) -> dict[str, int]:
     """Count the records of each topic, ordered by topic name."""
     by_topic: Counter[str] = Counter()
     for topic, queue_id in store.queues:

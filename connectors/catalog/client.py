@@ -84,15 +84,15 @@ class CatalogClient:
         self._sleep = sleep
         self._opener = _opener(server.url)
 
-    def find(self, kind: str, name: str) -> Json | None:
+    def find_object(self, object_type: str, name: str) -> Json | None:
         """Return the description of a catalog, a schema or a volume; None if there is none.
 
         Args:
-            kind: `catalogs`, `schemas` or `volumes`.
+            object_type: `catalogs`, `schemas` or `volumes`.
             name: its full name.
         """
         try:
-            return self._request("GET", f"/{kind}/{quote(name, safe='')}")
+            return self._send_request("GET", f"/{object_type}/{quote(name, safe='')}")
         except _AnswerError as error:
             if error.status == 404 and error.code:
                 return None
@@ -103,7 +103,7 @@ class CatalogClient:
         query = {"catalog_name": name.catalog, "schema_name": name.schema, "max_results": str(PAGE)}
         for _ in range(_MAX_PAGES):
             try:
-                page = self._request("GET", f"/tables?{urlencode(query)}")
+                page = self._send_request("GET", f"/tables?{urlencode(query)}")
             except _AnswerError as error:
                 if error.status == 404 and error.code:
                     return
@@ -120,35 +120,35 @@ class CatalogClient:
             query["page_token"] = token
         raise CatalogError(f"{self.server.url}: the schema {name} has more than {_MAX_PAGES * PAGE} tables")
 
-    def create(self, kind: str, name: str, body: Mapping[str, Any]) -> bool:
+    def create_object(self, object_type: str, name: str, body: Mapping[str, Any]) -> bool:
         """Create a schema, a table or a volume; return False if one with this name exists already.
 
         Args:
-            kind: `schemas`, `tables` or `volumes`.
+            object_type: `schemas`, `tables` or `volumes`.
             name: its full name, for errors.
             body: its description.
         """
         try:
-            self._request("POST", f"/{kind}", body)
+            self._send_request("POST", f"/{object_type}", body)
         except _AnswerError as error:
             if error.code.endswith("ALREADY_EXISTS"):
                 return False
             raise self._to_catalog_error(error, name) from None
         return True
 
-    def credentials(self, url: str) -> Json:
+    def request_credentials(self, url: str) -> Json:
         """Request temporary credentials to read and write below a URI, and return the catalog's answer."""
         try:
             body = {"url": url, "operation": "PATH_READ_WRITE"}
-            return self._request("POST", "/temporary-path-credentials", body)
+            return self._send_request("POST", "/temporary-path-credentials", body)
         except _AnswerError as error:
             raise self._to_catalog_error(error, f"credentials for {url}") from None
 
-    def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
+    def _send_request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
         """Send a request until the server answers; raise _AnswerError for a code that a retry does not change."""
         for wait in (*_WAITS_SECONDS, None):
             try:
-                return self._request_once(method, path, body)
+                return self._send_request_once(method, path, body)
             except _AnswerError as error:
                 if error.status not in _TRANSIENT:
                     raise
@@ -166,7 +166,7 @@ class CatalogClient:
             is_transient=True,
         )
 
-    def _request_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
+    def _send_request_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.server.url}{API}{path}", data, method=method)  # noqa: S310 (http(s))
         request.add_header("Accept", "application/json")

@@ -27,7 +27,7 @@ def credential_process_output(client: CatalogClient, root: str) -> dict[str, Any
     Raises:
         CatalogError: if the catalog has no credentials for the place.
     """
-    answer = client.credentials(root)
+    answer = client.request_credentials(root)
     given = answer.get("aws_temp_credentials")
     names = {"AccessKeyId": "access_key_id", "SecretAccessKey": "secret_access_key", "SessionToken": "session_token"}
     found = {name: given.get(key) for name, key in names.items()} if isinstance(given, dict) else {}
@@ -35,7 +35,7 @@ def credential_process_output(client: CatalogClient, root: str) -> dict[str, Any
         del found["SessionToken"]
     if not found or not all(isinstance(value, str) and value.isascii() and value for value in found.values()):
         raise CatalogError(
-            f"the catalog {client.server.url} gives no credentials of AWS for {root}: use those of the environment, "
+            f"the catalog {client.server.url} gives no AWS credentials for {root}: use those of the environment, "
             "of a profile or of a role"
         )
     expires = answer.get("expiration_time")

@@ -13,11 +13,11 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 
-def find_lake(text: str) -> str:
+def find_lake_root(catalog_name: str) -> str:
     """Return the root URI of the lake whose name in a catalog is given; each name is requested once per process.
 
     Args:
-        text: `catalog.schema`.
+        catalog_name: `catalog.schema`.
 
     Raises:
         CatalogError: if no catalog is set, or the schema is not that of a lake.
@@ -25,10 +25,10 @@ def find_lake(text: str) -> str:
     server = catalog_server()
     if server is None:
         raise CatalogError(
-            f"{text!r} looks like a name in Unity Catalog, and no catalog is set: set UNITY_CATALOG_URL, or "
-            f"DATABRICKS_HOST and DATABRICKS_TOKEN. For a folder of this name, write ./{text}"
+            f"{catalog_name!r} looks like a name in Unity Catalog, and no catalog is set: set UNITY_CATALOG_URL, or "
+            f"DATABRICKS_HOST and DATABRICKS_TOKEN. For a folder of this name, write ./{catalog_name}"
         )
-    return _find_root(server, parse_name(text))
+    return _find_root(server, parse_name(catalog_name))
 
 
 @lru_cache(maxsize=64)

@@ -32,16 +32,16 @@ class SchemaName:
         return f"{self.catalog}.{self.schema}"
 
 
-def is_catalog_name(place: str) -> bool:
+def is_catalog_name(text: str) -> bool:
     """Return whether a text looks like a name in a catalog: two or three words of ASCII letters, digits and `_`.
 
     >>> [is_catalog_name(text) for text in ("main.logs", "main.logs.messages", "./main.logs", "lake")]
     [True, True, False, False]
     """
-    return _NAME.fullmatch(place) is not None
+    return _NAME.fullmatch(text) is not None
 
 
-def is_catalog_place(place: str) -> bool:
+def is_catalog_place(lake_location: str) -> bool:
     """Return whether a lake's location is given as a name in a catalog, rather than as a path or URI.
 
     If no catalog is set, a folder with such a name is taken as a folder.
@@ -49,15 +49,16 @@ def is_catalog_place(place: str) -> bool:
     Raises:
         CatalogError: if a catalog is set, and there is also a folder of this name, because the place may be either.
     """
-    if not is_catalog_name(place):
+    if not is_catalog_name(lake_location):
         return False
-    if not os.path.lexists(place):
+    if not os.path.lexists(lake_location):
         return True
     variable = next((name for name in ADDRESS_VARIABLES if os.environ.get(name, "").strip()), None)
     if variable is not None:
         raise CatalogError(
-            f"{place!r} may be a schema of the catalog that {variable} sets, or the folder of this name in "
-            f"{os.path.realpath('.')!a}. For the folder, write ./{place}; for the schema, run the command elsewhere"
+            f"{lake_location!r} may be a schema of the catalog that {variable} sets, or the folder of this name in "
+            f"{os.path.realpath('.')!a}. For the folder, write ./{lake_location}; for the schema, run the command "
+            "elsewhere"
         )
     return False
 

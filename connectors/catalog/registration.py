@@ -50,16 +50,16 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
     """
     root = lake_root_of_table(f"{root}/messages", "messages")  # in the form in which locations are compared
     check_reachable(client.server, root)
-    if client.find("catalogs", name.catalog) is None:
+    if client.find_object("catalogs", name.catalog) is None:
         raise CatalogError(f"the catalog {client.server.url} has no {name.catalog!r}: create it, or name another")
     known = {str(table.get("name")): table for table in client.tables(name)}
     _check_no_other_lake(name, root, known.values())
     volume = _find_volume(client, name, root)
-    if client.find("schemas", str(name)) is None:
+    if client.find_object("schemas", str(name)) is None:
         schema = {"name": name.schema, "catalog_name": name.catalog, "comment": _COMMENT}
-        client.create("schemas", str(name), schema)
+        client.create_object("schemas", str(name), schema)
     created = []
-    if volume is None and client.create("volumes", f"{name}.{BODIES}", _volume_request(name, root)):
+    if volume is None and client.create_object("volumes", f"{name}.{BODIES}", _volume_request(name, root)):
         created.append(BODIES)
     new = [table for table in tables if table.name not in known]
     new.sort(key=lambda table: table.name == "messages")  # it comes last
@@ -67,7 +67,7 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
     for table in new:
         if table.name == "messages" and not was_first:
             _check_after_creation(client, name, root)
-        if client.create("tables", f"{name}.{table.name}", _table_request(name, root, table)):
+        if client.create_object("tables", f"{name}.{table.name}", _table_request(name, root, table)):
             created.append(table.name)
         else:
             was_first = False
@@ -80,7 +80,7 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
 
 def _find_volume(client: CatalogClient, name: SchemaName, root: str) -> Mapping[str, Any] | None:
     """Return the volume of message bodies, or None if there is none; refuse the volume of another lake."""
-    volume = client.find("volumes", f"{name}.{BODIES}")
+    volume = client.find_object("volumes", f"{name}.{BODIES}")
     if volume is not None and lake_root_of_table(str(volume.get("storage_location") or ""), BODIES) != root:
         raise CatalogError(
             f"the volume {name}.{BODIES} is not the folder {root}/{BODIES}: name another schema",
@@ -129,8 +129,8 @@ def _table_request(name: SchemaName, root: str, table: CatalogTable) -> dict[str
     }
 
 
-def _has_other_columns(table: CatalogTable, known: Mapping[str, Any]) -> bool:
+def _has_other_columns(table: CatalogTable, catalog_entry: Mapping[str, Any]) -> bool:
     """Return whether the catalog lists other column names for a table than the lake."""
-    columns = known.get("columns")
+    columns = catalog_entry.get("columns")
     names = [column.get("name") for column in columns if isinstance(column, dict)] if isinstance(columns, list) else []
     return names != [column["name"] for column in table.columns]

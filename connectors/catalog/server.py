@@ -63,9 +63,9 @@ def catalog_server() -> CatalogServer | None:
     return None
 
 
-def _parse_server_url(given: str, variable: str) -> str:
+def _parse_server_url(text: str, variable: str) -> str:
     """Return a server's URL without a path; Databricks' own tools accept its host name alone."""
-    url = given if is_uri(given) or variable != "DATABRICKS_HOST" else f"https://{given}"
+    url = text if is_uri(text) or variable != "DATABRICKS_HOST" else f"https://{text}"
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -75,7 +75,7 @@ def _parse_server_url(given: str, variable: str) -> str:
         raise CatalogError(f"{variable} holds credentials: leave them out, and put the token into its own variable")
     host = parts.hostname or ""
     if parts.scheme not in {"http", "https"} or not re.fullmatch(r"[0-9a-z.:_-]+", host) or parts.path.strip("/"):
-        raise CatalogError(f"{variable} is {given[:200]!a}: expected https://HOST, or http://HOST:PORT")
+        raise CatalogError(f"{variable} is {text[:200]!a}: expected https://HOST, or http://HOST:PORT")
     if parts.scheme == "http":
         warn_unencrypted(f"the catalog {parts.scheme}://{parts.netloc}", host, "Give its https:// address")
     shown = f"[{host}]" if ":" in host else host

@@ -65,22 +65,22 @@ def catalog_columns(schema: Mapping[str, Any], partitions: Sequence[str]) -> lis
     return columns
 
 
-def sql_type(kind: Any) -> str:
+def sql_type(delta_type: Any) -> str:
     """Return the SQL text of a Delta type, in Spark's short form.
 
     >>> sql_type({"type": "map", "keyType": "string", "valueType": {"type": "array", "elementType": "long"}})
     'map<string,array<bigint>>'
     """
-    if isinstance(kind, str):
-        return _TYPES[kind][0] if kind in _TYPES else kind  # for example decimal(10,2)
-    if kind["type"] == "array":
-        return f"array<{sql_type(kind['elementType'])}>"
-    if kind["type"] == "map":
-        return f"map<{sql_type(kind['keyType'])},{sql_type(kind['valueType'])}>"
-    return "struct<" + ",".join(f"{field['name']}:{sql_type(field['type'])}" for field in kind["fields"]) + ">"
+    if isinstance(delta_type, str):
+        return _TYPES[delta_type][0] if delta_type in _TYPES else delta_type  # for example decimal(10,2)
+    if delta_type["type"] == "array":
+        return f"array<{sql_type(delta_type['elementType'])}>"
+    if delta_type["type"] == "map":
+        return f"map<{sql_type(delta_type['keyType'])},{sql_type(delta_type['valueType'])}>"
+    return "struct<" + ",".join(f"{field['name']}:{sql_type(field['type'])}" for field in delta_type["fields"]) + ">"
 
 
-def _catalog_type(kind: Any) -> str:
-    if isinstance(kind, str):
-        return _TYPES[kind][1] if kind in _TYPES else kind.partition("(")[0].upper()
-    return str(kind["type"]).upper()
+def _catalog_type(delta_type: Any) -> str:
+    if isinstance(delta_type, str):
+        return _TYPES[delta_type][1] if delta_type in _TYPES else delta_type.partition("(")[0].upper()
+    return str(delta_type["type"]).upper()

@@ -55,7 +55,7 @@ def read_config(
     problems: list[str] = []
     for file in (name, f"{name}{BACKUP}"):
         try:
-            if data := read_file(root / file, below=root, limit=limit):
+            if data := read_file(root / file, trusted_root=root, limit=limit):
                 return ConfigFile(parse(data), file, problems[0] if problems else "")
             problems.append("0 bytes")
         except UnsafeFileError:
@@ -69,17 +69,19 @@ def read_config(
     return ConfigFile(None, name, "" if problems == [_MISSING, _MISSING] else problems[0])
 
 
-def report_backup_use(problems: Problems, name: str, found: ConfigFile[Any], expected: str, *, is_live: bool) -> None:
+def report_backup_use(
+    problems: Problems, name: str, config_file: ConfigFile[Any], expected: str, *, is_live: bool
+) -> None:
     """Report a problem: a file has invalid content, or its `.bak` is used instead.
 
     Args:
         problems: collects the problems of the store's files.
         name: the file.
-        found: what was read instead.
+        config_file: what was read instead.
         expected: the expected content, in words.
         is_live: whether a broker has the store open. It removes a file for a moment when it writes a new one.
     """
-    if found.is_backup and not (is_live and found.problem == _MISSING):
-        problems.note("config_from_backup", name, found=found.problem, expected=expected)
-    elif found.problem and not found.is_backup:
-        problems.note("offsets_unreadable", name, found=found.problem, expected=expected)
+    if config_file.is_backup and not (is_live and config_file.problem == _MISSING):
+        problems.note("config_from_backup", name, found=config_file.problem, expected=expected)
+    elif config_file.problem and not config_file.is_backup:
+        problems.note("offsets_unreadable", name, found=config_file.problem, expected=expected)

@@ -40,7 +40,7 @@ class QueueFolder(NamedTuple):
     path: str
 
 
-def check_index_folder(files: StoreFiles, name: str, *, made_from: str) -> None:
+def check_index_folder(files: StoreFiles, name: str, *, source_files: str) -> None:
     """Check that a store has a folder of indexes.
 
     A copy in an object store or HDFS has no folder of IndexFiles while the broker has only one: the newest one is not
@@ -48,17 +48,17 @@ def check_index_folder(files: StoreFiles, name: str, *, made_from: str) -> None:
 
     Args:
         name: the name of the folder.
-        made_from: the files from which a broker rebuilds it if it is missing.
+        source_files: the files from which a broker rebuilds it if it is missing.
 
     Raises:
         StoreError: if it does not exist or cannot be read.
     """
-    folder = files.place_of(name)
+    folder = files.location_of(name)
     if not files.has_folder(name):
         if is_uri(folder) and name == _INDEX_FILES and any(map(files.has_folder, _QUEUES)):
             return
         root = folder.rpartition("/")[0]
-        raise StoreError(f"{root} has no folder '{name}'; a broker rebuilds it from {made_from}")
+        raise StoreError(f"{root} has no folder '{name}'; a broker rebuilds it from {source_files}")
     if not is_uri(folder) and not os.access(folder, os.R_OK | os.X_OK):
         raise StoreError(f"{folder} cannot be read by this user")
 
@@ -100,7 +100,7 @@ def queue_files(files: StoreFiles, queue: QueueFolder) -> dict[int, str]:
     Raises:
         UnsafeFileError: if a file is a symbolic link or not regular, or two names have the same offset.
     """
-    names = names_by_start(files.files_in(queue.path, is_segment_name), files.place_of(queue.path))
+    names = names_by_start(files.files_in(queue.path, is_segment_name), files.location_of(queue.path))
     return {start: f"{queue.path}/{name}" for start, name in names.items()}
 
 

@@ -33,7 +33,7 @@ def format_for_restore() -> Format:
 
 ANY_FORMAT = all_formats()
 """Stores of any format."""
-COMMITLOGS, JOURNALS = ANY_FORMAT.only(ROCKETMQ), ANY_FORMAT.only(JMQ)
+COMMITLOGS, JOURNALS = ANY_FORMAT.select_only(ROCKETMQ), ANY_FORMAT.select_only(JMQ)
 """Stores of RocketMQ, and stores of JMQ; a read takes the former where no format is named."""
 
 

@@ -5,7 +5,8 @@ times are in µs since 1970, and the date is text. One cell per column, as is co
 write: the number of cells determines the cost, and no look-up reads a single column. An index entry has one cell,
 `m:r`: the key of the message's row.
 
-The timestamp of a cell is the last millisecond of the message's store date (`cell_time`), not the time of writing. So
+The timestamp of a cell is the last millisecond of the message's store date (`cell_timestamp_ms`), not the time of
+writing. So
 writing it again changes nothing, and HBase's TTL counts from the message's own date. The timestamp has the precision of
 a day because Thrift gives all cells of one call the same timestamp. The cells of an erased message are one millisecond
 later: if a follower read the row before the erasure and writes it afterwards, the message does not reappear.
@@ -61,13 +62,13 @@ class MessageCells(NamedTuple):
     cells: Sequence[Cell]
 
 
-def to_cells(batch: pa.RecordBatch, salts: int) -> Iterator[MessageCells]:
+def to_cells(batch: pa.RecordBatch, salt_count: int) -> Iterator[MessageCells]:
     """Yield the cells of each message of a batch.
 
     Args:
         batch: columns of `schemas.tables.messages.MESSAGES`, including `broker` and `physical_offset`; missing columns
             are null.
-        salts: the table's number of salts.
+        salt_count: the table's number of salts.
 
     Raises:
         HBaseError: if a column has another name or type, or a message has no broker or offset.
@@ -83,30 +84,30 @@ def to_cells(batch: pa.RecordBatch, salts: int) -> Iterator[MessageCells]:
             raise HBaseError(f"a message has broker {broker!r} and physical_offset {offset!r}: expected both")
         if topic not in hashes:
             hashes[topic] = topic_hash(topic)
-        yield _message_cells(row, salts, hashes[topic])
+        yield _message_cells(row, salt_count, hashes[topic])
 
 
-def _message_cells(row: dict[str, Any], salts: int, topic: bytes) -> MessageCells:
+def _message_cells(row: dict[str, Any], salt_count: int, topic_key: bytes) -> MessageCells:
     store_us = row.get("store_timestamp")
     place = encode_position(row["broker"], row["physical_offset"])
     time = encode_time(store_us)
     tail = time + place
-    key = message_key(salts, topic, time, place)
+    key = message_key(salt_count, topic_key, time, place)
     cells = [
         Cell(key, VALUE, _encode(row).encode()),
-        Cell(offset_prefix(salts, row["physical_offset"]) + row["broker"].encode(), REFERENCE, key),
+        Cell(offset_prefix(salt_count, row["physical_offset"]) + row["broker"].encode(), REFERENCE, key),
     ]
     if "unique_key" in row:
-        cells.append(Cell(entry_prefix(salts, BY_UNIQUE_KEY, key_hash(row["unique_key"])) + tail, REFERENCE, key))
+        cells.append(Cell(entry_prefix(salt_count, BY_UNIQUE_KEY, key_hash(row["unique_key"])) + tail, REFERENCE, key))
     cells += [
-        Cell(entry_prefix(salts, BY_KEY, key_hash(business_key)) + tail, REFERENCE, key)
+        Cell(entry_prefix(salt_count, BY_KEY, key_hash(business_key)) + tail, REFERENCE, key)
         for business_key in dict.fromkeys(row.get("keys", ()))
     ]
     is_erased = MARKER in row.get("properties", ()) and not {"unique_key", "keys", "body_ref"} & row.keys()
-    return MessageCells(cell_time(store_us) + is_erased, cells)
+    return MessageCells(cell_timestamp_ms(store_us) + is_erased, cells)
 
 
-def cell_time(store_us: int | None) -> int:
+def cell_timestamp_ms(store_us: int | None) -> int:
     """Return the timestamp of a message's cells: the last ms of its store date, at least 0; see the module."""
     if store_us is None:
         return NEVER_EXPIRES_MS
@@ -144,7 +145,7 @@ def _json_values(name: str, column: pa.Array) -> list[Any]:
     return values
 
 
-def to_row(value: bytes) -> dict[str, Any]:
+def parse_row(value: bytes) -> dict[str, Any]:
     """Return a message's columns, as `to_batch` takes them, from its cell `m:v`.
 
     Raises:
@@ -160,7 +161,7 @@ def to_row(value: bytes) -> dict[str, Any]:
 
 
 def to_batch(rows: Sequence[dict[str, Any]], columns: Sequence[str] = tuple(MESSAGES.names)) -> pa.RecordBatch:
-    """Return messages from `to_row` as Arrow, with the types of `messages`; times in UTC."""
+    """Return messages from `parse_row` as Arrow, with the types of `messages`; times in UTC."""
     fields = [ARROW_SCHEMA.field(name) for name in columns]
     arrays = [
         _FROM_JSON.get(field.name, _plain_array)([row.get(field.name) for row in rows], field.type) for field in fields

@@ -122,9 +122,9 @@ class Client:
         return bool(done)
 
     def scan(
-        self, start: bytes, stop: bytes, *, page_rows: int, first_page_rows: int | None = None
+        self, start_key: bytes, end_key: bytes, *, page_rows: int, first_page_rows: int | None = None
     ) -> Iterator[list[Row]]:
-        """Yield rows from `start` to before `stop`, in the order of their keys, page by page.
+        """Yield rows from `start_key` to before `end_key`, in the order of their keys, page by page.
 
         Each page is a separate scan, so a lost connection loses no rows, and no scan stays open on the server.
 
@@ -134,12 +134,12 @@ class Client:
         """
         rows = first_page_rows or page_rows
         while True:
-            page = self._call_with_retries("scan", _page_scan(self._table, start, stop, rows))
+            page = self._call_with_retries("scan", _page_scan(self._table, start_key, end_key, rows))
             if page:
                 yield page
             if len(page) < rows:
                 return
-            start, rows = page[-1].key + b"\0", page_rows
+            start_key, rows = page[-1].key + b"\0", page_rows
 
     def tables(self) -> list[str]:
         """Return the names of all tables."""
@@ -164,19 +164,19 @@ class Client:
             self._call_with_retries("disable", lambda thrift: thrift.disableTable(self._table))
         self._call_with_retries("drop", lambda thrift: thrift.deleteTable(self._table))
 
-    def compact(self) -> None:
+    def request_compaction(self) -> None:
         """Request a major compaction, which removes overwritten and deleted cells from the table's files.
 
         HBase does this asynchronously. Cells that are still in its memory are not compacted.
         """
         self._call_with_retries("compact", lambda thrift: thrift.majorCompact(self._table))
 
-    def regions(self) -> list[bytes]:
+    def list_region_start_keys(self) -> list[bytes]:
         """Return the first keys of the table's regions, in order."""
         found = self._call_with_retries("list regions", lambda thrift: thrift.getTableRegions(self._table))
         return sorted(region.startKey for region in found)
 
-    def _call_with_retries(self, what: str, call: Callable[[Any], _T]) -> _T:
+    def _call_with_retries(self, operation: str, call: Callable[[Any], _T]) -> _T:
         """Repeat a call until it succeeds, until it fails permanently, or until the time limit is reached."""
         began = time.monotonic()
         pause = FIRST_PAUSE_SECONDS
@@ -186,9 +186,9 @@ class Client:
             except HBaseIOError as error:
                 said = _first_line(error.message)
                 if any(name in _to_text(error.message) for name in _FINAL):
-                    raise self._refused_error(what, said) from None
+                    raise self._refused_error(operation, said) from None
             except IllegalArgument as error:
-                raise self._refused_error(what, _first_line(error.message)) from None
+                raise self._refused_error(operation, _first_line(error.message)) from None
             except AlreadyExists:
                 raise
             except (TException, OSError, EOFError) as error:
@@ -197,13 +197,13 @@ class Client:
             allowed = self.options.retry_seconds if self._was_connected else self.options.connect_seconds
             if time.monotonic() - began + pause > allowed:
                 raise HBaseError(
-                    f"HBase's Thrift server {self.options.address} gave no answer to {what!r} of the table "
+                    f"HBase's Thrift server {self.options.address} gave no answer to {operation!r} of the table "
                     f"{self.options.table} within {allowed} s: {said}. Check whether it and HBase are running; "
                     "what was written is kept, and the next run continues from there",
                     is_transient=True,
                 )
             self.retries += 1
-            _log.info("%s of %s failed (%s); trying again in %.1f s", what, self.options.table, said, pause)
+            _log.info("%s of %s failed (%s); trying again in %.1f s", operation, self.options.table, said, pause)
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (many clients, not in step)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
@@ -220,29 +220,29 @@ class Client:
             self._was_connected = True
         return self._connection.client
 
-    def _refused_error(self, what: str, said: str) -> HBaseRefusedError:
+    def _refused_error(self, operation: str, message: str) -> HBaseRefusedError:
         return HBaseRefusedError(
-            f"HBase at {self.options.address} refused {what!r} of the table {self.options.table}: {said}"
+            f"HBase at {self.options.address} refused {operation!r} of the table {self.options.table}: {message}"
         )
 
 
-def _page_scan(table: bytes, start: bytes, stop: bytes, rows: int) -> Callable[[Any], list[Row]]:
-    def scan(thrift: Any) -> list[Row]:
-        scanner = thrift.scannerOpenWithScan(table, happybase.table.TScan(start, stop, caching=rows), {})
+def _page_scan(table: bytes, start_key: bytes, end_key: bytes, page_rows: int) -> Callable[[Any], list[Row]]:
+    def scan_page(thrift: Any) -> list[Row]:
+        scanner = thrift.scannerOpenWithScan(table, happybase.table.TScan(start_key, end_key, caching=page_rows), {})
         try:
             # A page with fewer rows than requested is the last one, as in HBase's own client (used by Thrift's server).
-            found = thrift.scannerGetList(scanner, rows)
+            found = thrift.scannerGetList(scanner, page_rows)
         finally:
             thrift.scannerClose(scanner)
         return [Row(row.row, {name: cell.value for name, cell in row.columns.items()}) for row in found]
 
-    return scan
+    return scan_page
 
 
-def _to_text(said: str | bytes | None) -> str:
-    return said.decode(errors="replace") if isinstance(said, bytes) else said or ""
+def _to_text(message: str | bytes | None) -> str:
+    return message.decode(errors="replace") if isinstance(message, bytes) else message or ""
 
 
-def _first_line(said: str | bytes | None) -> str:
-    lines = _to_text(said).strip().splitlines()
+def _first_line(message: str | bytes | None) -> str:
+    lines = _to_text(message).strip().splitlines()
     return lines[0][:_LONGEST_MESSAGE] if lines else ""

@@ -71,8 +71,10 @@ def follow_messages(
         messages = lake.table_at("messages")
         state = _start_progress(client, read_progress(client), lake, messages)
         for version in _pending_versions(state, lake, messages):
-            work = Work(options.with_patient_connect(), salts, lake)
-            deleted += _apply_files(runner, work.as_deletion(find_kept_rows(work, version)), version.removed, task_rows)
+            work = Work(options.with_long_connect_timeout(), salts, lake)
+            deleted += _apply_files(
+                runner, work.as_deletion_of_rows(find_kept_rows(work, version)), version.removed, task_rows
+            )
             put = _apply_files(runner, work, version.files, task_rows)
             done = TableProgress(state.followed, version.version)
             write_progress(client, state, done)
@@ -83,16 +85,19 @@ def follow_messages(
     return HBaseUpdate(state.version, versions, rows, deleted, time.monotonic() - started)
 
 
-def _start_progress(client: Client, found: TableProgress | None, lake: Lake, messages: DeltaTable) -> TableProgress:
+def _start_progress(
+    client: Client, stored_progress: TableProgress | None, lake: Lake, messages: DeltaTable
+) -> TableProgress:
     """Return the table's progress; write the first one if it has none."""
     followed = str(messages.metadata().id)
-    if found is not None:
-        if found.followed != followed:
+    if stored_progress is not None:
+        if stored_progress.followed != followed:
             raise HBaseError(
-                f"the table {client.options.table} follows the Delta table {found.followed}: expected {followed}, "
+                f"the table {client.options.table} follows the Delta table {stored_progress.followed}: expected "
+                f"{followed}, "
                 f"which is {lake.uri('messages')}. Name another table for this lake, or drop this one"
             )
-        return found
+        return stored_progress
     # Written before the first row: if this run is killed, the next one knows which rows may be in the table.
     newest = files_of_table(lake.uri("messages"), messages).version
     state = TableProgress(followed, None, newest)
@@ -100,16 +105,16 @@ def _start_progress(client: Client, found: TableProgress | None, lake: Lake, mes
     return state
 
 
-def _pending_versions(state: TableProgress, lake: Lake, messages: DeltaTable) -> Iterator[AddedVersion]:
+def _pending_versions(progress: TableProgress, lake: Lake, messages: DeltaTable) -> Iterator[AddedVersion]:
     """Return the Delta versions that are not in HBase yet; a first load is a single version with all files."""
     uri, options, newest = lake.uri("messages"), lake.storage_options, messages.version()
     try:
-        if state.version is not None:
+        if progress.version is not None:
             # All at once: writing their rows may take longer than temporary credentials are valid.
-            yield from list(added_versions(uri, state.version, options, newest=newest))
+            yield from list(added_versions(uri, progress.version, options, last_version=newest))
             return
-        assert state.loading is not None  # either version or loading is set
-        since = added_versions(uri, state.loading, options, newest=newest)
+        assert progress.loading is not None  # either version or loading is set
+        since = added_versions(uri, progress.loading, options, last_version=newest)
         removed = [file for version in since for file in version.removed]
         yield AddedVersion(newest, files_of_table(uri, messages).files, tuple(removed))
     except VersionGoneError as error:
@@ -128,7 +133,7 @@ def _apply_files(runner: Runner | None, work: Work, files: tuple[AddedFile, ...]
 def _check_files_exist(work: Work, files: tuple[AddedFile, ...]) -> None:
     if not files:
         return
-    found = work.files().get_file_info([file.name for file in files])
+    found = work.open_filesystem().get_file_info([file.name for file in files])
     for info in found:
         if info.type == pafs.FileType.NotFound:
             raise HBaseError(

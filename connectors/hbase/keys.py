@@ -65,7 +65,7 @@ def encode_position(broker: str, physical_offset: int) -> bytes:
     """
     name = broker.encode()
     if b"\0" in name:
-        raise HBaseError(f"the broker's name {broker!r} has a NUL character: expected a name without")
+        raise HBaseError(f"expected a broker's name without NUL characters, found {broker!r}")
     return name + b"\0" + _U64.pack(physical_offset + _TOP_BIT)
 
 
@@ -79,26 +79,26 @@ def key_hash(key: str) -> bytes:
     return blake2b(key.encode(), digest_size=_KEY_BYTES).digest()
 
 
-def message_key(salts: int, topic: bytes, time: bytes, place: bytes) -> bytes:
+def message_key(salt_count: int, topic: bytes, time: bytes, position: bytes) -> bytes:
     """Return the key of a message's row."""
-    return bytes((zlib.crc32(place) % salts,)) + MESSAGE + topic + time + place
+    return bytes((zlib.crc32(position) % salt_count,)) + MESSAGE + topic + time + position
 
 
-def offset_prefix(salts: int, physical_offset: int) -> bytes:
+def offset_prefix(salt_count: int, physical_offset: int) -> bytes:
     """Return the common key prefix of all index entries for a physical offset, whatever their broker."""
     offset = _U64.pack(physical_offset + _TOP_BIT)
-    return bytes((zlib.crc32(offset) % salts,)) + BY_OFFSET + offset
+    return bytes((zlib.crc32(offset) % salt_count,)) + BY_OFFSET + offset
 
 
-def entry_prefix(salts: int, kind: bytes, hashed: bytes) -> bytes:
+def entry_prefix(salt_count: int, entry_kind: bytes, key_hash_bytes: bytes) -> bytes:
     """Return the key prefix of index entries for a unique key or business key.
 
     Args:
-        salts: the table's number of salts.
-        kind: `BY_UNIQUE_KEY` or `BY_KEY`.
-        hashed: result of `key_hash`.
+        salt_count: the table's number of salts.
+        entry_kind: `BY_UNIQUE_KEY` or `BY_KEY`.
+        key_hash_bytes: result of `key_hash`.
     """
-    return bytes((zlib.crc32(hashed) % salts,)) + kind + hashed
+    return bytes((zlib.crc32(key_hash_bytes) % salt_count,)) + entry_kind + key_hash_bytes
 
 
 def topic_prefix(salt: int, topic: str) -> bytes:
@@ -112,6 +112,6 @@ def prefix_end(prefix: bytes) -> bytes:
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""
 
 
-def sort_key(key: bytes) -> bytes:
+def message_sort_key(key: bytes) -> bytes:
     """Return the part of a message's row key by which results are sorted: time, broker, offset."""
     return key[2 + _TOPIC_BYTES :]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from commitlake.connectors.hbase.cells import ARROW_SCHEMA, REFERENCE, VALUE, to_batch, to_row
+from commitlake.connectors.hbase.cells import ARROW_SCHEMA, REFERENCE, VALUE, parse_row, to_batch
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.keys import (
@@ -25,9 +25,9 @@ from commitlake.connectors.hbase.keys import (
     encode_time,
     entry_prefix,
     key_hash,
+    message_sort_key,
     offset_prefix,
     prefix_end,
-    sort_key,
     topic_prefix,
 )
 from commitlake.connectors.hbase.tables import open_existing
@@ -43,11 +43,11 @@ _Row = dict[str, Any]
 _Sorted = Iterator[tuple[bytes, _Row]]
 
 
-def look_up(client: Client, wanted: Selection, limit: int = 0) -> Iterator[pa.RecordBatch]:
+def find_messages(client: Client, selection: Selection, limit: int = 0) -> Iterator[pa.RecordBatch]:
     """Return matching messages, ordered by store time, broker and offset, nulls last.
 
     Args:
-        wanted: has an id, a key or a topic.
+        selection: has an id, a key or a topic.
         limit: maximum number of rows; 0 for all.
 
     Yields:
@@ -58,7 +58,7 @@ def look_up(client: Client, wanted: Selection, limit: int = 0) -> Iterator[pa.Re
             time.
         UsageError: for a condition that HBase cannot check.
     """
-    rows = _LookUp(client, open_existing(client).salts, wanted, limit).rows()
+    rows = _LookUp(client, open_existing(client).salts, selection, limit).find_rows()
     rows = islice(rows, limit) if limit else rows
     while part := list(islice(rows, BATCH_ROWS)):
         yield to_batch(part)
@@ -82,23 +82,23 @@ class _LookUp:
         self._salts = salts
         self._wanted = wanted
         self._limit = limit
-        wanted.refuse("HBase", "groups", "is_by_birth", "where")
-        self._values = [(column, frozenset(values)) for column, values in wanted.values]
+        wanted.refuse_conditions("HBase", "groups", "is_by_birth", "where")
+        self._values = [(column, frozenset(values)) for column, values in wanted.column_values]
         self._keys = frozenset(wanted.keys)
         self._start = None if wanted.start is None else epoch_us(wanted.start)
         self._end = None if wanted.end is None else epoch_us(wanted.end)
         self._first = b"" if self._start is None else encode_time(self._start)
 
-    def rows(self) -> Iterator[_Row]:
+    def find_rows(self) -> Iterator[_Row]:
         wanted = self._wanted
         if wanted.ids:
             return self._find_by_message_ids(wanted.ids)
         if wanted.keys:
-            return self._matching_rows([self._messages_of_key(BY_KEY, key) for key in dict.fromkeys(wanted.keys)])
+            return self._merge_matching_rows([self._find_by_key(BY_KEY, key) for key in dict.fromkeys(wanted.keys)])
         if wanted.topics:
             topics = dict.fromkeys(wanted.topics)
-            return self._matching_rows(
-                [self._messages_of_topic(salt, topic) for topic in topics for salt in range(self._salts)]
+            return self._merge_matching_rows(
+                [self._find_by_topic(salt, topic) for topic in topics for salt in range(self._salts)]
             )
         raise HBaseError(
             "expected a message id, a key or a topic, which HBase can look up, found none: query the lake instead"
@@ -118,7 +118,7 @@ class _LookUp:
             found = True
             yield row
         if not found:
-            yield from self._matching_rows([self._messages_of_key(BY_UNIQUE_KEY, message_id)], unique_key=message_id)
+            yield from self._merge_matching_rows([self._find_by_key(BY_UNIQUE_KEY, message_id)], unique_key=message_id)
 
     def _find_by_offset_id(self, message_id: str) -> Iterator[_Row]:
         try:
@@ -130,12 +130,12 @@ class _LookUp:
         for page in self._client.scan(prefix, prefix_end(prefix), page_rows=_PAGE):
             found += self._fetch_messages([row.cells[REFERENCE] for row in page])
         rows = sorted((key, row) for key, row in found if row.get("msg_id") == message_id.upper())
-        yield from self._matching_rows([iter(rows)])
+        yield from self._merge_matching_rows([iter(rows)])
 
-    def _matching_rows(self, streams: Sequence[_Sorted], unique_key: str | None = None) -> Iterator[_Row]:
+    def _merge_matching_rows(self, sorted_streams: Sequence[_Sorted], unique_key: str | None = None) -> Iterator[_Row]:
         """Merge sorted streams of rows, and yield the selected rows, each once."""
         last = b""
-        for key, row in heapq.merge(*streams, key=lambda pair: pair[0]):
+        for key, row in heapq.merge(*sorted_streams, key=lambda pair: pair[0]):
             if key != last and self._is_selected(row) and unique_key in (None, row.get("unique_key")):
                 yield row
             last = key
@@ -150,18 +150,18 @@ class _LookUp:
             and (self._end is None or (time is not None and time < self._end))
         )
 
-    def _messages_of_key(self, kind: bytes, value: str) -> _Sorted:
-        prefix = entry_prefix(self._salts, kind, key_hash(value))
+    def _find_by_key(self, entry_kind: bytes, key: str) -> _Sorted:
+        prefix = entry_prefix(self._salts, entry_kind, key_hash(key))
         for page in self._client.scan(
             *self._key_range(prefix), page_rows=_PAGE, first_page_rows=self._first_page_rows(1)
         ):
             yield from self._fetch_messages([row.cells[REFERENCE] for row in page])
 
-    def _messages_of_topic(self, salt: int, topic: str) -> _Sorted:
+    def _find_by_topic(self, salt: int, topic: str) -> _Sorted:
         start, stop = self._key_range(topic_prefix(salt, topic))
         first = self._first_page_rows(self._salts * len(self._wanted.topics))
         for page in self._client.scan(start, stop, page_rows=_PAGE, first_page_rows=first):
-            yield from ((sort_key(row.key), to_row(row.cells[VALUE])) for row in page)
+            yield from ((message_sort_key(row.key), parse_row(row.cells[VALUE])) for row in page)
 
     def _key_range(self, prefix: bytes) -> tuple[bytes, bytes]:
         """Return the range of keys that have a prefix and then a wanted time; messages without a time are outside."""
@@ -169,11 +169,11 @@ class _LookUp:
             return prefix + self._first, prefix + encode_time(self._end)
         return prefix + self._first, prefix_end(prefix) if self._start is None else prefix + encode_time(None)
 
-    def _first_page_rows(self, streams: int) -> int:
+    def _first_page_rows(self, stream_count: int) -> int:
         """Return the number of rows of a stream's first page, from the number of streams and the limit."""
-        return min(_PAGE, max(_LEAST_PAGE, 2 * self._limit // streams)) if self._limit else _PAGE
+        return min(_PAGE, max(_LEAST_PAGE, 2 * self._limit // stream_count)) if self._limit else _PAGE
 
     def _fetch_messages(self, keys: Sequence[bytes]) -> list[tuple[bytes, _Row]]:
         """Return the messages to which index entries point, in order; those that have just expired are left out."""
         found = self._client.get(keys, VALUE)
-        return [(sort_key(key), to_row(found[key])) for key in keys if key in found]
+        return [(message_sort_key(key), parse_row(found[key])) for key in keys if key in found]

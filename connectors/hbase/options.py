@@ -122,7 +122,7 @@ class HBaseOptions(DeclaredOptions):
         if self.regions > self.salts:
             raise UsageError(f"option regions: expected 1 to {self.salts}, found {self.regions}")
 
-    def with_patient_connect(self) -> HBaseOptions:
+    def with_long_connect_timeout(self) -> HBaseOptions:
         """Return options that wait as long for a connection as for a retry, in case the server is restarting."""
         return replace(self, connect_seconds=max(self.connect_seconds, self.retry_seconds))
 

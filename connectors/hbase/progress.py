@@ -54,18 +54,19 @@ def read_progress(client: Client) -> TableProgress | None:
         ) from None
 
 
-def write_progress(client: Client, expected: TableProgress | None, progress: TableProgress) -> None:
+def write_progress(client: Client, expected_progress: TableProgress | None, new_progress: TableProgress) -> None:
     """Write new progress, unless the table's progress is no longer the expected one.
 
     Raises:
         ConcurrentFollowError: if the stored progress is another one.
     """
-    before = None if expected is None else expected.serialize()
-    if client.check_and_put(_ROW, _COLUMN, before, progress.serialize()):
+    before = None if expected_progress is None else expected_progress.serialize()
+    if client.check_and_put(_ROW, _COLUMN, before, new_progress.serialize()):
         return
     found = read_progress(client)
-    if found != progress:  # if equal, the write succeeded and was repeated
+    if found != new_progress:  # if equal, the write succeeded and was repeated
         raise ConcurrentFollowError(
-            f"another run follows into the table {client.options.table}: expected its progress to be {expected}, found "
+            f"another run follows into the table {client.options.table}: expected its progress to be "
+            f"{expected_progress}, found "
             f"{found}. What both wrote is the same; the next run continues from there"
         )

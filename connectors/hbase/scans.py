@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from commitlake.connectors.hbase.cells import VALUE, to_batch, to_row
+from commitlake.connectors.hbase.cells import VALUE, parse_row, to_batch
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.keys import MESSAGE, prefix_end
 
@@ -19,4 +19,4 @@ def read_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.Reco
     """
     prefix = bytes((salt,)) + MESSAGE
     for page in client.scan(prefix, prefix_end(prefix), page_rows=client.options.batch_rows):
-        yield to_batch([to_row(row.cells[VALUE]) for row in page], columns)
+        yield to_batch([parse_row(row.cells[VALUE]) for row in page], columns)

@@ -93,8 +93,8 @@ class HBaseDataSource(DataSource):
 _OF_STREAMS = frozenset({"checkpointlocation", "queryname", "path"})
 
 
-def _write_options(given: object, *, overwrite: bool) -> HBaseOptions:
-    options = HBaseOptions.parse(dict(given))  # type: ignore[call-overload]
+def _write_options(options_map: object, *, overwrite: bool) -> HBaseOptions:
+    options = HBaseOptions.parse(dict(options_map))  # type: ignore[call-overload]
     if overwrite:
         raise UsageError(
             "mode overwrite is not supported: expected append. To replace all rows, drop the table "
@@ -128,7 +128,7 @@ class HBaseReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one salt."""
         if isinstance(partition, SaltPartition):
-            with forward_worker_errors(), Client(self._options.with_patient_connect()) as client:
+            with forward_worker_errors(), Client(self._options.with_long_connect_timeout()) as client:
                 yield from read_salt(client, partition.salt, self._columns)
 
 
@@ -148,7 +148,7 @@ class _BatchWriter:
     @forward_worker_errors()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteResult:
         """Write the rows of one task."""
-        with Client(self._options.with_patient_connect()) as client:
+        with Client(self._options.with_long_connect_timeout()) as client:
             return WriteResult(write_messages(client, iterator, self._salts))
 
 

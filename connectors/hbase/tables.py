@@ -6,7 +6,7 @@ removes: the layout (number of salts; read when the table is opened) and the pro
 
 Thrift 1 cannot create a table with several regions, but a Thrift 2 server can: run `hbase thrift2 start` for the minute
 that creation takes, and give its port as `thrift2Port`. Or create the table first in `hbase shell`, with the output of
-`shell_statement`; an empty table with these two families is accepted.
+`create_statement_for_shell`; an empty table with these two families is accepted.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def open_existing(client: Client) -> TableLayout:
     layout = _read_layout(client)
     if layout is None:
         raise HBaseError(
-            f"the table {client.options.table} holds no layout: expected one that 'archive --hbase' created. "
+            f"the table {client.options.table} has no layout: expected a table that 'archive --hbase' created. "
             "Name another table"
         )
     return layout
@@ -88,7 +88,7 @@ def open_or_create(client: Client) -> TableLayout:
     """
     options = client.options
     if options.table not in client.tables():
-        _create(client, options)
+        _create_table(client, options)
     try:
         layout = _read_layout(client)
         if layout is None:
@@ -104,20 +104,20 @@ def open_or_create(client: Client) -> TableLayout:
     return layout or open_existing(client)
 
 
-def shell_statement(options: HBaseOptions) -> str:
+def create_statement_for_shell(options: HBaseOptions) -> str:
     """Return the statement that creates the table in `hbase shell`, with the wanted splits."""
     common = "VERSIONS => 1, BLOOMFILTER => 'ROW'"
     ttl = "" if options.ttl_seconds is None else f", TTL => {options.ttl_seconds}"
     messages = (
         f"{{NAME => 'm', {common}, COMPRESSION => '{options.compression}', DATA_BLOCK_ENCODING => 'FAST_DIFF'{ttl}}}"
     )
-    splits = ", ".join(f'"\\x{key[0]:02X}"' for key in split_keys(options))
+    splits = ", ".join(f'"\\x{key[0]:02X}"' for key in region_split_keys(options))
     return f"create '{options.table}', {messages}, {{NAME => 'p', {common}}}" + (
         f", SPLITS => [{splits}]" if splits else ""
     )
 
 
-def split_keys(options: HBaseOptions) -> list[bytes]:
+def region_split_keys(options: HBaseOptions) -> list[bytes]:
     """Return the keys at which the table is split into regions: evenly distributed salts."""
     return [bytes((options.salts * number // options.regions,)) for number in range(1, options.regions)]
 
@@ -146,9 +146,9 @@ def _read_layout(client: Client) -> TableLayout | None:
     return layout
 
 
-def _create(client: Client, options: HBaseOptions) -> None:
+def _create_table(client: Client, options: HBaseOptions) -> None:
     if options.regions > 1:
-        _create_by_thrift2(options)
+        _create_split_table(options)
         return
     common: dict[str, Any] = {"maxVersions": 1, "bloomFilterType": "ROW", "blockCacheEnabled": True}
     ttl = _FOREVER if options.ttl_seconds is None else options.ttl_seconds
@@ -160,11 +160,11 @@ def _create(client: Client, options: HBaseOptions) -> None:
     )
 
 
-def _create_by_thrift2(options: HBaseOptions) -> None:
+def _create_split_table(options: HBaseOptions) -> None:
     if options.thrift2_port is None:
         raise HBaseError(
             f"option regions: expected 1, found {options.regions}: Thrift 1 cannot split a table while creating it. "
-            f"Give thrift2Port, or create the table in hbase shell: {shell_statement(options)}",
+            f"Give thrift2Port, or create the table in hbase shell: {create_statement_for_shell(options)}",
             exit_code=ExitCode.USAGE,
         )
     types: Any = thriftpy2.load_fp(io.StringIO(_THRIFT2), "commitlake_hbase2_thrift")
@@ -187,7 +187,7 @@ def _create_by_thrift2(options: HBaseOptions) -> None:
             timeout=options.timeout_ms,
         )
         try:
-            thrift.createTable(table, split_keys(options))
+            thrift.createTable(table, region_split_keys(options))
         finally:
             thrift.close()
     except types.TIOError as error:

@@ -60,24 +60,24 @@ class Work:
     kept: Mapping[str, Offsets] | None = None
     bare: Mapping[str, Offsets] | None = None
 
-    def as_deletion(self, kept: KeptRows) -> Work:
+    def as_deletion_of_rows(self, kept_rows: KeptRows) -> Work:
         """Return a copy that deletes rows, except those that the version has added again."""
-        return replace(self, delete=True, kept=kept.all, bare=kept.bare)
+        return replace(self, delete=True, kept=kept_rows.all, bare=kept_rows.bare)
 
-    def files(self) -> pafs.FileSystem:
+    def open_filesystem(self) -> pafs.FileSystem:
         """Return a filesystem whose root is the folder of `messages`, with current credentials."""
-        return self.lake.folder("messages")
+        return self.lake.open_folder("messages")
 
-    def run(self, pieces: Iterable[Piece]) -> int:
+    def process_pieces(self, pieces: Iterable[Piece]) -> int:
         """Process pieces over one connection, and return the number of rows written or deleted."""
-        files = self.files()
+        files = self.open_filesystem()
         with Client(self.options) as client:
-            batches = (batch for piece in pieces for batch in self._read(piece, files))
+            batches = (batch for piece in pieces for batch in self._read_batches(piece, files))
             if self.delete:
                 return delete_messages(client, (self._rows_to_delete(client, batch) for batch in batches), self.salts)
             return write_messages(client, batches, self.salts)
 
-    def _read(self, piece: Piece, files: Any) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, piece: Piece, files: Any) -> Iterator[pa.RecordBatch]:
         # A file does not contain the partition column. Reading by row groups limits the memory used for a file.
         with (
             files.open_input_file(piece.name) as source,
@@ -146,7 +146,7 @@ def find_kept_rows(work: Work, version: AddedVersion) -> KeptRows:
         return KeptRows({}, {})
     kept: dict[str, list[Offsets]] = {}
     bare: dict[str, list[Offsets]] = {}
-    files = work.files()
+    files = work.open_filesystem()
     for file in version.files:
         with files.open_input_file(file.name) as source:
             rows = pq.read_table(source, columns=[*_PLACE, *_KEYS], page_checksum_verification=True)
@@ -159,13 +159,13 @@ def find_kept_rows(work: Work, version: AddedVersion) -> KeptRows:
     return KeptRows(_sort_offsets(kept), _sort_offsets(bare))
 
 
-def _sort_offsets(parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offsets]:
-    return {broker: np.sort(np.concatenate(found)) for broker, found in parts.items()}
+def _sort_offsets(offset_parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offsets]:
+    return {broker: np.sort(np.concatenate(found)) for broker, found in offset_parts.items()}
 
 
 def run_in_this_process(work: Work, files: Sequence[AddedFile]) -> int:
     """Process data files in this process over one connection, and return the number of rows written or deleted."""
-    return work.run(divide_into_pieces(files)) if files else 0
+    return work.process_pieces(divide_into_pieces(files)) if files else 0
 
 
 def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
@@ -175,4 +175,4 @@ def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
         HBaseError: if a task fails.
     """
     groups = divide_tasks(divide_into_pieces(files), work.options.connections or 2 * runner.cores)
-    return sum(rows for _, rows in runner.run(work.run, groups))
+    return sum(rows for _, rows in runner.run(work.process_pieces, groups))

@@ -15,13 +15,13 @@ CALL_BYTES = 4 << 20
 """Size of cells at which a call is sent, regardless of the number of messages."""
 
 
-def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int) -> int:
+def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salt_count: int) -> int:
     """Write messages. Writing them again changes nothing.
 
     Args:
         client: the table's client; its options set the number of messages per call.
         batches: batches with columns of `messages`.
-        salts: the table's number of salts.
+        salt_count: the table's number of salts.
 
     Returns:
         The number of messages.
@@ -31,15 +31,15 @@ def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int
             written.
         HBaseRefusedError: if HBase refuses the request.
     """
-    return _send_batches(client, batches, salts, client.write)
+    return _send_batches(client, batches, salt_count, client.write)
 
 
-def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int) -> int:
+def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salt_count: int) -> int:
     """Delete messages and the index entries that point to them.
 
     Args:
         batches: the columns that make up the keys: broker, physical_offset, topic, store_timestamp, unique_key, keys.
-        salts: the table's number of salts.
+        salt_count: the table's number of salts.
 
     Returns:
         The number of messages. Until its next major compaction, HBase hides deleted cells even if they are put again.
@@ -48,27 +48,27 @@ def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: in
         HBaseError: if a batch is not a table of messages, or if HBase did not do it in time.
         HBaseRefusedError: if HBase refuses the request.
     """
-    return _send_batches(client, batches, salts, _make_delete(client))
+    return _send_batches(client, batches, salt_count, _make_delete_function(client))
 
 
-def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> None:
+def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salt_count: int) -> None:
     """Delete the index entries of unique keys and business keys; the messages stay.
 
     Args:
         batch: as for `delete_messages`.
-        salts: the table's number of salts.
+        salt_count: the table's number of salts.
 
     Raises:
         HBaseError: if HBase did not do it in time.
         HBaseRefusedError: if HBase refuses the request.
     """
     waiting: dict[int, list[Cell]] = defaultdict(list)
-    for message in to_cells(batch, salts):
+    for message in to_cells(batch, salt_count):
         waiting[message.timestamp_ms] += [cell for cell in message.cells if cell.key[1:2] in (BY_UNIQUE_KEY, BY_KEY)]
-    _send_cells(waiting, _make_delete(client))
+    _send_cells(waiting, _make_delete_function(client))
 
 
-def _make_delete(client: Client) -> Callable[[Sequence[Cell], int], None]:
+def _make_delete_function(client: Client) -> Callable[[Sequence[Cell], int], None]:
     def delete(cells: Sequence[Cell], timestamp_ms: int) -> None:
         if cells:
             client.delete([cell.key for cell in cells], FAMILY, timestamp_ms + 1)  # includes erased messages
@@ -77,20 +77,23 @@ def _make_delete(client: Client) -> Callable[[Sequence[Cell], int], None]:
 
 
 def _send_batches(
-    client: Client, batches: Iterable[pa.RecordBatch], salts: int, send: Callable[[Sequence[Cell], int], None]
+    client: Client,
+    batches: Iterable[pa.RecordBatch],
+    salt_count: int,
+    send_cells: Callable[[Sequence[Cell], int], None],
 ) -> int:
     waiting: dict[int, list[Cell]] = defaultdict(list)  # by timestamp, because each call has only one
     messages = total = size = 0
     for batch in batches:
-        for message in to_cells(batch, salts):
+        for message in to_cells(batch, salt_count):
             waiting[message.timestamp_ms] += message.cells
             messages += 1
             size += _count_cell_bytes(message)
             if messages >= client.options.batch_rows or size >= CALL_BYTES:
-                _send_cells(waiting, send)
+                _send_cells(waiting, send_cells)
                 total += messages
                 messages = size = 0
-    _send_cells(waiting, send)
+    _send_cells(waiting, send_cells)
     return total + messages
 
 
@@ -98,7 +101,7 @@ def _count_cell_bytes(message: MessageCells) -> int:
     return sum(len(cell.key) + len(cell.value) for cell in message.cells)
 
 
-def _send_cells(waiting: dict[int, list[Cell]], send: Callable[[Sequence[Cell], int], None]) -> None:
-    for timestamp_ms, cells in waiting.items():
-        send(cells, timestamp_ms)
-    waiting.clear()
+def _send_cells(cells_by_timestamp: dict[int, list[Cell]], send_cells: Callable[[Sequence[Cell], int], None]) -> None:
+    for timestamp_ms, cells in cells_by_timestamp.items():
+        send_cells(cells, timestamp_ms)
+    cells_by_timestamp.clear()

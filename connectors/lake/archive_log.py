@@ -45,7 +45,7 @@ class StoreProgress:
     pulled: PulledProgress | None = None
 
     @property
-    def topics(self) -> tuple[str, ...] | None:
+    def pulled_topics(self) -> tuple[str, ...] | None:
         """Return the topics that the last run read; None for all topics of the store."""
         return None if self.pulled is None else self.pulled.topics
 
@@ -100,18 +100,18 @@ class ArchiveCommit:
     masks: str | None = None
 
     @property
-    def bytes(self) -> int:
+    def log_bytes(self) -> int:
         """Return the number of log bytes from the first to the last offset of each range."""
         return sum(part.end - part.start for part in self.ranges.values())
 
-    def with_results(self, counts: RunCounts, files: Mapping[str, Iterable[DataFile]]) -> ArchiveCommit:
+    def with_results(self, counts: RunCounts, files_by_table: Mapping[str, Iterable[DataFile]]) -> ArchiveCommit:
         """Return the same commit with the counts and files that the run has written."""
-        return replace(self, counts=counts, files={table: tuple(found) for table, found in files.items()})
+        return replace(self, counts=counts, files={table: tuple(found) for table, found in files_by_table.items()})
 
-    def after(self, last: ArchiveCommit) -> ArchiveCommit:
-        """Return this commit as the successor of another run's: with the next number and that run's stores."""
+    def rebase_onto(self, last_commit: ArchiveCommit) -> ArchiveCommit:
+        """Return this commit, based on another run's: with the next number, and that run's progress of other stores."""
         own = {broker: self.stores[broker] for broker in self.ranges}
-        return replace(self, sequence=last.sequence + 1, stores={**last.stores, **own})
+        return replace(self, sequence=last_commit.sequence + 1, stores={**last_commit.stores, **own})
 
     def to_metadata(self) -> str:
         """Return the text for Delta's `userMetadata`."""
@@ -171,7 +171,7 @@ def read_last_commit(lake: Lake) -> ArchiveCommit | None:
 
 def newest_commit(lake: Lake, messages: DeltaTable) -> tuple[int, ArchiveCommit] | None:
     """Return the newest archive commit in the open table `messages`, and the table version that it created."""
-    for note in read_history(lake.log("messages"), messages.version()):
+    for note in read_history(lake.open_log("messages"), messages.version()):
         commit = ArchiveCommit.from_metadata(note.metadata)
         if commit is not None:
             return note.version, commit
@@ -185,7 +185,7 @@ def read_messages_history(lake: Lake) -> Iterator[CommitNote]:
         LakeError: if there is no such table.
     """
     newest = lake.table("messages").version()
-    return read_history(lake.log("messages"), newest)
+    return read_history(lake.open_log("messages"), newest)
 
 
 def commits_after(lake: Lake, sequence: int) -> list[ArchiveCommit]:

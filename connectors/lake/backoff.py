@@ -29,21 +29,21 @@ Followed = TypeVar("Followed", bound=_HasVersion)
 
 
 def repeat_until_version(
-    wanted: int, follow: Callable[[], Followed], wait: Callable[[float], object]
+    wanted_version: int, update_table: Callable[[], Followed], wait: Callable[[float], object]
 ) -> Iterator[Followed]:
     """Update a table until it has reached a version, and yield the result of each attempt.
 
     Args:
-        wanted: the version to reach.
-        follow: updates the table, unless another run has committed first.
+        wanted_version: the version to reach.
+        update_table: updates the table, unless another run has committed first.
         wait: waits for a number of seconds.
 
     Yields:
         At most `MAX_TRIES` results; the last one has an earlier version if other runs were first on every try.
     """
     for attempt in range(MAX_TRIES):
-        followed = follow()
+        followed = update_table()
         yield followed
-        if followed.version >= wanted:
+        if followed.version >= wanted_version:
             return
         wait(backoff_seconds(attempt))

@@ -48,7 +48,7 @@ def open_for_append(lake: Lake) -> DeltaTable:
 
 
 def commit_run(
-    lake: Lake, files: Sequence[DataFile], commit: ArchiveCommit, started_from: Mapping[str, StoreProgress]
+    lake: Lake, files: Sequence[DataFile], commit: ArchiveCommit, progress_at_start: Mapping[str, StoreProgress]
 ) -> ArchiveCommit:
     """Commit a run's files and progress to `messages`.
 
@@ -57,7 +57,7 @@ def commit_run(
     Args:
         files: results of `data_files.write_data_file`.
         commit: this run's commit; its sequence is one more than the newest that this run has read.
-        started_from: progress of each store when this run was planned.
+        progress_at_start: progress of each store when this run was planned.
 
     Returns:
         The commit that was made.
@@ -78,13 +78,13 @@ def commit_run(
                 own
             ):  # the commit succeeded, but the object store's answer was lost, and the repeated request was refused
                 return own[0]
-            taken = [broker for broker in commit.ranges if last.stores.get(broker) != started_from.get(broker)]
+            taken = [broker for broker in commit.ranges if last.stores.get(broker) != progress_at_start.get(broker)]
             if taken:
                 raise ConcurrentRunError(
                     f"another run has archived {_format_brokers(taken)} meanwhile (archive commit {last.sequence}); "
                     "nothing of this run was kept. Run it again to archive the rest"
                 ) from None
-            commit = commit.after(last)
+            commit = commit.rebase_onto(last)
         else:
             lake.seal("messages")
             return commit
@@ -171,45 +171,48 @@ def commit_with_transaction(
     lake: Lake,
     name: str,
     files: Iterable[DataFile],
-    application: str,
-    step: tuple[int | None, int],
+    application_id: str,
+    transaction_step: tuple[int | None, int],
     *,
     from_scratch: bool = False,
-    beside: Mapping[str, tuple[int, int]] | None = None,
-    removed: Sequence[tuple[str, int]] = (),
+    other_transactions: Mapping[str, tuple[int, int]] | None = None,
+    removed_files: Sequence[tuple[str, int]] = (),
 ) -> bool:
     """Add files to a table and raise an application's transaction number; do nothing if another process was first.
 
     Args:
         name: name of the table, which is created if it does not exist.
         files: files without a partition.
-        application: name of the application.
-        step: progress number before the change (None for none), and after it.
+        application_id: name of the application.
+        transaction_step: progress number before the change (None for none), and after it.
         from_scratch: whether the files replace all files of the table.
-        beside: for other applications, the expected number (0 for none) and the new one.
-        removed: path and size in bytes of files to remove from the table. If another writer has removed one of them,
+        other_transactions: for other applications, the expected number (0 for none) and the new one.
+        removed_files: path and size in bytes of files to remove from the table. If another writer has removed one,
             nothing is committed.
 
     Returns:
         True if the files were added; False if another process was first, and nothing has changed.
     """
     table = open_or_create(lake, name)
-    before, after = step
-    if table.transaction_version(application) != before:
+    before, after = transaction_step
+    if table.transaction_version(application_id) != before:
         return False
-    others = beside or {}
+    others = other_transactions or {}
     if any((table.transaction_version(other) or 0) != expected for other, (expected, _) in others.items()):
         return False
     sums: Iterable[int | None] = ()
-    if removed:
-        from commitlake.connectors.lake.rows.row_sums import sums_of_files  # loads compiled code
+    if removed_files:
+        from commitlake.connectors.lake.rows.row_sums import read_file_row_sums  # loads compiled code
 
-        sums = sums_of_files(lake.folder(name), (path for path, _ in removed))
-    transactions = [Transaction(application, after), *(Transaction(other, new) for other, (_, new) in others.items())]
+        sums = read_file_row_sums(lake.open_folder(name), (path for path, _ in removed_files))
+    transactions = [
+        Transaction(application_id, after),
+        *(Transaction(other, new) for other, (_, new) in others.items()),
+    ]
     try:
         properties = CommitProperties(app_transactions=transactions)
         mode: Literal["append", "overwrite"] = "overwrite" if from_scratch else "append"
-        _add_files(table, files, (), properties, mode, removed, sums)
+        _add_files(table, files, (), properties, mode, removed_files, sums)
     except CommitFailedError:
         return False
     lake.seal(name)
@@ -222,14 +225,16 @@ def _add_files(
     partitions: Sequence[str],
     properties: CommitProperties,
     mode: Literal["append", "overwrite"] = "append",
-    removed: Sequence[tuple[str, int]] = (),
+    removed_files: Sequence[tuple[str, int]] = (),
     removed_sums: Iterable[int | None] = (),
 ) -> None:
     files = list(files)
     now = time.time_ns() // 1_000_000
-    change = compute_sum_change([file.statistics for file in files], removed_sums, is_total=mode == "overwrite")
+    change = compute_sum_change(
+        [file.statistics for file in files], removed_sums, replaces_all_files=mode == "overwrite"
+    )
     properties.custom_metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: str(change)}
-    actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now, size, {}) for path, size in removed]
+    actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now, size, {}) for path, size in removed_files]
     actions += [
         AddAction(file.path, file.size, dict.fromkeys(partitions, file.store_date), now, True, file.statistics)
         for file in files
@@ -260,7 +265,7 @@ def _open_or_create(lake: Lake, name: str, schema: Schema, partitions: Sequence[
         return table
     if lake.s3 is None:
         # deltalake would create folders that everybody can enter, and would follow a link.
-        make_folders(Path(uri), below=Path(uri).parent)
+        make_folders(Path(uri), trusted_root=Path(uri).parent)
     try:
         return DeltaTable.create(uri, schema, partition_by=list(partitions), storage_options=lake.storage_options)
     except DeltaError:  # another run has created it meanwhile

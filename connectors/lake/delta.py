@@ -36,7 +36,7 @@ def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
     options = storage_options(uri, s3)
     try:
         before = LogFolder(uri, options).read_entries()
-        if before.newest < 0:
+        if before.newest_version < 0:
             raise TableNotFoundError(f"{uri}: expected a table, found no log")
         check_log_sizes(uri, options, before)
         table = DeltaTable(uri, storage_options=options)

@@ -68,16 +68,16 @@ class ErasedMessages:
         first, last = np.searchsorted(found.offsets, [start, end])
         return bool(last > first)
 
-    def beyond(self, ends: Mapping[str, int]) -> ErasedMessages:
-        """Return the erased messages at or after each broker's offset in `ends`; all of a broker that is not in it."""
+    def select_after_offsets(self, end_offsets: Mapping[str, int]) -> ErasedMessages:
+        """Return the erased messages at or after each broker's offset in `end_offsets`; all of a broker without one."""
         kept = {}
         for broker, found in self.brokers.items():
-            chosen = found.offsets >= ends.get(broker, 0)
+            chosen = found.offsets >= end_offsets.get(broker, 0)
             if chosen.any():
                 kept[broker] = ErasedOffsets(found.offsets[chosen], found.ids[chosen])
         return ErasedMessages(self.number, self.ids, self.numbers, kept)
 
-    def erasure_ids(self, broker: str, offsets: Array) -> Array:
+    def find_erasure_indexes(self, broker: str, offsets: Array) -> Array:
         """Return the erasure of each message of a broker, as an index into `ids`; -1 if it is not erased."""
         found = self.brokers.get(broker)
         result = np.full(len(offsets), -1, np.int64)
@@ -88,7 +88,7 @@ class ErasedMessages:
         result[is_there] = found.ids[place[is_there]]
         return result
 
-    def erasure_ids_of_rows(self, brokers: pa.Array, offsets: pa.Array) -> Array:
+    def find_row_erasure_indexes(self, brokers: pa.Array, offsets: pa.Array) -> Array:
         """Return the erasure of each row, as an index into `ids`, for rows of several brokers; -1 if not erased.
 
         Args:
@@ -102,10 +102,10 @@ class ErasedMessages:
         for code, broker in enumerate(encoded.dictionary.to_pylist()):
             if broker in self.brokers:
                 rows = np.flatnonzero(codes == code)
-                result[rows] = self.erasure_ids(broker, values[rows])
+                result[rows] = self.find_erasure_indexes(broker, values[rows])
         return result
 
-    def without(self, rows: pa.Table) -> pa.Table:
+    def drop_erased_rows(self, rows: pa.Table) -> pa.Table:
         """Return rows without the rows of erased messages.
 
         Args:
@@ -114,7 +114,7 @@ class ErasedMessages:
         if not self.brokers:
             return rows
         rows = rows.unify_dictionaries().combine_chunks()
-        ids = self.erasure_ids_of_rows(
+        ids = self.find_row_erasure_indexes(
             rows.column("broker").combine_chunks(), rows.column("physical_offset").combine_chunks()
         )
         return rows.filter(pa.array(ids < 0)) if (ids >= 0).any() else rows
@@ -153,7 +153,7 @@ def newest_erasure_number(table: DeltaTable | None) -> int:
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
-def erased_form(table: DeltaTable) -> int:
+def erased_form_number(table: DeltaTable) -> int:
     """Return the number of the form (see `FORM`) that erased rows have in `messages`; the newest if none are erased."""
     return table.transaction_version(FORM_ID) or (1 if newest_erasure_number(table) else FORM)
 

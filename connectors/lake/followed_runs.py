@@ -29,22 +29,23 @@ def read_sequence(table: DeltaTable | None) -> int:
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
-def check_not_ahead(lake: Lake, finished: int, newest: int) -> None:
+def check_finished_runs(lake: Lake, finished_sequence: int, newest_sequence: int) -> None:
     """Refuse a lake in which more runs are finished than `messages` has commits.
 
     Args:
-        finished: the newest finished run in `archive_runs`.
-        newest: sequence of the newest commit, as it was read before.
+        finished_sequence: the newest finished run in `archive_runs`.
+        newest_sequence: sequence of the newest commit, as it was read before.
 
     Raises:
         LogDamagedError: if that is still so after the newest commit is read again.
     """
-    if finished <= newest:
+    if finished_sequence <= newest_sequence:
         return
     last = read_last_commit(lake)
-    if last is None or last.sequence < finished:
+    if last is None or last.sequence < finished_sequence:
         raise LogDamagedError(
-            f"{lake.uri('messages')}: expected archive commit {finished} in its _delta_log, which archive_runs has, "
+            f"{lake.uri('messages')}: expected archive commit {finished_sequence} in its _delta_log, which "
+            "archive_runs has, "
             f"found {last.sequence if last else 'none'} as the newest: the last entries are lost. {WAY_OUT}"
         )
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files, append_rows
-from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished_sequence
+from commitlake.connectors.lake.followed_runs import check_finished_runs, last_finished_sequence
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
@@ -38,18 +38,18 @@ class ArchiveRun:
     parser_version: str
 
 
-def unfinished_commits(lake: Lake, newest: int) -> list[ArchiveCommit]:
+def unfinished_commits(lake: Lake, newest_sequence: int) -> list[ArchiveCommit]:
     """Return the commits to `messages` that the tables following it do not have yet, oldest first.
 
     Args:
-        newest: the newest commit's sequence.
+        newest_sequence: the newest commit's sequence.
 
     Raises:
         LogDamagedError: if `messages` has lost its newest commits.
     """
     finished = last_finished_sequence(lake, "archive_runs")
-    check_not_ahead(lake, finished, newest)
-    return commits_after(lake, finished) if newest > finished else []
+    check_finished_runs(lake, finished, newest_sequence)
+    return commits_after(lake, finished) if newest_sequence > finished else []
 
 
 def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCommit]:
@@ -99,7 +99,7 @@ def restore_runs(lake: Lake, parser_version: str) -> int:
     return len(missing)
 
 
-def _make_run(commit: ArchiveCommit, recovered: bool, parser_version: str) -> ArchiveRun:
+def _make_run(commit: ArchiveCommit, is_recovered: bool, parser_version: str) -> ArchiveRun:
     counts = commit.counts
     now = datetime.datetime.now(datetime.UTC)
     return ArchiveRun(
@@ -109,10 +109,10 @@ def _make_run(commit: ArchiveCommit, recovered: bool, parser_version: str) -> Ar
         finished_at=now,
         stores=len(commit.ranges),
         messages=counts.messages if counts else 0,
-        bytes=commit.bytes,
+        bytes=commit.log_bytes,
         quarantined=counts.quarantined if counts else 0,
         gaps=counts.gaps if counts else 0,
-        recovered=recovered,
+        recovered=is_recovered,
         parser_version=parser_version,
     )
 

@@ -54,8 +54,8 @@ class Lake:
             name of a lake in Unity Catalog.
         s3: the object store, by default that of the environment; None if the lake is in a folder. It is determined
             once, on the driver, and sent to workers with the paths.
-        packs: location of the packs, by default the folder `bodies` of the lake. If it is in an object store, that is
-            the lake's, or else that of the driver's environment.
+        packs: location of the packs, by default the folder `bodies_root` of the lake. If it is in an object store,
+            that is the lake's, or else that of the driver's environment.
 
     Raises:
         LakeError: if a lake cannot be there: another kind of store, or a folder name that deltalake misreads.
@@ -75,7 +75,7 @@ class Lake:
     def _resolve_root(self) -> None:
         """Resolve the name and the spelling of the lake's place, and determine its object store."""
         if is_catalog_place(self.root):
-            object.__setattr__(self, "root", _import_lookup().find_lake(self.root))  # the class is frozen
+            object.__setattr__(self, "root", _import_catalog_lookup().find_lake_root(self.root))  # the class is frozen
         if is_s3(self.root):
             object.__setattr__(self, "root", str(parse_s3_uri(self.root)))
             object.__setattr__(self, "s3", self.s3 or _s3_options())
@@ -84,7 +84,7 @@ class Lake:
             object.__setattr__(self, "root", unquote(urlsplit(self.root).path))
         if has_scheme(self.root):
             expected = f"{self.root!r} cannot hold a lake: expected a folder, or s3://bucket/prefix"
-            raise LakeError(expected + _path_on_databricks(self.root))
+            raise LakeError(expected + _databricks_path_hint(self.root))
         unsafe = _UNSAFE.search(os.path.abspath(self.root))  # noqa: PTH100 (pathlib has no such function)
         if unsafe is not None:
             raise LakeError(
@@ -93,17 +93,17 @@ class Lake:
             )
 
     @property
-    def bodies(self) -> str:
+    def bodies_root(self) -> str:
         """Root of the packs: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`."""
         return self.packs.root
 
     @property
-    def streams(self) -> str:
+    def streams_folder(self) -> str:
         """Folder of the checkpoints of streams that archive into the lake."""
         return self.uri(STREAMS)
 
     @property
-    def page(self) -> str | None:
+    def report_page(self) -> str | None:
         """Path of the page about the newest archive run; None for a lake in an object store."""
         return None if self.s3 is not None else self.uri("quality.html")
 
@@ -118,17 +118,17 @@ class Lake:
         """Return the path or URI of a table, or of another folder of the lake."""
         return f"{self.root.rstrip('/')}/{name}"
 
-    def folder(self, table: str = "") -> pafs.FileSystem:
+    def open_folder(self, table: str = "") -> pafs.FileSystem:
         """Return a filesystem whose root is the folder of a table, or that of the lake.
 
         Raises:
             TableNotFoundError: if there is no such folder.
         """
-        from commitlake.connectors.lake.delta_log.versions import table_files
+        from commitlake.connectors.lake.delta_log.versions import table_filesystem
 
-        return table_files(self.uri(table) if table else self.root, self.storage_options)
+        return table_filesystem(self.uri(table) if table else self.root, self.storage_options)
 
-    def log(self, table: str) -> LogFolder:
+    def open_log(self, table: str) -> LogFolder:
         """Return access to the files of the Delta log of a table.
 
         Raises:
@@ -139,7 +139,7 @@ class Lake:
         return LogFolder(self.uri(table), self.storage_options, self.s3)
 
     def seal(self, table: str) -> None:
-        """Store the digests of a table's log after a commit; see `delta.seal`."""
+        """Store the digests of a table's log after a commit; see `delta.seal_after_commit`."""
         from commitlake.connectors.lake.delta import seal_after_commit
 
         seal_after_commit(self.uri(table), self.s3)
@@ -202,7 +202,7 @@ class Lake:
 
         return DeltaTable(self.uri(table), version=version, storage_options=self.storage_options)
 
-    def pinned(self) -> PinnedLake:
+    def pin_versions(self) -> PinnedLake:
         """Return a view of the lake in which each table stays at the version that it has when it is first opened."""
         return PinnedLake(self.root, self.s3, self.packs)
 
@@ -210,7 +210,7 @@ class Lake:
         """Return True if a table's log has any file."""
         return table in self._tables_with_log([table])
 
-    def followers(self) -> list[str]:
+    def list_follower_tables(self) -> list[str]:
         """Return the tables that follow `messages` and have a log."""
         return self._tables_with_log([table for table in LAKE_TABLES if table != "messages"])
 
@@ -219,7 +219,7 @@ class Lake:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            files = self.folder()
+            files = self.open_folder()
         except TableNotFoundError:  # the folder does not exist
             return []
         return [
@@ -236,7 +236,7 @@ class Lake:
 
         if self.has_log("messages"):
             return
-        others = self.followers()
+        others = self.list_follower_tables()
         if others:
             raise LogDamagedError(
                 f"{self.uri('messages')}: expected a table log in {LOG}, found none, but the lake has "
@@ -276,15 +276,15 @@ class Lake:
         """
         self.check_links()
         try:
-            self._check_place()
+            self._check_location()
         except LakeError:
             self.check_messages_exist()
             raise
 
-    def _check_place(self) -> None:
+    def _check_location(self) -> None:
         if self.s3 is not None:
-            found = self._open_bucket().first_names(f"messages/{LOG}/")
-            names = [name for name in self._open_bucket().first_names() if not name.startswith(STREAMS)]
+            found = self._open_bucket().list_first_names(f"messages/{LOG}/")
+            names = [name for name in self._open_bucket().list_first_names() if not name.startswith(STREAMS)]
             if names and not found:
                 raise LakeError(f"{self.root} is not a lake: it holds other objects and no table 'messages'. {_NAME}")
             if not found:
@@ -327,7 +327,7 @@ class Lake:
         """
         probe = folder / f"{_PROBE}{secrets.token_hex(8)}"
         linked = probe.with_name(f"{probe.name}-link")
-        os.close(create_file(probe, replace=False))
+        os.close(create_file(probe, may_replace=False))
         try:
             os.link(probe, linked)
         except OSError as error:
@@ -379,12 +379,12 @@ class PinnedLake(Lake):
             return self.table(table)
         return Lake.table_at(self, table, version)
 
-    def pinned(self) -> PinnedLake:
+    def pin_versions(self) -> PinnedLake:
         """Return this view, whose tables stay as they are."""
         return self
 
-    def newest(self) -> Lake:
-        """Return the lake without this view's versions: each table is opened at its newest."""
+    def unpin_versions(self) -> Lake:
+        """Return the lake without pinned versions: each table is opened at its newest version."""
         return Lake(self.root, self.s3, self.packs)
 
     def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None, PackLocation]]:
@@ -392,7 +392,7 @@ class PinnedLake(Lake):
         return PinnedLake, (self.root, self.s3, self.packs)
 
 
-def _path_on_databricks(place: str) -> str:
+def _databricks_path_hint(place: str) -> str:
     """Return a hint with the path that a `dbfs:` URI has on Databricks; empty for other URIs.
 
     The URI is not replaced by the path, because elsewhere the path would be a folder of this machine.
@@ -420,7 +420,7 @@ def _s3_options() -> S3Options:
     return s3_options()
 
 
-def _import_lookup() -> ModuleType:
+def _import_catalog_lookup() -> ModuleType:
     from commitlake.connectors.catalog import lookup
 
     return lookup

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
@@ -61,11 +61,11 @@ class LostRange:
             "from a store that still has them"
         )
 
-    def is_of(self, brokers: Collection[str]) -> bool:
+    def belongs_to(self, brokers: Collection[str]) -> bool:
         """Return whether the range belongs to one of the given brokers; True if none are given."""
         return not brokers or self.broker in brokers or _SEVERAL in self.broker
 
-    def may_have(self, physical_offset: int) -> bool:
+    def contains_offset(self, physical_offset: int) -> bool:
         """Return whether the range contains a physical offset."""
         return (self.start or 0) <= physical_offset and (self.end is None or physical_offset < self.end)
 
@@ -74,7 +74,7 @@ class LostRange:
         is_before = self.end is not None and start is not None and self.end <= start
         return not is_before and (end is None or (self.start or 0) < end)
 
-    def may_hold(self, start: datetime.datetime | None, end: datetime.datetime | None) -> bool:
+    def may_overlap_time(self, start: datetime.datetime | None, end: datetime.datetime | None) -> bool:
         """Return whether a lost message may have been stored in a time range; None stands for no bound."""
         is_before = self.last is not None and start is not None and self.last <= start
         is_after = self.first is not None and end is not None and self.first >= end
@@ -94,15 +94,15 @@ def lost_ranges(
         start: first time at which the messages were stored; None for no bound.
         end: end of these times; None for no bound.
     """
-    found = [part for part in _read_lost_ranges(lake) if part.is_of(brokers)]
-    return [timed for part in found if (timed := _add_time_bounds(lake, part)).may_hold(start, end)]
+    found = [part for part in _read_lost_ranges(lake) if part.belongs_to(brokers)]
+    return [timed for part in found if (timed := _add_time_bounds(lake, part)).may_overlap_time(start, end)]
 
 
-def describe_lost_ranges(lost: Collection[LostRange]) -> list[str]:
+def describe_lost_ranges(lost_ranges: Collection[LostRange]) -> list[str]:
     """Return a sentence for each lost range; if there are many, only for the first ones."""
-    more = len(lost) - _SHOWN
+    more = len(lost_ranges) - _SHOWN
     return [
-        *map(str, list(lost)[:_SHOWN]),
+        *map(str, list(lost_ranges)[:_SHOWN]),
         *([f"{more:,} more ranges are lost, see the table gaps"] if more > 0 else ()),
     ]
 
@@ -123,24 +123,24 @@ def _read_lost_ranges(lake: Lake) -> Iterator[LostRange]:
 
 def _may_have_repairs(table: DeltaTable) -> bool:
     """Return False if statistics in the log prove that the table has no row of a repair, which is the usual case."""
-    least, greatest = file_bounds(file_actions(table), "run_id", pa.string())
+    least, greatest = column_bounds_per_file(file_actions(table), "run_id", pa.string())
     bounds = zip(least.to_pylist(), greatest.to_pylist(), strict=True)
     return any(first is None or last is None or first <= REPAIR <= last for first, last in bounds)
 
 
-def _add_time_bounds(lake: Lake, lost: LostRange) -> LostRange:
+def _add_time_bounds(lake: Lake, lost_range: LostRange) -> LostRange:
     """Add time bounds to lost ranges, from `topic_minutes`, which still counts their messages, if it exists."""
     table = lake.find("topic_minutes")
     if table is None:
-        return lost
+        return lost_range
     is_time = f"minute BETWEEN {timestamp_literal(EPOCH)} AND {timestamp_literal(_LAST)}"
-    conditions = [f"broker = {text_literal(lost.broker)}", is_time]
-    if lost.start is not None:
-        conditions.append(f"last_physical_offset >= {lost.start}")
-    if lost.end is not None:
-        conditions.append(f"first_physical_offset < {lost.end}")
+    conditions = [f"broker = {text_literal(lost_range.broker)}", is_time]
+    if lost_range.start is not None:
+        conditions.append(f"last_physical_offset >= {lost_range.start}")
+    if lost_range.end is not None:
+        conditions.append(f"first_physical_offset < {lost_range.end}")
     sql = f"SELECT min(minute) AS first, max(minute) AS last FROM topic_minutes WHERE {' AND '.join(conditions)}"
     (row,) = rows_to_dicts(run_sql(table, "topic_minutes", sql).read_all())
     if row["first"] is None:
-        return lost
-    return LostRange(lost.broker, lost.start, lost.end, row["first"], row["last"] + _MINUTE)
+        return lost_range
+    return LostRange(lost_range.broker, lost_range.start, lost_range.end, row["first"], row["last"] + _MINUTE)

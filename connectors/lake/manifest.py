@@ -29,7 +29,7 @@ class RefusalCounts:
     missing_ranges: int = 0
 
     @property
-    def quarantined(self) -> int:
+    def quarantined_rows(self) -> int:
         """Return the number of rows that this data adds to the table `quarantine`."""
         return self.bad_ranges + self.marked_rows
 
@@ -94,32 +94,32 @@ class ManifestRow:
     may_have_roles: bool = True
 
     @classmethod
-    def of_queue(cls, report: QueueReport) -> ManifestRow:
+    def from_queue_report(cls, report: QueueReport) -> ManifestRow:
         """Return the row for a part of a queue that was pulled from a broker."""
         return cls(pulled=report.to_json())
 
     @classmethod
-    def of_file(cls, file: DataFile, table: str, *, may_have_roles: bool = True) -> ManifestRow:
+    def from_data_file(cls, file: DataFile, table: str, *, may_have_roles: bool = True) -> ManifestRow:
         """Return the row for a file of a table."""
         path, date = file.path, file.store_date
         return cls(table, path, date, file.size, file.rows, file.statistics, may_have_roles=may_have_roles)
 
     @classmethod
-    def of_task(
+    def from_task_results(
         cls,
         packs: Mapping[str, int],
-        refused: Mapping[str, RefusalCounts],
-        first_refused: str,
+        refusal_counts: Mapping[str, RefusalCounts],
+        first_refusal: str,
         profile: TaskProfile | None,
         left_out: int = 0,
     ) -> ManifestRow:
         """Return the row for results of a task that do not belong to a data file; `packs` has pack sizes by name."""
-        counts = {broker: asdict(count) for broker, count in refused.items()}
+        counts = {broker: asdict(count) for broker, count in refusal_counts.items()}
         return cls(
             pack_bytes=sum(packs.values()),
             packs=json.dumps(dict(packs)) if packs else "",
             refused=json.dumps(counts) if counts else "",
-            first_refused=first_refused,
+            first_refused=first_refusal,
             profile=profile.data if profile else None,
             profile_path=profile.path if profile else "",
             left_out=left_out,

@@ -44,7 +44,7 @@ def read_processed_version(table: DeltaTable | None, application_id: str) -> int
     return -1 if version is None else version
 
 
-def processed_erasure(lake: Lake, table: str) -> int:
+def processed_erasure_number(lake: Lake, table: str) -> int:
     """Return the number of the newest erasure that is complete in a table; 0 for none."""
     opened = lake.find(table)
     return 0 if opened is None else newest_erasure_number(opened)
@@ -65,31 +65,31 @@ class NewFiles:
     from_scratch: bool = False
 
 
-def readable_files(lake: Lake, after: int, table: str = "messages") -> NewFiles:
+def readable_files(lake: Lake, after_version: int, followed_table: str = "messages") -> NewFiles:
     """Return the files added to a table after a version; all its files if added files or log entries are gone.
 
     A vacuum deletes files after a compaction has written their rows to others. A follower that did not run for longer
     than `maintain --vacuum-after` starts again with all files.
 
     Args:
-        after: the version; -1 for none.
-        table: name of the table that is followed.
+        after_version: the version; -1 for none.
+        followed_table: name of the table that is followed.
     """
-    lake = lake.pinned()
+    lake = lake.pin_versions()
     try:
-        files, newest = new_files(lake, after, table)
+        files, newest = new_files(lake, after_version, followed_table)
     except VersionGoneError:
-        whole = files_of_table(lake.uri(table), lake.table(table))
+        whole = files_of_table(lake.uri(followed_table), lake.table(followed_table))
         return NewFiles(whole.files, whole.version, from_scratch=True)
-    whole = files_of_table(lake.uri(table), lake.table(table)) if files else AddedVersion(newest, ())
+    whole = files_of_table(lake.uri(followed_table), lake.table(followed_table)) if files else AddedVersion(newest, ())
     replaced = sorted({file.name for file in files} - {file.name for file in whole.files})
-    found = lake.folder(table).get_file_info(replaced) if replaced else []
+    found = lake.open_folder(followed_table).get_file_info(replaced) if replaced else []
     if any(info.type == pafs.FileType.NotFound for info in found):
         return NewFiles(whole.files, whole.version, from_scratch=True)
     return NewFiles(files, newest)
 
 
-def new_files(lake: Lake, after: int, table: str = "messages") -> tuple[list[AddedFile], int]:
+def new_files(lake: Lake, after_version: int, followed_table: str = "messages") -> tuple[list[AddedFile], int]:
     """Return the data files added to a table after a version, some of which may be gone, and its newest version.
 
     See `readable_files` for the arguments.
@@ -97,13 +97,13 @@ def new_files(lake: Lake, after: int, table: str = "messages") -> tuple[list[Add
     Raises:
         VersionsError: if the log no longer has these versions, or rows were changed.
     """
-    uri, opened = lake.uri(table), lake.table(table)
-    if after < 0:  # the current files: earlier versions may have had files that no longer exist
+    uri, opened = lake.uri(followed_table), lake.table(followed_table)
+    if after_version < 0:  # the current files: earlier versions may have had files that no longer exist
         whole = files_of_table(uri, opened)
         return list(whole.files), whole.version
     files: list[AddedFile] = []
-    newest = after
-    for version in added_versions(uri, after, lake.storage_options, newest=opened.version()):
+    newest = after_version
+    for version in added_versions(uri, after_version, lake.storage_options, last_version=opened.version()):
         newest = version.version
         if version.is_erasure:  # its rows are not new, and readers of an older file skip erased messages
             continue
@@ -113,18 +113,18 @@ def new_files(lake: Lake, after: int, table: str = "messages") -> tuple[list[Add
     return files, newest
 
 
-def group_files(files: Iterable[AddedFile], max_rows: int, unknown_rows: int) -> Iterator[list[AddedFile]]:
+def group_files(files: Iterable[AddedFile], max_rows: int, assumed_rows: int) -> Iterator[list[AddedFile]]:
     """Yield files in groups that fit into memory; a file with more rows is a group of its own.
 
     Args:
         files: files, in order.
         max_rows: maximum number of rows of a group.
-        unknown_rows: assumed number of rows of a file without statistics.
+        assumed_rows: assumed number of rows of a file without statistics.
     """
     group: list[AddedFile] = []
     rows = 0
     for file in files:
-        count = unknown_rows if file.rows is None else file.rows
+        count = assumed_rows if file.rows is None else file.rows
         if group and rows + count > max_rows:
             yield group
             group, rows = [], 0

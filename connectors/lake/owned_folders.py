@@ -41,11 +41,11 @@ class OwnedFolder:
     owner: str
 
 
-def refuse_owned_folder(place: str, option: str, s3: S3Options | None = None) -> None:
+def refuse_owned_folder(location: str, option: str, s3: S3Options | None = None) -> None:
     """Refuse a place inside a table of a lake, or inside a folder of a broker's store.
 
     Args:
-        place: a folder, a `file:` URI, or `s3://bucket/prefix`; it need not exist.
+        location: a folder, a `file:` URI, or `s3://bucket/prefix`; it need not exist.
         option: the option that names it.
         s3: its object store; by default that of the environment.
 
@@ -53,30 +53,30 @@ def refuse_owned_folder(place: str, option: str, s3: S3Options | None = None) ->
         LakeError: with the folder that contains the place.
         S3UnavailableError: if an object store cannot be reached.
     """
-    found = find_owned_folder(place, s3)
+    found = find_owned_folder(location, s3)
     if found is not None:
         raise LakeError(
-            f"{option} {place} is in {found.folder}, {found.owner}, where unknown files may be deleted: "
+            f"{option} {location} is in {found.folder}, {found.owner}, where unknown files may be deleted: "
             "expected a place outside it"
         )
 
 
-def find_owned_folder(place: str, s3: S3Options | None = None) -> OwnedFolder | None:
+def find_owned_folder(location: str, s3: S3Options | None = None) -> OwnedFolder | None:
     """Return the innermost folder around a place in which no other files may be written, or None.
 
     Links and `..` in a local path are resolved, and the path as it is written is checked, too. In an object store,
     each prefix of the place costs two requests; prefixes that may not be listed are skipped.
 
     Args:
-        place: see `refuse_owned_folder`.
+        location: see `refuse_owned_folder`.
         s3: likewise.
 
     Raises:
         S3Error: if the place names no bucket, or the object store cannot be reached.
     """
-    spelled = local_folder_or_none(place)
+    spelled = local_folder_or_none(location)
     if spelled is None:
-        return _find_owned_prefix(parse_s3_uri(place), s3)
+        return _find_owned_prefix(parse_s3_uri(location), s3)
     resolved = Path(os.path.realpath(spelled))
     for folder in dict.fromkeys([spelled, *spelled.parents, resolved, *resolved.parents]):
         owner = _find_folder_owner(folder)
@@ -85,7 +85,7 @@ def find_owned_folder(place: str, s3: S3Options | None = None) -> OwnedFolder | 
     return None
 
 
-def broker_folders(log_format: Format) -> frozenset[str]:
+def broker_folder_names(log_format: Format) -> frozenset[str]:
     """Return the names of the folders of a store that belong to the broker."""
     rebuilt = (name.split("/")[0] for name in log_format.folders.rebuilt)
     return log_format.folders.own.union(rebuilt, (log_format.folder, _CONFIG))
@@ -109,7 +109,7 @@ def _find_folder_owner(folder: Path) -> str | None:
 
 def _describe_store_folder(name: str, is_store: Callable[[Format], bool], is_shipped: Callable[[], bool]) -> str | None:
     """Return a description if a folder of this name belongs to a broker's store or to its copy; else None."""
-    formats = [log_format for log_format in all_formats() if name in broker_folders(log_format)]
+    formats = [log_format for log_format in all_formats() if name in broker_folder_names(log_format)]
     if any(is_store(log_format) for log_format in formats):
         return "a folder of a broker's store"
     return "a folder of a shipped store" if (formats or name == shipped.FOLDER) and is_shipped() else None
@@ -123,38 +123,38 @@ def _has_segment(folder: Path) -> bool:
         return False
 
 
-def _find_owned_prefix(place: S3Uri, s3: S3Options | None) -> OwnedFolder | None:
+def _find_owned_prefix(location: S3Uri, s3: S3Options | None) -> OwnedFolder | None:
     from commitlake.connectors.storage.s3_clients import s3_options
     from commitlake.connectors.storage.s3_storage import S3Storage
 
     options = s3 or s3_options()
 
-    def names(parts: list[str], prefix: str) -> list[str]:
+    def list_first_names(parts: list[str], prefix: str) -> list[str]:
         try:
-            return S3Storage(str(S3Uri(place.bucket, "/".join(parts))), options).first_names(prefix)
+            return S3Storage(str(S3Uri(location.bucket, "/".join(parts))), options).list_first_names(prefix)
         except S3UnavailableError:
             raise
         except S3Error:  # a user may be allowed to list only some prefixes
             return []
 
     def has_segment(parts: list[str]) -> bool:
-        return any(is_segment_name(name) for name in names(parts, "0"))
+        return any(is_segment_name(name) for name in list_first_names(parts, "0"))
 
-    def owner_of(parts: list[str]) -> str | None:
+    def find_owner(parts: list[str]) -> str | None:
         root = parts[:-1]
-        if names(parts, f"{LOG}/"):
+        if list_first_names(parts, f"{LOG}/"):
             return "a table of a lake"
         if has_segment(parts):
             return "the log of a broker"
         return _describe_store_folder(
             parts[-1],
             lambda log_format: has_segment([*root, log_format.folder]),
-            lambda: bool(names(root, shipped.LOG_MANIFEST)),
+            lambda: bool(list_first_names(root, shipped.LOG_MANIFEST)),
         )
 
-    parts = place.prefix.split("/") if place.prefix else []
+    parts = location.prefix.split("/") if location.prefix else []
     for depth in range(len(parts), 0, -1):
-        owner = owner_of(parts[:depth])
+        owner = find_owner(parts[:depth])
         if owner is not None:
-            return OwnedFolder(str(S3Uri(place.bucket, "/".join(parts[:depth]))), owner)
+            return OwnedFolder(str(S3Uri(location.bucket, "/".join(parts[:depth]))), owner)
     return None

@@ -56,10 +56,10 @@ def run_sql_over(tables: Mapping[str, DeltaTable], sql: str, *, sorts_all: bool 
         if sorts_all:
             engine.execute(f"SET datafusion.runtime.memory_limit = '{_SORT_MEMORY}'").read_all()
         answer = pa.RecordBatchReader.from_stream(engine.execute(sql))
-        return pa.RecordBatchReader.from_batches(answer.schema, _batches(answer))
+        return pa.RecordBatchReader.from_batches(answer.schema, _read_batches(answer))
 
 
-def _batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _read_batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     with _convert_engine_errors():
         yield from answer
 

@@ -49,10 +49,10 @@ def newest_rows(table: DeltaTable, name: str, brokers: Iterable[str]) -> pa.Tabl
     return _one_row_per_key(table, name, [among], "last_value")
 
 
-def first_rows_after(table: DeltaTable, name: str, broker: str, after: datetime.datetime) -> pa.Table:
+def first_rows_after(table: DeltaTable, name: str, broker: str, start_time: datetime.datetime) -> pa.Table:
     """Return the first row of each of a store's keys after a time."""
     return _one_row_per_key(
-        table, name, [_broker_condition(broker), f"as_of > {timestamp_literal(after)}"], "first_value"
+        table, name, [_broker_condition(broker), f"as_of > {timestamp_literal(start_time)}"], "first_value"
     )
 
 
@@ -64,7 +64,7 @@ def read_snapshot_headers(table: DeltaTable, broker: str) -> pa.Table:
 
 
 def offsets_at_two_times(
-    table: DeltaTable, broker: str, kind: str, until: datetime.datetime, earlier: datetime.datetime
+    table: DeltaTable, broker: str, offset_kind: str, time: datetime.datetime, earlier_time: datetime.datetime
 ) -> pa.Table:
     """Return a store's offsets as known at a time, and as known at an earlier time.
 
@@ -72,34 +72,34 @@ def offsets_at_two_times(
 
     Args:
         broker: The store's name.
-        kind: The kind of the offsets.
-        until: The time.
-        earlier: A time before it.
+        offset_kind: The kind of the offsets.
+        time: The time.
+        earlier_time: A time before it.
 
     Returns:
-        `group`, `topic`, `queue_id`, `offset` and `earlier`, which is null if there was none; sorted by position.
+        `group`, `topic`, `queue_id`, `offset` and `earlier_time`, which is null if there was none; sorted by position.
     """
     sql = (
         'SELECT "group", topic, queue_id, last_value("offset" ORDER BY as_of) AS "offset", '
-        f'last_value("offset" ORDER BY as_of) FILTER (WHERE as_of <= {timestamp_literal(earlier)}) AS earlier '
-        f"FROM {OFFSETS} WHERE {_positions_condition(broker, kind)} "
-        f'AND as_of <= {timestamp_literal(until)} GROUP BY "group", topic, queue_id ORDER BY "group", topic, queue_id'
+        f'last_value("offset" ORDER BY as_of) FILTER (WHERE as_of <= {timestamp_literal(earlier_time)}) AS earlier '
+        f"FROM {OFFSETS} WHERE {_positions_condition(broker, offset_kind)} "
+        f'AND as_of <= {timestamp_literal(time)} GROUP BY "group", topic, queue_id ORDER BY "group", topic, queue_id'
     )
     return _query_offsets(table, sql)
 
 
-def offsets_between(
-    table: DeltaTable, broker: str, kind: str, after: datetime.datetime, until: datetime.datetime
+def read_offset_changes(
+    table: DeltaTable, broker: str, offset_kind: str, start_time: datetime.datetime, end_time: datetime.datetime
 ) -> pa.Table:
     """Return a store's offsets that changed in a time range, as its snapshots recorded them, oldest first.
 
     Returns:
         `group`, `topic`, `queue_id`, `offset` and `as_of`.
     """
-    times = f"as_of > {timestamp_literal(after)} AND as_of <= {timestamp_literal(until)}"
+    times = f"as_of > {timestamp_literal(start_time)} AND as_of <= {timestamp_literal(end_time)}"
     sql = (
-        f'SELECT "group", topic, queue_id, "offset", as_of FROM {OFFSETS} WHERE {_positions_condition(broker, kind)} '
-        f"AND {times} ORDER BY as_of"
+        f'SELECT "group", topic, queue_id, "offset", as_of FROM {OFFSETS} '
+        f"WHERE {_positions_condition(broker, offset_kind)} AND {times} ORDER BY as_of"
     )
     return _query_offsets(table, sql)
 
@@ -128,13 +128,13 @@ def _broker_condition(broker: str) -> str:
     return f"broker = {text_literal(broker)}"
 
 
-def _one_row_per_key(table: DeltaTable, name: str, conditions: list[str], choice: str) -> pa.Table:
+def _one_row_per_key(table: DeltaTable, name: str, conditions: list[str], aggregate_function: str) -> pa.Table:
     """Return the first or the last row, by time, of each key."""
     declared = LAKE_TABLES[name]
     keys = ", ".join(f'"{key}"' for key in declared.key)
     columns = declared.columns.names
     others = [column for column in columns if column not in declared.key]
-    values = ", ".join(f'{choice}("{column}" ORDER BY as_of) AS "{column}"' for column in others)
+    values = ", ".join(f'{aggregate_function}("{column}" ORDER BY as_of) AS "{column}"' for column in others)
     sql = f"SELECT {keys}, {values} FROM {name} WHERE {' AND '.join(conditions)} GROUP BY {keys}"
     return run_sql(table, name, sql).read_all().select(columns)
 
@@ -156,13 +156,13 @@ def _query_offsets(table: DeltaTable, sql: str) -> pa.Table:
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
 
 
-def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[str, int | None]) -> bool:
+def append_snapshots(lake: Lake, name: str, rows: pa.Table, expected_versions: Mapping[str, int | None]) -> bool:
     """Add rows of several stores in one commit; add none if another process was first for one of the stores.
 
     Args:
         name: name of the table.
         rows: rows with the table's columns.
-        versions: for each of these stores, the result of `snapshot_version` for the table that the rows were compared
+        expected_versions: for each store, the result of `snapshot_version` for the table that the rows were compared
             with.
 
     Returns:
@@ -171,10 +171,10 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[st
     open_or_create(lake, name)
     rows = rows.cast(arrow_schema(LAKE_TABLES[name].columns))
     file = write_plain_file(rows, lake, name, f"part-{secrets.token_hex(16)}.zstd.parquet")
-    (first, version), *others = versions.items()
+    (first, version), *others = expected_versions.items()
     beside = {snapshot_application_id(broker): (other or 0, (other or 0) + 1) for broker, other in others}
     return commit_with_transaction(
-        lake, name, [file], snapshot_application_id(first), (version, (version or 0) + 1), beside=beside
+        lake, name, [file], snapshot_application_id(first), (version, (version or 0) + 1), other_transactions=beside
     )
 
 

@@ -38,21 +38,21 @@ def _absolute_uri(uri: str) -> str:
     return spark_uri(uri) if is_uri(uri) else str(Path(uri).absolute())
 
 
-def run_spark_sql(spark: SparkSession, sql: str, reads: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
+def run_spark_sql(spark: SparkSession, sql: str, allowed_tables: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
     """Run a SQL query, and yield its result partition by partition, in order.
 
     Args:
         sql: the query.
-        reads: paths or URIs of the Delta tables that it may read; empty for any.
+        allowed_tables: paths or URIs of the Delta tables that it may read; empty for any.
 
     Raises:
         QueryError: if the engine cannot parse or execute it.
     """
-    yield from run_spark_select(spark, sql, {}, reads=reads)[1]
+    yield from run_spark_select(spark, sql, {}, allowed_tables=allowed_tables)[1]
 
 
 def run_spark_select(
-    spark: SparkSession, sql: str, tables: Mapping[str, str], limit: int = 0, *, reads: Collection[str] = ()
+    spark: SparkSession, sql: str, tables: Mapping[str, str], limit: int = 0, *, allowed_tables: Collection[str] = ()
 ) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """Run a SELECT, and return its column names and its batches, partition by partition, in order.
 
@@ -63,7 +63,7 @@ def run_spark_select(
         sql: a query. With tables, it becomes a subquery, where no other statement is possible.
         tables: paths or URIs of Delta tables, by their names in the SELECT.
         limit: maximum number of rows; 0 for no limit.
-        reads: further tables, as for `run_spark_sql`.
+        allowed_tables: further tables, as for `run_spark_sql`.
 
     Raises:
         QueryError: if the engine cannot parse or execute it; each batch can still raise the same.
@@ -75,7 +75,7 @@ def run_spark_select(
         sql += f" LIMIT {limit}"
     with _convert_spark_errors(), _keep_sql_text(spark):
         answer = spark.sql(sql)
-        refusal = find_refusal_reason(answer, [_absolute_uri(uri) for uri in (*tables.values(), *reads)])
+        refusal = find_refusal_reason(answer, [_absolute_uri(uri) for uri in (*tables.values(), *allowed_tables)])
         if refusal is not None:
             raise QueryError(refusal)
         columns = answer.columns
@@ -97,12 +97,12 @@ def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
                 stream.write_batch(batch)
             yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["ipc"])
 
-    def batches(parts: DataFrame) -> Iterator[pa.RecordBatch]:
+    def read_batches(parts: DataFrame) -> Iterator[pa.RecordBatch]:
         with _convert_spark_errors():
             for row in parts.toLocalIterator(prefetchPartitions=True):
                 yield from pa.ipc.open_stream(row.ipc)
 
-    return batches(answer.mapInArrow(to_bytes, "ipc binary"))
+    return read_batches(answer.mapInArrow(to_bytes, "ipc binary"))
 
 
 @contextmanager
@@ -129,7 +129,9 @@ def _convert_spark_errors() -> Iterator[None]:
         raise QueryError(about_data[1]) from None
 
 
-def selection_condition(selection: Selection, *, has_dates: bool = True, time: str = "store_timestamp") -> Column:
+def selection_condition(
+    selection: Selection, *, has_dates: bool = True, time_column: str = "store_timestamp"
+) -> Column:
     """Return a selection of messages as a filter condition on a DataFrame with the columns of `messages`.
 
     Texts are values of the condition, and no SQL, which settings of a session may change: Spark replaces `${…}` in it,
@@ -137,15 +139,15 @@ def selection_condition(selection: Selection, *, has_dates: bool = True, time: s
 
     Args:
         selection: the selection.
-        has_dates: as for `commitlake.connectors.lake.sql.conditions`.
-        time: name of the column of store times.
+        has_dates: as for `commitlake.connectors.lake.sql.selection_conditions`.
+        time_column: name of the column of store times.
     """
-    parts = [column_in_values(column, values) for column, values in selection.values]
+    parts = [column_in_values(column, values) for column, values in selection.column_values]
     if selection.keys:
         parts.append(functions.arrays_overlap("keys", functions.array(*map(_literal, selection.keys))))
     if selection.ids:
         parts.append(reduce(or_, (_id_condition(message_id) for message_id in selection.ids)))
-    column = functions.col("born_timestamp" if selection.is_by_birth else time)
+    column = functions.col("born_timestamp" if selection.is_by_birth else time_column)
     has_dates = has_dates and not selection.is_by_birth
     for moment, compare in ((selection.start, ge), (selection.end, lt)):
         if moment is not None:

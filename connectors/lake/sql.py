@@ -1,7 +1,8 @@
 """Literals, names and conditions in SQL for the two query engines.
 
 The engines differ: in Spark's literals a backslash is an escape, in DataFusion's it is an ordinary character; and
-DataFusion's own timestamp literals and functions of time end in the year 2262. `conditions` compiles a selection of
+DataFusion's own timestamp literals and functions of time end in the year 2262. `selection_conditions` compiles a
+selection of
 messages for both.
 """
 
@@ -51,11 +52,11 @@ def timestamp_literal(moment: datetime.datetime, engine: Engine = Engine.DELTALA
     return microseconds_literal(epoch_us(moment), engine)
 
 
-def microseconds_literal(count: int, engine: Engine = Engine.DELTALAKE) -> str:
+def microseconds_literal(microseconds: int, engine: Engine = Engine.DELTALAKE) -> str:
     """Return a time, given in microseconds since 1970, as a SQL value of a timestamp column's type."""
     if engine is Engine.SPARK:
-        return f"timestamp_micros({count})"
-    return f"arrow_cast({count}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+        return f"timestamp_micros({microseconds})"
+    return f"arrow_cast({microseconds}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
 def plausible_time_condition(column: str) -> str:
@@ -66,22 +67,22 @@ def plausible_time_condition(column: str) -> str:
     return f"{column} BETWEEN {timestamp_literal(FIRST_USUAL_TIME)} AND {timestamp_literal(latest_plausible_time())}"
 
 
-def window_start(time: str, seconds: int, engine: Engine = Engine.DELTALAKE) -> str:
+def window_start_expression(time_column: str, seconds: int, engine: Engine = Engine.DELTALAKE) -> str:
     """Return SQL for the start of the window of a time; windows begin at multiples of their length since 1970.
 
     DataFusion's `date_bin` and `date_trunc` compute in nanoseconds, and fail for times before 1677 or after 2262.
 
     Args:
-        time: name of a column of times.
+        time_column: name of a column of times.
         seconds: length of the windows.
 
-    >>> window_start("minute", 600, Engine.SPARK)
+    >>> window_start_expression("minute", 600, Engine.SPARK)
     'timestamp_micros(unix_micros(minute) - pmod(unix_micros(minute), 600000000))'
     """
     length = seconds * 1_000_000
     if engine is Engine.SPARK:
-        return f"timestamp_micros(unix_micros({time}) - pmod(unix_micros({time}), {length}))"
-    count = f"arrow_cast({time}, 'Int64')"
+        return f"timestamp_micros(unix_micros({time_column}) - pmod(unix_micros({time_column}), {length}))"
+    count = f"arrow_cast({time_column}, 'Int64')"
     return f"arrow_cast({count} - ({count} % {length} + {length}) % {length}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
@@ -92,7 +93,7 @@ def date_literal(date: datetime.date) -> str:
     return f"DATE '{date.isoformat()}'"
 
 
-def column_name(name: str, engine: Engine = Engine.DELTALAKE) -> str:
+def quote_column_name(name: str, engine: Engine = Engine.DELTALAKE) -> str:
     """Return a column's name, quoted."""
     return f'"{name}"' if engine is Engine.DELTALAKE else f"`{name}`"
 
@@ -148,7 +149,9 @@ def array_contains_any(column: str, values: Sequence[str], engine: Engine = Engi
     return f"array_has_any({column}, make_array({literals}))"
 
 
-def conditions(selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_dates: bool = True) -> list[str]:
+def selection_conditions(
+    selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_dates: bool = True
+) -> list[str]:
     """Return a selection as a list of SQL conditions on `messages`, all of which must hold.
 
     Args:
@@ -160,11 +163,12 @@ def conditions(selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_d
     Raises:
         UsageError: if the predicate of the selection closes a parenthesis that it has not opened.
 
-    >>> conditions(Selection(topics=["orders"], queue_ids=[1, 2], tags=["paid"]))
+    >>> selection_conditions(Selection(topics=["orders"], queue_ids=[1, 2], tags=["paid"]))
     ["topic IN ('orders')", 'queue_id IN (1, 2)', "tags IN ('paid')"]
     """
     found = [
-        in_condition(column, (value_literal(value, engine) for value in values)) for column, values in selection.values
+        in_condition(column, (value_literal(value, engine) for value in values))
+        for column, values in selection.column_values
     ]
     if selection.keys:
         found.append(array_contains_any("keys", selection.keys, engine))
@@ -177,17 +181,17 @@ def conditions(selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_d
     return found
 
 
-def _check_predicate(where: str, engine: Engine) -> None:
+def _check_predicate(predicate: str, engine: Engine) -> None:
     """Refuse a predicate that closes a parenthesis which it has not opened: it would leave the other conditions out.
 
     Raises:
         UsageError: if it does.
     """
     depth = 0
-    for part in (_SPARK_PARTS if engine is Engine.SPARK else _PARTS).findall(where):
+    for part in (_SPARK_PARTS if engine is Engine.SPARK else _PARTS).findall(predicate):
         depth += {"(": 1, ")": -1}.get(part, 0)
         if depth < 0:
-            raise UsageError(f"where: expected a predicate, found a ')' without its '(' in {where[:_SHOWN]!r}")
+            raise UsageError(f"where: expected a predicate, found a ')' without its '(' in {predicate[:_SHOWN]!r}")
 
 
 def _time_conditions(selection: Selection, engine: Engine, *, has_dates: bool) -> list[str]:

@@ -34,19 +34,19 @@ class StoreConfig:
     values: dict[Key, str] = field(default_factory=dict)
     removed: frozenset[Key] = frozenset()
 
-    def of_kind(self, kind: str) -> dict[str, Any]:
+    def values_of_kind(self, kind: str) -> dict[str, Any]:
         """Return the parsed values of a kind, by name."""
         return {name: json.loads(value) for (found, name), value in self.values.items() if found == kind}
 
 
-def read_store_config(lake: Lake, broker: str, at: datetime.datetime | None = None) -> StoreConfig:
+def read_store_config(lake: Lake, broker: str, time: datetime.datetime | None = None) -> StoreConfig:
     """Read a store's configuration as it was at a time.
 
     For a time before the first recorded configuration, the first one is returned, because it is the nearest known.
 
     Args:
         broker: The store's name.
-        at: The time; None for the newest configuration.
+        time: The time; None for the newest configuration.
 
     Returns:
         The configuration; empty if the lake has none of the store.
@@ -55,7 +55,7 @@ def read_store_config(lake: Lake, broker: str, at: datetime.datetime | None = No
         LakeError: There is no lake.
         QueryError: The table cannot be read.
     """
-    return config_at(read_config_changes(lake, broker), at)
+    return config_at(read_config_changes(lake, broker), time)
 
 
 def read_config_changes(lake: Lake, broker: str) -> list[dict[str, Any]]:
@@ -72,13 +72,13 @@ def read_config_changes(lake: Lake, broker: str) -> list[dict[str, Any]]:
     return _read_config_rows(table, broker)
 
 
-def config_at(changes: Sequence[Mapping[str, Any]], at: datetime.datetime | None) -> StoreConfig:
+def config_at(changes: Sequence[Mapping[str, Any]], time: datetime.datetime | None) -> StoreConfig:
     """Return a store's configuration at a time, as `read_store_config` does, from all of its changes."""
-    if changes and at is not None:
-        at = max(at, changes[0]["recorded_at"])
+    if changes and time is not None:
+        time = max(time, changes[0]["recorded_at"])
     found: dict[Key, str | None] = {}
     for change in changes:
-        if at is None or change["recorded_at"] <= at:
+        if time is None or change["recorded_at"] <= time:
             found[change["kind"], change["name"]] = change["value"]
     values = {key: value for key, value in found.items() if value is not None}
     return StoreConfig(values, frozenset(found.keys() - values.keys()))

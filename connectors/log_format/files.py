@@ -99,12 +99,12 @@ class StoreFiles(Protocol):
         """
         ...
 
-    def open(self, path: str, end: int | None = None) -> IndexedFile:
+    def open(self, path: str, read_end: int | None = None) -> IndexedFile:
         """Open a file of the store for reading.
 
         Args:
             path: the file.
-            end: position before which most reads will end, so that no more is read ahead; None for the file's end.
+            read_end: position before which most reads will end, so that no more is read ahead; None for the file's end.
 
         Raises:
             FileNotFoundError: if it does not exist.
@@ -114,6 +114,6 @@ class StoreFiles(Protocol):
         """
         ...
 
-    def place_of(self, path: str) -> str:
+    def location_of(self, path: str) -> str:
         """Return the path or URI of a file or folder, for messages."""
         ...

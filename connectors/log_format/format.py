@@ -71,12 +71,12 @@ class StoreFolders:
     rebuilt: tuple[str, ...]
     unsupported_logs: Mapping[str, str] = MappingProxyType({})
 
-    def other_logs(self, root: Path, log: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
+    def other_logs(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterable[Path]:  # noqa: ARG002
         """Return the folders that may have parts of a store's log, besides the one that is read; they need not exist.
 
         Args:
             root: the store's folder.
-            log: the folder that is read.
+            log_folder: the folder that is read.
             settings: the broker's settings; empty if they are unknown.
         """
         return ()
@@ -91,7 +91,7 @@ class FormatDialects:
 
     exist = False
 
-    def of(self, segments: Sequence[Segment]) -> frozenset[Dialect]:  # noqa: ARG002
+    def detect_dialects(self, segments: Sequence[Segment]) -> frozenset[Dialect]:  # noqa: ARG002
         """Return the set of dialects of segments; empty if the format has no dialects."""
         return frozenset()
 
@@ -128,22 +128,22 @@ class FormatQueues(ABC):
         """Description of the usual queues, for look-ups of records."""
 
     @abstractmethod
-    def walk(
-        self, files: StoreFiles, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+    def walk_entries(
+        self, files: StoreFiles, topic: str | None, queue_id: int | None, report_damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
         """Yield the entries of a store's queues as rows, in order of topic, queue and offset.
 
         Args:
             topic: return only this topic.
             queue_id: return only queues with this id.
-            damage: receives a sentence about each invalid entry, if the format's entries can be checked.
+            report_damage: receives a sentence about each invalid entry, if the format's entries can be checked.
 
         Raises:
             StoreError: if the store has no queues that can be read, or is a copy that was changed.
         """
 
     @abstractmethod
-    def writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
+    def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
         """Return a writer that rebuilds a queue's files."""
 
     def are_in_rocksdb(self, root: Path) -> bool:  # noqa: ARG002
@@ -171,11 +171,11 @@ class FormatIndexes(ABC):
     has_files = False
 
     @abstractmethod
-    def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:
+    def index_data_reader(self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:
         """Return a reader of a range of the log that yields the data for indexes.
 
         Args:
-            start: physical offset of the range's first byte.
+            start_offset: physical offset of the range's first byte.
             delay_levels_ms: the broker's messageDelayLevel, if the format has delay levels.
             chunk_rows: the largest number of records in a chunk.
         """
@@ -185,20 +185,20 @@ class FormatIndexes(ABC):
         """Return why the indexes of a store with these segments cannot be searched for keys, or None if they can."""
 
     def open_key_index(
-        self, folder: Path, topics: Collection[str], keys: Collection[str], message_at: Callable[[int], Any]
+        self, folder: Path, topics: Collection[str], keys: Collection[str], read_message_at: Callable[[int], Any]
     ) -> KeyIndex:
-        """Open a store's indexes for a search for keys, unless `why_no_keys` gives a reason.
+        """Open a store's indexes for a search for keys, unless `no_key_index_reason` returns a reason.
 
         Args:
             folder: the store's folder.
             topics: the topics that are searched.
             keys: the keys of records that are searched for.
-            message_at: a function that reads the record at a physical offset.
+            read_message_at: a function that reads the record at a physical offset.
 
         Raises:
             IndexUnusable: if the indexes are missing, cannot be read, or have no answer.
         """
-        raise NotImplementedError("this format has no index of keys; `why_no_keys` says so before a search")
+        raise NotImplementedError("expected a format with an index of keys, found none; see `no_key_index_reason`")
 
     def newest_indexed_record(self, root: Path) -> tuple[str, int] | None:  # noqa: ARG002
         """Return a store's newest index file, and the physical offset of the last record in it; None without one.
@@ -221,7 +221,7 @@ class FormatSmallFiles(ABC):
     has_topic_configs = False
 
     @abstractmethod
-    def read(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; report unreadable files as problems, and treat them as missing.
 
         Args:
@@ -229,7 +229,7 @@ class FormatSmallFiles(ABC):
             is_live: whether a broker has the store open, which may not have written all of the files yet.
         """
 
-    def check(self, log: CheckedLog, files: SmallFiles, problems: Problems) -> None:  # noqa: B027
+    def check_checkpoint(self, log: CheckedLog, small_files: SmallFiles, problems: Problems) -> None:  # noqa: B027
         """Compare a checkpoint with records and queues, beyond what its claims say about the log."""
 
     @abstractmethod
@@ -240,11 +240,11 @@ class FormatSmallFiles(ABC):
             root: the store's folder; data that the log lacks may come from its old checkpoint.
         """
 
-    def with_entry_count(self, checkpoint: bytes, entries: int) -> bytes | None:  # noqa: ARG002
+    def replace_entry_count(self, checkpoint: bytes, entry_count: int) -> bytes | None:  # noqa: ARG002
         """Return a checkpoint with another count of entries; None if it has no count or cannot be read."""
         return None
 
-    def claims(self, checkpoint: bytes) -> tuple[Claim, ...]:  # noqa: ARG002
+    def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:  # noqa: ARG002
         """Return what a checkpoint claims about the log; no claims if its bytes cannot be read."""
         return ()
 
@@ -348,31 +348,31 @@ class Formats:
         return iter(self.wanted)
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """Values that an option accepts, see `named`, without aliases."""
+    def option_values(self) -> tuple[str, ...]:
+        """Values that an option accepts, see `select_by_name`, without aliases."""
         return (*(log_format.folder for log_format in self.known), _ANY)
 
-    def only(self, log_format: Format) -> Formats:
+    def select_only(self, log_format: Format) -> Formats:
         """Return a copy in which only this format is selected."""
         return Formats(self.known, (log_format,))
 
-    def called(self, text: str) -> Format | None:
+    def find_format(self, text: str) -> Format | None:
         """Return the format with this folder name, format name or alias; None if there is none."""
         names = ((each, (each.folder, each.name, *each.aliases)) for each in self.known)
         return next((each for each, own in names if text in own), None)
 
-    def named(self, text: str) -> Formats:
+    def select_by_name(self, option_value: str) -> Formats:
         """Parse the value of an option that names one format, or any.
 
         Raises:
             ValueError: if the text is neither.
         """
-        if text.lower() == _ANY:
+        if option_value.lower() == _ANY:
             return Formats(self.known, self.known)
-        found = self.called(text.lower())
+        found = self.find_format(option_value.lower())
         if found is None:
-            raise ValueError(f"expected {', '.join(self.words)}, found {text!r}")
-        return self.only(found)
+            raise ValueError(f"expected {', '.join(self.option_values)}, found {option_value!r}")
+        return self.select_only(found)
 
     def __str__(self) -> str:
         return self.wanted[0].folder if len(self.wanted) == 1 else _ANY

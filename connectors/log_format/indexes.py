@@ -80,22 +80,22 @@ class IndexData:
 
 
 class IndexDataReader(Protocol):
-    """Reader of one range of a log that returns the data for indexes as chunks of columns; see `Facts`."""
+    """Reader of one range of a log that returns the data for indexes as chunks of columns; see `IndexData`."""
 
-    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Return the positions of the next records in a window, as a `walking.Hop`; `commit` adds them to the chunk."""
 
-    def add_records(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Add the records that the last call of `hop` found to the chunk, while the window with their bytes is open."""
+    def add_records(self, window: Array, parts: Array, origin: int, bad_ranges: Sequence[BadRange]) -> None:
+        """Add the records found by the last `locate_next_records` to the chunk, while their window is open."""
 
-    def add_bad(self, bad: BadRange) -> None:
+    def add_bad_range(self, bad_range: BadRange) -> None:
         """Add a bad range that the walk does not report, such as a missing segment."""
 
     @property
     def is_full(self) -> bool:
         """True if the chunk may have no room for the next record."""
 
-    def finish(self, end: int | None = None) -> IndexData:
+    def finish_chunk(self, chunk_end: int | None = None) -> IndexData:
         """Return the records collected so far as a chunk; the next one begins at its end."""
 
 
@@ -135,11 +135,11 @@ class IndexAnswer:
     queue_numbers: Array = field(default_factory=lambda: np.empty(0, np.int32))
     queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
-    def of_topics(self, topics: Collection[str]) -> IndexAnswer:
+    def restrict_to_topics(self, topics: Collection[str]) -> IndexAnswer:
         """Return the result restricted to records of these topics, and to the ranges that the index does not cover."""
-        return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
+        return self.restrict_to_rows(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
 
-    def part(self, rows: Array | slice) -> IndexAnswer:
+    def restrict_to_rows(self, rows: Array | slice) -> IndexAnswer:
         """Return the result restricted to the given records, and to the ranges that the index does not cover."""
         return replace(
             self,
@@ -161,7 +161,7 @@ class KeyIndex(Protocol):
     name: str
     notes: list[str]
 
-    def find_records(self, whole: LogRange) -> IndexAnswer:
+    def find_records(self, segment_range: LogRange) -> IndexAnswer:
         """Return the wanted records in a range of the log, and the ranges that the index does not cover.
 
         Raises:

@@ -38,7 +38,8 @@ class FormatKernel:
 
     Attributes:
         hop: walks from record to record; it is `kernel.hop.hop` with the first argument bound.
-        find_border: finds a position that is certainly the start of a record; it is `kernel.borders.find_border` with
+        find_border: finds a position that is certainly the start of a record; it is
+            `kernel.record_starts.find_record_start` with
             the first argument bound.
         part_count: rows of `parts`.
         texts: rows of `parts` with the position and the length of each text that may be missing on the disk although

@@ -55,7 +55,7 @@ class QueueEntries:
         size: int32, bytes.
         tags_code: int64.
         store_timestamp: int64, ms.
-        batch_size: int32, see `Facts`.
+        batch_size: int32, see `IndexData`.
     """
 
     topic: str
@@ -70,7 +70,7 @@ class QueueEntries:
     def __len__(self) -> int:
         return len(self.queue_offset)
 
-    def take_rows(self, rows: Array | slice) -> QueueEntries:
+    def select_rows(self, rows: Array | slice) -> QueueEntries:
         """Return the entries that an index, a boolean mask or a slice selects."""
         return QueueEntries(
             self.topic,
@@ -212,11 +212,11 @@ class QueueWriter(Protocol):
     def lost(self) -> int:
         """Number of placeholder entries for messages that the log lacks."""
 
-    def add(self, entries: Array, numbers: Array | None, first: int) -> None:
+    def append_entries(self, entries: Array, numbers: Array | None, first_number: int) -> None:
         """Append entries.
 
         Args:
             entries: uint8[entries, bytes].
             numbers: queue offsets of the entries.
-            first: number of the first entry, if there are no numbers.
+            first_number: number of the first entry, if there are no numbers.
         """

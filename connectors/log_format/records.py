@@ -16,15 +16,16 @@ class RecordRules:
 
     A record is one message. A format whose records hold several, like Kafka's batches, would need these changes:
 
-    - `parse` and `row_of` return a list with an entry for each message.
+    - `parse` and `to_message_row` return a list with an entry for each message.
     - `decode` of its kernel (`reading.kernel.layouts`) writes a row for each message; `parts` keeps one column for each
-      record, so that hopping, filters, splits and damage stay as they are. `read_batch` then counts rows, and
-      `Decoder.take` repeats the columns that a record's messages share.
+      record, so that hopping, filters, splits and damage stay as they are. `locate_and_decode_records` then counts
+      rows, and
+      `Decoder.take_batch` repeats the columns that a record's messages share.
     - `indexes.facts_reader` returns a record's first queue offset and the number of its messages, as it does for
-      RocketMQ's inner batches (`Facts.batch_size`).
+      RocketMQ's inner batches (`IndexData.batch_size`).
 
     Attributes:
-        examine: returns what is at a position, such as a record, as `schemas.layouts.rocketmq.scan.examine` does.
+        examine: returns what is at a position, such as a record, as `schemas.layouts.rocketmq.scan.classify_span` does.
         scanner: returns a scanner that turns windows of a segment into spans, from a physical offset on.
         parse: returns the message at the start of some bytes, and its size; the checksum is not compared.
         vouches: returns whether the bytes of a store's `checkpoint` prove that a message's record is on the disk; the
@@ -56,11 +57,11 @@ class RecordRules:
         offset_field: str,
         filler: Layout,
         filler_magics: Collection[int],
-        known_bytes: int,
+        known_prefix_bytes: int,
         examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding],
         scanner: Callable[[int, SizeLimits], SegmentScanner],
         parse_message: Callable[..., tuple[Any, int] | None],
-        vouches: Callable[[bytes, Any, bool], bool],
+        checkpoint_confirms: Callable[[bytes, Any, bool], bool],
         row_of: Callable[[Any, str], dict[str, object]],
     ) -> RecordRules:
         """Return the functions for a format whose records and fillers are declared as layouts.
@@ -69,11 +70,11 @@ class RecordRules:
             head: the first fields of a record.
             offset_field: the field of `head` that has the record's own offset.
             filler: the layout of size and magic, with which a record also begins.
-            known_bytes: see the class.
+            known_prefix_bytes: see the class.
             examine: see the class.
             scanner: see the class.
             parse_message: parses a record; `verify_crc` sets whether its checksum is compared.
-            vouches: see the class.
+            checkpoint_confirms: see the class.
             row_of: see the class.
         """
         place = [declared.name for declared in head.fields].index(offset_field)
@@ -81,11 +82,11 @@ class RecordRules:
             examine=examine,
             scanner=scanner,
             parse=lambda data: parse_message(data, verify_crc=False),
-            vouches=vouches,
+            vouches=checkpoint_confirms,
             row_of=row_of,
             size_of=lambda first: int(filler.unpack(first)[0]),
             is_filler=lambda first: filler.unpack(first)[1] in filler_magics,
             own_offset=lambda first: int(head.unpack(first)[place]) if len(first) >= head.size else None,
             head_bytes=filler.size,
-            known_bytes=known_bytes,
+            known_bytes=known_prefix_bytes,
         )

@@ -122,7 +122,7 @@ class SmallFiles:
 class StoredRecords(Protocol):
     """Access to the records of a log by their physical offsets."""
 
-    def at(self, offset: int) -> Any:
+    def get_record(self, physical_offset: int) -> Any:
         """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.kernel import BadRange
-from commitlake.connectors.reading.damage import BadRangeCounter, bad_range_rows, describe_bad_range
+from commitlake.connectors.reading.damage import BadRangeCounter, bad_range_rows, count_and_describe_bad_range
 from commitlake.connectors.reading.decoding.columns import DecodedBatch, Texts
 from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.decoding.row_batch import Notes, RowBatch, describe_invalid_utf8, record_fault
@@ -35,27 +35,29 @@ KEY_COLUMNS = frozenset({"unique_key", "keys"})
 """Columns that must be decoded so that records can be compared with keys."""
 
 
-def mask_rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def mask_rows_with_keys(decoded: DecodedBatch, wanted_keys: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a mask of the records with a wanted key; see `match_keys`.
 
     Properties that are not UTF-8 have no columns yet; their repaired text is compared.
     """
-    found = match_keys(decoded.column("unique_key"), decoded.column("keys"), wanted)
+    found = match_keys(decoded.column("unique_key"), decoded.column("keys"), wanted_keys)
     for row in decoded.rows_with_invalid_text().tolist():
-        found[row] = not wanted.isdisjoint(decoded.keys_after_repair(row))
+        found[row] = not wanted_keys.isdisjoint(decoded.keys_after_repair(row))
     return found
 
 
-def mask_rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def mask_rows_with_topics(decoded: DecodedBatch, wanted_topics: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a mask of the records whose displayed topic is wanted."""
     topics = _decode_dictionary(decoded.column("topic"))
     found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
-        topics, value_set=pa.array(sorted(map(str, wanted)), pa.string())
+        topics, value_set=pa.array(sorted(map(str, wanted_topics)), pa.string())
     ).to_numpy(zero_copy_only=False)
     return found
 
 
-def match_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def match_keys(
+    unique_keys: pa.Array, keys: pa.Array, wanted_keys: frozenset[str]
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return a mask of the records whose unique key, or one of whose business keys, is wanted.
 
         unique_keys  keys         wanted {"a"}
@@ -66,9 +68,9 @@ def match_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) ->
     Args:
         unique_keys: strings, null if a record has none.
         keys: lists of strings, null if a record has none.
-        wanted: keys; one match is sufficient.
+        wanted_keys: keys; one match is sufficient.
     """
-    chosen = pa.array(sorted(wanted), pa.string())
+    chosen = pa.array(sorted(wanted_keys), pa.string())
     found: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(keys), bool)
     found |= pc.is_in(_decode_dictionary(unique_keys), value_set=chosen).to_numpy(zero_copy_only=False)
     hits = pc.is_in(_decode_dictionary(keys.flatten()), value_set=chosen)
@@ -94,11 +96,13 @@ class LastDecoder:
         self._request: Request | None = None
         self._decoder: Decoder | None = None
 
-    def get(self, kind: type[Decoder], columns: frozenset[str], split: Split, request: Request) -> Decoder:
+    def get_decoder(
+        self, decoder_class: type[Decoder], columns: frozenset[str], split: Split, request: Request
+    ) -> Decoder:
         """Return the cached decoder if it fits the store and request, else a new one."""
-        key = (kind, columns, split.broker)
+        key = (decoder_class, columns, split.broker)
         if self._decoder is None or self._key != key or self._request is not request:
-            self._decoder = kind(columns, split.broker, request.filters, encoded=request.encoded)
+            self._decoder = decoder_class(columns, split.broker, request.filters, encoded=request.encoded)
             self._key, self._request = key, request
         else:
             self._decoder.begin_split()
@@ -108,14 +112,14 @@ class LastDecoder:
 def read_split(
     split: Split,
     request: Request,
-    inspect: BatchInspector | None = None,
+    inspect_batch: BatchInspector | None = None,
     last_decoder: LastDecoder | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one split.
 
     Args:
         split: the range to read.
-        inspect: receives the records of each batch before the batch is yielded, while their window is valid.
+        inspect_batch: receives the records of each batch before the batch is yielded, while their window is valid.
         last_decoder: the decoder of the split before, if all of that was read.
 
     Raises:
@@ -129,16 +133,18 @@ def read_split(
         try:
             with OpenSegment(split.path) as file:
                 reader = RowReader(split, request, refused, last_decoder=last_decoder)
-                yield from _read_file(file, split, request, refused, reader, inspect)
+                yield from _read_file(file, split, request, refused, reader, inspect_batch)
         except FileNotFoundError:
             yield from _missing_segment_rows(split, request, refused, "deleted since it was listed")
-    refused.log()
+    refused.log_counts()
 
 
 def _missing_segment_rows(
-    split: Split, request: Request, refused: BadRangeCounter, found: str
+    split: Split, request: Request, bad_range_counter: BadRangeCounter, found: str
 ) -> Iterator[pa.RecordBatch]:
-    value = refused.take(split.start, split.end, Fault.MISSING_SEGMENT, f"the segment {split.path}", found, b"")
+    value = bad_range_counter.count_bad_range(
+        split.start, split.end, Fault.MISSING_SEGMENT, f"the segment {split.path}", found, b""
+    )
     yield from bad_range_rows([value], split, request)
 
 
@@ -146,27 +152,29 @@ def _read_file(
     file: SegmentFile,
     split: Split,
     request: Request,
-    refused: BadRangeCounter,
+    bad_range_counter: BadRangeCounter,
     reader: RowReader,
-    inspect: BatchInspector | None,
+    inspect_batch: BatchInspector | None,
 ) -> Iterator[pa.RecordBatch]:
     end = WalkEnd()
     if isinstance(split, ListedSplit):
-        yield from _read_listed_records(file, split, request, refused, reader)
+        yield from _read_listed_records(file, split, request, bad_range_counter, reader)
         return
-    hop = reader.decoder.hop
+    hop = reader.decoder.locate_next_records
     for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end, hop=hop):
         rows = step.parts.shape[1]
         if step.bad and request.mode is Mode.FAILFAST:  # faults in later records must not be reported first
             rows = int(np.searchsorted(step.parts[kernel.START], step.bad[0].start - step.origin))
         if rows:
-            decoded = reader.decoder.take(step.window, step.origin, step.parts).first_rows(rows)
-            if inspect is not None:
-                inspect(decoded)
-            yield from reader.batches(decoded)
+            decoded = reader.decoder.take_batch(step.window, step.origin, step.parts).first_rows(rows)
+            if inspect_batch is not None:
+                inspect_batch(decoded)
+            yield from reader.make_row_batches(decoded)
         if step.bad:
             yield from bad_range_rows(
-                [describe_bad_range(file, split, bad, request, refused) for bad in step.bad], split, request
+                [count_and_describe_bad_range(file, split, bad, request, bad_range_counter) for bad in step.bad],
+                split,
+                request,
             )
     if end.stop == kernel.STOP_LIMIT and end.position > split.end:
         whole_bytes = split.segment_end - split.base_offset
@@ -178,20 +186,24 @@ def _read_file(
         )
     if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:
         hole = BadRange(end.position, split.end, Fault.HOLE)
-        yield from bad_range_rows([describe_bad_range(file, split, hole, request, refused)], split, request)
+        yield from bad_range_rows(
+            [count_and_describe_bad_range(file, split, hole, request, bad_range_counter)], split, request
+        )
 
 
 def _read_listed_records(
-    file: SegmentFile, split: ListedSplit, request: Request, refused: BadRangeCounter, reader: RowReader
+    file: SegmentFile, split: ListedSplit, request: Request, bad_range_counter: BadRangeCounter, reader: RowReader
 ) -> Iterator[pa.RecordBatch]:
     for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes):
         parts = select_wanted_parts(step, request.filters, split.format)
         if step.bad and request.mode is Mode.FAILFAST:
             parts = parts[:, : np.searchsorted(parts[kernel.START], step.bad[0].start - step.origin)]
-        yield from reader.batches_of(step.window, step.origin, parts)
+        yield from reader.decode_located_records(step.window, step.origin, parts)
         if step.bad:
             yield from bad_range_rows(
-                [describe_bad_range(file, split, bad, request, refused) for bad in step.bad], split, request
+                [count_and_describe_bad_range(file, split, bad, request, bad_range_counter) for bad in step.bad],
+                split,
+                request,
             )
 
 
@@ -223,22 +235,22 @@ class RowReader:
         if request.filters.compares_topics_as_text:
             columns.add("topic")
         kind = decoder or split.format.kernel.decoder
-        self.decoder = (last_decoder or LastDecoder()).get(kind, frozenset(columns), split, request)
+        self.decoder = (last_decoder or LastDecoder()).get_decoder(kind, frozenset(columns), split, request)
 
-    def batches_of(
-        self, window: Array, origin: int, parts: Array, inspect: BatchInspector | None = None
+    def decode_located_records(
+        self, window: Array, origin: int, parts: Array, inspect_batch: BatchInspector | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches of records that are already located; for `inspect` see `read_split`."""
+        """Yield batches of records that are already located; for `inspect_batch` see `read_split`."""
         for _, decoded in self._decode_batches(window, origin, parts):
-            if inspect is not None:
-                inspect(decoded)
-            yield from self.batches(decoded)
+            if inspect_batch is not None:
+                inspect_batch(decoded)
+            yield from self.make_row_batches(decoded)
 
     def _decode_batches(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:
         """Yield decoded batches, each with as many records as fit, and with the index of its first record."""
         first = 0
         while first < parts.shape[1]:
-            decoded = self.decoder.decode(window, origin, parts[:, first:])
+            decoded = self.decoder.decode_batch(window, origin, parts[:, first:])
             if not decoded.rows:
                 path, base, offset = self._split.path, self._split.base_offset, origin + int(parts[kernel.START, first])
                 raise no_progress_error(
@@ -257,7 +269,7 @@ class RowReader:
             wanted &= mask_rows_with_keys(decoded, filters.keys)
         return wanted
 
-    def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+    def make_row_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
         """Return a decoded batch as rows: none if all are dropped, several if records are decoded again."""
         wanted = self._mask_wanted(decoded)
         if wanted.all():
@@ -270,19 +282,19 @@ class RowReader:
         """Yield batches of all records of a decoded batch; several if properties must be repaired first."""
         damaged = decoded.rows_with_invalid_text()
         if not len(damaged):
-            yield from RowBatch(decoded, self._request, self._refused).batches()
+            yield from RowBatch(decoded, self._request, self._refused).make_batches()
             return
         notes, replaced = self._repair_texts(decoded, damaged)
-        window, parts = decoded.with_texts(replaced)
+        window, parts = decoded.replace_texts(replaced)
         for first, mended in self._decode_batches(window, decoded.origin, parts):
             here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
-            yield from RowBatch(mended, self._request, self._refused, here).batches()
+            yield from RowBatch(mended, self._request, self._refused, here).make_batches()
 
-    def _repair_texts(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
+    def _repair_texts(self, decoded: DecodedBatch, damaged_rows: Array) -> tuple[Notes, dict[int, Texts]]:
         """Replace bytes that are not UTF-8 by U+FFFD, as the brokers' decoders do, and report the affected records."""
         notes: Notes = {}
         replaced: dict[int, Texts] = {}
-        for row in damaged.tolist():
+        for row in damaged_rows.tolist():
             replaced[row] = {}
             for text in decoded.invalid_texts(row):
                 replaced[row][text.part] = text.repaired

@@ -1,4 +1,4 @@
-"""Handling of bad ranges, by the mode: raised as errors, returned as rows, or only counted."""
+"""Handling of bad ranges, depending on the read mode: raised as errors, returned as rows, or only counted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
-from commitlake.connectors.reading.single_records import examine_at
+from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
@@ -30,7 +30,9 @@ class BadRangeCounter:
         self._request = request
         self.counts: dict[Fault, int] = {}
 
-    def take(self, start: int, end: int, fault: Fault, expected: str, found: str, first: bytes) -> dict[str, object]:
+    def count_bad_range(
+        self, start: int, end: int, fault: Fault, expected: str, found: str, first_bytes: bytes
+    ) -> dict[str, object]:
         """Count a bad range, and return the value of its column `_corrupt_record`.
 
         Raises:
@@ -50,43 +52,46 @@ class BadRangeCounter:
             "reason": str(fault),
             "expected": expected,
             "found": found,
-            "first_bytes": first,
+            "first_bytes": first_bytes,
         }
 
-    def log(self) -> None:
+    def log_counts(self) -> None:
         """Log one line with the number of bad ranges that were not returned as rows."""
         if self.counts and not self._request.returns_bad_ranges:
             counts = ", ".join(f"{count} {fault}" for fault, count in sorted(self.counts.items()))
             logger.warning(
-                "%s, from %d to %d: dropped %s", self._split.path, self._split.start, self._split.end, counts
+                "%s, offsets %d to %d: dropped %s", self._split.path, self._split.start, self._split.end, counts
             )
 
 
-def describe_bad_range(
-    file: SegmentFile, split: Split, bad: BadRange, request: Request, refused: BadRangeCounter
+def count_and_describe_bad_range(
+    file: SegmentFile, split: Split, bad_range: BadRange, request: Request, bad_range_counter: BadRangeCounter
 ) -> dict[str, object]:
     """Count a bad range, examine its first bytes again, and return the value of its column `_corrupt_record`."""
-    finding, view = examine_at(file, split, bad.start, request.max_record_bytes)
-    first = bytes(view[: min(FIRST_BYTES, bad.end - bad.start)])
-    if bad.fault is Fault.HOLE:
-        expected, found = "a record or a BLANK", f"{bad.end - bad.start} bytes without one, zeros first"
-    elif finding.fault is bad.fault:
+    finding, view = examine_offset(file, split, bad_range.start, request.max_record_bytes)
+    first = bytes(view[: min(FIRST_BYTES, bad_range.end - bad_range.start)])
+    if bad_range.fault is Fault.HOLE:
+        expected, found = "a record or a BLANK", f"{bad_range.end - bad_range.start} bytes without one, zeros first"
+    elif finding.fault is bad_range.fault:
         expected, found = finding.expected, finding.found
     else:
-        expected, found = f"{bad.end - bad.start} bytes", f"the file truncated to {len(view)} bytes after this offset"
-    return refused.take(bad.start, bad.end, bad.fault, expected, found, first)
+        expected, found = (
+            f"{bad_range.end - bad_range.start} bytes",
+            f"the file truncated to {len(view)} bytes after this offset",
+        )
+    return bad_range_counter.count_bad_range(bad_range.start, bad_range.end, bad_range.fault, expected, found, first)
 
 
-def bad_range_rows(values: list[dict[str, object]], split: Split, request: Request) -> Iterator[pa.RecordBatch]:
+def bad_range_rows(bad_ranges: list[dict[str, object]], split: Split, request: Request) -> Iterator[pa.RecordBatch]:
     """Return bad ranges as a batch in which other columns are null; no rows if the read does not return them."""
     if not request.returns_bad_ranges:
         return
-    rows = len(values)
-    starts = pa.array([value["start"] for value in values], pa.int64())
+    rows = len(bad_ranges)
+    starts = pa.array([value["start"] for value in bad_ranges], pa.int64())
     columns = []
     for field in request.schema:
         if field.name == CORRUPT_RECORD:
-            columns.append(pa.array(values, field.type))
+            columns.append(pa.array(bad_ranges, field.type))
         elif field.name == "broker":
             columns.append(pa.array([split.broker] * rows, field.type))
         elif field.name == "physical_offset":

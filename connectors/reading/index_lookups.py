@@ -32,7 +32,7 @@ from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable
 from commitlake.connectors.log_format.queues import AFTER_ALL, QueueFormat
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.request import Filters
-from commitlake.connectors.reading.single_records import examine_at
+from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.snapshots import divide_segment
 from commitlake.connectors.reading.splits import ListedSplit, Split, group_for_reading
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
@@ -54,7 +54,7 @@ class Index(Protocol):
 
     name: str
 
-    def find_records(self, whole: Split) -> IndexAnswer:
+    def find_records(self, segment_range: Split) -> IndexAnswer:
         """Return the wanted records in a segment's range, and the ranges that the index does not cover.
 
         Raises:
@@ -63,32 +63,38 @@ class Index(Protocol):
         ...
 
 
-def check_cheaper_than_scan(offsets: Array, sizes: Array, unknown: Sequence[tuple[int, int]], whole: Split) -> None:
+def check_cheaper_than_scan(
+    offsets: Array, sizes: Array, uncovered_ranges: Sequence[tuple[int, int]], segment_range: Split
+) -> None:
     """Raise `IndexUnusable` if a scan is cheaper than reading by an index, including its seeks.
 
     Args:
         offsets: physical offsets of the listed records, ascending.
         sizes: their bytes.
-        unknown: ranges that are also scanned.
-        whole: the range that would be scanned.
+        uncovered_ranges: ranges that are also scanned.
+        segment_range: the range that would be scanned.
 
     Raises:
         IndexUnusable: if a scan is as fast.
     """
     edges = group_for_reading(offsets, sizes)
     spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
-    cost = int(spans.sum()) + sum(end - start for start, end in unknown) + SEEK_BYTES * (len(spans) + len(unknown))
-    if cost > MAX_SHARE * whole.size:
+    cost = (
+        int(spans.sum())
+        + sum(end - start for start, end in uncovered_ranges)
+        + SEEK_BYTES * (len(spans) + len(uncovered_ranges))
+    )
+    if cost > MAX_SHARE * segment_range.size:
         raise IndexUnusable("a scan is faster, because the wanted records are close together")
 
 
 def make_index_splits(
-    answer: IndexAnswer, whole: Split, filters: Filters, partition_bytes: int, max_record_bytes: int
+    answer: IndexAnswer, segment_range: Split, filters: Filters, partition_bytes: int, max_record_bytes: int
 ) -> list[Split]:
     """Return the splits that read the records that an index lists, and the ranges that it does not cover.
 
     Args:
-        whole: range of the segment.
+        segment_range: range of the segment.
         filters: filters of the read.
         partition_bytes: largest number of log bytes in a split.
         max_record_bytes: larger sizes are faults.
@@ -106,38 +112,42 @@ def make_index_splits(
         (start, end) for start, end in answer.unknown if (low is None or end > low) and (high is None or start < high)
     ]
     try:
-        with OpenSegment(whole.path) as file:
-            unknown = list(_ranges_to_scan(file, whole, unknown, max_record_bytes))
+        with OpenSegment(segment_range.path) as file:
+            unknown = list(_ranges_to_scan(file, segment_range, unknown, max_record_bytes))
     except FileNotFoundError:
         raise IndexUnusable("the segment has been deleted since it was listed") from None
-    check_cheaper_than_scan(answer.offsets[kept], answer.sizes[kept], unknown, whole)
+    check_cheaper_than_scan(answer.offsets[kept], answer.sizes[kept], unknown, segment_range)
     if len(unknown) > MAX_RANGES:
-        raise IndexUnusable(f"it leaves more than {MAX_RANGES} ranges uncovered")
+        raise IndexUnusable(f"the index leaves more than {MAX_RANGES} ranges of the segment uncovered")
     scanned = [
         split
         for start, end in unknown
-        for split in divide_segment(replace(whole, start=start, end=end), partition_bytes, max_record_bytes, high)
+        for split in divide_segment(
+            replace(segment_range, start=start, end=end), partition_bytes, max_record_bytes, high
+        )
     ]
     pieces = np.split(np.flatnonzero(kept), np.searchsorted(answer.offsets[kept], [start for start, _ in unknown]))
-    listed = [split for piece in pieces for split in _make_listed_splits(answer, piece, whole, partition_bytes)]
+    listed = [split for piece in pieces for split in _make_listed_splits(answer, piece, segment_range, partition_bytes)]
     return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as in a scan
 
 
 def _ranges_to_scan(
-    file: SegmentFile, whole: Split, unknown: list[tuple[int, int]], max_record_bytes: int
+    file: SegmentFile, segment_range: Split, uncovered_ranges: list[tuple[int, int]], max_record_bytes: int
 ) -> Iterator[tuple[int, int]]:
     """Return the ranges that must be scanned, leaving out the segment's BLANK at its end."""
-    for start, end in unknown:
-        finding, _ = examine_at(file, whole, start, max_record_bytes)
+    for start, end in uncovered_ranges:
+        finding, _ = examine_offset(file, segment_range, start, max_record_bytes)
         if finding.kind is SpanKind.BLANK and start + finding.size == end:
             continue
         if finding.kind is SpanKind.FAULT:
             # Either the log is damaged here, or an entry before this position is wrong; a scan shows which.
-            raise IndexUnusable("a range that it does not cover does not begin with a record")
+            raise IndexUnusable("a range that the index does not cover does not begin with a record")
         yield start, end
 
 
-def _make_listed_splits(answer: IndexAnswer, kept: Array, whole: Split, max_bytes: int) -> Iterator[ListedSplit]:
+def _make_listed_splits(
+    answer: IndexAnswer, kept: Array, segment_range: Split, max_bytes: int
+) -> Iterator[ListedSplit]:
     ends = np.cumsum(answer.sizes[kept])
     first = 0
     while first < len(kept):
@@ -145,14 +155,14 @@ def _make_listed_splits(answer: IndexAnswer, kept: Array, whole: Split, max_byte
         last = max(first + 1, int(np.searchsorted(ends, before + max_bytes, "right")))
         rows = kept[first : min(last, first + MAX_RECORDS)]
         yield ListedSplit(
-            whole.broker,
-            whole.path,
-            whole.base_offset,
+            segment_range.broker,
+            segment_range.path,
+            segment_range.base_offset,
             int(answer.offsets[rows[0]]),
             int(answer.offsets[rows[-1]] + answer.sizes[rows[-1]]),
-            whole.segment_end,
-            whole.file_end,
-            format=whole.format,
+            segment_range.segment_end,
+            segment_range.file_end,
+            format=segment_range.format,
             offsets=answer.offsets[rows].astype(np.int64).tobytes(),
             sizes=answer.sizes[rows].astype(np.int64).tobytes(),
             queues=answer.queues,
@@ -197,90 +207,98 @@ class QueueIndex:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
         if not self._open_queues:
             raise IndexUnusable(f"{store_folder / queues.folder} holds no queue")
-        self._wanted = np.array([self._is_wanted(queue) for queue in self._open_queues], bool)
+        self._wanted = np.array([self._is_wanted_queue(queue) for queue in self._open_queues], bool)
 
-    def _is_wanted(self, queue: _Queue) -> bool:
+    def _is_wanted_queue(self, queue: _Queue) -> bool:
         topics, queue_ids = self._filters.topics, self._filters.queue_ids
         return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
 
-    def _check_cheaper_than_scan(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
+    def _check_cheaper_than_scan(self, segment_range: Split, entries_by_queue: dict[int, tuple[Array, Array]]) -> None:
         """Check the cost of the records found so far, before larger queues are read."""
-        offsets, sizes = _offsets_and_sizes([entries for _, entries in found.values()])
+        offsets, sizes = _join_offsets_and_sizes([entries for _, entries in entries_by_queue.values()])
         low, high = self._filters.min_offset, self._filters.end_offset
         order = np.argsort(offsets)
-        order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (whole.end if high is None else high))]
-        check_cheaper_than_scan(offsets[order], sizes[order], (), whole)
+        order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (segment_range.end if high is None else high))]
+        check_cheaper_than_scan(offsets[order], sizes[order], (), segment_range)
 
-    def find_records(self, whole: Split) -> IndexAnswer:
+    def find_records(self, segment_range: Split) -> IndexAnswer:
         """Return the wanted records in a segment's range, and the ranges that no queue entry covers.
 
         Raises:
             IndexUnusable: if entries contradict each other or cannot be read, or if a scan is as fast.
         """
-        return self._find_records(whole, must_pay=True)
+        return self._find_records(segment_range, must_beat_scan=True)
 
-    def list_entries(self, whole: Split) -> IndexAnswer:
+    def list_entries(self, segment_range: Split) -> IndexAnswer:
         """Return the wanted records of a range from the queues' entries alone, even if a scan would be as fast.
 
         Raises:
             IndexUnusable: if entries contradict each other, or cannot be read.
         """
-        return self._find_records(whole, must_pay=False)
+        return self._find_records(segment_range, must_beat_scan=False)
 
-    def _find_records(self, whole: Split, *, must_pay: bool) -> IndexAnswer:
+    def _find_records(self, segment_range: Split, *, must_beat_scan: bool) -> IndexAnswer:
         try:
             found: dict[int, tuple[Array, Array]] = {}
-            self._add_entries(found, np.flatnonzero(self._wanted).tolist(), whole)
-            if must_pay:
-                self._check_cheaper_than_scan(whole, found)
-            self._add_entries(found, np.flatnonzero(~self._wanted).tolist(), whole)
+            self._add_entries(found, np.flatnonzero(self._wanted).tolist(), segment_range)
+            if must_beat_scan:
+                self._check_cheaper_than_scan(segment_range, found)
+            self._add_entries(found, np.flatnonzero(~self._wanted).tolist(), segment_range)
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
-        offsets, sizes = _offsets_and_sizes([entries for _, entries in found.values()])
+        offsets, sizes = _join_offsets_and_sizes([entries for _, entries in found.values()])
         numbers = np.repeat(np.array(list(found), np.int32), [len(entries) for _, entries in found.values()])
         queue_offsets = np.concatenate([in_queue for in_queue, _ in found.values()])
         order = np.argsort(offsets, kind="stable")
         offsets, sizes, numbers = offsets[order], sizes[order], numbers[order]
-        unknown = _uncovered_ranges(offsets, sizes, whole, (self._format.min_record_size, self._max_record_bytes))
+        unknown = _uncovered_ranges(
+            offsets, sizes, segment_range, (self._format.min_record_size, self._max_record_bytes)
+        )
         wanted = self._wanted[numbers]
         places = np.cumsum(self._wanted, dtype=np.int32) - 1
         return IndexAnswer(
             offsets[wanted],
             sizes[wanted],
             unknown,
-            tuple((queue.topic, queue.queue_id) for queue in self._open_queues if self._is_wanted(queue)),
+            tuple((queue.topic, queue.queue_id) for queue in self._open_queues if self._is_wanted_queue(queue)),
             places[numbers[wanted]],
             queue_offsets[order][wanted],
         )
 
-    def _add_entries(self, found: dict[int, tuple[Array, Array]], numbers: list[int], whole: Split) -> None:
-        """Add the entries that some queues have for a range of the log to `found`.
+    def _add_entries(
+        self, entries_by_queue: dict[int, tuple[Array, Array]], queue_numbers: list[int], segment_range: Split
+    ) -> None:
+        """Add the entries that some queues have for a range of the log to `entries_by_queue`.
 
         Args:
-            found: queue offsets and entries by the number of the queue; receives those of these queues.
-            numbers: numbers of the queues.
-            whole: the range.
+            entries_by_queue: queue offsets and entries by the number of the queue; receives those of these queues.
+            queue_numbers: numbers of the queues.
+            segment_range: the range.
         """
-        most = whole.size // self._format.min_record_size
-        room = most - sum(len(entries) for _, entries in found.values())
-        for number in numbers:
-            found[number] = self._open_queues[number].between(whole.start, whole.end, room)
-            room -= len(found[number][1])
+        most = segment_range.size // self._format.min_record_size
+        room = most - sum(len(entries) for _, entries in entries_by_queue.values())
+        for number in queue_numbers:
+            entries_by_queue[number] = self._open_queues[number].read_entries_between(
+                segment_range.start, segment_range.end, room
+            )
+            room -= len(entries_by_queue[number][1])
 
 
-def _offsets_and_sizes(entries: list[Array]) -> tuple[Array, Array]:
+def _join_offsets_and_sizes(entries: list[Array]) -> tuple[Array, Array]:
     """Return the physical offsets and sizes of entries."""
     together = np.concatenate([np.empty(0, _ENTRY), *entries])
     return together["offset"], together["size"]
 
 
-def _uncovered_ranges(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int]) -> list[tuple[int, int]]:
+def _uncovered_ranges(
+    offsets: Array, sizes: Array, segment_range: Split, valid_sizes: tuple[int, int]
+) -> list[tuple[int, int]]:
     """Return the parts of a range that no queue entry covers."""
-    least, most = sound
+    least, most = valid_sizes
     if len(sizes) and (sizes.min() < least or sizes.max() > most):
         raise IndexUnusable(f"an entry has a size that is not {least} to {most} bytes")
-    starts = np.append(offsets, whole.end)
-    ends = np.insert(offsets + sizes, 0, whole.start)
+    starts = np.append(offsets, segment_range.end)
+    ends = np.insert(offsets + sizes, 0, segment_range.start)
     if (starts < ends).any():
         place = int(starts[np.flatnonzero(starts < ends)[0]])
         raise IndexUnusable(f"the entries overlap before offset {place}, or one extends past the end of the range")
@@ -292,7 +310,7 @@ def _open_queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
     folder.stat()  # a missing folder is not an empty index
     for topic in folders_in(folder):
         if not (queues.no_queues and topic.startswith(queues.no_queues)):
-            for queue in folders_in(folder / topic, below=folder):
+            for queue in folders_in(folder / topic, trusted_root=folder):
                 if (number := parse_queue_folder(queue)) is not None:
                     yield _Queue(topic, number, folder / topic / queue, queues)
 
@@ -307,15 +325,15 @@ class _Queue:
         self.topic = topic
         self.queue_id = queue_id
         top = folder.parent.parent
-        names = sorted(files_in(folder, is_segment_name, below=top), key=int)
+        names = sorted(files_in(folder, is_segment_name, trusted_root=top), key=int)
         self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
 
-    def between(self, start: int, end: int, most: int) -> tuple[Array, Array]:
+    def read_entries_between(self, start: int, end: int, max_entries: int) -> tuple[Array, Array]:
         """Return the entries of the records in a range of the log, with their queue offsets."""
         found: list[tuple[int, Array]] = []
         for file in self._files:
-            found.append(file.between(start, end, most))
-            most -= len(found[-1][1])
+            found.append(file.read_entries_between(start, end, max_entries))
+            max_entries -= len(found[-1][1])
         numbers = [first + np.arange(len(entries), dtype=np.int64) for first, entries in found]
         return (
             np.concatenate([np.empty(0, np.int64), *numbers]),
@@ -332,29 +350,29 @@ class _QueueFile:
         self._first_number = base // queues.entry.size
         self._edges: tuple[int, int] | None = None
 
-    def between(self, start: int, end: int, most: int) -> tuple[int, Array]:
+    def read_entries_between(self, start: int, end: int, max_entries: int) -> tuple[int, Array]:
         """Return the entries of the records in a range of the log, with the first queue offset."""
         nothing = (0, np.empty(0, _ENTRY))
         if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
             return nothing
-        descriptor = open_file(self._path, below=self._path.parents[2])
+        descriptor = open_file(self._path, trusted_root=self._path.parents[2])
         try:
             unit = self._format.entry.size
             count = os.fstat(descriptor).st_size // unit
 
-            def place(number: int) -> int:
-                return self._format.place_of(os.pread(descriptor, unit, number * unit))
+            def read_sort_key(entry_number: int) -> int:
+                return self._format.place_of(os.pread(descriptor, unit, entry_number * unit))
 
             if self._edges is None:
-                written = bisect_left(range(count), AFTER_ALL, key=place)
+                written = bisect_left(range(count), AFTER_ALL, key=read_sort_key)
                 if not written:
                     return nothing
-                self._edges = place(0), place(written - 1)
+                self._edges = read_sort_key(0), read_sort_key(written - 1)
                 if self._edges[0] >= end or self._edges[1] < start:
                     return nothing
-            first = bisect_left(range(count), start, key=place)
-            stop = bisect_left(range(count), end, key=place)
-            if stop - first > most:
+            first = bisect_left(range(count), start, key=read_sort_key)
+            stop = bisect_left(range(count), end, key=read_sort_key)
+            if stop - first > max_entries:
                 raise IndexUnusable("the queues have more entries than the range has room for records")
             data = os.pread(descriptor, max(0, stop - first) * unit, first * unit)
         finally:

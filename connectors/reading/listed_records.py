@@ -48,8 +48,8 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
         origin = int(reader.offsets[first])
         # Records keep their distances in the window, because untouched pages take no memory.
         buffer = np.empty(int(reader.ends[last - 1]) - origin + PADDING, np.uint8)
-        reader.fill(buffer, file, first, last)
-        parts, bad = reader.examine(buffer, first, last)
+        reader.fill_window(buffer, file, first, last)
+        parts, bad = reader.locate_step_records(buffer, first, last)
         yield WalkStep(buffer, origin, parts, bad)
 
 
@@ -61,22 +61,22 @@ def select_wanted_parts(step: WalkStep, filters: Filters, log_format: Format) ->
     if filters.topics is not None:
         topics = [name.encode() for name in filters.topics if isinstance(name, str)]
         kept &= np.logical_or.reduce(
-            [np.zeros_like(kept), *(_has_topic(step.window, parts, topic) for topic in topics)]
+            [np.zeros_like(kept), *(_mask_records_with_topic(step.window, parts, topic) for topic in topics)]
         )
     if filters.queue_ids is not None:
         kept &= np.isin(kernel.queue_ids(step.window, parts), list(filters.queue_ids))
-    _restrict_to_range(kept, step.origin + starts, filters.min_offset, filters.end_offset)
+    _restrict_mask_to_range(kept, step.origin + starts, filters.min_offset, filters.end_offset)
     if filters.min_store_timestamp is not None or filters.end_store_timestamp is not None:
         times = kernel.store_times(step.window, parts)
-        _restrict_to_range(kept, times, filters.min_store_timestamp, filters.end_store_timestamp)
+        _restrict_mask_to_range(kept, times, filters.min_store_timestamp, filters.end_store_timestamp)
     return np.ascontiguousarray(parts[:, kept])
 
 
-def _restrict_to_range(kept: Array, values: Array, low: int | None, high: int | None) -> None:
-    if low is not None:
-        kept &= values >= low
-    if high is not None:
-        kept &= values < high
+def _restrict_mask_to_range(mask: Array, values: Array, minimum: int | None, end: int | None) -> None:
+    if minimum is not None:
+        mask &= values >= minimum
+    if end is not None:
+        mask &= values < end
 
 
 def _divide_into_steps(
@@ -104,8 +104,8 @@ class _Reader:
     def __init__(self, split: ListedSplit, max_record_bytes: int) -> None:
         self._split = split
         self._max_record_bytes = max_record_bytes
-        self.offsets = split.array("offsets")
-        self.sizes = split.array("sizes")
+        self.offsets = split.field_array("offsets")
+        self.sizes = split.field_array("sizes")
         self.ends = self.offsets + self.sizes
         self.read_together = group_for_reading(self.offsets, self.sizes)[:-1]
         self._read_to = np.zeros(len(self.offsets), np.int64)
@@ -114,7 +114,7 @@ class _Reader:
         self._kernel = split.format.kernel
         self._parts = np.empty((self._kernel.part_count, 0), np.int64)
 
-    def fill(self, window: Window, file: SegmentFile, first: int, last: int) -> None:
+    def fill_window(self, window: Window, file: SegmentFile, first: int, last: int) -> None:
         """Read the bytes of a step's records into its window."""
         origin = int(self.offsets[first])
         edges = [first, *self.read_together[(self.read_together > first) & (self.read_together < last)].tolist(), last]
@@ -123,7 +123,7 @@ class _Reader:
             length = file.read_into(window[start - origin : stop - origin], start - self._split.base_offset)
             self._read_to[begin:end] = start + length
 
-    def examine(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
+    def locate_step_records(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
         """Locate the parts of a step's records in its window, and return the damaged ones."""
         if self._parts.shape[1] < last - first + 2:
             self._parts = np.empty((self._kernel.part_count, last - first + 2), np.int64)
@@ -146,7 +146,7 @@ class _Reader:
         rows = np.concatenate([np.empty(0, np.int64), *good])
         parts = self._parts[:, : len(rows)]
         if self._split.queues:
-            self._check_queues(window, parts, rows)
+            self._check_queue_fields(window, parts, rows)
         return parts, bad
 
     def _examine_run(self, window: Window, origin: int, begin: int, end: int) -> bool:
@@ -167,9 +167,9 @@ class _Reader:
             and state[hop.POSITION] == stop
         )
 
-    def _matches_listing(self, before: int, origin: int, begin: int, end: int) -> bool:
+    def _matches_listing(self, first_part: int, origin: int, begin: int, end: int) -> bool:
         """Return whether the records found in a run have the listed offsets, and the listed end."""
-        starts = origin + self._parts[hop.START, before : before + end - begin]
+        starts = origin + self._parts[hop.START, first_part : first_part + end - begin]
         return bool((starts == self.offsets[begin:end]).all())
 
     def _examine_record(self, window: Window, origin: int, row: int) -> BadRange | None:
@@ -181,7 +181,7 @@ class _Reader:
         start, size = int(self.offsets[row]), int(self.sizes[row])
         if start + size > self._read_to[row]:
             return BadRange(start, start + size, Fault.CUT)
-        bounds = self._split.bounds(self._max_record_bytes)
+        bounds = self._split.record_size_limits(self._max_record_bytes)
         view = window.data[: start + size - origin]
         finding = self._split.format.records.examine(view, start - origin, start, bounds)
         if finding.fault is Fault.BODY_CRC and finding.size == size:
@@ -193,19 +193,19 @@ class _Reader:
         found = f"{finding.fault} {finding.found}" if finding.fault else f"{finding.kind}"
         raise self._mismatch_error(row, f"a record of {size} bytes", found)
 
-    def _check_queues(self, window: Window, parts: Array, rows: Array) -> None:
+    def _check_queue_fields(self, window: Window, parts: Array, rows: Array) -> None:
         """Check that records have the topic, queue id and queue offset that the index lists."""
         split = self._split
-        numbers = split.array("queue_numbers")[rows]
+        numbers = split.field_array("queue_numbers")[rows]
         queue_ids = np.array([queue_id for _, queue_id in split.queues], np.int64)[numbers]
         self._check_equal("queue id", rows, queue_ids, self._kernel.queue_ids(window, parts))
-        queue_offsets = split.array("queue_offsets")[rows]
+        queue_offsets = split.field_array("queue_offsets")[rows]
         found = self._kernel.queue_offsets(window, parts)
         self._check_equal("queue offset", rows, queue_offsets, found)
         topics = [topic for topic, _ in split.queues]
         for topic in dict.fromkeys(topics):
             of_topic = np.flatnonzero(np.array([name == topic for name in topics], bool)[numbers])
-            wrong = of_topic[~_has_topic(window, parts[:, of_topic], topic.encode())]
+            wrong = of_topic[~_mask_records_with_topic(window, parts[:, of_topic], topic.encode())]
             if len(wrong):
                 place = int(wrong[0])
                 start, size = int(parts[hop.TOPIC, place]), int(parts[hop.TOPIC_LENGTH, place])
@@ -222,10 +222,9 @@ class _Reader:
         split, start = self._split, int(self.offsets[row])
         index = "an IndexFile"
         if split.queues:
-            topic, queue_id = split.queues[split.array("queue_numbers")[row]]
-            index = (
-                f"entry {split.array('queue_offsets')[row]} of the {split.format.queues.lookup.name} {topic}/{queue_id}"
-            )
+            topic, queue_id = split.queues[split.field_array("queue_numbers")[row]]
+            queue_offset, queue_name = split.field_array("queue_offsets")[row], split.format.queues.lookup.name
+            index = f"entry {queue_offset} of the {queue_name} {topic}/{queue_id}"
         return IndexMismatchError(
             f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, according "
             f"to {index}, found {found}. The broker's index contradicts its log: "
@@ -240,7 +239,7 @@ def _adjacent_runs(offsets: Array, ends: Array, first: int, last: int) -> Iterat
     yield from pairwise(edges)
 
 
-def _has_topic(window: Window, parts: Array, topic: bytes) -> Array:
+def _mask_records_with_topic(window: Window, parts: Array, topic: bytes) -> Array:
     """Return a mask of the records with a topic."""
     same: Array = parts[hop.TOPIC_LENGTH] == len(topic)
     rows = np.flatnonzero(same)

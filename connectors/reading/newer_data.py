@@ -117,11 +117,11 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]
     _, text = read_settings(log.root, log.broker)
     folders = log.format.folders.other_logs(log.root, log.folder, parse_properties(text))
     distinct = {os.path.realpath(folder): folder for folder in folders}
-    found = (_inspect_folder(folder, log, start, end) for folder in distinct.values())
+    found = (_inspect_log_folder(folder, log, start, end) for folder in distinct.values())
     return [other for other in found if other is not None]
 
 
-def other_log_text(log: ReadLog, other: OtherLog) -> str:
+def describe_other_log(log: ReadLog, other: OtherLog) -> str:
     """Return a warning sentence about a folder with unread segments."""
     return (
         f"{log.broker}: {other}. Only {log.folder} is read: several folders of a log, and DLedger, are not supported. "
@@ -129,7 +129,7 @@ def other_log_text(log: ReadLog, other: OtherLog) -> str:
     )
 
 
-def _inspect_folder(folder: Path, log: ReadLog, start: int | None, end: int) -> OtherLog | None:
+def _inspect_log_folder(folder: Path, log: ReadLog, start: int | None, end: int) -> OtherLog | None:
     try:
         names = files_by_start(folder)
         begun = [base for base, name in names.items() if any(_read_bytes(folder / name, 0, _HEAD_BYTES))]
@@ -175,15 +175,17 @@ class KnownEnd(NamedTuple):
     claims: Sequence[Claim] = ()
 
     @classmethod
-    def read(cls, log: ReadLog) -> KnownEnd:
+    def read_known_end(cls, log: ReadLog) -> KnownEnd:
         """Read the end of a log that its queues, indexes and checkpoint show; unreadable files are ignored."""
         claims: tuple[Claim, ...] = ()
         if not log.is_copy:
             with suppress(OSError):
-                claims = log.format.small_files.claims(read_file(log.root / CHECKPOINT, below=log.root))
+                claims = log.format.small_files.checkpoint_claims(
+                    read_file(log.root / CHECKPOINT, trusted_root=log.root)
+                )
         return cls(_newest_index_entry(log), claims)
 
-    def after(self, log: ReadLog, end: LogEnd) -> str | None:
+    def newer_data_warning(self, log: ReadLog, end: LogEnd) -> str | None:
         """Return a warning sentence if this end is after the end of the log that is read; else None."""
         if self.entry is not None and self.entry[1] >= end.segment_end + log.is_copy:
             name, offset = self.entry
@@ -195,8 +197,10 @@ class KnownEnd(NamedTuple):
         for name, value, is_time in self.claims:
             if is_time and end.newest_time is not None and value > end.newest_time:
                 return (
-                    f"{log.broker}: the checkpoint confirms a message stored at {_time_text(value)} ({name}), but the "
-                    f"newest one in {log.folder} is of {_time_text(end.newest_time)}: the log has lost its end, or "
+                    f"{log.broker}: the checkpoint confirms a message stored at {_format_time_ms(value)} ({name}), "
+                    "but the "
+                    f"newest one in {log.folder} is of {_format_time_ms(end.newest_time)}: the log has lost its end, "
+                    "or "
                     "newer messages are in a folder that is not read. 'commitlake verify' shows more"
                 )
             if not is_time and value > end.end:
@@ -207,7 +211,7 @@ class KnownEnd(NamedTuple):
         return None
 
 
-def _time_text(ms: int) -> str:
+def _format_time_ms(ms: int) -> str:
     with suppress(OverflowError):
         return format_iso_time(EPOCH + datetime.timedelta(milliseconds=ms), "milliseconds")
     return f"{ms} ms"
@@ -228,7 +232,7 @@ def _newest_index_entry(log: ReadLog) -> tuple[str, int] | None:
 def _queue_folders(folder: Path) -> Iterator[tuple[str, int]]:
     with suppress(OSError):
         for topic in folders_in(folder):
-            numbers = map(parse_queue_folder, folders_in(folder / topic, below=folder))
+            numbers = map(parse_queue_folder, folders_in(folder / topic, trusted_root=folder))
             yield from ((topic, number) for number in numbers if number is not None)
 
 

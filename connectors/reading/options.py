@@ -241,7 +241,7 @@ class ReadOptions(DeclaredOptions):
         if options.layout is None:
             return options
         try:
-            return replace(options, formats=options.formats.named(options.layout))
+            return replace(options, formats=options.formats.select_by_name(options.layout))
         except ValueError as error:
             raise UsageError(f"option layout: {error}") from None
 
@@ -262,7 +262,7 @@ class ReadOptions(DeclaredOptions):
         """Check that keys are given with their topics."""
         if self.keys is not None and self.topics is None:
             raise UsageError(
-                "option keys: expected the option topics with it, because a broker's index has keys by topic"
+                "option keys: expected the option topics with it, because a broker's index stores keys by topic"
             )
 
     def for_batch(self) -> ReadOptions:

@@ -22,7 +22,7 @@ class Part(Protocol):
 _T = TypeVar("_T")
 
 
-def choose_part_size(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_PART_BYTES) -> int:
+def choose_part_size(size: int, cores: int, *, multiple_of: int = 1 << 20, min_size: int = MIN_PART_BYTES) -> int:
     """Return the size of a part so that each core gets two parts, within a minimum and a maximum size.
 
     To cut a segment, the planner reads some MiB of it. Parts of large logs are therefore larger: those of a log of more
@@ -31,15 +31,15 @@ def choose_part_size(size: int, cores: int, *, unit: int = 1 << 20, least: int =
     Args:
         size: size of the log in bytes.
         cores: number of tasks that run at a time.
-        unit: the result is a multiple of this number of bytes.
-        least: smallest result in bytes; a multiple of `unit`.
+        multiple_of: the result is a multiple of this number of bytes.
+        min_size: smallest result in bytes; a multiple of `multiple_of`.
 
     >>> [choose_part_size(gib << 30, cores=16) >> 20 for gib in (1, 4, 100, 2000)]
     [64, 128, 256, 2000]
     """
     most = max(_MAX_PART_BYTES, size // _MAX_PARTS)
     wanted = min(-(-size // (2 * cores)), most)
-    return max(-(-wanted // unit) * unit, least)
+    return max(-(-wanted // multiple_of) * multiple_of, min_size)
 
 
 def read_costs(parts: Iterable[Part]) -> list[int]:
@@ -48,22 +48,22 @@ def read_costs(parts: Iterable[Part]) -> list[int]:
 
 
 def group_by_size(
-    items: Iterable[_T], sizes: Iterable[int], limit: int, most_items: int | None = None
+    items: Iterable[_T], sizes: Iterable[int], max_group_size: int, max_group_items: int | None = None
 ) -> list[list[_T]]:
     """Group items, in order, so that each group is the work of one task.
 
     Args:
         items: parts of files, or tasks.
         sizes: size or cost of each item.
-        limit: largest sum of the sizes in a group; that of a single item may be larger.
-        most_items: largest number of items in a group; None for no limit.
+        max_group_size: largest sum of the sizes in a group; that of a single item may be larger.
+        max_group_items: largest number of items in a group; None for no limit.
     """
     groups: list[list[_T]] = []
     room = 0
     for item, size in zip(items, sizes, strict=True):
-        if not groups or size > room or len(groups[-1]) == most_items:
+        if not groups or size > room or len(groups[-1]) == max_group_items:
             groups.append([])
-            room = limit
+            room = max_group_size
         groups[-1].append(item)
         room -= size
     return groups

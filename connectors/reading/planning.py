@@ -41,7 +41,7 @@ from commitlake.connectors.reading.single_records import message_at
 from commitlake.connectors.reading.snapshots import (
     Snapshot,
     StoreRange,
-    check_ranges,
+    check_snapshot_stores,
     divide_segment,
     segment_ranges,
     take_snapshot,
@@ -154,7 +154,7 @@ class SegmentPlan:
     reasons: tuple[str, ...] = ()
 
     @property
-    def bytes_planned(self) -> int:
+    def planned_bytes(self) -> int:
         """Size of its splits in bytes."""
         return sum(split.size for split in self.splits)
 
@@ -175,12 +175,12 @@ class StorePlan:
     store_range: StoreRange
     segments: tuple[SegmentPlan, ...] = ()
 
-    def count(self, way: ReadMethod) -> int:
+    def count_segments(self, read_method: ReadMethod) -> int:
         """Return how many segments are read in the given way."""
-        return sum(segment.way is way for segment in self.segments)
+        return sum(segment.way is read_method for segment in self.segments)
 
     @property
-    def planned(self) -> list[SegmentPlan]:
+    def planned_segments(self) -> list[SegmentPlan]:
         """Segments that are not skipped."""
         return [segment for segment in self.segments if segment.way not in _SKIPPED]
 
@@ -190,23 +190,23 @@ class StorePlan:
         return [split for segment in self.segments for split in segment.splits]
 
     @property
-    def bytes_planned(self) -> int:
+    def planned_bytes(self) -> int:
         """Size of the splits in bytes."""
-        return sum(segment.bytes_planned for segment in self.segments)
+        return sum(segment.planned_bytes for segment in self.segments)
 
     @property
-    def records(self) -> int | None:
+    def record_count(self) -> int | None:
         """Number of records to be examined; None if only a scan would show it."""
-        listed = [split.records for split in self.splits if isinstance(split, ListedSplit)]
+        listed = [split.record_count for split in self.splits if isinstance(split, ListedSplit)]
         return sum(listed) if len(listed) == len(self.splits) else None
 
     @property
-    def ways(self) -> list[ReadMethod]:
+    def read_methods(self) -> list[ReadMethod]:
         """Ways that are used for the segments that are read."""
-        return [way for way in ReadMethod if way not in _SKIPPED and self.count(way)]
+        return [way for way in ReadMethod if way not in _SKIPPED and self.count_segments(way)]
 
     @property
-    def reasons(self) -> dict[str, int]:
+    def no_index_reasons(self) -> dict[str, int]:
         """Reasons why no index was used, with their numbers of segments."""
         return dict(Counter(reason for segment in self.segments for reason in segment.reasons))
 
@@ -215,32 +215,37 @@ class StorePlan:
         return {
             "broker": self.broker,
             "path": self.root,
-            "answered_by": [str(way) for way in self.ways],
+            "answered_by": [str(way) for way in self.read_methods],
             "segments": len(self.segments),
-            "segments_planned": len(self.planned),
-            "segments_skipped_by_offset": self.count(ReadMethod.SKIPPED_BY_OFFSET),
-            "segments_skipped_by_time": self.count(ReadMethod.SKIPPED_BY_TIME),
-            "segments_missing": sum(segment.whole.missing for segment in self.planned),
+            "segments_planned": len(self.planned_segments),
+            "segments_skipped_by_offset": self.count_segments(ReadMethod.SKIPPED_BY_OFFSET),
+            "segments_skipped_by_time": self.count_segments(ReadMethod.SKIPPED_BY_TIME),
+            "segments_missing": sum(segment.whole.missing for segment in self.planned_segments),
             "bytes": self.store_range.size,
-            "bytes_planned": self.bytes_planned,
-            "bytes_skipped": max(0, self.store_range.size - self.bytes_planned),
+            "bytes_planned": self.planned_bytes,
+            "bytes_skipped": max(0, self.store_range.size - self.planned_bytes),
             "splits": len(self.splits),
-            "records": self.records,
-            "reasons": self.reasons,
+            "records": self.record_count,
+            "reasons": self.no_index_reasons,
         }
 
     def __str__(self) -> str:
-        by_offset, by_time = self.count(ReadMethod.SKIPPED_BY_OFFSET), self.count(ReadMethod.SKIPPED_BY_TIME)
+        by_offset, by_time = (
+            self.count_segments(ReadMethod.SKIPPED_BY_OFFSET),
+            self.count_segments(ReadMethod.SKIPPED_BY_TIME),
+        )
         parts = [
-            f"{len(self.planned)} of {format_count(len(self.segments), 'segment')}",
-            f"{self.bytes_planned} of {self.store_range.size} bytes in {len(self.splits)} splits",
-            f"by {' and '.join(self.ways) or 'nothing'}",
+            f"{len(self.planned_segments)} of {format_count(len(self.segments), 'segment')}",
+            f"{self.planned_bytes} of {self.store_range.size} bytes in {len(self.splits)} splits",
+            f"by {' and '.join(self.read_methods) or 'nothing'}",
             f"skipped {by_offset} by offset, {by_time} by time",
         ]
-        if self.records is not None:
-            parts.append(format_count(self.records, "record"))
-        if self.reasons:
-            parts.append("no index: " + ", ".join(f"{reason} ({count})" for reason, count in self.reasons.items()))
+        if self.record_count is not None:
+            parts.append(format_count(self.record_count, "record"))
+        if self.no_index_reasons:
+            parts.append(
+                "no index: " + ", ".join(f"{reason} ({count})" for reason, count in self.no_index_reasons.items())
+            )
         return f"{self.broker}: {'; '.join(parts)}"
 
 
@@ -270,14 +275,14 @@ def plan_read(options: ReadOptions, filters: Filters) -> ReadPlan:
     if options.snapshot is None:
         wanted = [store for store in stores if filters.brokers is None or store.broker in filters.brokers]
         until = filters.end_offset
-        snapshot = take_snapshot(wanted, max_record_bytes=options.max_record_bytes, until=until)
+        snapshot = take_snapshot(wanted, max_record_bytes=options.max_record_bytes, end_offset=until)
     else:
         snapshot = Snapshot.from_json(options.snapshot)
-        check_ranges(stores, snapshot)
+        check_snapshot_stores(stores, snapshot)
     return plan_snapshot(stores, snapshot, options, filters)
 
 
-def check_complete(store_range: StoreRange, mode: Mode) -> None:
+def refuse_incomplete_read(store_range: StoreRange, mode: Mode) -> None:
     """Refuse a read that would silently miss messages of a store.
 
     Raises:
@@ -312,7 +317,7 @@ class _Planner:
     def plan_store(self, store: Store, store_range: StoreRange) -> StorePlan:
         """Return the plan for one store."""
         wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
-        kept = [whole for whole in wholes if self._filters.may_hold(whole)]
+        kept = [whole for whole in wholes if self._filters.may_match(whole)]
         ways = dict.fromkeys(wholes, ReadMethod.SKIPPED_BY_OFFSET)
         ways.update(dict.fromkeys(kept, ReadMethod.SKIPPED_BY_TIME))
         timely = set(self._splits_within_time(kept, store_range))
@@ -323,35 +328,39 @@ class _Planner:
         )
         return StorePlan(store.broker, store.root, store_range, tuple(plans))
 
-    def _splits_within_time(self, wholes: Sequence[Split], store_range: StoreRange) -> Iterator[Split]:
+    def _splits_within_time(self, segment_splits: Sequence[Split], store_range: StoreRange) -> Iterator[Split]:
         begin, end = self._filters.min_store_timestamp, self._filters.end_store_timestamp
         if begin is None and end is None:
-            yield from wholes
+            yield from segment_splits
             return
         options = self._options
         found = time_bounds(
-            wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, (begin, end)
+            segment_splits, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, (begin, end)
         )
-        for whole, bounds in zip(wholes, found, strict=True):
+        for whole, bounds in zip(segment_splits, found, strict=True):
             if bounds.may_overlap(begin, end):
                 yield whole
 
-    def _plan_segment(self, whole: Split, indexes: Indexes) -> SegmentPlan:
+    def _plan_segment(self, segment_split: Split, indexes: Indexes) -> SegmentPlan:
         reasons = list(indexes.reasons)
         max_record_bytes = self._options.max_record_bytes
-        if not whole.missing:
+        if not segment_split.missing:
             for index in indexes.usable:
                 try:
                     splits = make_index_splits(
-                        index.find_records(whole), whole, self._filters, self._partition_bytes, max_record_bytes
+                        index.find_records(segment_split),
+                        segment_split,
+                        self._filters,
+                        self._partition_bytes,
+                        max_record_bytes,
                     )
                 except IndexUnusable as unusable:
                     reasons.append(f"{index.name}: {unusable}")
                 else:
-                    return SegmentPlan(whole, ReadMethod(index.name), tuple(splits), tuple(reasons))
-        scanned = divide_segment(whole, self._partition_bytes, max_record_bytes, self._filters.end_offset)
-        wanted = tuple(split for split in scanned if self._filters.may_hold(split))
-        return SegmentPlan(whole, ReadMethod.SCAN, wanted, tuple(reasons))
+                    return SegmentPlan(segment_split, ReadMethod(index.name), tuple(splits), tuple(reasons))
+        scanned = divide_segment(segment_split, self._partition_bytes, max_record_bytes, self._filters.end_offset)
+        wanted = tuple(split for split in scanned if self._filters.may_match(split))
+        return SegmentPlan(segment_split, ReadMethod.SCAN, wanted, tuple(reasons))
 
 
 @dataclass(frozen=True)
@@ -372,8 +381,8 @@ def plan_entries(
     store_range: StoreRange,
     options: ReadOptions,
     filters: Filters,
-    by_entry: Collection[str],
-    until_ms: int | None,
+    entry_topics: Collection[str],
+    end_ms: int | None,
 ) -> Iterator[EntryPlan]:
     """Yield a plan for each segment of one store, for a read in which queue entries can replace records.
 
@@ -381,8 +390,8 @@ def plan_entries(
         store_range: The part of its log that is wanted.
         options: Options of the read.
         filters: The filters for records, by topic; they have all wanted topics.
-        by_entry: The wanted topics whose entries are sufficient.
-        until_ms: Entries are only returned for segments without records stored after this time; None for no limit.
+        entry_topics: The wanted topics whose entries are sufficient.
+        end_ms: Entries are only returned for segments without records stored after this time; None for no limit.
     """
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     indexes = open_indexes(store, store_range, options, filters)
@@ -390,49 +399,49 @@ def plan_entries(
     if queues is None:
         yield from (EntryPlan(None, (whole,)) for whole in wholes)
         return
-    later = (None if until_ms is None else until_ms + 1, None)
+    later = (None if end_ms is None else end_ms + 1, None)
     bounds = time_bounds(
         wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, later
     )  # fmt: skip
     partition_bytes = options.partition_bytes(store_range.size)
-    by_record = (filters.topics or frozenset()) - frozenset(by_entry)
+    by_record = (filters.topics or frozenset()) - frozenset(entry_topics)
     for whole, times in zip(wholes, bounds, strict=True):
-        is_late = until_ms is not None and times.may_overlap(*later)
+        is_late = end_ms is not None and times.may_overlap(*later)
         plan = (
             None
             if whole.missing or is_late
-            else _plan_by_entries(whole, queues, options, filters, partition_bytes, by_entry, by_record)
+            else _plan_segment_by_entries(whole, queues, options, filters, partition_bytes, entry_topics, by_record)
         )
         yield plan or EntryPlan(None, (whole,))
 
 
-def _plan_by_entries(
-    whole: Split,
+def _plan_segment_by_entries(
+    segment_split: Split,
     queues: QueueIndex,
     options: ReadOptions,
     filters: Filters,
     partition_bytes: int,
-    by_entry: Collection[str],
-    by_record: Collection[str],
+    entry_topics: Collection[str],
+    record_topics: Collection[str],
 ) -> EntryPlan | None:
     """Return the plan for a segment that uses its queue entries; None if the segment must be scanned."""
     try:
-        answer = queues.list_entries(whole)
-        wanted = answer.of_topics(by_record)
-        splits = make_index_splits(wanted, whole, filters, partition_bytes, options.max_record_bytes)
+        answer = queues.list_entries(segment_split)
+        wanted = answer.restrict_to_topics(record_topics)
+        splits = make_index_splits(wanted, segment_split, filters, partition_bytes, options.max_record_bytes)
     except IndexUnusable:
         return None
-    return EntryPlan(answer.of_topics(by_entry), tuple(splits))
+    return EntryPlan(answer.restrict_to_topics(entry_topics), tuple(splits))
 
 
-def merge_in_log_order(plan: EntryPlan) -> Iterator[IndexAnswer | Split]:
+def merge_in_log_order(entry_plan: EntryPlan) -> Iterator[IndexAnswer | Split]:
     """Yield a segment's queue entries and splits, merged in the order of the log."""
-    entries = plan.entries
-    for split in plan.splits:
+    entries = entry_plan.entries
+    for split in entry_plan.splits:
         if entries is not None and not isinstance(split, ListedSplit):
             place = int(np.searchsorted(entries.offsets, split.start))
-            yield entries.part(slice(None, place))
-            entries = entries.part(slice(place, None))
+            yield entries.restrict_to_rows(slice(None, place))
+            entries = entries.restrict_to_rows(slice(place, None))
         yield split
     if entries is not None:
         yield entries

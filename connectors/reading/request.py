@@ -42,7 +42,7 @@ class Filters:
         Raises:
             UsageError: for a condition that the reader cannot check.
         """
-        selection.refuse("the reader of logs", "kinds", "tags", "ids", "groups", "is_by_birth", "where")
+        selection.refuse_conditions("the reader of logs", "kinds", "tags", "ids", "groups", "is_by_birth", "where")
         return cls(
             topics=frozenset(map(replace_invalid_utf8, selection.topics)) or None,
             queue_ids=frozenset(selection.queue_ids) or None,
@@ -86,7 +86,7 @@ class Filters:
             and self.end_store_timestamp is None
         )
 
-    def may_hold(self, split: Split) -> bool:
+    def may_match(self, split: Split) -> bool:
         """Return whether a split can contain a matching record."""
         low, high = self.min_offset, self.end_offset
         return (

@@ -59,6 +59,6 @@ def list_settings_files(root: Path) -> Iterator[tuple[Path, str | OSError]]:
         if not os.path.lexists(path):
             continue
         try:
-            yield path, read_file(path, below=below, limit=MAX_BYTES).decode(ENCODING)
+            yield path, read_file(path, trusted_root=below, limit=MAX_BYTES).decode(ENCODING)
         except OSError as error:
             yield path, error

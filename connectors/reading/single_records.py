@@ -20,8 +20,10 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, S
 _FIRST_READ_BYTES = 4096
 
 
-def examine_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[ScanFinding, memoryview]:
-    """Return what is at a physical offset, and the bytes from there; for a record, all of its bytes.
+def examine_offset(
+    file: SegmentFile, split: Split, offset: int, max_record_bytes: int
+) -> tuple[ScanFinding, memoryview]:
+    """Return the finding at a physical offset (record, bad range or other), and the bytes from there.
 
     Args:
         file: the open segment.
@@ -29,25 +31,25 @@ def examine_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: i
         offset: the physical offset.
         max_record_bytes: larger sizes are faults.
     """
-    bounds, rules = split.bounds(max_record_bytes), split.format.records
-    view = _read(file, split, offset, _FIRST_READ_BYTES)
+    bounds, rules = split.record_size_limits(max_record_bytes), split.format.records
+    view = _read_bytes_at(file, split, offset, _FIRST_READ_BYTES)
     finding = rules.examine(view, 0, offset, bounds)
     if finding.kind is SpanKind.MORE and len(view) >= rules.head_bytes:
-        view = _read(file, split, offset, rules.size_of(view))
+        view = _read_bytes_at(file, split, offset, rules.size_of(view))
         finding = rules.examine(view, 0, offset, bounds)
     return finding, view
 
 
 def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> Any:
     """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
-    finding, view = examine_at(file, split, offset, max_record_bytes)
+    finding, view = examine_offset(file, split, offset, max_record_bytes)
     if finding.kind is not SpanKind.RECORD:
         return None
     found = split.format.records.parse(view)
     return None if found is None else found[0]
 
 
-def _read(file: SegmentFile, split: Split, offset: int, size: int) -> memoryview:
+def _read_bytes_at(file: SegmentFile, split: Split, offset: int, size: int) -> memoryview:
     window = np.empty(max(0, min(size, split.file_end - offset)), np.uint8)
     return window.data[: file.read_into(window, offset - split.base_offset)]
 
@@ -73,22 +75,22 @@ class LogRecords:
         self._remote: OrderedDict[str, SegmentFile] = OrderedDict()
         self._lock = threading.Lock()
 
-    def at(self, offset: int) -> Any:
+    def get_record(self, physical_offset: int) -> Any:
         """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
-        place = bisect_right(self._bases, offset) - 1
+        place = bisect_right(self._bases, physical_offset) - 1
         if place < 0:
             return None
         segment = self._segments[place]
         base, end = segment.base_offset, segment.base_offset + segment.file_size
-        if offset >= end:
+        if physical_offset >= end:
             return None
         # Only fillers depend on the segment's end.
         split = Split("", segment.path, base, base, end, end, end, format=self._format)
         try:
             if is_uri(segment.path):
-                return message_at(self._open_remote(segment.path), split, offset, DEFAULT_MAX_RECORD_BYTES)
+                return message_at(self._open_remote(segment.path), split, physical_offset, DEFAULT_MAX_RECORD_BYTES)
             with OpenSegment(segment.path) as file:
-                return message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)
+                return message_at(file, split, physical_offset, DEFAULT_MAX_RECORD_BYTES)
         except FileNotFoundError:
             return None  # deleted meanwhile
 

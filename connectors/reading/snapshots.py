@@ -38,8 +38,8 @@ from commitlake.connectors.log_format.records import RecordRules
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
 from commitlake.connectors.reading.kernel import hop
-from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
-from commitlake.connectors.reading.single_records import LogRecords, examine_at
+from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, describe_other_log, find_other_logs
+from commitlake.connectors.reading.single_records import LogRecords, examine_offset
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, refresh_store, segment_size, segment_sizes
 from commitlake.connectors.reading.unread import UNREAD
@@ -166,29 +166,29 @@ def take_snapshot(
     starts: Mapping[str, int] | None = None,
     *,
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
-    until: int | None = None,
-    is_stopped: bool = False,
+    end_offset: int | None = None,
+    is_broker_stopped: bool = False,
 ) -> Snapshot:
     """Return the range of each store, from a start or its oldest segment to its last complete record.
 
-    Without `until`, messages that the store has elsewhere are logged as a warning, see `newer_data`.
+    Without `end_offset`, messages that the store has elsewhere are logged as a warning, see `newer_data`.
 
     Args:
         stores: from `find_stores`.
         starts: physical offsets to begin at, by broker; each must be the start of a record.
         max_record_bytes: larger sizes are faults.
-        until: physical offset at which the wanted part ends. If a later segment has a first record, everything before
-            it is complete, and the end of the log is not searched.
-        is_stopped: whether no broker is writing these stores. Zeros in a record's topic or properties are then
+        end_offset: physical offset at which the wanted part ends. If a later segment has a first record, everything
+            before it is complete, and the end of the log is not searched.
+        is_broker_stopped: whether no broker is writing these stores. Zeros in a record's topic or properties are then
             content, not pages that are not written yet.
     """
     starts = starts or {}
     ranges = {}
     for store in stores:
         start = starts.get(store.broker)
-        found = _find_range(store, start, max_record_bytes, until, is_stopped=is_stopped)
-        if until is None:
-            found = replace(found, newer=_find_newer_data(store, start, found, is_stopped=is_stopped))
+        found = _find_store_range(store, start, max_record_bytes, end_offset, is_broker_stopped=is_broker_stopped)
+        if end_offset is None:
+            found = replace(found, newer=_find_newer_data(store, start, found, is_broker_stopped=is_broker_stopped))
             for sentence in found.newer:
                 UNREAD.warning("%s", sentence)
         ranges[store.broker] = found
@@ -203,40 +203,46 @@ def read_log(store: Store) -> ReadLog | None:
     return ReadLog(store.broker, Path(store.root).parent, store.format, segments)
 
 
-def _find_newer_data(store: Store, start: int | None, found: StoreRange, *, is_stopped: bool) -> tuple[str, ...]:
+def _find_newer_data(
+    store: Store, start: int | None, store_range: StoreRange, *, is_broker_stopped: bool
+) -> tuple[str, ...]:
     """Return warning sentences about messages that a read does not reach, see `newer_data`."""
     log = read_log(store)
     if log is None:  # `ship` compares the store that it copies
         return ()
-    if others := find_other_logs(log, start, found.end):
-        return tuple(other_log_text(log, other) for other in others)
-    known = KnownEnd.read(log)
-    time = _last_store_time(store, found) if known.claims else None
-    if known.after(log, LogEnd(found.end, _segment_end(store, found.end), time)) is None:
+    if others := find_other_logs(log, start, store_range.end):
+        return tuple(describe_other_log(log, other) for other in others)
+    known = KnownEnd.read_known_end(log)
+    time = _last_store_time(store, store_range) if known.claims else None
+    if known.newer_data_warning(log, LogEnd(store_range.end, _segment_end(store, store_range.end), time)) is None:
         return ()
     # A running broker has written meanwhile, also to new segments.
     store = refresh_store(store)
-    end = _find_range(store, None, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=is_stopped).end
-    sentence = known.after(log, LogEnd(end, _segment_end(store, end), _newest_time(store, end)))
+    end = _find_store_range(store, None, DEFAULT_MAX_RECORD_BYTES, None, is_broker_stopped=is_broker_stopped).end
+    sentence = known.newer_data_warning(log, LogEnd(end, _segment_end(store, end), _newest_store_time(store, end)))
     return () if sentence is None else (sentence,)
 
 
-def _segment_end(store: Store, end: int) -> int:
+def _segment_end(store: Store, offset: int) -> int:
     """Return the end of the segment that contains the byte before a physical offset."""
     for segment, size in zip(store.segments, segment_sizes(store), strict=True):
-        if segment.base_offset < end <= segment.base_offset + size:
+        if segment.base_offset < offset <= segment.base_offset + size:
             return segment.base_offset + size
-    return end
+    return offset
 
 
-def _last_store_time(store: Store, found: StoreRange) -> int | None:
+def _last_store_time(store: Store, store_range: StoreRange) -> int | None:
     """Return the store time of the last record of a log, ms; None without one."""
-    last = found if found.last_record is not None else with_last_record(store, StoreRange(0, found.end))
-    message = None if last.last_record is None else LogRecords(store.segments, store.format).at(last.last_record)
+    last = (
+        store_range if store_range.last_record is not None else add_last_record(store, StoreRange(0, store_range.end))
+    )
+    message = (
+        None if last.last_record is None else LogRecords(store.segments, store.format).get_record(last.last_record)
+    )
     return None if message is None else int(str(store.format.records.row_of(message, "")["store_timestamp"]))
 
 
-def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
+def add_last_record(store: Store, store_range: StoreRange) -> StoreRange:
     """Return a range with its `last_record`, which is searched in earlier segments if the newest one has none."""
     found, segments = store_range, store.segments
     while found.last_record is None and found.size:
@@ -245,16 +251,16 @@ def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
         if not segments:
             break
         shorter = replace(store, segments=segments)
-        found = _find_range(shorter, found.start, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=False)
+        found = _find_store_range(shorter, found.start, DEFAULT_MAX_RECORD_BYTES, None, is_broker_stopped=False)
     return found
 
 
-def _newest_time(store: Store, end: int) -> int | None:
+def _newest_store_time(store: Store, end_offset: int) -> int | None:
     """Return the latest store time among the records near the end of a log, in ms; None without records."""
     from commitlake.connectors.reading.index_data.reading import read_index_data  # noqa: PLC0415 (of few reads)
 
     times = []
-    for whole in segment_ranges(store, StoreRange(max(0, end - 2 * END_STEP_BYTES), end)):
+    for whole in segment_ranges(store, StoreRange(max(0, end_offset - 2 * END_STEP_BYTES), end_offset)):
         *_, last = divide_segment(whole, END_STEP_BYTES, DEFAULT_MAX_RECORD_BYTES)
         times += [int(facts.store_timestamp.max()) for facts in read_index_data(last) if facts.rows]
     return max(times, default=None)
@@ -263,11 +269,11 @@ def _newest_time(store: Store, end: int) -> int | None:
 def log_range(store: Store, *, is_live: bool) -> StoreRange:
     """Return the range of a whole log, with the end that a broker would find."""
     is_stopped = not is_live and store.format.brokers.accepts_zero_texts
-    return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
+    return take_snapshot([store], is_broker_stopped=is_stopped).ranges[store.broker]
 
 
-def _find_range(
-    store: Store, start: int | None, max_record_bytes: int, until: int | None, *, is_stopped: bool
+def _find_store_range(
+    store: Store, start: int | None, max_record_bytes: int, end_offset: int | None, *, is_broker_stopped: bool
 ) -> StoreRange:
     first = store.segments[0].base_offset if start is None else start
     for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
@@ -278,14 +284,14 @@ def _find_range(
             continue  # created or copied without any data
         with OpenSegment(segment.path) as file:
             if (
-                until is not None
-                and until <= segment.base_offset
+                end_offset is not None
+                and end_offset <= segment.base_offset
                 and _has_valid_first_record(file, store.format, segment, size, max_record_bytes)
             ):
                 return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
             near_end = _find_start_near_end(file, store.format, segment, begin, size, max_record_bytes)
             found = find_segment_end(
-                file, segment, near_end, size, max_record_bytes, store.format, is_stopped=is_stopped
+                file, segment, near_end, size, max_record_bytes, store.format, is_broker_stopped=is_broker_stopped
             )
         if found is not None:
             return replace(found, start=first)
@@ -324,7 +330,7 @@ def _has_valid_first_record(
     """Return whether a segment's first record is valid."""
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
     split = Split("", segment.path, base, base, file_end, base + size, file_end, format=log_format)
-    return examine_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
+    return examine_offset(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
 
 
 def find_segment_end(
@@ -334,9 +340,9 @@ def find_segment_end(
     size: int,
     max_record_bytes: int,
     log_format: Format,
-    reach: int | None = None,
+    search_end: int | None = None,
     *,
-    is_stopped: bool = False,
+    is_broker_stopped: bool = False,
 ) -> StoreRange | None:
     """Return the end of a segment's data, or None if it has none at or after `begin`.
 
@@ -348,35 +354,35 @@ def find_segment_end(
         begin: a physical offset at which a record begins, or will begin.
         size: bytes of this segment, see `stores.segment_sizes`.
         max_record_bytes: larger sizes are faults.
-        reach: physical offset at which the search ends; a record that begins before it is read completely.
-        is_stopped: see `take_snapshot`.
+        search_end: physical offset at which the search ends; a record that begins before it is read completely.
+        is_broker_stopped: see `take_snapshot`.
     """
     file_end = segment.base_offset + segment.file_size
-    reach = file_end if reach is None else reach
+    search_end = file_end if search_end is None else search_end
     if isinstance(file, LocalFile) and file.next_data(begin - segment.base_offset) is None:
         return None
     base, segment_end = segment.base_offset, segment.base_offset + size
-    split = Split("", segment.path, base, begin, reach, segment_end, file_end, format=log_format)
-    end, records, bad_end = WalkEnd(), _LastRecords(log_format, needs_texts=not is_stopped), begin
-    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
+    split = Split("", segment.path, base, begin, search_end, segment_end, file_end, format=log_format)
+    end, records, bad_end = WalkEnd(), _LastRecords(log_format, needs_texts=not is_broker_stopped), begin
+    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verifies_crc=False):
         if step.parts.shape[1]:
-            records.add(step.origin, step.parts)
+            records.replace_records(step.origin, step.parts)
         if step.bad:
             bad_end = step.bad[-1].end
     if end.stop == hop.STOP_BLANK and bad_end <= records.last_record_end(default=begin):
-        return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_start)
-    last_record, last_good = records.find_last_complete(file, split, max_record_bytes, default=begin)
+        return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_record_start)
+    last_record, last_good = records.find_last_complete_record(file, split, max_record_bytes, default=begin)
     if end.stop == hop.STOP_UNWRITTEN:
         if last_good == begin and end.position == begin:
             return None
         torn = end.position - last_good
     else:
-        torn = max(0, reach - last_good)
+        torn = max(0, search_end - last_good)
     return StoreRange(begin, last_good, TailKind.TORN if torn else TailKind.UNWRITTEN, torn, last_record)
 
 
 class _LastRecords:
-    """Most recent records of a walk, among which the last completely written one is searched from the end."""
+    """The records of a walk's last step, to find the last one that is completely written."""
 
     def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0
@@ -385,40 +391,40 @@ class _LastRecords:
         self._texts = log_format.kernel.texts
         self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
 
-    def add(self, origin: int, parts: Array) -> None:
+    def replace_records(self, window_offset: int, part_positions: Array) -> None:
         """Replace the remembered records by those of a newer step.
 
         Args:
-            origin: physical offset of the step's window.
-            parts: positions of the parts of the step's records in the window.
+            window_offset: physical offset of the step's window.
+            part_positions: positions of the parts of the step's records in the window.
         """
-        self._origin, self._parts = origin, parts.copy()
+        self._origin, self._parts = window_offset, part_positions.copy()
 
     @property
-    def _starts(self) -> Array:
+    def _record_starts(self) -> Array:
         starts: Array = self._origin + self._parts[hop.START]
         return starts
 
     @property
-    def _ends(self) -> Array:
+    def _record_ends(self) -> Array:
         ends: Array = self._origin + self._parts[hop.PROPERTIES] + self._parts[hop.PROPERTIES_LENGTH]
         return ends
 
     def last_record_end(self, default: int) -> int:
         """Return the end of the last record, complete or not; `default` if there is none."""
-        return int(self._ends[-1]) if len(self._ends) else default
+        return int(self._record_ends[-1]) if len(self._record_ends) else default
 
     @property
-    def last_start(self) -> int | None:
+    def last_record_start(self) -> int | None:
         """Start of the last record, complete or not; None if there is none."""
-        return int(self._starts[-1]) if len(self._starts) else None
+        return int(self._record_starts[-1]) if len(self._record_starts) else None
 
-    def find_last_complete(
+    def find_last_complete_record(
         self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
     ) -> tuple[int | None, int]:
         """Return start and end of the last record that is certainly written completely; see the module."""
-        bounds = split.bounds(max_record_bytes)
-        begins, ends = self._starts.tolist(), self._ends.tolist()
+        bounds = split.record_size_limits(max_record_bytes)
+        begins, ends = self._record_starts.tolist(), self._record_ends.tolist()
         is_last = True
         for row in reversed(range(len(begins))):
             start, stop = begins[row], ends[row]
@@ -427,9 +433,9 @@ class _LastRecords:
             finding = self._rules.examine(window.data[:length], 0, start, bounds)
             if finding.kind is not SpanKind.RECORD:
                 continue
-            if self._has_complete_texts(window, row, start - split.base_offset, is_last=is_last) or self._is_confirmed(
-                split, window
-            ):
+            if self._has_complete_texts(
+                window, row, start - split.base_offset, is_last=is_last
+            ) or self._is_record_confirmed(split, window):
                 return start, stop
             is_last = False
         return None, begins[0] if begins else default
@@ -452,7 +458,7 @@ class _LastRecords:
             window, begin, end, position
         )
 
-    def _is_confirmed(self, split: Split, window: Array) -> bool:
+    def _is_record_confirmed(self, split: Split, window: Array) -> bool:
         parsed = self._rules.parse(window.data)
         return parsed is not None and is_confirmed_on_disk(split.path, parsed[0], self._rules)
 
@@ -511,39 +517,39 @@ def _missing_split(store: Store, start: int, end: int, size: int) -> Split:
 
 
 def divide_segment(
-    whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None
+    split: Split, max_partition_bytes: int, max_record_bytes: int, end_offset: int | None = None
 ) -> Iterator[Split]:
     """Yield splits of a segment's range, or of a missing segment; each cut is searched only when it is needed.
 
     Args:
-        whole: from `segment_ranges`.
+        split: from `segment_ranges`.
         max_partition_bytes: splits are cut at multiples of this.
         max_record_bytes: larger sizes are faults.
-        until: physical offset at which the wanted part ends. Nothing after the first cut at or after it is examined,
-            and the last split ends at that cut.
+        end_offset: physical offset at which the wanted part ends. Nothing after the first cut at or after it is
+            examined, and the last split ends at that cut.
     """
     if (
-        whole.missing
-        or whole.size <= max_partition_bytes
-        or whole.start // max_partition_bytes == (whole.end - 1) // max_partition_bytes
+        split.missing
+        or split.size <= max_partition_bytes
+        or split.start // max_partition_bytes == (split.end - 1) // max_partition_bytes
     ):
-        yield whole
+        yield split
         return
-    until = whole.end if until is None else until
-    start = whole.start
+    end_offset = split.end if end_offset is None else end_offset
+    start = split.start
     try:
-        with OpenSegment(whole.path) as file:
-            for cut in find_cuts(file, whole, max_partition_bytes, max_record_bytes, until):
+        with OpenSegment(split.path) as file:
+            for cut in find_cuts(file, split, max_partition_bytes, max_record_bytes, end_offset):
                 if start < cut:
-                    yield replace(whole, start=start, end=cut)
+                    yield replace(split, start=start, end=cut)
                 start = cut
     except FileNotFoundError:
         pass  # the task that reads the rest will find the same problem, and report it
-    if start < min(until, whole.end):
-        yield replace(whole, start=start)
+    if start < min(end_offset, split.end):
+        yield replace(split, start=start)
 
 
-def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:
+def check_snapshot_stores(stores: Iterable[Store], snapshot: Snapshot) -> None:
     """Check that all stores of a snapshot exist.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Work of a task: a byte range of one segment, some of its records, or a missing segment."""
+"""Units of work of a task: a byte range of one segment, listed records of it, or a missing segment."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Split:
         """Size of the range in bytes."""
         return self.end - self.start
 
-    def bounds(self, max_record_bytes: int) -> SizeLimits:
+    def record_size_limits(self, max_record_bytes: int) -> SizeLimits:
         """Return the limits for the sizes of records in this segment."""
         return SizeLimits(self.segment_end, self.file_end, max_record_bytes)
 
@@ -68,16 +68,16 @@ class ListedSplit(Split):
     queue_offsets: bytes = b""
 
     @property
-    def records(self) -> int:
+    def record_count(self) -> int:
         """Number of listed records."""
         return len(self.offsets) // 8
 
     @property
     def size(self) -> int:
         """Size of the listed records in bytes."""
-        return int(self.array("sizes").sum())
+        return int(self.field_array("sizes").sum())
 
-    def array(self, name: str) -> Array:
+    def field_array(self, name: str) -> Array:
         """Return a field that has a number for each record as a numpy array."""
         return np.frombuffer(getattr(self, name), np.int32 if name == "queue_numbers" else np.int64)
 

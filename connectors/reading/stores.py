@@ -31,7 +31,7 @@ from commitlake.connectors.reading.files.shipped import (
     check_no_versions,
     read_shipped_manifest,
     resolve_filesystem,
-    shipped_sizes,
+    shipped_file_sizes,
 )
 from commitlake.connectors.reading.unread import UNREAD, check_supported, find_unsupported_logs, format_folder_names
 from commitlake.connectors.storage.uris import is_uri, scheme_prefix
@@ -115,19 +115,19 @@ def segment_sizes(store: Store) -> list[int]:
     ]
 
 
-def full_segment_size(segment: Segment, following: int | None, common: int) -> int:
+def full_segment_size(segment: Segment, next_base_offset: int | None, usual_size: int) -> int:
     """Return the full size of one segment, from its file size and the next segment.
 
     Args:
-        following: the base offset of the next existing segment.
-        common: the usual size, from `segment_size`.
+        next_base_offset: the base offset of the next existing segment.
+        usual_size: the usual size, from `segment_size`.
     """
-    if following is None:
-        return max(segment.file_size, common)
-    distance = following - segment.base_offset
-    if segment.file_size <= common:
-        return min(common, distance)
-    return min(-(-segment.file_size // common) * common, distance)
+    if next_base_offset is None:
+        return max(segment.file_size, usual_size)
+    distance = next_base_offset - segment.base_offset
+    if segment.file_size <= usual_size:
+        return min(usual_size, distance)
+    return min(-(-segment.file_size // usual_size) * usual_size, distance)
 
 
 def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> list[Store]:
@@ -197,8 +197,8 @@ def _find_by_pattern(pattern: str, broker: str | None, formats: Formats) -> Iter
     """Yield the stores that a path or a glob names; in a cluster, a store that is still empty is skipped."""
     filesystem, inner_path = resolve_filesystem(pattern)
 
-    def list_store(place: tuple[str, str | None]) -> Store | StoreError:
-        root, name = place
+    def list_store(folder_and_name: tuple[str, str | None]) -> Store | StoreError:
+        root, name = folder_and_name
         try:
             return _list_store(pattern, root, broker or name or _default_broker_name(filesystem, root), formats.wanted)
         except (EmptyStoreError, UnsupportedStoreError) as error:
@@ -245,7 +245,7 @@ def _expand_pattern(
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the folders of logs that match a pattern, each with its broker's name if the pattern contains it."""
     if not is_glob(inner_path):
-        yield _log_folder(filesystem, pattern, inner_path, formats), None
+        yield _find_log_folder(filesystem, pattern, inner_path, formats), None
         return
     parts = inner_path.rstrip("/").split("/")
     wanted = [log_format.folder for log_format in formats]
@@ -262,10 +262,10 @@ def _expand_pattern(
             yield folder, found[0].groupdict().get("broker")
 
 
-def _check_one_format(folder: str, found: Sequence[str], formats: Formats) -> None:
+def _check_one_format(folder: str, log_folders: Sequence[str], formats: Formats) -> None:
     """Raise an error if a folder has logs of two formats, because the user must choose one."""
-    if len(found) > 1:
-        names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in found)
+    if len(log_folders) > 1:
+        names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in log_folders)
         choices = ", ".join(f"--layout {log_format.folder}" for log_format in formats.known)
         raise StoreError(
             f"{folder} holds {names}: expected one of them. Choose one ({choices}; the source's option "
@@ -273,9 +273,9 @@ def _check_one_format(folder: str, found: Sequence[str], formats: Formats) -> No
         )
 
 
-def _compile_pattern(parts: list[str]) -> re.Pattern[str]:
+def _compile_pattern(path_parts: list[str]) -> re.Pattern[str]:
     pieces = []
-    for part in parts:
+    for part in path_parts:
         if part == "**":
             pieces.append("(?:[^/]+/)*")
         elif part == _PLACEHOLDER:
@@ -287,27 +287,33 @@ def _compile_pattern(parts: list[str]) -> re.Pattern[str]:
 
 
 def _walk_folders(
-    filesystem: pafs.FileSystem, top: str, names: Sequence[str], depth: int | None, known: Sequence[Format]
+    filesystem: pafs.FileSystem,
+    top: str,
+    log_folder_names: Sequence[str],
+    depth: int | None,
+    known_formats: Sequence[Format],
 ) -> Iterator[list[str]]:
     """Yield the folders of logs, grouped by the folder that contains them; skip folders that cannot have any.
 
     Args:
         filesystem: the filesystem of the folders.
         top: the folder to begin with.
-        names: names of the folders of logs.
+        log_folder_names: names of the folders of logs.
         depth: number of levels below the first folder; None for all.
-        known: all formats.
+        known_formats: all formats.
     """
     level, done = [top], 0
     while level:
-        found = map_concurrently(partial(_find_logs_in, filesystem, names, known), level, _thread_count(filesystem))
+        found = map_concurrently(
+            partial(_find_logs_in, filesystem, log_folder_names, known_formats), level, _thread_count(filesystem)
+        )
         yield from (logs for logs, _ in found)
         level = [] if done == depth else [path for _, inner in found for path in inner]
         done += 1
 
 
 def _find_logs_in(
-    filesystem: pafs.FileSystem, names: Sequence[str], known: Sequence[Format], folder: str
+    filesystem: pafs.FileSystem, log_folder_names: Sequence[str], known_formats: Sequence[Format], folder: str
 ) -> tuple[list[str], list[str]]:
     """Return the folders of logs directly in a folder, and its subfolders that may contain others."""
     try:
@@ -318,22 +324,22 @@ def _find_logs_in(
         raise StoreError(f"{folder} cannot be read by this user: {error.strerror or error}") from None
     inner = sorted(
         (entry.path, entry.base_name)
-        for entry in _with_utf8_names(folder, entries)
+        for entry in _keep_utf8_names(folder, entries)
         if entry.type == pafs.FileType.Directory
     )
-    logs = [path for path, name in inner if name in names]
+    logs = [path for path, name in inner if name in log_folder_names]
     if not logs:  # a store without the folder of its log is refused when it is listed
-        beside = [log_format for log_format in known if log_format.folder in names]
+        beside = [log_format for log_format in known_formats if log_format.folder in log_folder_names]
         of_others = [each for each in beside if find_unsupported_logs((name for _, name in inner), [each])]
         logs = [f"{folder.rstrip('/')}/{log_format.folder}" for log_format in of_others]
     if not logs and any(name == shipped.FOLDER for _, name in inner):
         manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
-        logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in names else []
-    never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.folders.own for log_format in known))
+        logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in log_folder_names else []
+    never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.folders.own for log_format in known_formats))
     return logs, [path for path, name in inner if name not in never_hold_a_store]
 
 
-def _with_utf8_names(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
+def _keep_utf8_names(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
     """Return the entries with a name in UTF-8, because options and tables cannot contain other names."""
     for entry in entries:
         try:
@@ -345,51 +351,52 @@ def _with_utf8_names(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[
         yield entry
 
 
-def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Formats) -> str:
+def _find_log_folder(filesystem: pafs.FileSystem, given_path: str, path: str, formats: Formats) -> str:
     path = path.rstrip("/")
     wanted, known = ([log_format.folder for log_format in some] for some in (formats.wanted, formats.known))
     try:
         info, *inside = filesystem.get_file_info([path, *(f"{path}/{folder}" for folder in known)])
     except PermissionError:
-        raise StoreError(f"{given} cannot be read by this user: {_PERMISSION_HINT}") from None
+        raise StoreError(f"{given_path} cannot be read by this user: {_PERMISSION_HINT}") from None
     there = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
     found = [folder for folder in there if folder.rsplit("/", 1)[1] in wanted]
     if found:
-        _check_one_format(given, found, formats)
+        _check_one_format(given_path, found, formats)
         return found[0]
     if not there and (shipped_log := _find_shipped_log(filesystem, path, wanted)) is not None:
         return shipped_log
     names = format_folder_names(formats.wanted)
     if info.type == pafs.FileType.NotFound:
-        raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds {names}")
+        raise StoreError(f"{given_path} does not exist: expected a broker's store folder, the one that holds {names}")
     if info.type == pafs.FileType.File:
-        raise StoreError(f"{given} is a file: expected the store folder, the one that holds {names}")
+        raise StoreError(f"{given_path} is a file: expected the store folder, the one that holds {names}")
     if info.base_name in wanted:
         return path
     for other in [*there, path]:
         if (layout := other.rsplit("/", 1)[-1]) in known:
             raise StoreError(
-                f"{given} holds {layout!r}, but {names} was asked for: use --layout {layout}, or leave out --layout "
+                f"{given_path} holds {layout!r}, but {names} was asked for: use --layout {layout}, or leave out "
+                "--layout "
                 f"(in Spark: format({layout!r}), or the option layout)"
             )
     if info.type == pafs.FileType.Directory:
-        _check_supported(filesystem, scheme_prefix(given), path, formats.wanted)
-    raise StoreError(f"{given} is not a store: there is no {names} folder in it")
+        _check_supported(filesystem, scheme_prefix(given_path), path, formats.wanted)
+    raise StoreError(f"{given_path} is not a store: there is no {names} folder in it")
 
 
 def _check_supported(filesystem: pafs.FileSystem, prefix: str, folder: str, formats: Sequence[Format]) -> None:
     """Refuse a store whose messages are all in a log of another kind."""
-    entries = _with_utf8_names(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
+    entries = _keep_utf8_names(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
     names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
     check_supported(f"{prefix}{folder}", names, formats)
 
 
-def _find_shipped_log(filesystem: pafs.FileSystem, path: str, wanted: Sequence[str]) -> str | None:
+def _find_shipped_log(filesystem: pafs.FileSystem, path: str, folder_names: Sequence[str]) -> str | None:
     """Return the folder of a shipped log, even if it has no object yet because no segment is complete."""
     parent, _, name = path.rpartition("/")
-    for store in (path, parent) if name in wanted else (path,):
+    for store in (path, parent) if name in folder_names else (path,):
         manifest = read_shipped_manifest(filesystem, store)
-        if manifest is not None and manifest.folder in wanted:
+        if manifest is not None and manifest.folder in folder_names:
             return f"{store}/{manifest.folder}"
     return None
 
@@ -404,9 +411,9 @@ def _default_broker_name(filesystem: pafs.FileSystem, root: str) -> str:
     return parts[-1] or _GENERIC_STORE_NAME
 
 
-def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -> Store:
-    filesystem, _ = resolve_filesystem(given)
-    prefix = scheme_prefix(given)
+def _list_store(given_path: str, root: str, broker: str, formats: Sequence[Format]) -> Store:
+    filesystem, _ = resolve_filesystem(given_path)
+    prefix = scheme_prefix(given_path)
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     except PermissionError:
@@ -415,11 +422,11 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
         _check_segment_files(root)
         check_no_versions(filesystem, f"{root.rsplit('/', 1)[0]}/{shipped.LOG_MANIFEST}")
     sizes = {
-        entry.base_name: entry.size for entry in _with_utf8_names(root, entries) if entry.type == pafs.FileType.File
+        entry.base_name: entry.size for entry in _keep_utf8_names(root, entries) if entry.type == pafs.FileType.File
     }
     if not isinstance(filesystem, pafs.LocalFileSystem):  # in a folder, also an unfinished segment is a file
         manifest = read_shipped_manifest(filesystem, root.rsplit("/", 1)[0])
-        sizes = sizes if manifest is None else shipped_sizes(manifest, manifest.folder, sizes)
+        sizes = sizes if manifest is None else shipped_file_sizes(manifest, manifest.folder, sizes)
     segments = []
     for name, size in sizes.items():
         base_offset = parse_segment_name(name)

@@ -50,7 +50,7 @@ class TimeBounds(NamedTuple):
         too_new = end is not None and self.low is not None and self.low >= end
         return not (too_old or too_new)
 
-    def widened(self, low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
+    def widen(self, low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
         """Return bounds extended to the times from `low` to `high`; a bound becomes unknown if its time is None."""
         return TimeBounds(
             self.low if self.low is None or low is None else min(self.low, low - tolerance_ms),
@@ -59,11 +59,11 @@ class TimeBounds(NamedTuple):
 
 
 def time_bounds(
-    wholes: Sequence[Split],
+    ranges: Sequence[Split],
     last_record: int | None,
     tolerance_ms: int,
     max_record_bytes: int,
-    wanted: tuple[int | None, int | None] = (None, None),
+    wanted_times: tuple[int | None, int | None] = (None, None),
 ) -> list[TimeBounds]:
     """Return the bounds of store times for ranges of one store, each at most a segment, in order.
 
@@ -71,75 +71,77 @@ def time_bounds(
     contain wanted records.
 
     Args:
-        wholes: from `snapshots.segment_ranges`, or some of them; no other segment is opened.
+        ranges: from `snapshots.segment_ranges`, or some of them; no other segment is opened.
         last_record: physical offset of the newest record, if it is known.
         tolerance_ms: the largest step of a clock that is tolerated.
         max_record_bytes: larger sizes are faults.
-        wanted: the wanted times, first inclusive and last exclusive; ranges whose bounds exclude these times are
+        wanted_times: the wanted times, first inclusive and last exclusive; ranges whose bounds exclude these times are
             probed.
     """
     with ThreadPoolExecutor(max_workers=_READERS) as readers:
         firsts = list(
             readers.map(
-                lambda whole: None if whole.missing else _read_time_at(whole, whole.base_offset, max_record_bytes),
-                wholes,
+                lambda whole: (
+                    None if whole.missing else _read_store_time_at(whole, whole.base_offset, max_record_bytes)
+                ),
+                ranges,
             )
         )
         found = []
-        for number, whole in enumerate(wholes):
+        for number, whole in enumerate(ranges):
             low = firsts[number]
             if whole.missing:
                 low = next((time for time in reversed(firsts[:number]) if time is not None), None)
             if last_record is not None and whole.start <= last_record < whole.end:
-                high = _read_time_at(whole, last_record, max_record_bytes)
+                high = _read_store_time_at(whole, last_record, max_record_bytes)
             else:
                 high = next((time for time in firsts[number + 1 :] if time is not None), None)
             found.append(_make_bounds(low, high, tolerance_ms))
         doubtful = [
             number
-            for number, whole in enumerate(wholes)
-            if not whole.missing and not found[number].may_overlap(*wanted)
+            for number, whole in enumerate(ranges)
+            if not whole.missing and not found[number].may_overlap(*wanted_times)
         ]
-        probed = readers.map(lambda number: _probe_times(wholes[number], max_record_bytes), doubtful)
+        probed = readers.map(lambda number: _probe_times(ranges[number], max_record_bytes), doubtful)
         for number, (low, high) in zip(doubtful, probed, strict=True):
-            found[number] = found[number].widened(low, high, tolerance_ms)
+            found[number] = found[number].widen(low, high, tolerance_ms)
     return found
 
 
-def _probe_times(whole: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
+def _probe_times(split: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
     """Return the smallest and largest store time at some positions of a range; None if no record was found."""
     times: list[int] = []
     try:
-        with OpenSegment(whole.path) as file:
-            if whole.size <= PROBES * _PROBE_BYTES:
-                times = _min_max_times(file, whole, max_record_bytes)
+        with OpenSegment(split.path) as file:
+            if split.size <= PROBES * _PROBE_BYTES:
+                times = _min_max_times(file, split, max_record_bytes)
             else:
-                for start in range(whole.start, whole.end, -(-whole.size // PROBES)):
-                    end = min(start + _PROBE_BYTES, whole.end)
-                    times += _min_max_times(file, replace(whole, start=start, end=end), max_record_bytes)
-                times += _probe_end_times(file, whole, max_record_bytes)
+                for start in range(split.start, split.end, -(-split.size // PROBES)):
+                    end = min(start + _PROBE_BYTES, split.end)
+                    times += _min_max_times(file, replace(split, start=start, end=end), max_record_bytes)
+                times += _probe_end_times(file, split, max_record_bytes)
     except FileNotFoundError:
         pass  # deleted since it was listed; the read will report it
     return min(times, default=None), max(times, default=None)
 
 
-def _probe_end_times(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
+def _probe_end_times(file: SegmentFile, split: Split, max_record_bytes: int) -> list[int]:
     """Return the smallest and largest store time of the last records before a segment's BLANK, if they are near."""
     size = _PROBE_BYTES
     while size <= _MAX_END_BYTES:
-        found = _min_max_times(file, replace(whole, start=max(whole.start, whole.end - size)), max_record_bytes)
+        found = _min_max_times(file, replace(split, start=max(split.start, split.end - size)), max_record_bytes)
         if found:
             return found
         size *= 4
     return []
 
 
-def _min_max_times(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int]:
+def _min_max_times(file: SegmentFile, split: Split, max_record_bytes: int) -> list[int]:
     """Return the smallest and largest store time of the records that begin in a part of a segment."""
     found: list[int] = []
-    for step in walk(file, part, _PROBE_BYTES, max_record_bytes, WalkEnd(), verify=False):
+    for step in walk(file, split, _PROBE_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
         if step.parts.shape[1]:
-            times = store_times(step, part.format)
+            times = store_times(step, split.format)
             found += [int(times.min()), int(times.max())]
     return found
 
@@ -149,10 +151,10 @@ def store_times(step: WalkStep, log_format: Format) -> Array:
     return log_format.kernel.store_times(step.window, step.parts)
 
 
-def _read_time_at(whole: Split, offset: int, max_record_bytes: int) -> int | None:
+def _read_store_time_at(split: Split, offset: int, max_record_bytes: int) -> int | None:
     try:
-        with OpenSegment(whole.path) as file:
-            message = message_at(file, whole, offset, max_record_bytes)
+        with OpenSegment(split.path) as file:
+            message = message_at(file, split, offset, max_record_bytes)
     except FileNotFoundError:
         return None  # deleted since it was listed; the read will report it
     return None if message is None else message.store_timestamp

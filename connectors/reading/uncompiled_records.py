@@ -1,4 +1,4 @@
-"""All spans of a store's log, one by one in plain Python, for tools that must start quickly and show everything.
+"""Iteration over all spans of a store's log in plain Python, for tools that must start quickly.
 
 It shares only the formats and the scanner's rules with the compiled reader, so the two can be used to check each other.
 """
@@ -65,28 +65,37 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
         yield zeros
 
 
-def _find_gap_faults(zeros: FoundRecord | None, reached: int, expected: int, base: int) -> Iterator[FoundRecord]:
-    """Yield the faults between the last data and a segment that begins at `base`."""
-    if zeros is not None:
-        start = zeros.span.start
-        end = min(base, max(expected, zeros.span.end))
+def _find_gap_faults(
+    zero_span: FoundRecord | None, end_offset: int, expected_end: int, next_base_offset: int
+) -> Iterator[FoundRecord]:
+    """Yield the faults between the last data and a segment that begins at `next_base_offset`."""
+    if zero_span is not None:
+        start = zero_span.span.start
+        end = min(next_base_offset, max(expected_end, zero_span.span.end))
         yield _fault_record(
-            zeros.segment,
+            zero_span.segment,
             start,
             end,
             Fault.HOLE,
             "a record or a BLANK",
             f"{end - start} bytes without one, zeros first",
         )
-        reached = end
-    elif reached < expected:
+        end_offset = end
+    elif end_offset < expected_end:
         yield _fault_record(
-            segment_name(reached), reached, expected, Fault.CUT, f"{expected - reached} bytes", "the end of the file"
+            segment_name(end_offset),
+            end_offset,
+            expected_end,
+            Fault.CUT,
+            f"{expected_end - end_offset} bytes",
+            "the end of the file",
         )
-        reached = expected
-    if reached < base:
-        name = segment_name(reached)
-        yield _fault_record(name, reached, base, Fault.MISSING_SEGMENT, f"the segment {name}", "no such file")
+        end_offset = expected_end
+    if end_offset < next_base_offset:
+        name = segment_name(end_offset)
+        yield _fault_record(
+            name, end_offset, next_base_offset, Fault.MISSING_SEGMENT, f"the segment {name}", "no such file"
+        )
 
 
 def _fault_record(segment: str, start: int, end: int, fault: Fault, expected: str, found: str) -> FoundRecord:

@@ -24,7 +24,7 @@ UNREAD = logging.getLogger(__name__)
 
 @contextmanager
 def watch_unread_warnings() -> Iterator[Callable[[], bool]]:
-    """Print warnings about unread messages once each; yield a function that tells if there were any."""
+    """Print each warning about unread messages only once; yield a function that returns whether there were any."""
     known: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:

@@ -77,12 +77,12 @@ def make_record_locator(log_format: Format) -> Hop:
     compiled = log_format.kernel
     parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
 
-    def hop(arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_records(arguments: HopArguments, state: Array, faults: Array) -> Array:
         compiled.hop(*arguments, state, parts, faults)
         found: Array = parts[:, : state[kernel.RECORDS]]
         return found
 
-    return hop
+    return locate_records
 
 
 def walk(
@@ -90,9 +90,9 @@ def walk(
     split: Split,
     window_bytes: int,
     max_record_bytes: int,
-    end: WalkEnd,
+    walk_end: WalkEnd,
     *,
-    verify: bool = True,
+    verifies_crc: bool = True,
     hop: Hop | None = None,
 ) -> Iterator[WalkStep]:
     """Yield the records and bad ranges of a range of a segment, in order.
@@ -104,8 +104,8 @@ def walk(
         split: the range to walk.
         window_bytes: bytes to read at a time if the file cannot be mapped.
         max_record_bytes: larger sizes are faults.
-        end: receives the position at which the walk ended.
-        verify: compare bodies with their CRC; if false, only records after a bad range are checked so.
+        walk_end: receives the position at which the walk ended.
+        verifies_crc: compare bodies with their CRC; if false, only records after a bad range are checked so.
         hop: finds the records; by default, that of `make_record_locator`.
 
     Raises:
@@ -126,29 +126,29 @@ def walk(
         if state[kernel.BAD_START] >= 0:
             _skip_hole(file, split, limit, state)
         origin = int(state[kernel.POSITION])
-        progress.check_window(origin, reach, *windows.sizes)
+        progress.check_window(origin, reach, *windows.max_sizes)
         with _open_window(windows, split, origin, reach, limit) as opened:
             length = opened.length
             if opened.is_end_of_file:
                 file_end = reach = origin + length
                 limit = min(limit, file_end)
             arguments = HopArguments(
-                opened.window, length, origin, limit, split.segment_end, file_end, max_record_bytes, verify
+                opened.window, length, origin, limit, split.segment_end, file_end, max_record_bytes, verifies_crc
             )
             state[kernel.STOP] = kernel.STOP_ROOM
             while state[kernel.STOP] == kernel.STOP_ROOM:
                 before = state.copy()
                 state[kernel.RECORDS] = state[kernel.FAULTS] = 0
                 parts = hop(arguments, state, faults)
-                progress.check_hop(before, state)
-                if opened.was_cut:  # the kernel saw zeros, so read the window again without a mapping
+                progress.check_advance(before, state)
+                if opened.was_truncated:  # the kernel saw zeros, so read the window again without a mapping
                     state[:] = before
                     state[kernel.STOP] = kernel.STOP_WINDOW
                     windows.disable_mapping()
                     break
                 if parts.shape[1] or state[kernel.FAULTS]:
                     yield WalkStep(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
-                    if opened.was_cut:
+                    if opened.was_truncated:
                         raise StoreError(
                             f"{split.path} was truncated while it was read: read it again", exit_code=ExitCode.FAILED
                         )
@@ -157,10 +157,12 @@ def walk(
                     if origin + length == reach:
                         reach = file_end  # a record that extends beyond the range
                     else:
-                        windows.grow()
-    end.stop = int(state[kernel.STOP])
-    end.position = int(state[kernel.UNWRITTEN_START if end.stop == kernel.STOP_UNWRITTEN else kernel.POSITION])
-    if end.stop == kernel.STOP_LIMIT and limit < split.end:
+                        windows.enlarge_windows()
+    walk_end.stop = int(state[kernel.STOP])
+    walk_end.position = int(
+        state[kernel.UNWRITTEN_START if walk_end.stop == kernel.STOP_UNWRITTEN else kernel.POSITION]
+    )
+    if walk_end.stop == kernel.STOP_LIMIT and limit < split.end:
         start = max(limit, split.start)
         yield WalkStep(
             np.empty(0, np.uint8),
@@ -170,10 +172,10 @@ def walk(
         )
 
 
-def _open_window(windows: Windows, split: Split, origin: int, reach: int, limit: int) -> OpenWindow:
+def _open_window(windows: Windows, split: Split, origin: int, window_end: int, limit: int) -> OpenWindow:
     """Open a window; raise `SegmentCutError` if the segment was deleted after a part of it was read."""
     try:
-        return windows.open(origin, reach, limit)
+        return windows.open(origin, window_end, limit)
     except FileNotFoundError:
         if origin == split.start:
             raise
@@ -219,11 +221,11 @@ class WalkProgress:
             )
         self._window = window
 
-    def check_hop(self, before: Array, state: Array) -> None:
-        """Check that the kernel has advanced before it is given more room.
+    def check_advance(self, previous_state: Array, state: Array) -> None:
+        """Check that the kernel has advanced, when it has stopped because its output arrays are full.
 
         Args:
-            before: the hop's state before the call.
+            previous_state: the hop's state before the call.
             state: the hop's state after the call.
 
         Raises:
@@ -232,7 +234,7 @@ class WalkProgress:
         if (
             state[kernel.STOP] == kernel.STOP_ROOM
             and state[kernel.RECORDS] + state[kernel.FAULTS] == 0
-            and state[kernel.POSITION] <= before[kernel.POSITION]
+            and state[kernel.POSITION] <= previous_state[kernel.POSITION]
         ):
             at = int(state[kernel.POSITION])
             raise no_progress_error(self._path, self._base_offset, at, "room for one record", "none in an empty batch")
@@ -244,33 +246,33 @@ _WINDOW_BYTES = 1 << 20
 
 
 def find_cuts(
-    file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int
+    file: SegmentFile, split: Split, max_partition_bytes: int, max_record_bytes: int, end_offset: int
 ) -> Iterator[int]:
-    """Yield the first record start at or after each multiple of the partition size, up to one at or past `until`."""
-    cut: int | None = whole.start
-    while cut is not None and cut < until:
+    """Yield the record starts at or after the multiples of the partition size, up to one at or past `end_offset`."""
+    cut: int | None = split.start
+    while cut is not None and cut < end_offset:
         following = _next_multiple(cut, max_partition_bytes)
-        if following >= whole.end:
+        if following >= split.end:
             return
-        cut = find_cut(file, replace(whole, start=cut), following, max_record_bytes)
+        cut = find_cut(file, replace(split, start=cut), following, max_record_bytes)
         if cut is not None:
             yield cut
 
 
-def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
+def find_last_cut(file: SegmentFile, split: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
     """Return the last cut, as `find_cuts` yields them, that can be found without a scan; None if there is none.
 
     The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
     being written is zeros from some position on. If damage hides cuts, an earlier one may be found.
     """
-    first = max(_next_multiple(whole.start, max_partition_bytes), whole.start + _WORTH_A_LOOK * LOOK_BACK_BYTES)
-    last = (whole.end - 1) // max_partition_bytes * max_partition_bytes
+    first = max(_next_multiple(split.start, max_partition_bytes), split.start + _WORTH_A_LOOK * LOOK_BACK_BYTES)
+    last = (split.end - 1) // max_partition_bytes * max_partition_bytes
     places = range(-(-first // max_partition_bytes) * max_partition_bytes, last + 1, max_partition_bytes)
     low, high = 0, len(places)
     middle = high - 1
     found = None
     while low < high:
-        cut = _find_cut_nearby(file, whole, places[middle], max_record_bytes)
+        cut = _find_cut_nearby(file, split, places[middle], max_record_bytes)
         if cut is None:
             high = middle
         else:
@@ -279,42 +281,42 @@ def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max
     return found
 
 
-def find_cut(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
+def find_cut(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
     """Return the first record start at or after a physical offset in a range, or None."""
     cut = None
-    if at - whole.start >= _WORTH_A_LOOK * LOOK_BACK_BYTES:
-        cut = _find_cut_nearby(file, whole, at, max_record_bytes)
-    return _find_cut_by_records(file, whole, at, max_record_bytes) if cut is None else cut
+    if min_offset - split.start >= _WORTH_A_LOOK * LOOK_BACK_BYTES:
+        cut = _find_cut_nearby(file, split, min_offset, max_record_bytes)
+    return _find_cut_by_records(file, split, min_offset, max_record_bytes) if cut is None else cut
 
 
 def _next_multiple(offset: int, size: int) -> int:
     return (offset // size + 1) * size
 
 
-def _find_cut_nearby(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
-    """Return the first record start at or after `at` that no other record spans, if one is near."""
-    begin = at - LOOK_BACK_BYTES
-    end = min(whole.end, at + LOOK_BACK_BYTES)
-    if isinstance(file, LocalFile) and _is_hole(file, begin - whole.base_offset, end - whole.base_offset):
+def _find_cut_nearby(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
+    """Return the first record start at or after `min_offset` that no other record spans, if one is near."""
+    begin = min_offset - LOOK_BACK_BYTES
+    end = min(split.end, min_offset + LOOK_BACK_BYTES)
+    if isinstance(file, LocalFile) and _is_hole(file, begin - split.base_offset, end - split.base_offset):
         return None
-    windows = Windows(file, whole.base_offset, LOOK_BACK_BYTES + _WINDOW_BYTES, end - begin)
-    kernel = whole.format.kernel
+    windows = Windows(file, split.base_offset, LOOK_BACK_BYTES + _WINDOW_BYTES, end - begin)
+    kernel = split.format.kernel
     parts = np.empty((kernel.part_count, 1), np.int64)
     while True:
         with windows.open(begin, end) as opened:
             found = kernel.find_border(
-                opened.window, opened.length, begin, at, whole.segment_end, whole.file_end,
+                opened.window, opened.length, begin, min_offset, split.segment_end, split.file_end,
                 max_record_bytes, parts,
             )  # fmt: skip
             is_all = opened.is_end_of_file or opened.length >= end - begin
-            if opened.was_cut:
+            if opened.was_truncated:
                 windows.disable_mapping()
                 continue
         if found >= 0:
             return int(found)
         if is_all or found == NONE_AT_ALL:
             return None
-        windows.grow()
+        windows.enlarge_windows()
 
 
 def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
@@ -322,10 +324,10 @@ def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
     return data is None or data >= end
 
 
-def _find_cut_by_records(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:
-    """Return the first record start at or after `following`, found by walking from a known record start."""
-    for step in walk(file, rest, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verify=False):
+def _find_cut_by_records(file: SegmentFile, split: Split, min_offset: int, max_record_bytes: int) -> int | None:
+    """Return the first record start at or after `min_offset`, found by walking from a known record start."""
+    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
         starts = step.origin + step.parts[kernel.START]
-        if len(starts) and starts[-1] >= following:
-            return int(starts[np.searchsorted(starts, following)])
+        if len(starts) and starts[-1] >= min_offset:
+            return int(starts[np.searchsorted(starts, min_offset)])
     return None

@@ -89,12 +89,12 @@ class Admin(Closable):
 
     def topic_configs(self, broker_name: str) -> dict[str, TopicConfig]:
         """Return all topics of a broker, by name."""
-        return self._ask_master(broker_name, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
+        return self._ask_master(broker_name, RequestCode.GET_ALL_TOPIC_CONFIG).body_as(TopicConfigs).topic_config_table
 
     def create_topic(
         self,
         topic: str,
-        queues: int = 8,
+        queue_count: int = 8,
         *,
         perm: int = 6,
         cluster: str | None = None,
@@ -105,7 +105,7 @@ class Admin(Closable):
 
         Args:
             topic: name of the topic.
-            queues: number of queues at each broker.
+            queue_count: number of queues at each broker.
             perm: permissions: the sum of 4 (read) and 2 (write).
             cluster: the cluster whose brokers get the topic; by default all.
             is_ordered: whether consumers should treat the topic as ordered.
@@ -115,26 +115,26 @@ class Admin(Closable):
             InvalidMessageError: if the name is not valid.
         """
         header = CreateTopicRequest(
-            check_topic(topic), AUTO_CREATE_TOPIC, queues, queues, perm, topic_sys_flag=0, order=is_ordered,
+            check_topic(topic), AUTO_CREATE_TOPIC, queue_count, queue_count, perm, topic_sys_flag=0, order=is_ordered,
             attributes=attributes,
         )  # fmt: skip
         for address in self._master_addresses(cluster):
-            self._network.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
-        self.routing.forget(topic)
+            self._network.send_and_wait(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        self.routing.forget_route(topic)
 
     def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Delete a topic on all brokers and name servers."""
         for address in self._master_addresses(cluster):
-            self._network.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest(topic))
+            self._network.send_and_wait(address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest(topic))
         header = DeleteTopicInNameServerRequest(topic, cluster)
         for address in self._network.options.name_server_addresses:
-            self._network.call(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
-        self.routing.forget(topic)
+            self._network.send_and_wait(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+        self.routing.forget_route(topic)
 
     def groups(self, broker_name: str) -> dict[str, SubscriptionGroupConfig]:
         """Return all consumer groups of a broker, by name."""
         answer = self._ask_master(broker_name, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        return answer.value(SubscriptionGroups).subscription_group_table
+        return answer.body_as(SubscriptionGroups).subscription_group_table
 
     def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None) -> None:
         """Create a consumer group, or change an existing one.
@@ -144,26 +144,28 @@ class Admin(Closable):
         """
         check_group(config.group_name)
         for address in self._master_addresses(cluster):
-            self._network.call(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, serialize_body(config))
+            self._network.send_and_wait(
+                address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, serialize_body(config)
+            )
 
-    def delete_group(self, group: str, *, with_offsets: bool = False, cluster: str | None = None) -> None:
+    def delete_group(self, group: str, *, deletes_offsets: bool = False, cluster: str | None = None) -> None:
         """Delete a consumer group on all brokers."""
         for address in self._master_addresses(cluster):
-            header = DeleteGroupRequest(group, with_offsets)
-            self._network.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+            header = DeleteGroupRequest(group, deletes_offsets)
+            self._network.send_and_wait(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     # --- clients and progress ---
 
-    def runtime(self, broker_name: str) -> dict[str, str]:
+    def runtime_info(self, broker_name: str) -> dict[str, str]:
         """Return a broker's runtime statistics, under RocketMQ's names."""
-        return self._ask_master(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO).value(KvTable).table
+        return self._ask_master(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO).body_as(KvTable).table
 
     def topic_stats(self, topic: str) -> TopicStats:
         """Return the offsets of all queues of a topic."""
         table = {}
         for broker in self.routing.route(topic).broker_datas:
             answer = self._ask_master(broker.broker_name, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic))
-            table.update(answer.value(TopicStats).offset_table)
+            table.update(answer.body_as(TopicStats).offset_table)
         return TopicStats(table)
 
     def broker_topic_stats(self, topic: str, broker_name: str) -> TopicStats | None:
@@ -172,36 +174,39 @@ class Admin(Closable):
         This does not use a route from a name server, which may not know a new topic yet.
         """
         accepted = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
-        answer = self._network.call(
-            self.routing.master(broker_name), RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic), accepted=accepted
+        answer = self._network.send_and_wait(
+            self.routing.master_address(broker_name),
+            RequestCode.GET_TOPIC_STATS_INFO,
+            TopicRequest(topic),
+            accepted_codes=accepted,
         )
-        return answer.value(TopicStats) if answer.code == ResponseCode.SUCCESS else None
+        return answer.body_as(TopicStats) if answer.code == ResponseCode.SUCCESS else None
 
     def consume_stats(self, group: str, topic: str | None = None) -> dict[MessageQueue, OffsetWrapper]:
         """Return a group's offsets in each queue of its topics, on all brokers."""
         table = {}
         for broker_name in self.clusters().broker_addr_table:
             answer = self._ask_master(broker_name, RequestCode.GET_CONSUME_STATS, ConsumeStatsRequest(group, topic))
-            table.update(answer.value(ConsumeStats).offset_table)
+            table.update(answer.body_as(ConsumeStats).offset_table)
         return table
 
     def all_group_offsets(self, broker_name: str) -> ConsumerOffsetTable:
         """Return the offsets of all groups in all queues of a broker, by `topic@group`."""
-        return self._ask_master(broker_name, RequestCode.GET_ALL_CONSUMER_OFFSET).value(ConsumerOffsetTable)
+        return self._ask_master(broker_name, RequestCode.GET_ALL_CONSUMER_OFFSET).body_as(ConsumerOffsetTable)
 
     def delay_offsets(self, broker_name: str) -> DelayOffsetTable:
         """Return, for each delay level of a broker, the offset up to which messages have been delivered."""
-        return self._ask_master(broker_name, RequestCode.GET_ALL_DELAY_OFFSET).value(DelayOffsetTable)
+        return self._ask_master(broker_name, RequestCode.GET_ALL_DELAY_OFFSET).body_as(DelayOffsetTable)
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that consume a topic."""
         found: set[str] = set()
         for broker in self.routing.route(topic).broker_datas:
             answer = self._ask_master(broker.broker_name, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest(topic))
-            found.update(answer.value(GroupList).group_list)
+            found.update(answer.body_as(GroupList).group_list)
         return sorted(found)
 
-    def consumers(self, group: str, broker_name: str) -> list[str]:
+    def consumer_ids(self, group: str, broker_name: str) -> list[str]:
         """Return the ids of a group's clients at a broker; empty if there are none."""
         try:
             answer = self._ask_master(broker_name, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupRequest(group))
@@ -209,12 +214,12 @@ class Admin(Closable):
             if error.code == ResponseCode.SYSTEM_ERROR:  # the answer of a broker without clients of the group
                 return []
             raise
-        return list(answer.value(ConsumerList).consumer_id_list)
+        return list(answer.body_as(ConsumerList).consumer_id_list)
 
     def consumer_connections(self, group: str, broker_name: str) -> ConsumerConnection:
         """Return a group's clients at a broker, and their subscriptions."""
         answer = self._ask_master(broker_name, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest(group))
-        return answer.value(ConsumerConnection)
+        return answer.body_as(ConsumerConnection)
 
     def broker_config(self, broker_name: str) -> dict[str, str]:
         """Return a broker's settings, under RocketMQ's names."""
@@ -225,7 +230,7 @@ class Admin(Closable):
     def producer_connections(self, group: str, broker_name: str) -> ProducerConnection:
         """Return a producer group's clients at a broker."""
         answer = self._ask_master(broker_name, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequest(group))
-        return answer.value(ProducerConnection)
+        return answer.body_as(ProducerConnection)
 
     def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int, *, is_forced: bool = True
@@ -244,9 +249,9 @@ class Admin(Closable):
         table: dict[MessageQueue, int] = {}
         for broker in self.routing.route(topic).broker_datas:
             # Brokers 4.9 support this only for groups with clients, and otherwise answer with various codes.
-            if self.consumers(group, broker.broker_name):
+            if self.consumer_ids(group, broker.broker_name):
                 answer = self._ask_master(broker.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-                table.update(answer.value(OffsetTable).offset_table)
+                table.update(answer.body_as(OffsetTable).offset_table)
             else:
                 table.update(self._set_offsets(group, topic, broker.broker_name, timestamp_ms, is_forced))
         return table
@@ -267,7 +272,7 @@ class Admin(Closable):
             if queue.broker_name != broker_name:
                 continue
             end = self.offsets.next(queue)
-            wanted = end if timestamp_ms < 0 else self.offsets.search(queue, timestamp_ms)
+            wanted = end if timestamp_ms < 0 else self.offsets.search_by_time(queue, timestamp_ms)
             consumed = self.offsets.committed(queue, group)
             if is_forced or consumed is None or wanted <= consumed:
                 self.offsets.commit(queue, group, wanted)
@@ -296,9 +301,9 @@ class Admin(Closable):
         """Return the messages of a topic with a client message id; there are several if it was sent repeatedly."""
         return self._lookup.by_unique_key(topic, unique_key)
 
-    def view(self, msg_id: str) -> Message:
+    def view_message(self, msg_id: str) -> Message:
         """Return the message with an offset message id; raise NoRouteError if the id's broker is not known."""
-        return self._lookup.view(msg_id)
+        return self._lookup.view_message(msg_id)
 
     def record_at(self, broker_name: str, physical_offset: int) -> bytes | None:
         """Return the stored record at a physical offset; None if the broker reports that there is none."""
@@ -312,7 +317,7 @@ class Admin(Closable):
             raise
 
     def _ask_master(self, broker_name: str, code: RequestCode, header: NamedTuple | None = None) -> PeerAnswer:
-        return self._network.call(self.routing.master(broker_name), code, header)
+        return self._network.send_and_wait(self.routing.master_address(broker_name), code, header)
 
     def _master_addresses(self, cluster: str | None) -> list[str]:
         info = self.clusters()
@@ -320,7 +325,7 @@ class Admin(Closable):
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"
             raise NoRouteError(f"cluster {cluster!r}: expected one of {known}")
         names = info.broker_addr_table if cluster is None else info.cluster_addr_table[cluster]
-        found = [info.broker_addr_table[name].master for name in names if name in info.broker_addr_table]
+        found = [info.broker_addr_table[name].master_address for name in names if name in info.broker_addr_table]
         masters = [address for address in found if address is not None]
         if not masters:
             raise NoRouteError("expected a broker with a master, found none")

@@ -102,7 +102,7 @@ class PeerConnection:
 
     def _receive_handshake(self, stream: TlsStream) -> None:
         if not (data := self._socket.recv(RECEIVE_BYTES)):
-            raise OSError("that the peer closed the connection")
+            raise OSError("a connection closed by the peer")
         try:
             stream.receive(data)
         except ssl.SSLError:
@@ -115,7 +115,7 @@ class PeerConnection:
         """Return True if the connection can still be used."""
         return self._problem is None
 
-    def ask(self, command: Command, seconds: float) -> Future[Command]:
+    def send_request(self, command: Command, timeout_seconds: float) -> Future[Command]:
         """Send a request, and return a future of its answer.
 
         Raises:
@@ -127,7 +127,9 @@ class PeerConnection:
         with self._writing:
             with self._lock:
                 self._check_open()
-                data = self._encrypt(self._exchange.ask(command, answer, time.monotonic() + seconds))
+                data = self._encrypt(
+                    self._exchange.register_request(command, answer, time.monotonic() + timeout_seconds)
+                )
             self._write(data)
         return answer
 
@@ -159,7 +161,7 @@ class PeerConnection:
         try:
             self._tls.send(data)
         except ssl.SSLError as error:
-            self._problem = self._problem or self._broken_error(error)
+            self._problem = self._problem or self._make_broken_error(error)
             self._shut_socket()
             raise self._problem from None
         return self._tls.take_output()
@@ -182,7 +184,7 @@ class PeerConnection:
     def _fail_requests(self, problem: RocketMQError) -> None:
         with self._lock:
             self._problem = self._problem or problem
-            waiting = self._exchange.abandon()
+            waiting = self._exchange.abandon_requests()
         self._shut_socket()
         for answer in waiting:
             answer.set_exception(self._problem)
@@ -198,22 +200,22 @@ class PeerConnection:
                 space = memoryview(bytearray(RECEIVE_BYTES))
                 while self._problem is None:
                     if selector.select(TICK_SECONDS):
-                        self._receive(space)
+                        self._receive_commands(space)
                     self._expire_requests()
         except OSError as error:
-            self._fail_requests(self._broken_error(error))
+            self._fail_requests(self._make_broken_error(error))
         except LayoutError as error:
             self._fail_requests(ProtocolError(f"{self.address}: expected RocketMQ's remoting protocol, found {error}"))
         finally:
             self._fail_requests(UnreachableError(f"{self.address}: the connection was closed"))
 
-    def _receive(self, space: memoryview) -> None:
-        size = self._socket.recv_into(space)
+    def _receive_commands(self, buffer: memoryview) -> None:
+        size = self._socket.recv_into(buffer)
         if not size:
-            raise OSError("that the peer closed it")
+            raise OSError("a connection closed by the peer")
         with self._lock:
             self._last_use = time.monotonic()
-            plain = self._decrypt(space[:size])
+            plain = self._decrypt(buffer[:size])
             answers, requests = self._exchange.receive(plain)
         for answer, command in answers:
             answer.set_result(command)
@@ -228,17 +230,17 @@ class PeerConnection:
             return self._tls.receive(data)
         except ssl.SSLError as error:
             # Recorded before the lock is released, because the next sender would only find a closed session.
-            self._problem = self._problem or self._broken_error(error)
+            self._problem = self._problem or self._make_broken_error(error)
             raise
 
-    def _broken_error(self, error: OSError) -> BrokenConnectionError:
+    def _make_broken_error(self, error: OSError) -> BrokenConnectionError:
         return BrokenConnectionError(f"{self.address}: expected an open connection, found {error}")
 
     def _expire_requests(self) -> None:
         now = time.monotonic()
         with self._lock:
-            late = self._exchange.expire(now)
-            is_idle = not self._exchange.pending and now - self._last_use > IDLE_SECONDS
+            late = self._exchange.expire_requests(now)
+            is_idle = not self._exchange.pending_count and now - self._last_use > IDLE_SECONDS
         for answer in late:
             answer.set_exception(AnswerTimeoutError(f"{self.address}: expected an answer in time, found none"))
         if is_idle:

@@ -58,20 +58,20 @@ class RocketmqDataSource(DataSource):
     @forward_worker_errors()
     def writer(self, schema: StructType, overwrite: bool) -> RocketmqWriter:
         """Return a batch writer of these columns."""
-        return RocketmqWriter(_sink_options(self.options, overwrite=overwrite), schema)
+        return RocketmqWriter(_parse_sink_options(self.options, overwrite=overwrite), schema)
 
     @forward_worker_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketmqStreamWriter:  # noqa: N802 (Spark's name)
         """Return a writer of these columns for a stream's micro-batches."""
         given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
-        return RocketmqStreamWriter(_sink_options(given, overwrite=overwrite), schema)
+        return RocketmqStreamWriter(_parse_sink_options(given, overwrite=overwrite), schema)
 
 
 _OF_STREAMS = frozenset({"checkpointlocation", "queryname", "path"})
 
 
-def _sink_options(given: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
-    options = SinkOptions.parse(given)
+def _parse_sink_options(option_texts: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
+    options = SinkOptions.parse(option_texts)
     if overwrite:
-        raise UsageError("mode overwrite: expected append, as a topic's messages are only added to")
+        raise UsageError("mode overwrite: expected append, because messages can only be added to a topic")
     return options

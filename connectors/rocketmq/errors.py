@@ -18,7 +18,7 @@ import re
 
 from commitlake.connectors.printable import escape_line
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.remoting.codes import ResponseCode, code_name
+from commitlake.schemas.remoting.codes import ResponseCode, describe_response_code
 
 _TOO_LARGE = re.compile(r"\bsize (of messageExtBatch )?exceeded")
 """Error messages of the batch encoders in 4.9.7 and 5.5.0."""
@@ -94,4 +94,5 @@ class RefusedError(RocketMQError):
         return self.code == ResponseCode.MESSAGE_ILLEGAL
 
     def __str__(self) -> str:
-        return f"{self.address} answered {code_name(self.code)}: {escape_line(self.remark[:500]) or 'without a remark'}"
+        remark = escape_line(self.remark[:500]) or "without a remark"
+        return f"{self.address} answered {describe_response_code(self.code)}: {remark}"

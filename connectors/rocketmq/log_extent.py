@@ -53,7 +53,7 @@ def log_extent(
     wanted: int | None = None
     while True:
         try:
-            table = admin.runtime(broker_name)
+            table = admin.runtime_info(broker_name)
         except RefusedError as error:
             if error.code != ResponseCode.SYSTEM_ERROR or clock() > deadline:
                 raise

@@ -55,10 +55,10 @@ class ReadRange:
     is_new_queue: bool = False
     last_taken: TakenRecord | None = None
 
-    def lose(self, count: int, where: str) -> None:
+    def add_lost(self, count: int, location: str) -> None:
         """Count messages that cannot be read, and remember where the first of them are."""
         self.lost += count
-        self.lost_where = self.lost_where or where
+        self.lost_where = self.lost_where or location
 
 
 class LogReader:
@@ -82,80 +82,84 @@ class LogReader:
         self._retry_seconds = retry_seconds
 
     def read(
-        self, wanted: QueueRange, part: LogPart, done: Callable[[ReadRange], None], *, resumes: bool
+        self, queue_range: QueueRange, log_part: LogPart, on_end: Callable[[ReadRange], None], *, is_resumed: bool
     ) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a queue range as rows.
 
         Args:
-            part: the part of the log to read.
-            done: called at the end with what was read.
-            resumes: whether an earlier run has read up to the start of the range.
+            log_part: the part of the log to read.
+            on_end: called at the end with what was read.
+            is_resumed: whether an earlier run has read up to the start of the range.
 
         Raises:
             RocketMQError: if the queue ends before the range, so the broker has lost messages, or if a request to the
                 broker fails.
             DamagedLogError: if an answer contains bytes that are not records.
         """
-        read = ReadRange(wanted, wanted.begin, wanted.end)
-        if resumes and self._was_queue_recreated(wanted, part):
-            first = self._puller.offsets.first(wanted.queue)
+        read = ReadRange(queue_range, queue_range.begin, queue_range.end)
+        if is_resumed and self._was_queue_recreated(queue_range, log_part):
+            first = self._puller.offsets.first(queue_range.queue)
             read.is_new_queue, read.begin = True, first
-            wanted = QueueRange(wanted.queue, first, wanted.end)
-        records = PulledRecords(wanted.queue.broker_name, self._request, self._inspect)
+            queue_range = QueueRange(queue_range.queue, first, queue_range.end)
+        records = PulledRecords(queue_range.queue.broker_name, self._request, self._inspect)
 
-        def lose(lost: QueueRange, why: str) -> None:
-            if self._puller.offsets.next(wanted.queue) < wanted.end:
+        def report_lost(lost_range: QueueRange, reason: str) -> None:
+            if self._puller.offsets.next(queue_range.queue) < queue_range.end:
                 raise RocketMQError(
-                    f"{format_queue(wanted.queue)}: expected to end at offset {wanted.end} or later, as it did when "
-                    f"the run began, found {why}: the broker has lost messages. Run it again",
+                    f"{format_queue(queue_range.queue)}: expected to end at offset {queue_range.end} or later, as it "
+                    "did when "
+                    f"the run began, found {reason}: the broker has lost messages. Run it again",
                     exit_code=ExitCode.USAGE,
                 )
-            read.lose(lost.size, f"{lost}: {why}")
+            read.add_lost(lost_range.size, f"{lost_range}: {reason}")
 
         waiting: list[Pulled] = []
         covered = size = 0
-        for answer in read_range(self._puller, wanted, lose, retry_seconds=self._retry_seconds):
-            covered += min(answer.end, wanted.end) - answer.begin
+        for answer in read_range(self._puller, queue_range, report_lost, retry_seconds=self._retry_seconds):
+            covered += min(answer.end, queue_range.end) - answer.begin
             waiting.append(answer)
             size += len(answer.body)
-            self._throttle.read(answer.end - answer.begin, len(answer.body))
+            self._throttle.record_and_wait(answer.end - answer.begin, len(answer.body))
             if size >= _MAX_BATCH_BYTES:
-                yield from self._wanted_rows(records, waiting, wanted, part)
+                yield from self._wanted_rows(records, waiting, queue_range, log_part)
                 if records.cut is not None:
                     break
                 waiting, size = [], 0
         else:
-            yield from self._wanted_rows(records, waiting, wanted, part)
+            yield from self._wanted_rows(records, waiting, queue_range, log_part)
         if records.cut is not None:
             read.end = _queue_offset_at(records.cut, waiting)
         elif records.messages < covered:
-            read.lose(covered - records.messages, f"{wanted}: the broker has not sent all of them")
+            read.add_lost(covered - records.messages, f"{queue_range}: the broker has not sent all of them")
         read.taken, read.last_taken = records.taken, records.last_taken
-        done(read)
+        on_end(read)
 
     def _wanted_rows(
-        self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange, part: LogPart
+        self, records: PulledRecords, answers: Sequence[Pulled], queue_range: QueueRange, log_part: LogPart
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of pulled messages that are in a range of queue offsets and in a part of the log."""
         may_exceed = any(answer.may_exceed for answer in answers)
-        chosen = PulledRange(part.first_byte, part.end_byte, range(wanted.begin, wanted.end), may_exceed)
+        chosen = PulledRange(
+            log_part.first_byte, log_part.end_byte, range(queue_range.begin, queue_range.end), may_exceed
+        )
         try:
-            yield from records.batches([answer.body for answer in answers], chosen)
+            yield from records.decode_answers([answer.body for answer in answers], chosen)
         except DamagedLogError as error:
             raise DamagedLogError(
-                f"{format_queue(wanted.queue)}, offsets {answers[0].begin} to {answers[-1].end}: {error}. The broker's "
+                f"{format_queue(queue_range.queue)}, offsets {answers[0].begin} to {answers[-1].end}: {error}. The "
+                "broker's "
                 "log is damaged there, or its queue: 'archive --store' keeps what is intact of the files, and --topic "
                 "with the other topics leaves this one out"
             ) from None
 
-    def _was_queue_recreated(self, wanted: QueueRange, part: LogPart) -> bool:
+    def _was_queue_recreated(self, queue_range: QueueRange, log_part: LogPart) -> bool:
         """Return True if the queue was recreated since an earlier run, as the message before the range shows.
 
         The queue of a recreated topic counts from 0 again. Its message at that offset is then newer than all messages
         that the earlier run could have read.
         """
-        before = record_at(self._puller, wanted.queue, wanted.begin - 1, self._retry_seconds)
-        return before is not None and before.physical_offset >= part.known_end
+        before = record_at(self._puller, queue_range.queue, queue_range.begin - 1, self._retry_seconds)
+        return before is not None and before.physical_offset >= log_part.known_end
 
 
 def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: float) -> TakenRecord | None:
@@ -175,7 +179,7 @@ def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: f
     return None
 
 
-def _ignore_missing(_lost: QueueRange, _why: str) -> None:
+def _ignore_missing(_lost_range: QueueRange, _reason: str) -> None:
     """Do nothing about missing offsets."""
 
 

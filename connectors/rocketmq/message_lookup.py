@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
 from commitlake.connectors.rocketmq.network import Network
-from commitlake.connectors.rocketmq.records import records
+from commitlake.connectors.rocketmq.records import parse_records
 from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -41,7 +41,7 @@ class MessageLookup:
         header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE_KEY_MESSAGES, 0, MAX_TIME_MS, is_unique_key=True)
         return self._query_brokers(header, lambda message: message.topic == topic and message.unique_key == unique_key)
 
-    def view(self, msg_id: str) -> Message:
+    def view_message(self, msg_id: str) -> Message:
         """Return the message with an offset message id.
 
         The id contains an address. Ids may come from anywhere, so only brokers known to the name servers are asked.
@@ -61,8 +61,8 @@ class MessageLookup:
         if not any(address in broker.broker_addrs.values() for broker in brokers):
             raise NoRouteError(f"message id {msg_id}: expected the address of a broker here, found {address}")
         header = ViewMessageRequest(wanted.physical_offset)
-        answer = self._network.call(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
-        found = records(answer)
+        answer = self._network.send_and_wait(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        found = parse_records(answer)
         if len(found) != 1 or found[0].physical_offset != wanted.physical_offset:
             raise ProtocolError(
                 f"{address}: expected the record at {wanted.physical_offset}, found {len(found)} others; "
@@ -77,7 +77,7 @@ class MessageLookup:
             address = broker.any_address
             if address is None:
                 continue
-            answer = self._network.call(address, RequestCode.QUERY_MESSAGE, header, accepted=accepted)
+            answer = self._network.send_and_wait(address, RequestCode.QUERY_MESSAGE, header, accepted_codes=accepted)
             if answer.code == ResponseCode.SUCCESS:
-                found += [message for message in records(answer) if is_wanted(message)]
+                found += [message for message in parse_records(answer) if is_wanted(message)]
         return sorted(found, key=lambda message: (message.store_timestamp, message.physical_offset))

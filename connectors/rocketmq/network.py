@@ -85,35 +85,35 @@ class PeerAnswer(NamedTuple):
         """Return the body."""
         return bytes(self.command.body)
 
-    def header(self, kind: type[_HEADER]) -> _HEADER:
+    def header_as(self, header_type: type[_HEADER]) -> _HEADER:
         """Return the answer's header as an object of a given class.
 
         Raises:
             ProtocolError: if the header does not fit the class.
         """
         try:
-            return from_ext_fields(kind, self.command.ext_fields)
+            return from_ext_fields(header_type, self.command.ext_fields)
         except CommandError as error:
             raise ProtocolError(f"{self.address}: {error}") from None
 
-    def value(self, kind: type[_BODY]) -> _BODY:
+    def body_as(self, body_type: type[_BODY]) -> _BODY:
         """Return the answer's body as an object of a given class.
 
         Raises:
             ProtocolError: if the body does not fit the class.
         """
         try:
-            return parse_body(kind, self.command.body)
+            return parse_body(body_type, self.command.body)
         except CommandError as error:
             raise ProtocolError(f"{self.address}: {error}") from None
 
-    def check(self, accepted: Collection[int] = (ResponseCode.SUCCESS,)) -> PeerAnswer:
+    def check_code(self, accepted_codes: Collection[int] = (ResponseCode.SUCCESS,)) -> PeerAnswer:
         """Return this answer, or raise an error if its code is not an accepted one.
 
         Raises:
             RefusedError: if the code is another one.
         """
-        if self.command.code not in accepted:
+        if self.command.code not in accepted_codes:
             raise RefusedError(self.address, self.command.code, self.command.remark or "")
         return self
 
@@ -167,7 +167,7 @@ class Network:
         """Return the id under which brokers list this client."""
         return f"{self.local_ip}@{self.options.instance}#{os.getpid()}#{time.time_ns()}"
 
-    def ask(
+    def send_request(
         self,
         address: str,
         code: int,
@@ -175,8 +175,8 @@ class Network:
         body: bytes = b"",
         *,
         fields: Mapping[str, str] | None = None,
-        seconds: float | None = None,
-        over: PeerConnection | None = None,
+        timeout_seconds: float | None = None,
+        connection: PeerConnection | None = None,
     ) -> Future[Command]:
         """Send a request, and return a future of its answer.
 
@@ -185,27 +185,27 @@ class Network:
             code: a RequestCode.
             body: body of the request.
             fields: arguments that are ext fields already.
-            seconds: time limit for the answer.
-            over: the connection to use; by default, the one that all requests to the address share.
+            timeout_seconds: time limit for the answer.
+            connection: the connection to use; by default, the one that all requests to the address share.
 
         Raises:
             UnreachableError: if it cannot be sent.
             UnserializableError: if it is too large for a frame.
         """
-        allowed = self.options.request_seconds if seconds is None else seconds
+        allowed = self.options.request_seconds if timeout_seconds is None else timeout_seconds
         command = self._make_command(code, header, body, fields)
         if not self._permits.acquire(timeout=allowed):
             most = self.options.max_pending
             raise AnswerTimeoutError(f"{address}: {most} requests of this client already wait for their answers")
         try:
-            answer = (over or self._connection(address)).ask(command, allowed)
+            answer = (connection or self._connection(address)).send_request(command, allowed)
         except BaseException:
             self._permits.release()
             raise
         answer.add_done_callback(lambda _: self._permits.release())
         return answer
 
-    def call(
+    def send_and_wait(
         self,
         address: str,
         code: int,
@@ -213,9 +213,9 @@ class Network:
         body: bytes = b"",
         *,
         fields: Mapping[str, str] | None = None,
-        seconds: float | None = None,
-        accepted: Collection[int] = (ResponseCode.SUCCESS,),
-        over: PeerConnection | None = None,
+        timeout_seconds: float | None = None,
+        accepted_codes: Collection[int] = (ResponseCode.SUCCESS,),
+        connection: PeerConnection | None = None,
     ) -> PeerAnswer:
         """Send a request, and wait for its answer.
 
@@ -227,21 +227,23 @@ class Network:
             code: a RequestCode.
             body: body of the request.
             fields: arguments that are ext fields already.
-            seconds: time limit for the answer.
-            accepted: codes of answers that are not errors.
-            over: the connection to use; by default, the one that all requests to the address share.
+            timeout_seconds: time limit for the answer.
+            accepted_codes: codes of answers that are not errors.
+            connection: the connection to use; by default, the one that all requests to the address share.
 
         Raises:
             UnreachableError: if it cannot be sent, or there is no answer in time.
             RefusedError: if the answer has another code.
         """
-        allowed = self.options.request_seconds if seconds is None else seconds
+        allowed = self.options.request_seconds if timeout_seconds is None else timeout_seconds
         deadline = time.monotonic() + allowed
-        repeats = _READ_REPEATS if over is None and RequestCode(code).is_read else 0
+        repeats = _READ_REPEATS if connection is None and RequestCode(code).is_read_only else 0
         while True:
             try:
-                answer = self.ask(address, code, header, body, fields=fields, seconds=allowed, over=over)
-                return wait_for_answer(address, answer, allowed).check(accepted)
+                answer = self.send_request(
+                    address, code, header, body, fields=fields, timeout_seconds=allowed, connection=connection
+                )
+                return wait_for_answer(address, answer, allowed).check_code(accepted_codes)
             except BrokenConnectionError:
                 allowed = deadline - time.monotonic()
                 if not repeats or self._is_closed or allowed <= 0:
@@ -258,18 +260,18 @@ class Network:
         """
         self._connection(address).send_one_way(self._make_command(code, header, body, fields))
 
-    def run_in_background(self, work: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
+    def run_in_background(self, function: Callable[[], None], on_closed: Callable[[], None] | None = None) -> None:
         """Run a function in another thread of this client, because it may block.
 
         Args:
-            work: function to run.
-            otherwise: called at once if the client is closed.
+            function: function to run.
+            on_closed: called at once if the client is closed.
         """
         try:
-            self._further.submit(_run_logged, work)
+            self._further.submit(_run_and_log_errors, function)
         except RuntimeError:
-            if otherwise is not None:
-                otherwise()
+            if on_closed is not None:
+                on_closed()
 
     def close(self) -> None:
         """Close all connections; requests without an answer get an error."""
@@ -330,25 +332,25 @@ class Network:
         self.run_in_background(lambda: handler(address, command))
 
 
-def wait_for_answer(address: str, asked: Future[Command], seconds: float) -> PeerAnswer:
-    """Wait for the answer to a request of `Network.ask`.
+def wait_for_answer(address: str, answer_future: Future[Command], timeout_seconds: float) -> PeerAnswer:
+    """Wait for the answer to a request of `Network.send_request`.
 
     Args:
         address: the peer.
-        asked: result of `ask`.
-        seconds: time limit for the answer, as given to `ask`.
+        answer_future: result of `Network.send_request`.
+        timeout_seconds: time limit for the answer, as given to `Network.send_request`.
 
     Raises:
         UnreachableError: if there is no answer in time.
     """
     try:
-        return PeerAnswer(address, asked.result(seconds + 2 * TICK_SECONDS))
+        return PeerAnswer(address, answer_future.result(timeout_seconds + 2 * TICK_SECONDS))
     except FutureTimeoutError:
-        raise AnswerTimeoutError(f"{address}: expected an answer within {seconds} s, found none") from None
+        raise AnswerTimeoutError(f"{address}: expected an answer within {timeout_seconds} s, found none") from None
 
 
-def _run_logged(work: Callable[[], None]) -> None:
+def _run_and_log_errors(function: Callable[[], None]) -> None:
     try:
-        work()
+        function()
     except Exception:  # noqa: BLE001 (nobody waits for it)
         _log.exception("work that %s began failed", __name__)

@@ -153,5 +153,5 @@ def environment_credentials(environment: Mapping[str, str] | None = None) -> Cre
         return None
     if not access_key or not secret_key:
         missing = SECRET_KEY_VARIABLE if access_key else ACCESS_KEY_VARIABLE
-        raise ClientOptionError(f"{missing}: expected beside the other key, found nothing; set both or none")
+        raise ClientOptionError(f"{missing}: expected both keys, found only the other one; set both or none")
     return Credentials(access_key, secret_key, given.get(SECURITY_TOKEN_VARIABLE) or None)

@@ -44,11 +44,11 @@ class Exchange(Generic[T]):
         self._buffer = bytearray()
 
     @property
-    def pending(self) -> int:
+    def pending_count(self) -> int:
         """Return the number of requests without an answer."""
         return len(self._waiting)
 
-    def ask(self, command: Command, ticket: T, deadline: float) -> bytes:
+    def register_request(self, command: Command, ticket: T, deadline: float) -> bytes:
         """Register a request for its answer, and return the bytes to send.
 
         Raises:
@@ -92,12 +92,12 @@ class Exchange(Generic[T]):
             del buffer[:position]
         return answers, requests
 
-    def expire(self, now: float) -> list[T]:
+    def expire_requests(self, now: float) -> list[T]:
         """Remove requests whose deadline has passed, and return their tickets; their answers will be ignored."""
         late = [opaque for opaque, waiting in self._waiting.items() if waiting.deadline <= now]
         return [self._waiting.pop(opaque).ticket for opaque in late]
 
-    def abandon(self) -> list[T]:
+    def abandon_requests(self) -> list[T]:
         """Remove all pending requests because the connection broke, and return their tickets."""
         tickets = [waiting.ticket for waiting in self._waiting.values()]
         self._waiting.clear()

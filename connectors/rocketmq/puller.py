@@ -23,7 +23,7 @@ from commitlake.connectors.rocketmq.network import Closable, Network, PeerAnswer
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.producers.messages import check_group
 from commitlake.connectors.rocketmq.queue_offsets import QueueOffsets
-from commitlake.connectors.rocketmq.records import records
+from commitlake.connectors.rocketmq.records import parse_records
 from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import RETRY_TOPIC
@@ -38,7 +38,7 @@ from commitlake.schemas.remoting.heartbeats import (
     TAG_EXPRESSION,
     CheckClientConfig,
     SubscriptionData,
-    tags_of,
+    parse_tag_expression,
 )
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.routes import MASTER_ID, MessageQueue
@@ -112,8 +112,8 @@ class PendingPull(NamedTuple):
             RefusedError: if it refuses the request.
             ProtocolError: if its answer does not fit the request.
         """
-        answer = wait_for_answer(self.address, self.asked, self.seconds).check(list(PullStatus))
-        response, status = answer.header(PullMessageResponse), PullStatus(answer.code)
+        answer = wait_for_answer(self.address, self.asked, self.seconds).check_code(list(PullStatus))
+        response, status = answer.header_as(PullMessageResponse), PullStatus(answer.code)
         largest = max(response.next_begin_offset, response.min_offset, response.max_offset)
         if largest > MAX_QUEUE_OFFSET or (status is PullStatus.FOUND and not answer.command.body):
             raise ProtocolError(
@@ -189,15 +189,15 @@ class Puller(Closable):
             RefusedError: if it refuses the request.
             ProtocolError: if its answer does not fit the request.
         """
-        pending = self.ask(
+        pending = self.send_pull(
             queue, offset, expression=expression, is_sql=is_sql, max_messages=max_messages, wait_seconds=wait_seconds
         )
         answer = pending.wait()
         response = answer.response
         self._suggested[queue] = response.suggest_which_broker_id
         # The broker compares hashes of tags, so drop messages with another tag of the same hash.
-        tags = None if is_sql else tags_of(expression)
-        found = records(answer.answer) if answer.status is PullStatus.FOUND else []
+        tags = None if is_sql else parse_tag_expression(expression)
+        found = parse_records(answer.answer) if answer.status is PullStatus.FOUND else []
         if queue.topic.startswith(RETRY_PREFIX):
             found = [_set_original_topic(message) for message in found]
         return PullResult(
@@ -208,7 +208,7 @@ class Puller(Closable):
             [message for message in found if tags is None or message.tags in tags],
         )
 
-    def ask(
+    def send_pull(
         self,
         queue: MessageQueue,
         offset: int,
@@ -235,14 +235,14 @@ class Puller(Closable):
             UnreachableError: if the request cannot be sent.
             RefusedError: if the broker cannot parse an SQL92 filter.
         """
-        broker = self.routing.broker(queue.broker_name)
+        broker = self.routing.broker_data(queue.broker_name)
         address = None if from_master else broker.broker_addrs.get(self._suggested.get(queue, MASTER_ID))
         address = address or broker.any_address
         if address is None:
             raise NoRouteError(f"broker {queue.broker_name!r}: expected an address, found none")
         now_ms = time.time_ns() // 1_000_000
         if is_sql:
-            self._check_sql(address, queue.topic, expression, now_ms)
+            self._check_sql_filter(address, queue.topic, expression, now_ms)
         header = PullMessageRequest(
             self.group,
             queue.topic,
@@ -258,8 +258,8 @@ class Puller(Closable):
             broker_name=queue.broker_name,
         )
         seconds = self._network.options.request_seconds + (wait_seconds + _GRACE_SECONDS if wait_seconds > 0 else 0)
-        asked = self._network.ask(address, RequestCode.PULL_MESSAGE, header, seconds=seconds)
-        return PendingPull(address, asked, seconds, is_master=address == broker.master)
+        asked = self._network.send_request(address, RequestCode.PULL_MESSAGE, header, timeout_seconds=seconds)
+        return PendingPull(address, asked, seconds, is_master=address == broker.master_address)
 
     def read(self, queue: MessageQueue, begin: int, end: int, *, expression: str = ALL_TAGS) -> Iterator[Message]:
         """Yield the messages of a queue in a range of offsets, as far as they exist.
@@ -291,21 +291,21 @@ class Puller(Closable):
         """Return the offset of the queue's next message; raises as `pull`."""
         return self.offsets.next(queue)
 
-    def committed(self, queue: MessageQueue) -> int | None:
+    def committed_offset(self, queue: MessageQueue) -> int | None:
         """Return the group's next offset in the queue, None if it has none; raises as `pull`."""
         return self.offsets.committed(queue, self.group)
 
-    def commit(self, queue: MessageQueue, offset: int) -> None:
+    def commit_offset(self, queue: MessageQueue, offset: int) -> None:
         """Store the group's next offset at the broker; raises as `pull`."""
         self.offsets.commit(queue, self.group, offset)
 
-    def _check_sql(self, address: str, topic: str, expression: str, now_ms: int) -> None:
+    def _check_sql_filter(self, address: str, topic: str, expression: str, now_ms: int) -> None:
         """Make the broker check a filter, because a pull with an invalid one would return every message."""
         if (address, expression) in self._checked:
             return
         subscription = SubscriptionData(topic, expression, sub_version=now_ms, expression_type=SQL92_EXPRESSION)
         body = serialize_body(CheckClientConfig(self._network.client_id, self.group, subscription))
-        self._network.call(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
+        self._network.send_and_wait(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
         self._checked.add((address, expression))
 
 

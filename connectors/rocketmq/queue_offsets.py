@@ -34,24 +34,32 @@ class QueueOffsets:
 
     def first(self, queue: MessageQueue) -> int:
         """Return the offset of the first message that the queue still has."""
-        return _offset(self._ask(queue, RequestCode.GET_MIN_OFFSET, QueueRequest(queue.topic, queue.queue_id)))
+        return _parse_offset(
+            self._ask_master(queue, RequestCode.GET_MIN_OFFSET, QueueRequest(queue.topic, queue.queue_id))
+        )
 
     def next(self, queue: MessageQueue) -> int:
         """Return the offset of the next message."""
-        return _offset(self._ask(queue, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(queue.topic, queue.queue_id)))
+        return _parse_offset(
+            self._ask_master(queue, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(queue.topic, queue.queue_id))
+        )
 
-    def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
+    def search_by_time(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the offset of the first message that was stored at or after a time.
 
         If there is none, brokers 5.x return the offset of the next message, brokers 4.9 that of the last.
         """
         header = SearchOffsetRequest(queue.topic, queue.queue_id, timestamp_ms)
-        return _offset(self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
+        return _parse_offset(self._ask_master(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
 
     def earliest_store_time_ms(self, queue: MessageQueue) -> int | None:
         """Return the store time of the first message; None if there is none."""
         header = QueueRequest(queue.topic, queue.queue_id)
-        found = self._ask(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header).header(TimestampResponse).timestamp
+        found = (
+            self._ask_master(queue, RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+            .header_as(TimestampResponse)
+            .timestamp
+        )
         return found if found >= 0 else None
 
     def committed(self, queue: MessageQueue, group: str) -> int | None:
@@ -61,10 +69,13 @@ class QueueOffsets:
         """
         header = QueryConsumerOffsetRequest(group, queue.topic, queue.queue_id, set_zero_if_not_found=False)
         accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-        answer = self._network.call(
-            self._routing.master(queue.broker_name), RequestCode.QUERY_CONSUMER_OFFSET, header, accepted=accepted
+        answer = self._network.send_and_wait(
+            self._routing.master_address(queue.broker_name),
+            RequestCode.QUERY_CONSUMER_OFFSET,
+            header,
+            accepted_codes=accepted,
         )
-        return answer.header(OffsetResponse).offset if answer.code == ResponseCode.SUCCESS else None
+        return answer.header_as(OffsetResponse).offset if answer.code == ResponseCode.SUCCESS else None
 
     def commit(self, queue: MessageQueue, group: str, offset: int) -> bool:
         """Store a group's next offset.
@@ -74,15 +85,15 @@ class QueueOffsets:
             of the group pulls, and reports success nevertheless.
         """
         header = UpdateConsumerOffsetRequest(group, queue.topic, queue.queue_id, offset)
-        return self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header).command.remark != OFFSET_WAS_RESET
+        return self._ask_master(queue, RequestCode.UPDATE_CONSUMER_OFFSET, header).command.remark != OFFSET_WAS_RESET
 
-    def _ask(self, queue: MessageQueue, code: RequestCode, header: NamedTuple) -> PeerAnswer:
-        return self._network.call(self._routing.master(queue.broker_name), code, header)
+    def _ask_master(self, queue: MessageQueue, code: RequestCode, header: NamedTuple) -> PeerAnswer:
+        return self._network.send_and_wait(self._routing.master_address(queue.broker_name), code, header)
 
 
-def _offset(answer: PeerAnswer) -> int:
+def _parse_offset(answer: PeerAnswer) -> int:
     """Return the offset that an answer contains."""
-    offset = answer.header(OffsetResponse).offset
+    offset = answer.header_as(OffsetResponse).offset
     if not -1 <= offset <= MAX_QUEUE_OFFSET:
         raise ProtocolError(
             f"{answer.address}: expected an offset of a queue, at most {MAX_QUEUE_OFFSET}, found {offset}"

@@ -22,7 +22,7 @@ from commitlake.connectors.rocketmq.errors import (
 )
 from commitlake.connectors.rocketmq.puller import DEFAULT_BATCH, PendingPull, PullAnswer, Puller, PullStatus
 from commitlake.schemas.remoting.codes import BUSY, ResponseCode
-from commitlake.schemas.remoting.heartbeats import ALL_TAGS, tags_of
+from commitlake.schemas.remoting.heartbeats import ALL_TAGS, parse_tag_expression
 from commitlake.schemas.remoting.routes import MessageQueue
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
@@ -79,10 +79,10 @@ class PullFilter:
     @property
     def tags(self) -> tuple[str, ...] | None:
         """Return the wanted tags, which a broker only compares by hash; None for all messages, and for SQL92."""
-        return None if self.is_sql else tags_of(self.expression)
+        return None if self.is_sql else parse_tag_expression(self.expression)
 
     @property
-    def takes_all(self) -> bool:
+    def selects_all(self) -> bool:
         """Return True if the filter selects every message."""
         return not self.is_sql and self.tags is None
 
@@ -117,8 +117,8 @@ def format_queue(queue: MessageQueue) -> str:
 
 def read_range(
     puller: Puller,
-    wanted: QueueRange,
-    lost: Lost,
+    queue_range: QueueRange,
+    on_lost: Lost,
     message_filter: PullFilter = ALL_MESSAGES,
     *,
     retry_seconds: float = 60.0,
@@ -126,7 +126,7 @@ def read_range(
     """Yield the records of a queue range, one pull after another.
 
     Args:
-        lost: called for offsets that cannot be read.
+        on_lost: called for offsets that cannot be read.
         message_filter: filter that the broker applies.
         retry_seconds: time for which an unresponsive broker is retried.
 
@@ -136,45 +136,46 @@ def read_range(
         RefusedError: if the broker refuses the request.
         ProtocolError: if its answer does not fit the request, or it never sends a record.
     """
-    asking = _PullSender(puller, wanted, message_filter, retry_seconds)
-    position, empty = wanted.begin, 0
-    while position < wanted.end:
-        answer = asking.answer(position)
+    asking = _PullSender(puller, queue_range, message_filter, retry_seconds)
+    position, empty = queue_range.begin, 0
+    while position < queue_range.end:
+        answer = asking.wait_for_answer(position)
         empty = 0 if answer.status is PullStatus.FOUND else empty + 1
-        if empty > MAX_EMPTY_ANSWERS and message_filter.takes_all:
+        if empty > MAX_EMPTY_ANSWERS and message_filter.selects_all:
             raise ProtocolError(
-                f"{answer.answer.address}: {wanted}: expected records, found {empty} answers without any, up to offset "
+                f"{answer.answer.address}: {queue_range}: expected records, found {empty} answers without any, up to "
+                "offset "
                 f"{position}"
             )
-        following = _next_position(answer, position, wanted, message_filter, lost)
-        if following < wanted.end:
-            asking.ask_ahead(following)
+        following = _next_position(answer, position, queue_range, message_filter, on_lost)
+        if following < queue_range.end:
+            asking.send_ahead(following)
         if answer.status is PullStatus.FOUND:
-            yield Pulled(position, following, answer.answer.body, may_exceed=following > wanted.end)
+            yield Pulled(position, following, answer.answer.body, may_exceed=following > queue_range.end)
         position = following
 
 
 def _next_position(
-    answer: PullAnswer, position: int, wanted: QueueRange, message_filter: PullFilter, lost: Lost
+    answer: PullAnswer, position: int, queue_range: QueueRange, message_filter: PullFilter, on_lost: Lost
 ) -> int:
     """Return the queue offset at which to continue after an answer, and report skipped offsets."""
-    response, queue = answer.response, wanted.queue
+    response, queue = answer.response, queue_range.queue
     following, remark = response.next_begin_offset, answer.answer.command.remark or ""
     if answer.status is PullStatus.FOUND:
         return following
     if answer.status is PullStatus.NONE_MATCHED:
-        if message_filter.takes_all or remark == "MESSAGE_WAS_REMOVING":
-            lost(QueueRange(queue, position, min(following, wanted.end)), "the broker has deleted them")
+        if message_filter.selects_all or remark == "MESSAGE_WAS_REMOVING":
+            on_lost(QueueRange(queue, position, min(following, queue_range.end)), "the broker has deleted them")
         return following
     if position < response.min_offset:
-        end = min(response.min_offset, wanted.end)
-        lost(QueueRange(queue, position, end), f"the queue begins at {response.min_offset}")
+        end = min(response.min_offset, queue_range.end)
+        on_lost(QueueRange(queue, position, end), f"the queue begins at {response.min_offset}")
         return end
     if position < following <= response.max_offset:
-        lost(QueueRange(queue, position, min(following, wanted.end)), "the broker has deleted them")
+        on_lost(QueueRange(queue, position, min(following, queue_range.end)), "the broker has deleted them")
         return following
-    lost(QueueRange(queue, position, wanted.end), f"the queue ends at {response.max_offset}")
-    return wanted.end
+    on_lost(QueueRange(queue, position, queue_range.end), f"the queue ends at {response.max_offset}")
+    return queue_range.end
 
 
 class _PullSender:
@@ -187,14 +188,14 @@ class _PullSender:
         self._retry_seconds = retry_seconds
         self._ahead: tuple[int, PendingPull] | None = None
 
-    def ask_ahead(self, position: int) -> None:
-        """Send the next pull in advance; if that fails, `answer` sends it again."""
+    def send_ahead(self, position: int) -> None:
+        """Send the next pull in advance; if that fails, `wait_for_answer` sends it again."""
         try:
-            self._ahead = position, self._ask(position)
+            self._ahead = position, self._send_pull(position)
         except RocketMQError:
             self._ahead = None
 
-    def answer(self, position: int) -> PullAnswer:
+    def wait_for_answer(self, position: int) -> PullAnswer:
         """Wait for the answer to the pull that begins at a position."""
         deadline = time.monotonic() + self._retry_seconds
         pause = FIRST_PAUSE_SECONDS
@@ -215,7 +216,7 @@ class _PullSender:
 
     def _receive_answer(self, position: int) -> PullAnswer:
         ahead, self._ahead = self._ahead, None
-        pending = ahead[1] if ahead is not None and ahead[0] == position else self._ask(position)
+        pending = ahead[1] if ahead is not None and ahead[0] == position else self._send_pull(position)
         answer = pending.wait()
         following = answer.response.next_begin_offset
         if answer.response.offset_delta:
@@ -238,10 +239,10 @@ class _PullSender:
             )
         return answer
 
-    def _ask(self, position: int) -> PendingPull:
+    def _send_pull(self, position: int) -> PendingPull:
         # With a filter, a broker's limit counts returned messages, not examined ones.
-        left = self._wanted.end - position if self._filter.takes_all else DEFAULT_BATCH
-        return self._puller.ask(
+        left = self._wanted.end - position if self._filter.selects_all else DEFAULT_BATCH
+        return self._puller.send_pull(
             self._wanted.queue,
             position,
             expression=self._filter.expression,

@@ -8,7 +8,7 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
 
 
-def records(answer: PeerAnswer) -> list[Message]:
+def parse_records(answer: PeerAnswer) -> list[Message]:
     """Return the records in the body of an answer.
 
     Raises:

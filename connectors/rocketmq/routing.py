@@ -77,11 +77,15 @@ class BrokerDirectory:
         return TopicRoute(tuple(queues.values()), tuple(found.broker_addr_table[name] for name in queues))
 
     def _topics_at(self, address: str) -> dict[str, TopicConfig]:
-        return self._network.call(address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
+        return (
+            self._network.send_and_wait(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+            .body_as(TopicConfigs)
+            .topic_config_table
+        )
 
     def _read_identity(self, address: str) -> tuple[str, int, str]:
         """Return a broker's name, id and cluster."""
-        text = self._network.call(address, RequestCode.GET_BROKER_CONFIG).body.decode("utf-8", "replace")
+        text = self._network.send_and_wait(address, RequestCode.GET_BROKER_CONFIG).body.decode("utf-8", "replace")
         settings = dict(line.partition("=")[::2] for line in text.splitlines())
         name, number = settings.get("brokerName", ""), parse_int64(settings.get("brokerId", ""))
         if not name or number is None:
@@ -123,7 +127,7 @@ class Routing:
         code: int,
         header: NamedTuple | None = None,
         body: bytes = b"",
-        accepted: Collection[int] = (ResponseCode.SUCCESS,),
+        accepted_codes: Collection[int] = (ResponseCode.SUCCESS,),
     ) -> PeerAnswer:
         """Return the answer of the first name server that answers.
 
@@ -134,7 +138,7 @@ class Routing:
         problems = []
         for address in list(self._servers):
             try:
-                answer = self._network.call(address, code, header, body, accepted=accepted)
+                answer = self._network.send_and_wait(address, code, header, body, accepted_codes=accepted_codes)
             except UnreachableError as error:
                 problems.append(str(error))
                 continue
@@ -150,7 +154,7 @@ class Routing:
             NoRouteError: if no broker has the topic.
             UnreachableError: if no name server answers.
         """
-        return self._find_route(topic, to_create=False).route
+        return self._find_route(topic, may_create_topic=False).route
 
     def queues_to_publish(self, topic: str) -> list[MessageQueue]:
         """Return the queues that a message of the topic may be sent to; never empty.
@@ -161,7 +165,7 @@ class Routing:
             NoRouteError: if there is no such queue.
             UnreachableError: if no name server answers.
         """
-        queues = self._find_route(topic, to_create=True).to_publish
+        queues = self._find_route(topic, may_create_topic=True).to_publish
         if not queues:
             raise NoRouteError(f"topic {topic!r}: expected a queue that can be written, found none in its route")
         return queues
@@ -175,7 +179,7 @@ class Routing:
         """
         return subscribe_queues(topic, self.route(topic))
 
-    def broker(self, broker_name: str) -> BrokerData:
+    def broker_data(self, broker_name: str) -> BrokerData:
         """Return a broker's addresses by broker id.
 
         Raises:
@@ -187,20 +191,20 @@ class Routing:
             raise NoRouteError(f"broker {broker_name!r}: expected a broker known to the name servers, found none")
         return self._brokers[broker_name]
 
-    def master(self, broker_name: str) -> str:
+    def master_address(self, broker_name: str) -> str:
         """Return the address of a broker's master.
 
         Raises:
             NoRouteError: if there is none.
         """
-        address = self.broker(broker_name).master
+        address = self.broker_data(broker_name).master_address
         if address is None:
             raise NoRouteError(f"broker {broker_name!r}: expected a master, found slaves only")
         return address
 
-    def masters(self) -> list[str]:
+    def master_addresses(self) -> list[str]:
         """Return the addresses of the masters known so far."""
-        return [broker.master for broker in list(self._brokers.values()) if broker.master is not None]
+        return [broker.master_address for broker in list(self._brokers.values()) if broker.master_address is not None]
 
     def clusters(self) -> ClusterInfo:
         """Return all brokers known to the name servers.
@@ -212,7 +216,7 @@ class Routing:
             found = self._directory.clusters()
         else:
             answer = self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
-            found = answer.value(ClusterInfo)
+            found = answer.body_as(ClusterInfo)
             try:
                 check_broker_names("ClusterInfo", found.broker_addr_table)
             except BodyError as error:
@@ -228,7 +232,9 @@ class Routing:
         """
         if self._directory is not None:
             return self._directory.topics()
-        return sorted(self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).value(TopicList).topic_list)
+        return sorted(
+            self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER).body_as(TopicList).topic_list
+        )
 
     def refresh_brokers(self) -> None:
         """Ask for the brokers' addresses again; if no name server answers, keep the known ones."""
@@ -237,46 +243,48 @@ class Routing:
         except (UnreachableError, RefusedError) as error:
             _log.warning("cannot query the addresses of the brokers: %s", error)
 
-    def forget(self, topic: str) -> None:
+    def forget_route(self, topic: str) -> None:
         """Discard the cached route of a topic, because it proved to be wrong."""
         self._known.pop(topic, None)
 
-    def _find_route(self, topic: str, *, to_create: bool) -> _CachedRoute:
+    def _find_route(self, topic: str, *, may_create_topic: bool) -> _CachedRoute:
         known = self._known.get(topic)
         limit = self._network.options.route_seconds
-        if known is not None and time.monotonic() - known.asked_at < limit and (to_create or not known.is_model):
+        if known is not None and time.monotonic() - known.asked_at < limit and (may_create_topic or not known.is_model):
             return known
         # With an old route at hand, do not wait for another thread's request.
         if not self._lock.acquire(blocking=known is None or known.is_model):
             assert known is not None
             return known
         try:
-            return self._refresh_route(topic, known, to_create=to_create)
+            return self._refresh_route(topic, known, may_create_topic=may_create_topic)
         finally:
             self._lock.release()
 
-    def _refresh_route(self, topic: str, known: _CachedRoute | None, *, to_create: bool) -> _CachedRoute:
+    def _refresh_route(self, topic: str, cached_route: _CachedRoute | None, *, may_create_topic: bool) -> _CachedRoute:
         is_model = False
         try:
             route = self._fetch_route(topic, topic)
         except NoRouteError:
-            if not to_create:
+            if not may_create_topic:
                 raise
             is_model, route = True, _route_from_template(self._fetch_route(AUTO_CREATE_TOPIC, topic))
         except UnreachableError:
-            if known is None:
+            if cached_route is None:
                 raise
             _log.warning("no name server answers; the route of %s stays as it was", topic)
-            is_model, route = known.is_model, known.route
+            is_model, route = cached_route.is_model, cached_route.route
         found = _CachedRoute(route, publish_queues(topic, route), time.monotonic(), is_model)
         self._known[topic] = found
         return found
 
-    def _fetch_route(self, topic: str, wanted_for: str) -> TopicRoute:
+    def _fetch_route(self, topic: str, requested_topic: str) -> TopicRoute:
         if self._directory is not None:
             told = self._directory.route(topic)
             if told is None:
-                raise NoRouteError(f"topic {wanted_for!r}: expected a topic of one of the given brokers, found none")
+                raise NoRouteError(
+                    f"topic {requested_topic!r}: expected a topic of one of the given brokers, found none"
+                )
             self._brokers |= {broker.broker_name: broker for broker in told.broker_datas}
             try:
                 return check_route(told)
@@ -288,13 +296,14 @@ class Routing:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             raise NoRouteError(
-                f"topic {wanted_for!r}: expected a topic known to the name servers, found none, and a message cannot "
+                f"topic {requested_topic!r}: expected a topic known to the name servers, found none, and a message "
+                "cannot "
                 "create it; create the topic"
-                if topic != wanted_for
+                if topic != requested_topic
                 else f"topic {topic!r}: expected a topic known to the name servers, found none"
             ) from None
         try:
-            route = check_route(answer.value(TopicRoute))
+            route = check_route(answer.body_as(TopicRoute))
         except BodyError as error:
             raise ProtocolError(f"{answer.address}: {error}") from None
         for broker in route.broker_datas:

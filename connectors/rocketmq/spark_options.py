@@ -23,7 +23,7 @@ _SECRETS = frozenset({"accesskey", "secretkey", "securitytoken", "rocketmq.clien
 _PROVIDER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def group_name(text: str) -> str:
+def parse_group_name(text: str) -> str:
     """Parse the name of a group."""
     try:
         return check_group(text)
@@ -53,7 +53,7 @@ class ConnectionOptions(DeclaredOptions):
         "client (GET_BROKER_CONFIG)",
         shown="(none)",
     )
-    group: str = option("group", group_name, "", "group of the connections")
+    group: str = option("group", parse_group_name, "", "group of the connections")
     timeout_ms: int = option("timeoutMs", integer_parser(1, unit="ms"), 10_000, "time limit for an answer")
     retry_seconds: int = option(
         "retrySeconds", integer_parser(0, unit="seconds"), 60, "time for which an unresponsive broker is retried"
@@ -97,13 +97,13 @@ class ConnectionOptions(DeclaredOptions):
         if self.name_servers.strip() and self.brokers.strip():
             raise UsageError("options namesrv and brokers: expected one of them, found both")
         try:
-            _ = self.client
+            _ = self.client_options
         except RocketMQError as error:
             name = "namesrv" if self.name_servers.strip() else "brokers"
             raise UsageError(f"option {name}: {error}") from None
 
     @property
-    def client(self) -> ClientOptions:
+    def client_options(self) -> ClientOptions:
         """Addresses, time limits and other settings of the connections."""
         return ClientOptions(
             self.name_servers,
@@ -114,26 +114,27 @@ class ConnectionOptions(DeclaredOptions):
         )
 
 
-def credentials_of(name: str | None) -> Credentials | None:
+def load_credentials(provider: str | None) -> Credentials | None:
     """Return the credentials that a provider function gives; None if no provider is named.
 
     Args:
-        name: `module:function`; the function returns the access key, the secret key and, if there is one, a token.
+        provider: `module:function`; the function returns the access key, the secret key and, if there is one, a token.
 
     Raises:
         UsageError: if there is no such function, or it returns something else.
     """
-    if name is None:
+    if provider is None:
         return None
-    module, _, function = name.partition(":")
+    module, _, function = provider.partition(":")
     try:
         found: Callable[[], Any] = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"option credentialsProvider: {name}: {error}") from None
+        raise UsageError(f"option credentialsProvider: {provider}: {error}") from None
     keys = found()
     if not isinstance(keys, tuple) or len(keys) not in (2, 3) or not all(isinstance(key, str) for key in keys[:2]):
         raise UsageError(
-            f"option credentialsProvider: {name}: expected (access key, secret key) or (access key, secret key, token)"
+            f"option credentialsProvider: {provider}: expected (access key, secret key) or (access key, secret key, "
+            "token)"
             f", found {type(keys).__name__}"
         )
     return Credentials(*keys)

@@ -21,11 +21,11 @@ class Rate:
     messages: float | None = None
     bytes: float | None = None
 
-    def share(self, readers: int) -> Rate:
+    def share(self, reader_count: int) -> Rate:
         """Return the part of the rate for one of several parallel readers."""
         return Rate(
-            None if self.messages is None else self.messages / readers,
-            None if self.bytes is None else self.bytes / readers,
+            None if self.messages is None else self.messages / reader_count,
+            None if self.bytes is None else self.bytes / reader_count,
         )
 
 
@@ -44,13 +44,13 @@ class Throttle:
         self._rate, self._clock, self._sleep = rate, clock, sleep
         self._next = clock()
 
-    def read(self, messages: int, size: int) -> None:
-        """Record what was just read, and wait until the rate allows further reads."""
+    def record_and_wait(self, message_count: int, byte_count: int) -> None:
+        """Record the messages and bytes just read, and wait until the rate allows further reads."""
         seconds = 0.0
         if self._rate.messages is not None:
-            seconds = messages / self._rate.messages
+            seconds = message_count / self._rate.messages
         if self._rate.bytes is not None:
-            seconds = max(seconds, size / self._rate.bytes)
+            seconds = max(seconds, byte_count / self._rate.bytes)
         if not seconds:
             return
         now = self._clock()

@@ -14,7 +14,7 @@ MAX_STEPS = 1000
 """Largest number of pulls in each direction, in case a clock was set back."""
 
 
-def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, first: int, end: int) -> int:
+def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, first_offset: int, end: int) -> int:
     """Return the offset of the first message stored at or after a time; `end` if there is none.
 
     If the broker's clock was set back, offsets are not in the order of times, and this is one of several possible ones.
@@ -22,19 +22,19 @@ def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, firs
     Args:
         puller: client for the broker.
         timestamp_ms: the time, ms since 1970.
-        first: the queue's first offset.
+        first_offset: the queue's first offset.
         end: the offset of the queue's next message.
 
     Raises:
         RocketMQError: if a request to the broker fails.
     """
-    if first >= end:
+    if first_offset >= end:
         return end
-    found = min(max(puller.offsets.search(queue, timestamp_ms), first), end)
+    found = min(max(puller.offsets.search_by_time(queue, timestamp_ms), first_offset), end)
     for _ in range(MAX_STEPS):
-        if found <= first:
+        if found <= first_offset:
             break
-        begin = max(first, found - DEFAULT_BATCH)
+        begin = max(first_offset, found - DEFAULT_BATCH)
         earlier = _pull_range(puller, queue, begin, found)
         late = [message.queue_offset for message in earlier if message.store_timestamp >= timestamp_ms]
         if not late:

@@ -33,14 +33,14 @@ class LocalRunner(Runner):
         divide: Callable[[Task], DividedRows],
         tasks: Sequence[Task],
         combine: Callable[[Sequence[pa.Table]], Result],
-        parts: int,
+        part_count: int,
     ) -> Iterator[Result]:
         """Combine the parts of many tasks, see `Runner.shuffle`; a folder with the rows is deleted at the end."""
         with tempfile.TemporaryDirectory(prefix="commitlake-") as folder:
             paths: list[Path] = []
-            for _, written in self.run(partial(_write_parts, divide, parts, Path(folder)), tasks):
+            for _, written in self.run(partial(_write_parts, divide, part_count, Path(folder)), tasks):
                 paths += written
-            for _, results in self.run(partial(_combine_part, combine, paths), range(parts if paths else 0)):
+            for _, results in self.run(partial(_combine_part, combine, paths), range(part_count if paths else 0)):
                 yield from results
 
 
@@ -60,10 +60,10 @@ class ThreadRunner(LocalRunner):
         return self._workers or available_cores()
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_io_bound: bool = False
     ) -> Iterator[tuple[int, Result]]:
         """Run a function over tasks, see `Runner.run`; function, tasks and results need not be picklable."""
-        workers = self._workers or available_cores() * (2 if is_waiting else 1)
+        workers = self._workers or available_cores() * (2 if is_io_bound else 1)
         count = min(len(tasks), workers)
         if count <= 1:
             yield from _run_sequentially(function, tasks)
@@ -88,10 +88,10 @@ class ProcessRunner(LocalRunner):
         return min(_MAX_PROCESSES, self._workers or available_cores())
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_io_bound: bool = False
     ) -> Iterator[tuple[int, Result]]:
         """Run a function over tasks, see `Runner.run`."""
-        workers = self._workers or available_cores() * (2 if is_waiting else 1)
+        workers = self._workers or available_cores() * (2 if is_io_bound else 1)
         count = min(len(tasks), _MAX_PROCESSES, workers)
         if count <= 1:
             yield from _run_sequentially(function, tasks)
@@ -117,15 +117,17 @@ def _run_sequentially(function: Callable[[Task], Result], tasks: Sequence[Task])
         yield number, function(task)
 
 
-def _write_parts(divide: Callable[[Task], DividedRows], parts: int, folder: Path, task: Task) -> list[Path]:
+def _write_parts(divide: Callable[[Task], DividedRows], part_count: int, folder: Path, task: Task) -> list[Path]:
     from commitlake.connectors.runtime.partition_files import write_partitions  # noqa: PLC0415 (Arrow, where it is used)
 
-    return [write_partitions(rows, numbers, parts, folder) for rows, numbers in divide(task) if rows.num_rows]
+    return [write_partitions(rows, numbers, part_count, folder) for rows, numbers in divide(task) if rows.num_rows]
 
 
-def _combine_part(combine: Callable[[Sequence[pa.Table]], Result], paths: Sequence[Path], number: int) -> list[Result]:
+def _combine_part(
+    combine: Callable[[Sequence[pa.Table]], Result], paths: Sequence[Path], part_number: int
+) -> list[Result]:
     """Return the combined result of one part of the rows; nothing if the part has no rows."""
     from commitlake.connectors.runtime.partition_files import read_partition  # noqa: PLC0415 (Arrow, where it is used)
 
-    tables = [rows for rows in read_partition(paths, number) if rows.num_rows]
+    tables = [rows for rows in read_partition(paths, part_number) if rows.num_rows]
     return [combine(tables)] if tables else []

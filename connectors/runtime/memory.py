@@ -1,4 +1,4 @@
-"""Memory of processes that run only this project's code: Arrow's allocator, and what is not garbage."""
+"""Memory settings of processes that run only this project's code: Arrow's allocator and garbage collection."""
 
 from __future__ import annotations
 

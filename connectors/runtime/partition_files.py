@@ -19,42 +19,42 @@ _FEW, _SMALL_ROWS, _LARGE_ROWS = 64, 20_000, 200_000
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
-def partition_count(rows: int) -> int:
+def partition_count(row_count: int) -> int:
     """Return how many parts a number of rows needs, so that each part fits into memory.
 
     >>> partition_count(1000), partition_count(1_000_000), partition_count(1_000_000_000)
     (1, 50, 5000)
     """
-    return max(1, min(rows // _SMALL_ROWS, _FEW), rows // _LARGE_ROWS)
+    return max(1, min(row_count // _SMALL_ROWS, _FEW), row_count // _LARGE_ROWS)
 
 
-def divide_rows(rows: pa.Table, numbers: Array, count: int) -> Iterator[pa.RecordBatch | None]:
+def divide_rows(rows: pa.Table, part_numbers: Array, part_count: int) -> Iterator[pa.RecordBatch | None]:
     """Yield the rows of each part, by the given part numbers; None for a part without rows.
 
     Args:
         rows: each column in one chunk.
-        numbers: part of each row.
-        count: number of parts.
+        part_numbers: part of each row.
+        part_count: number of parts.
     """
-    counts = np.bincount(numbers, minlength=count)
-    ordered = rows.take(pa.array(np.argsort(numbers, kind="stable"))).combine_chunks()
+    counts = np.bincount(part_numbers, minlength=part_count)
+    ordered = rows.take(pa.array(np.argsort(part_numbers, kind="stable"))).combine_chunks()
     starts = np.cumsum(counts) - counts
     for start, length in zip(starts.tolist(), counts.tolist(), strict=True):
         yield ordered.slice(start, length).combine_chunks().to_batches()[0] if length else None
 
 
-def write_partitions(rows: pa.Table, numbers: Array, count: int, folder: Path) -> Path:
+def write_partitions(rows: pa.Table, part_numbers: Array, part_count: int, folder: Path) -> Path:
     """Write rows, divided into parts, to a new file.
 
     Args:
         rows: each column in one chunk.
-        numbers: part of each row.
-        count: number of parts.
+        part_numbers: part of each row.
+        part_count: number of parts.
         folder: folder of the file.
     """
     with tempfile.NamedTemporaryFile(dir=folder, suffix=".arrow", delete=False) as file:
         with pa.ipc.new_file(file, rows.schema, options=_OPTIONS) as writer:
-            for part in divide_rows(rows, numbers, count):
+            for part in divide_rows(rows, part_numbers, part_count):
                 writer.write_batch(_empty_batch(rows) if part is None else part)
         return Path(file.name)
 
@@ -73,17 +73,17 @@ def _empty_batch(rows: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
-def read_partition(paths: Sequence[Path], number: int) -> list[pa.Table]:
+def read_partition(paths: Sequence[Path], part_number: int) -> list[pa.Table]:
     """Read the rows of one part from all files.
 
     Args:
         paths: from `write_partitions`.
-        number: number of the part.
+        part_number: number of the part.
     """
     tables = []
     for path in paths:
         with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
-            tables.append(pa.Table.from_batches([reader.get_batch(number)]))
+            tables.append(pa.Table.from_batches([reader.get_batch(part_number)]))
     return tables
 
 

@@ -41,16 +41,16 @@ def run_in_pool(
     waiting = iter(enumerate(tasks))
     running: dict[Future[Result], int] = {}
 
-    def submit(count: int) -> None:
+    def submit_tasks(count: int) -> None:
         for number, task in islice(waiting, count):
             running[pool.submit(function, task)] = number
 
     try:
-        submit(_SUBMITTED_PER_WORKER * workers)
+        submit_tasks(_SUBMITTED_PER_WORKER * workers)
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 number, result = running.pop(future), future.result()
-                submit(1)
+                submit_tasks(1)
                 yield number, result
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -58,14 +58,14 @@ class Runner(ABC):
 
     @abstractmethod
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_io_bound: bool = False
     ) -> Iterator[tuple[int, Result]]:
         """Run a function over tasks, and yield the results as they arrive.
 
         Args:
             function: function to run; see the module's docstring.
             tasks: arguments of the function.
-            is_waiting: whether tasks wait, for example for a disk, about as long as they compute. Then two are started
+            is_io_bound: whether tasks wait, for example for a disk, about as long as they compute. Then two are started
                 per core, unless the number of workers was given.
 
         Yields:
@@ -81,7 +81,7 @@ class Runner(ABC):
         divide: Callable[[Task], DividedRows],
         tasks: Sequence[Task],
         combine: Callable[[Sequence[pa.Table]], Result],
-        parts: int,
+        part_count: int,
     ) -> Iterator[Result]:
         """Divide the rows of many tasks into parts, and call a function with the rows of each part.
 
@@ -92,7 +92,7 @@ class Runner(ABC):
                 dictionaries, and are the same in all tables.
             tasks: arguments of `divide`.
             combine: function of all rows of one part, in no particular order.
-            parts: number of parts.
+            part_count: number of parts.
 
         Yields:
             The result of each part that has rows, in no particular order.
@@ -101,7 +101,7 @@ class Runner(ABC):
             Exception: the first error of a function, as it was raised.
         """
 
-    def run_concurrently(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
+    def run_concurrently(self, functions: Sequence[Callable[[], Any]]) -> list[Any]:
         """Call independent functions, possibly in parallel, and return their results in order.
 
         Each of them may use this runner. A runner that mostly waits for other processes, as for Spark, calls them on
@@ -110,7 +110,7 @@ class Runner(ABC):
         Raises:
             Exception: the first error of a function, as it was raised.
         """
-        return [question() for question in questions]
+        return [question() for question in functions]
 
     def task_counter(self) -> TaskCounter | None:
         """Return a counter of running tasks of all kinds, or None if there is none."""

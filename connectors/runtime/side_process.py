@@ -1,4 +1,4 @@
-"""Process beside this one that begins slow preparations early, and then executes calls one by one."""
+"""Helper process that begins slow preparations early, and then executes calls one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SideProcessError(CommitLakeError):
 
 
 class SideProcess:
-    """Process beside this one that executes calls; it exits with this process, or when it is closed.
+    """Helper process that executes calls; it exits with this process, or when it is closed.
 
     Args:
         prepare: function that it runs first; at a module's top level.

@@ -56,10 +56,10 @@ class FolderTarget(ShipTarget):
         with self._convert_errors(LOCK):
             make_folders(self._root)
             path = self._path(LOCK)
-            make_folders(path.parent, below=self._root)
+            make_folders(path.parent, trusted_root=self._root)
             with suppress(FileExistsError):
-                os.close(create_file(path, below=self._root, replace=False))
-            self._lock = open_file(path, os.O_RDWR, below=self._root)
+                os.close(create_file(path, trusted_root=self._root, may_replace=False))
+            self._lock = open_file(path, os.O_RDWR, trusted_root=self._root)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -73,16 +73,16 @@ class FolderTarget(ShipTarget):
             os.close(self._lock)
             self._lock = None
 
-    def names_in(self, folder: str, limit: int) -> list[str]:
+    def list_names(self, folder: str, limit: int) -> list[str]:
         """Return the names of at most `limit` files in a folder; see ShipTarget."""
         with self._convert_errors(folder):
-            return files_in(self._path(folder), below=self._root)[:limit] if self._root.is_dir() else []
+            return files_in(self._path(folder), trusted_root=self._root)[:limit] if self._root.is_dir() else []
 
     def read_manifest(self, name: str) -> bytes | None:
         """Return the content of a manifest, or None if there is none; see ShipTarget."""
         data: bytes | None = None
         with self._convert_errors(name), suppress(FileNotFoundError):
-            data = read_file(self._path(name), below=self._root, limit=MAX_MANIFEST_BYTES)
+            data = read_file(self._path(name), trusted_root=self._root, limit=MAX_MANIFEST_BYTES)
         self._manifests[name] = data
         return data
 
@@ -94,29 +94,29 @@ class FolderTarget(ShipTarget):
             raise ShipError(
                 f"{self.text}: {name} was replaced by another agent: stop one of the two", exit_code=ExitCode.REFUSED
             )
-        self.put(name, data)
+        self.write_file(name, data)
         self._manifests[name] = data
 
-    def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:
+    def write_file(self, name: str, data: bytes, modified_ms: int = 0) -> None:
         """Write a small file completely or not at all; see ShipTarget."""
         path = self._path(name)
         beside = path.with_name(f".{path.name}.tmp")
         with self._convert_errors(name):
-            make_folders(path.parent, below=self._root)
-            with os.fdopen(create_file(beside, below=self._root), "wb") as file:
+            make_folders(path.parent, trusted_root=self._root)
+            with os.fdopen(create_file(beside, trusted_root=self._root), "wb") as file:
                 file.write(data)
                 file.flush()
                 if modified_ms:
                     os.utime(file.fileno(), ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
                 os.fsync(file.fileno())
-            rename_file(beside, path, below=self._root)
+            rename_file(beside, path, trusted_root=self._root)
             with open_parent(path, self._root) as parent:
                 _sync_folder(parent)
 
     def delete(self, name: str) -> None:
         """Delete a small file, if it exists; see ShipTarget."""
         with self._convert_errors(name), suppress(FileNotFoundError):
-            remove_file(self._path(name), below=self._root)
+            remove_file(self._path(name), trusted_root=self._root)
 
     def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
         """Write a part into its file at the position of the part; see ShipTarget."""
@@ -125,7 +125,7 @@ class FolderTarget(ShipTarget):
             done = 0
             while done < len(view):
                 step = view[done : done + self._pace.slice_bytes]
-                self._pace.take(len(step))
+                self._pace.wait_for_bytes(len(step))
                 done += os.pwrite(descriptor, step, part.offset + done)
             if os.fstat(descriptor).st_size < file.size:
                 os.ftruncate(descriptor, file.size)
@@ -148,7 +148,7 @@ class FolderTarget(ShipTarget):
         """Yield nothing, because a folder has no separate parts; see ShipTarget."""
         yield from ()
 
-    def cut(self, file: ShippedFile, end: int) -> None:
+    def truncate(self, file: ShippedFile, end: int) -> None:
         """Replace the bytes of a file from position `end` on by zeros; see ShipTarget."""
         with self._convert_errors(file.name), suppress(FileNotFoundError), self._open_file(file) as descriptor:
             os.ftruncate(descriptor, end)
@@ -178,10 +178,10 @@ class FolderTarget(ShipTarget):
     def _open_file(self, file: ShippedFile, flags: int = os.O_RDWR, *, is_new: bool = False) -> Iterator[int]:
         path = self._path(file.name)
         if is_new:
-            make_folders(path.parent, below=self._root)
+            make_folders(path.parent, trusted_root=self._root)
             with suppress(FileExistsError):
-                os.close(create_file(path, below=self._root, replace=False))
-        descriptor = open_file(path, flags, below=self._root)
+                os.close(create_file(path, trusted_root=self._root, may_replace=False))
+        descriptor = open_file(path, flags, trusted_root=self._root)
         try:
             yield descriptor
         finally:

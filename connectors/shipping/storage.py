@@ -43,7 +43,7 @@ class StorageTarget(ShipTarget):
     def close(self) -> None:
         """Do nothing, because there is no lock; see ShipTarget."""
 
-    def names_in(self, folder: str, limit: int) -> list[str]:
+    def list_names(self, folder: str, limit: int) -> list[str]:
         """Return the names of at most `limit` files in a folder; see ShipTarget."""
         with self._convert_errors(folder):
             return [name.removeprefix(f"{folder}/") for name in self._storage.names(folder, limit)]
@@ -73,7 +73,7 @@ class StorageTarget(ShipTarget):
                 tried.clear()
                 return
 
-    def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
+    def write_file(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
         """Write a small file completely or not at all; see ShipTarget."""
         with self._convert_errors(name):
             self._storage.put(name, data)
@@ -85,7 +85,7 @@ class StorageTarget(ShipTarget):
 
     def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
         """Write a part of a file as a file of its own; see ShipTarget."""
-        self.put(part_name(file.name, part), data)
+        self.write_file(part_name(file.name, part), data)
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
         """Return whether a part exists with its size and, if the storage knows it, its checksum; see ShipTarget."""
@@ -105,13 +105,13 @@ class StorageTarget(ShipTarget):
         with self._convert_errors(PARTS):
             yield from self._storage.names(PARTS)
 
-    def cut(self, file: ShippedFile, end: int) -> None:
+    def truncate(self, file: ShippedFile, end: int) -> None:
         """Do nothing, because the parts are deleted later, once a manifest without them is written; see ShipTarget."""
 
     def seal(self, file: ShippedFile) -> None:
         """Create the complete file from its parts, and check its size; see ShipTarget."""
         if not file.parts:
-            self.put(file.name, b"")
+            self.write_file(file.name, b"")
             return
         with self._convert_errors(file.name):
             self._storage.compose(file.name, file.parts, lambda part: part_name(file.name, part))
@@ -142,9 +142,9 @@ class StorageTarget(ShipTarget):
             kind = ShipUnavailableError if error.is_transient else ShipError
             raise kind(str(error)) from None
         except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
-            raise ShipError(f"{self._storage.place_of(name)}: {error}") from None
+            raise ShipError(f"{self._storage.uri_of(name)}: {error}") from None
         except FileNotFoundError as error:
-            raise ShipUnavailableError(f"{self._storage.place_of(name)}: {error}; a retry failed too") from None
+            raise ShipUnavailableError(f"{self._storage.uri_of(name)}: {error}; a retry failed too") from None
 
 
 def _digest(data: bytes) -> bytes:

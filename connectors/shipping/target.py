@@ -57,7 +57,7 @@ class ShipTarget(ABC):
         """Release the lock."""
 
     @abstractmethod
-    def names_in(self, folder: str, limit: int) -> list[str]:
+    def list_names(self, folder: str, limit: int) -> list[str]:
         """Return the names of at most `limit` files in a folder of the target."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class ShipTarget(ABC):
         """
 
     @abstractmethod
-    def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:
+    def write_file(self, name: str, data: bytes, modified_ms: int = 0) -> None:
         """Write a small file completely or not at all; an existing one is replaced.
 
         Args:
@@ -110,7 +110,7 @@ class ShipTarget(ABC):
         """Yield the names of all parts that are separate objects."""
 
     @abstractmethod
-    def cut(self, file: ShippedFile, end: int) -> None:
+    def truncate(self, file: ShippedFile, end: int) -> None:
         """Remove the bytes of a file from position `end` on, because the broker has changed them."""
 
     @abstractmethod

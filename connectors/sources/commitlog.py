@@ -63,13 +63,13 @@ class LogDataSource(DataSource):
 
     formats: ClassVar[Formats]
 
-    def _parse(self) -> ReadOptions:
+    def _parse_options(self) -> ReadOptions:
         return ReadOptions.parse(self.options, formats=self.formats)
 
     @forward_worker_errors()
     def schema(self) -> StructType:
         """Return the columns that the options select, in the table's order."""
-        options = self._parse()
+        options = self._parse_options()
         if options.content is Content.RANGES:
             return spark_schema(RANGES)
         return _schema_of(options)
@@ -77,14 +77,14 @@ class LogDataSource(DataSource):
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader of these columns."""
-        return CommitLogReader(self._parse().for_batch(), schema)
+        return CommitLogReader(self._parse_options().for_batch(), schema)
 
     @forward_worker_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Return a stream reader of these columns."""
         from commitlake.connectors.sources.stream import CommitLogStreamReader  # noqa: PLC0415
 
-        options = self._parse().for_stream()
+        options = self._parse_options().for_stream()
         _check_schema(schema, options)
         return CommitLogStreamReader(options, schema)
 
@@ -106,7 +106,7 @@ class Pushdown(LogDataSource):
     @forward_worker_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader of these columns that accepts Spark's filters."""
-        return PushdownCommitLogReader(self._parse().for_batch(), schema)
+        return PushdownCommitLogReader(self._parse_options().for_batch(), schema)
 
 
 class PushdownCommitLogDataSource(Pushdown, CommitLogDataSource):
@@ -115,7 +115,7 @@ class PushdownCommitLogDataSource(Pushdown, CommitLogDataSource):
 
 def _schema_of(options: ReadOptions) -> StructType:
     has_body = options.columns is not None or options.body is not BodyForm.NONE
-    table = SOURCE if has_body else SOURCE.without(BODY.name)
+    table = SOURCE if has_body else SOURCE.drop_columns(BODY.name)
     return choose_columns(table, options.columns, options.mode, CORRUPT_RECORD.name)
 
 
@@ -155,11 +155,11 @@ class CommitLogReader(DataSourceReader):
     @forward_worker_errors()
     def partitions(self) -> list[SplitPartition]:
         """Return a partition for each split of the snapshot that the filters do not exclude."""
-        from commitlake.connectors.reading.planning import check_complete, plan_read  # noqa: PLC0415
+        from commitlake.connectors.reading.planning import plan_read, refuse_incomplete_read  # noqa: PLC0415
 
         plan = plan_read(self._options, self._filters)
         for store in plan.stores:
-            check_complete(store.store_range, self._options.mode)
+            refuse_incomplete_read(store.store_range, self._options.mode)
         splits = plan.splits
         self._warn_of_whole_read(sum(split.end - split.start for split in splits))
         return [SplitPartition(split) for split in splits]

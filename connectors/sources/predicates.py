@@ -50,10 +50,10 @@ def _apply_predicate(filters: Filters, predicate: Filter) -> Filters:
 
 def _apply_values(filters: Filters, name: str, values: frozenset[object]) -> Filters:
     if name in _SETS:
-        return _with_values(filters, _SETS[name], values - {None})  # in SQL null equals nothing
+        return _narrow_values(filters, _SETS[name], values - {None})  # in SQL null equals nothing
     if name in _RANGES and len(values) == 1:
         low, high = _to_integer_range(next(iter(values)))
-        return _with_bounds(filters, name, low, high)
+        return _narrow_bounds(filters, name, low, high)
     return filters
 
 
@@ -64,11 +64,11 @@ def _apply_bound(
     if low is None:
         return filters
     if isinstance(predicate, GreaterThan | GreaterThanOrEqual):
-        return _with_bounds(filters, name, low, None)  # one too many for "greater", which Spark filters again
-    return _with_bounds(filters, name, None, high)
+        return _narrow_bounds(filters, name, low, None)  # one too many for "greater", which Spark filters again
+    return _narrow_bounds(filters, name, None, high)
 
 
-def _with_bounds(filters: Filters, name: str, low: int | None, high: int | None) -> Filters:
+def _narrow_bounds(filters: Filters, name: str, low: int | None, high: int | None) -> Filters:
     low_name, high_name = _RANGES[name]
     known_low, known_high = getattr(filters, low_name), getattr(filters, high_name)
     bounds: dict[str, Any] = {
@@ -78,7 +78,7 @@ def _with_bounds(filters: Filters, name: str, low: int | None, high: int | None)
     return replace(filters, **bounds)
 
 
-def _with_values(filters: Filters, name: str, values: frozenset[Any]) -> Filters:
+def _narrow_values(filters: Filters, name: str, values: frozenset[Any]) -> Filters:
     known = getattr(filters, name)
     changes: dict[str, Any] = {name: values if known is None else known & values}
     return replace(filters, **changes)

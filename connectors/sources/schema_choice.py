@@ -12,32 +12,32 @@ from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.spark import spark_schema
 
 
-def choose_columns(table: Columns, columns: Sequence[str] | None, mode: Mode, corrupt: str) -> StructType:
+def choose_columns(table: Columns, columns: Sequence[str] | None, mode: Mode, corrupt_column: str) -> StructType:
     """Return the columns that the options select.
 
     Args:
         columns: names in the option `columns`; None if it is not given.
         mode: PERMISSIVE adds the column for bad ranges, unless the option excludes it.
-        corrupt: name of that column.
+        corrupt_column: name of that column.
 
     Raises:
         UsageError: if a name is not a column of the table.
     """
     if columns is None:
-        return spark_schema(table if mode is Mode.PERMISSIVE else table.without(corrupt))
+        return spark_schema(table if mode is Mode.PERMISSIVE else table.drop_columns(corrupt_column))
     for name in columns:
         if name not in table.names:
             raise UsageError(f"option columns: {name!r} is not one of {', '.join(table.names)}")
     return spark_schema(table.only(columns))
 
 
-def check_columns(schema: StructType, table: Columns, mode: Mode, corrupt: str) -> None:
+def check_columns(schema: StructType, table: Columns, mode: Mode, corrupt_column: str) -> None:
     """Check that a schema, which a user may have given, only has columns of a table.
 
     Args:
         schema: columns of the read.
         mode: PERMISSIVE needs the column for bad ranges.
-        corrupt: name of that column.
+        corrupt_column: name of that column.
 
     Raises:
         UsageError: if a column is unknown, has another type, or is missing for the mode.
@@ -50,5 +50,5 @@ def check_columns(schema: StructType, table: Columns, mode: Mode, corrupt: str) 
         if field.dataType.simpleString() != known[field.name].simpleString():
             expected = known[field.name].simpleString()
             raise UsageError(f"column {field.name}: expected {expected}, found {field.dataType.simpleString()}")
-    if mode is Mode.PERMISSIVE and corrupt not in schema.fieldNames():
-        raise UsageError(f"mode PERMISSIVE needs the column {corrupt}: add it, or choose DROPMALFORMED")
+    if mode is Mode.PERMISSIVE and corrupt_column not in schema.fieldNames():
+        raise UsageError(f"mode PERMISSIVE needs the column {corrupt_column}: add it, or choose DROPMALFORMED")

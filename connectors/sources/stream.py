@@ -82,7 +82,7 @@ class CommitLogStreamReader(LimitedStreamReader):
         """Return the offset at which a new stream starts."""
         from commitlake.connectors.sources.stream_offsets import initial_checkpoint  # noqa: PLC0415
 
-        return initial_checkpoint(self._planner.first())
+        return initial_checkpoint(self._planner.first_positions())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
         """Return the limit set by `maxBytesPerTrigger`."""
@@ -98,14 +98,16 @@ class CommitLogStreamReader(LimitedStreamReader):
         """Return the end of the next micro-batch; `start` itself if there is nothing new."""
         from commitlake.connectors.sources.stream_offsets import from_checkpoint, next_checkpoint  # noqa: PLC0415
 
-        end = self._planner.next(from_checkpoint(start), limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
+        end = self._planner.next_positions(
+            from_checkpoint(start), limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
+        )
         return next_checkpoint(start, end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 (Spark's name)
         """Return the ends of the logs at the last micro-batch, for the query's progress."""
         from commitlake.connectors.sources.stream_offsets import to_checkpoint  # noqa: PLC0415
 
-        return to_checkpoint(self._planner.latest) if self._planner.latest else None
+        return to_checkpoint(self._planner.latest_positions) if self._planner.latest_positions else None
 
     def partitions_between(self, start: Offset, end: Offset) -> list[InputPartition]:
         """Return the partitions of the micro-batch between two offsets."""

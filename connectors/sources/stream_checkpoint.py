@@ -15,7 +15,7 @@ Offsets = TypeVar("Offsets")
 
 def read_checkpoint(
     value: Mapping[str, Any],
-    read: Callable[[Mapping[str, Any]], Offsets],
+    parse: Callable[[Mapping[str, Any]], Offsets],
     *,
     version: int,
     expected: str,
@@ -24,9 +24,9 @@ def read_checkpoint(
 
     Args:
         value: stored value.
-        read: extracts the offsets; an error for a wrong type or key means damage.
+        parse: extracts the offsets; an error for a wrong type or key means damage.
         version: version of the source's offsets.
-        expected: description of what `read` expects.
+        expected: description of what `parse` expects.
 
     Raises:
         UsageError: if the offsets have another version or are damaged.
@@ -38,7 +38,7 @@ def read_checkpoint(
             f"written by another version of this source, or by another source ({shown}). Start with a new checkpoint"
         )
     try:
-        return read(value)
+        return parse(value)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise UsageError(
             f"the stream's checkpoint is damaged: expected {expected}, found {problem!r} in {shown}. "

@@ -14,7 +14,7 @@ from commitlake.connectors.log_format.files import Segment, SegmentFile
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.planning import check_complete
+from commitlake.connectors.reading.planning import refuse_incomplete_read
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, find_segment_end, take_snapshot
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.sources.stream_offsets import (
@@ -38,16 +38,21 @@ class LogEnd:
         self._mode = mode
         self._found: StorePosition | None = None
 
-    def find(self, store: Store, start: StorePosition, enough: int | None = None) -> StorePosition:
+    def find_end(self, store: Store, start: StorePosition, max_backlog_bytes: int | None = None) -> StorePosition:
         """Return the end of the last complete record and that record; return `start` if there is no new data.
 
         Args:
             store: current files of the store.
             start: position of the stream in it.
-            enough: size of a backlog for which a position before the end suffices, so the end is not searched.
+            max_backlog_bytes: size of a backlog for which a position before the end suffices, so the end is not
+                searched.
         """
         newest = _newest_segment_with_data(store, start.offset)
-        if newest is not None and enough is not None and newest.base_offset - start.offset > enough:
+        if (
+            newest is not None
+            and max_backlog_bytes is not None
+            and newest.base_offset - start.offset > max_backlog_bytes
+        ):
             return StorePosition(newest.base_offset, start.record)
         known = self._found
         if known is None or known.offset < start.offset or not _still_has_record(store, known):
@@ -63,18 +68,20 @@ class LogEnd:
 
     def _first_search(self, store: Store, start: StorePosition) -> StorePosition:
         snapshot = take_snapshot([store], {store.broker: start.offset}, max_record_bytes=self._max_record_bytes)
-        check_complete(snapshot.ranges[store.broker], self._mode)
+        refuse_incomplete_read(snapshot.ranges[store.broker], self._mode)
         return _make_position(store, snapshot.ranges[store.broker], start)
 
-    def _continue_search(self, store: Store, known: StorePosition) -> StorePosition:
-        segment = segment_at(store, known.offset)
-        while segment is not None and _has_data(segment, known.offset, store.format.records.head_bytes):
-            found = self._find_end_in_segment(store.format, segment, known.offset, full_size_of_segment(store, segment))
-            before, known = known, _make_position(store, found, known)
-            if found.tail is not TailKind.CLOSED or known.offset <= before.offset:
+    def _continue_search(self, store: Store, known_position: StorePosition) -> StorePosition:
+        segment = segment_at(store, known_position.offset)
+        while segment is not None and _has_data(segment, known_position.offset, store.format.records.head_bytes):
+            found = self._find_end_in_segment(
+                store.format, segment, known_position.offset, full_size_of_segment(store, segment)
+            )
+            before, known_position = known_position, _make_position(store, found, known_position)
+            if found.tail is not TailKind.CLOSED or known_position.offset <= before.offset:
                 break
-            segment = segment_at(store, known.offset)
-        return known
+            segment = segment_at(store, known_position.offset)
+        return known_position
 
     def _find_end_in_segment(self, log_format: Format, segment: Segment, begin: int, size: int) -> StoreRange:
         """Find the end of a segment's data, reading no further than necessary."""
@@ -122,26 +129,26 @@ def _has_data(segment: Segment, offset: int, head_bytes: int) -> bool:
     return bool(head.any())
 
 
-def _is_zeroed_before(file: SegmentFile, segment: Segment, found: StoreRange, reach: int) -> bool:
+def _is_zeroed_before(file: SegmentFile, segment: Segment, store_range: StoreRange, offset: int) -> bool:
     """Return whether the last MiB before an offset is all zeros, as far as it is after the last record."""
-    start = reach - ZEROS_BYTES
-    if start < found.end:
+    start = offset - ZEROS_BYTES
+    if start < store_range.end:
         return False
     window = np.zeros(ZEROS_BYTES, np.uint8)
     length = file.read_into(window, start - segment.base_offset)
     return not has_nonzero_bytes(window.data[:length])
 
 
-def _still_has_record(store: Store, known: StorePosition) -> bool:
+def _still_has_record(store: Store, known_position: StorePosition) -> bool:
     """Return whether the log still has the known record, which a truncated log would have lost."""
-    record = known.record
+    record = known_position.record
     return (
         record is None or segment_at(store, record.offset) is None or read_known_record(store, record.offset) == record
     )
 
 
-def _make_position(store: Store, found: StoreRange, before: StorePosition) -> StorePosition:
-    if found.end <= before.offset:
-        return before
-    record = None if found.last_record is None else read_known_record(store, found.last_record)
-    return StorePosition(found.end, record or before.record)
+def _make_position(store: Store, store_range: StoreRange, previous_position: StorePosition) -> StorePosition:
+    if store_range.end <= previous_position.offset:
+        return previous_position
+    record = None if store_range.last_record is None else read_known_record(store, store_range.last_record)
+    return StorePosition(store_range.end, record or previous_position.record)

@@ -46,11 +46,11 @@ class StreamPlanner:
         self._checked: set[str] = set()
 
     @property
-    def latest(self) -> Positions:
+    def latest_positions(self) -> Positions:
         """Ends of the logs, as far as they are known."""
         return dict(self._latest)
 
-    def first(self) -> Positions:
+    def first_positions(self) -> Positions:
         """Return the start of a stream without a checkpoint.
 
         Raises:
@@ -66,13 +66,13 @@ class StreamPlanner:
 
     def stop_at_current_ends(self) -> None:
         """Make the stream end at the present ends of the logs."""
-        self._list_stores(Positions())
+        self._refresh_stores(Positions())
         self._target = {
-            store.broker: self._log_end_search(store).find(store, StorePosition(store.segments[0].base_offset))
+            store.broker: self._log_end_search(store).find_end(store, StorePosition(store.segments[0].base_offset))
             for store in self._stores.values()
         }
 
-    def next(self, start: Positions, limit: int | None) -> Positions:
+    def next_positions(self, start: Positions, limit: int | None) -> Positions:
         """Return the end of the micro-batch that starts at `start`; the same position if there is nothing new.
 
         Args:
@@ -82,7 +82,7 @@ class StreamPlanner:
             DataLossError: if data was deleted, unless the options allow it.
             StoreReplacedError: if a store was replaced by another.
         """
-        self._list_stores(start)
+        self._refresh_stores(start)
         wanted = self._stores if self._target is None else self._stores.keys() & self._target.keys()
         positions = dict(start)
         ends: Positions = {}
@@ -93,7 +93,7 @@ class StreamPlanner:
                 continue
             self._check_store(store, start[broker])
             end = (
-                self._log_end_search(store).find(store, start[broker], limit)
+                self._log_end_search(store).find_end(store, start[broker], limit)
                 if self._target is None
                 else self._target[broker]
             )
@@ -124,7 +124,7 @@ class StreamPlanner:
         """
         ranges = self.ranges(start, end)
         if not ranges.keys() <= self._stores.keys():
-            self._list_stores(start)
+            self._refresh_stores(start)
         known = {broker: one for broker, one in ranges.items() if broker in self._stores}
         for broker in known:
             check_same_store(self._stores[broker], end[broker])
@@ -145,17 +145,18 @@ class StreamPlanner:
     def _find_stores(self) -> list[Store]:
         return find_stores(self._options.path, self._options.broker, formats=self._options.formats)
 
-    def _list_stores(self, start: Mapping[str, StorePosition]) -> None:
-        """Return the stores that exist now."""
+    def _refresh_stores(self, start_positions: Mapping[str, StorePosition]) -> None:
+        """List the stores that exist now, and report stores that no longer exist."""
         reason = ""
         try:
             self._stores = {store.broker: store for store in self._find_stores()}
         except StoreError as error:
             self._stores = {}
             reason = f": {error}"
-        for broker in start.keys() - self._stores.keys():
+        for broker in start_positions.keys() - self._stores.keys():
             text = (
-                f"store {broker!r}, which the stream has read up to physical offset {start[broker].offset}, is not in "
+                f"store {broker!r}, which the stream has read up to physical offset "
+                f"{start_positions[broker].offset}, is not in "
                 f"{self._options.path} any more{reason}"
             )
             if self._options.fail_on_data_loss:
@@ -178,10 +179,10 @@ class StreamPlanner:
                 )
         self._checked.add(store.broker)
 
-    def _report_lost(self, broker: str, start: int, end: int, why: str) -> None:
+    def _report_lost(self, broker: str, start: int, end: int, reason: str) -> None:
         text = (
             f"store {broker!r}: physical offsets {start} to {end} ({end - start} bytes) were deleted before the stream "
-            f"read them: {why}"
+            f"read them: {reason}"
         )
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{text}. {_WAY_OUT}")

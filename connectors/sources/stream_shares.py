@@ -56,11 +56,13 @@ def end_of_share(
     return end if cut.offset >= end.offset else cut
 
 
-def _position_after(store: Store, start: StorePosition, end: int, at: int, max_record_bytes: int) -> StorePosition:
-    """Return the position after the first record at or after `at`, or the end of the segment."""
-    segment = segment_at(store, at)
+def _position_after(
+    store: Store, start: StorePosition, end: int, min_offset: int, max_record_bytes: int
+) -> StorePosition:
+    """Return the position after the first record at or after `min_offset`, or the end of the segment."""
+    segment = segment_at(store, min_offset)
     if segment is None:  # in a gap, where nothing is read
-        following = (one.base_offset for one in store.segments if one.base_offset > at)
+        following = (one.base_offset for one in store.segments if one.base_offset > min_offset)
         return StorePosition(next(following, end), start.record)
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
     segment_end = base + full_size_of_segment(store, segment)
@@ -69,7 +71,7 @@ def _position_after(store: Store, start: StorePosition, end: int, at: int, max_r
     whole = Split(store.broker, segment.path, base, begin, reach, segment_end, file_end, format=store.format)
     try:
         with OpenSegment(segment.path) as file:
-            last = find_cut(file, whole, at, max_record_bytes)
+            last = find_cut(file, whole, min_offset, max_record_bytes)
             if last is None:
                 last = _last_record(file, whole, max_record_bytes)
                 record = None if last is None else read_known_record(store, last)
@@ -80,9 +82,9 @@ def _position_after(store: Store, start: StorePosition, end: int, at: int, max_r
     return StorePosition(whole.end, start.record) if record is None else StorePosition(last + record.size, record)
 
 
-def _last_record(file: SegmentFile, whole: Split, max_record_bytes: int) -> int | None:
+def _last_record(file: SegmentFile, split: Split, max_record_bytes: int) -> int | None:
     last = None
-    for step in walk(file, whole, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verify=False):
+    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, WalkEnd(), verifies_crc=False):
         if step.parts.shape[1]:
             last = step.origin + int(step.parts[hop.START, -1])
     return last

@@ -9,7 +9,7 @@ import numpy as np
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.options import ReadOptions, Start
-from commitlake.connectors.reading.single_records import examine_at
+from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.snapshots import StoreRange, segment_ranges, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
@@ -88,7 +88,7 @@ def _span_kind_at(store: Store, offset: int, options: ReadOptions) -> SpanKind |
         return None
     try:
         with OpenSegment(whole.path) as file:
-            return examine_at(file, whole, offset, options.max_record_bytes)[0].kind
+            return examine_offset(file, whole, offset, options.max_record_bytes)[0].kind
     except FileNotFoundError:
         return None
 
@@ -112,7 +112,7 @@ def _position_at_offset(store: Store, offset: int, options: ReadOptions) -> Stor
         )
     if not is_record_boundary(store, offset, options):
         raise UsageError(
-            f"option startingOffset: expected where a record of store {store.broker!r} begins, found {offset}, inside "
+            f"option startingOffset: expected the start of a record of store {store.broker!r}, found {offset}, inside "
             "one"
         )
     return _record_position(store, offset, options)
@@ -128,7 +128,7 @@ def is_record_boundary(store: Store, offset: int, options: ReadOptions) -> bool:
         # A valid record may be part of a body; only one proven by its surroundings belongs to the log.
         if find_cut(file, whole, offset, options.max_record_bytes) == offset:
             return True
-        for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, end, verify=False):
+        for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, end, verifies_crc=False):
             starts = step.origin + step.parts[hop.START]
             ends = step.origin + step.parts[hop.PROPERTIES] + step.parts[hop.PROPERTIES_LENGTH]
             if offset in starts or offset in ends or any(offset in (bad.start, bad.end) for bad in step.bad):
@@ -138,7 +138,7 @@ def is_record_boundary(store: Store, offset: int, options: ReadOptions) -> bool:
     return end.position == offset
 
 
-def _position_at_time(store: Store, milliseconds: int, options: ReadOptions) -> StorePosition:
+def _position_at_time(store: Store, time_ms: int, options: ReadOptions) -> StorePosition:
     """Return the position of the first record stored at or after a time, in ms; skip segments without such records."""
     store_range = _whole_range(store, options)
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
@@ -147,21 +147,21 @@ def _position_at_time(store: Store, milliseconds: int, options: ReadOptions) -> 
         store_range.last_record,
         options.clock_tolerance_ms,
         options.max_record_bytes,
-        (milliseconds, None),
+        (time_ms, None),
     )
     for whole, bounds in zip(wholes, found, strict=True):
-        if not whole.missing and bounds.may_overlap(milliseconds, None):
-            offset = _first_record_since(whole, milliseconds, options)
+        if not whole.missing and bounds.may_overlap(time_ms, None):
+            offset = _first_record_since(whole, time_ms, options)
             if offset is not None:
                 return StorePosition(offset, read_known_record(store, offset))
     return _end_position(store, store_range)
 
 
-def _first_record_since(whole: Split, milliseconds: int, options: ReadOptions) -> int | None:
+def _first_record_since(split: Split, time_ms: int, options: ReadOptions) -> int | None:
     try:
-        with OpenSegment(whole.path) as file:
-            for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, WalkEnd(), verify=False):
-                since = np.flatnonzero(store_times(step, whole.format) >= milliseconds)
+        with OpenSegment(split.path) as file:
+            for step in walk(file, split, _WINDOW_BYTES, options.max_record_bytes, WalkEnd(), verifies_crc=False):
+                since = np.flatnonzero(store_times(step, split.format) >= time_ms)
                 if len(since):
                     return step.origin + int(step.parts[hop.START, since[0]])
     except FileNotFoundError:

@@ -41,7 +41,7 @@ def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyTyp
         UsageError: if the URL is wrong, or a package is missing.
         UnavailableError: if no server answers, or the server refuses.
     """
-    host, port = _address(url)
+    host, port = _parse_address(url)
     try:
         socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
     except OSError as error:
@@ -64,7 +64,7 @@ def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyTyp
     return session
 
 
-def _address(url: str) -> tuple[str, int]:
+def _parse_address(url: str) -> tuple[str, int]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or _DEFAULT_PORT

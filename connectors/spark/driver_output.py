@@ -47,12 +47,12 @@ class Folder(Protocol):
         """Delete a file."""
 
 
-def copy_output(folder: Folder, write: Callable[[int, bytes], None]) -> int | None:
+def copy_output(folder: Folder, write_output: Callable[[int, bytes], None]) -> int | None:
     """Pass on what a driver has printed since the last call, and delete it from the folder.
 
     Args:
         folder: the folder of the output.
-        write: gets the number of a stream and bytes for it.
+        write_output: gets the number of a stream and bytes for it.
 
     Returns:
         The job's exit code, or None if the job has not ended.
@@ -61,7 +61,7 @@ def copy_output(folder: Folder, write: Callable[[int, bytes], None]) -> int | No
     for name in names:
         part = _PART.fullmatch(name)
         if part is not None:
-            write(int(part["stream"]), folder.read(name))
+            write_output(int(part["stream"]), folder.read(name))
             folder.delete(name)
     ends = [int(end["code"]) for name in names if (end := _END.fullmatch(name))]
     return ends[0] if ends else None
@@ -88,19 +88,19 @@ class OutputSender:
         self._flushed = time.monotonic()
         self._is_broken = self._is_told = False
         self._is_closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="output", daemon=True)
+        self._thread = threading.Thread(target=self._forward_output, name="output", daemon=True)
         self._thread.start()
 
-    def close(self, code: int) -> None:
+    def close(self, exit_code: int) -> None:
         """Send the remaining output and the exit code, and restore standard output and standard error."""
         for stream, original in self._originals.items():
             os.dup2(original, stream)
         self._is_closing.set()
         self._thread.join()
         self._is_broken = False  # without it, a job that has ended well would be run again
-        self._send(f"end-{code}", b"")
+        self._send_file(f"end-{exit_code}", b"")
 
-    def _run(self) -> None:
+    def _forward_output(self) -> None:
         while True:
             is_closing = self._is_closing.is_set()
             ready = select.select(list(self._read_ends), [], [], 0 if is_closing else _FLUSH_SECONDS / 2)[0]
@@ -109,10 +109,10 @@ class OutputSender:
             size = sum(len(content) for _, content in self._pending)
             is_due = time.monotonic() - self._flushed >= _FLUSH_SECONDS
             if is_closing and not ready:
-                self._flush()
+                self._send_pending_output()
                 return
             if size >= _MAX_PART_BYTES or (size and is_due):
-                self._flush()
+                self._send_pending_output()
 
     def _read_output(self, read_end: int) -> None:
         stream, content = self._read_ends[read_end], os.read(read_end, _READ_BYTES)
@@ -125,14 +125,14 @@ class OutputSender:
         elif content:
             self._pending.append((stream, bytearray(content)))
 
-    def _flush(self) -> None:
+    def _send_pending_output(self) -> None:
         self._flushed = time.monotonic()
         for stream, content in self._pending:
             self._number += 1
-            self._send(f"{self._number:09d}-{stream}", bytes(content))
+            self._send_file(f"{self._number:09d}-{stream}", bytes(content))
         self._pending.clear()
 
-    def _send(self, name: str, content: bytes) -> None:
+    def _send_file(self, name: str, content: bytes) -> None:
         if self._is_broken:
             return
         for wait in (*_WAITS_SECONDS, None):

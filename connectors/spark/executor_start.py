@@ -75,7 +75,7 @@ def packages_folder(root: Path, cache: Path | None) -> Path:
             with suppress(OSError):  # a file system without locks
                 os.utime(kept)
                 _lock_shared(kept)
-                _delete_unused(cache, kept)
+                _delete_unused_folders(cache, kept)
     except (OSError, SharedFolderError) as error:
         if not own.is_dir():
             sys.exit(f"commitlake: the packages of this run cannot be found: {error}")
@@ -86,13 +86,16 @@ def packages_folder(root: Path, cache: Path | None) -> Path:
     return kept
 
 
-def _move_to_cache(own: Path, kept: Path) -> None:
-    """Move the packages of this run to the cache, in place of what is left of others."""
-    if own.is_dir():
-        _rename_and_delete(kept)
-        own.rename(kept)
+def _move_to_cache(run_packages: Path, cached_packages: Path) -> None:
+    """Move the packages of this run to the cache, where they replace incomplete ones."""
+    if run_packages.is_dir():
+        _rename_and_delete(cached_packages)
+        run_packages.rename(cached_packages)
     else:  # an earlier process of this run has moved them
-        print(f"commitlake: {kept}: files are missing, or were cut: the next run replaces them", file=sys.stderr)
+        print(
+            f"commitlake: {cached_packages}: files are missing, or were cut: the next run replaces them",
+            file=sys.stderr,
+        )
 
 
 def _is_complete(folder: Path) -> bool:
@@ -133,14 +136,14 @@ def _lock_shared(folder: Path) -> None:
     os.set_inheritable(descriptor, True)
 
 
-def _delete_unused(cache: Path, used: Path) -> None:
+def _delete_unused_folders(cache: Path, used_folder: Path) -> None:
     """Delete folders that no process uses, and that none has used for some time."""
     for folder in list(cache.iterdir()):
         age = time.time() - folder.stat().st_mtime
         if folder.name.startswith(_DELETED):
             if age > _DELETING_SECONDS:  # the process that deleted it was killed
                 _delete_in_background(folder)
-        elif folder != used and age > KEPT_DAYS * 24 * 3600 and not _is_in_use(folder):
+        elif folder != used_folder and age > KEPT_DAYS * 24 * 3600 and not _is_in_use(folder):
             _rename_and_delete(folder)
 
 

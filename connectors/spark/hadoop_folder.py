@@ -71,20 +71,20 @@ class HadoopFolder:
         return self._make_path(self._path, name)
 
 
-def staging_place(jvm: Any, name: str, staging: str | None) -> str:
+def staging_folder_uri(jvm: Any, name: str, staging_root: str | None) -> str:
     """Return the URI of a folder for an application's files, in the place that Spark uses for them.
 
     Args:
         jvm: view of the JVM, from a gateway.
         name: name of the folder; it may have parts.
-        staging: the setting `spark.yarn.stagingDir`, in which each user has a folder; None for the home folder on the
-            default file system.
+        staging_root: the setting `spark.yarn.stagingDir`, in which each user has a folder; None for the home folder on
+            the default file system.
     """
     paths = jvm.org.apache.hadoop.fs
     configuration = jvm.org.apache.hadoop.conf.Configuration()
-    if staging:
+    if staging_root:
         user = jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().getShortUserName()
-        base = paths.Path(staging, user)
+        base = paths.Path(staging_root, user)
     else:
         base = paths.FileSystem.get(configuration).getHomeDirectory()
     return str(base.getFileSystem(configuration).makeQualified(paths.Path(base, name)).toString())

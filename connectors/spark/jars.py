@@ -190,25 +190,27 @@ def _check_s3_jars(folder: Path) -> list[Path]:
 
 
 def _hadoop_version() -> str:
-    """Return the version of the Hadoop in pyspark, which hadoop-aws must equal."""
+    """Return the version of Hadoop in pyspark, which the version of hadoop-aws must equal."""
     (client,) = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     return client.stem.removeprefix("hadoop-client-api-")
 
 
-def _download_jars(what: str, asked: list[str], scratch: Path) -> Path:
+def _download_jars(description: str, ivy_arguments: list[str], scratch_folder: Path) -> Path:
     """Download jars with Ivy, and return the folder that contains them."""
-    settings, jars = scratch / "ivysettings.xml", scratch / "jars"
+    settings, jars = scratch_folder / "ivysettings.xml", scratch_folder / "jars"
     settings.write_text(_SETTINGS)
     jars.mkdir()
     command = [
         str(java_home() / "bin" / "java"), "-cp", f"{Path(pyspark.__file__).parent}/jars/*", "org.apache.ivy.Main",
-        "-settings", str(settings), "-cache", str(scratch / "cache"), *asked,
+        "-settings", str(settings), "-cache", str(scratch_folder / "cache"), *ivy_arguments,
         "-types", "jar", "bundle", "-confs", "default", "-retrieve", f"{jars}/[artifact]-[revision].[ext]",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode or not any(jars.iterdir()):
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-        raise JarsError(f"cannot fetch {what} ({last}): check the network, and access to Maven's central repository")
+        raise JarsError(
+            f"cannot fetch {description} ({last}): check the network, and access to Maven's central repository"
+        )
     return jars
 
 

@@ -33,7 +33,7 @@ from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
-from commitlake.connectors.printable import printable
+from commitlake.connectors.printable import escape_unprintable
 from commitlake.connectors.runtime.fork_server import SAFE_PATH
 from commitlake.connectors.spark import submit_arguments, worker_environment
 from commitlake.connectors.spark.defaults import configuration_folder, read_defaults, without_defaults
@@ -83,7 +83,7 @@ _END_SECONDS = 60
 
 
 class Prepared(NamedTuple):
-    """Arguments of spark-submit, which also need the environment variables that `prepare` has set.
+    """Arguments of spark-submit, which also need the environment variables that `prepare_launch` has set.
 
     Attributes:
         words: the arguments.
@@ -94,7 +94,7 @@ class Prepared(NamedTuple):
     folder: Path | None
 
 
-def launch(settings: Mapping[str, str]) -> JavaGateway:
+def launch_jvm(settings: Mapping[str, str]) -> JavaGateway:
     """Start a JVM for a Spark session with these settings.
 
     Args:
@@ -104,7 +104,7 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
         JavaError: if there is no Java, or the JVM exits at once.
         UsageError: if the master is YARN, and its configuration is not found.
     """
-    gateway = start(*prepare(settings))
+    gateway = start_jvm(*prepare_launch(settings))
     if submit_arguments.uses_cluster() or os.getpid() == 1:
         atexit.register(end_session, gateway.proc)
     return gateway
@@ -128,11 +128,11 @@ def end_session(process: subprocess.Popen[bytes]) -> None:
         process.wait(_END_SECONDS)
 
 
-def prepare(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepared:
+def prepare_launch(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepared:
     """Return the arguments for a JVM; on a cluster, with the archive for executors.
 
     Args:
-        settings: as for `launch`.
+        settings: as for `launch_jvm`.
         with_driver: whether the cluster also runs the driver.
 
     Raises:
@@ -141,7 +141,7 @@ def prepare(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepar
     """
     configuration = configuration_folder()
     defaults = read_defaults(configuration)
-    given = submit_arguments.given()
+    given = submit_arguments.read_user_arguments()
     if submit_arguments.is_yarn(given, defaults):
         check_configuration(configuration)
         settings = {**settings, **YARN_SETTINGS}
@@ -161,7 +161,7 @@ def prepare(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepar
     return Prepared(words, folder)
 
 
-def start(words: Sequence[str], folder: Path | None = None) -> JavaGateway:
+def start_jvm(arguments: Sequence[str], folder: Path | None = None) -> JavaGateway:
     """Start a JVM with these arguments of spark-submit, in a folder.
 
     Raises:
@@ -170,50 +170,52 @@ def start(words: Sequence[str], folder: Path | None = None) -> JavaGateway:
     errors = _FilteredErrors()
     try:
         with tempfile.TemporaryDirectory(prefix="commitlake-jvm-") as temporary:
-            process = _start_process(words, Path(temporary) / "connection", errors.write_end, folder)
+            process = _start_process(arguments, Path(temporary) / "connection", errors.write_end, folder)
             try:
                 return _connect_to_gateway(process, Path(temporary) / "connection")
             except BaseException:
-                _stop(process)
+                _stop_process(process)
                 raise
     except _JvmEndedError:
         errors.close()
-        raise JavaError(f"Spark did not start on the Java in {os.environ['JAVA_HOME']}: {errors.last()}") from None
+        raise JavaError(f"Spark did not start on the Java in {os.environ['JAVA_HOME']}: {errors.last_line()}") from None
     finally:
         errors.close()
 
 
-def stop(gateway: JavaGateway) -> None:
+def stop_jvm(gateway: JavaGateway) -> None:
     """Stop a JVM that runs no session."""
     gateway.shutdown()
-    _stop(gateway.proc)
+    _stop_process(gateway.proc)
 
 
 class _JvmEndedError(Exception):
     """Error for a JVM that exited before this process could connect to it."""
 
 
-def _start_process(words: Sequence[str], connection: Path, output: int, folder: Path | None) -> subprocess.Popen[bytes]:
+def _start_process(
+    arguments: Sequence[str], connection_file: Path, output_descriptor: int, folder: Path | None
+) -> subprocess.Popen[bytes]:
     script = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     return subprocess.Popen(
-        [str(script), *words],
+        [str(script), *arguments],
         # The JVM passes its environment on to Python workers.
-        env={**os.environ, **SAFE_PATH, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(connection)},
+        env={**os.environ, **SAFE_PATH, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(connection_file)},
         stdin=subprocess.PIPE,
-        stdout=output,
-        stderr=output,
+        stdout=output_descriptor,
+        stderr=output_descriptor,
         start_new_session=True,
         cwd=folder,
     )
 
 
-def _connect_to_gateway(process: subprocess.Popen[bytes], connection: Path) -> JavaGateway:
+def _connect_to_gateway(process: subprocess.Popen[bytes], connection_file: Path) -> JavaGateway:
     """Wait until the JVM announces its port, and connect."""
-    while not connection.exists():
+    while not connection_file.exists():
         if process.poll() is not None:
             raise _JvmEndedError
         time.sleep(_POLL_SECONDS)
-    with connection.open("rb") as file:
+    with connection_file.open("rb") as file:
         port = read_int(file)  # type: ignore[no-untyped-call]
         secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
     with _set_variables({_GATEWAY_PORT: str(port), _GATEWAY_SECRET: secret}):
@@ -233,7 +235,7 @@ def _set_variables(variables: Mapping[str, str]) -> Iterator[None]:
             del os.environ[name]
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop_process(process: subprocess.Popen[bytes]) -> None:
     """Stop the JVM, including the processes that started it: a shell, and a JVM that builds the command line."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
@@ -245,7 +247,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-def _add_environment(words: Sequence[str], defaults: Mapping[str, str], *, with_driver: bool) -> tuple[list[str], str]:
+def _add_environment(
+    arguments: Sequence[str], defaults: Mapping[str, str], *, with_driver: bool
+) -> tuple[list[str], str]:
     """Add the archive for executors to spark-submit's arguments; return them and the Python in the archive.
 
     The JVM works in another folder then, so relative paths in the arguments are made absolute.
@@ -257,7 +261,7 @@ def _add_environment(words: Sequence[str], defaults: Mapping[str, str], *, with_
             f"cannot pack the Python environment for executors: {error}; set PYSPARK_PYTHON to a Python that has "
             "commitlake on every executor, and nothing is packed"
         ) from None
-    found = submit_arguments.make_paths_absolute(words)
+    found = submit_arguments.make_paths_absolute(arguments)
     archives = [word for option, word in pairwise(found) if option == "--archives"]
     if not archives:
         configured = {**defaults, **submit_arguments.parse_settings(found)}.get("spark.archives")
@@ -309,7 +313,7 @@ class _FilteredErrors:
             for line in filter_noise(lines):
                 self._last = line.strip() or self._last
                 # Write to the file descriptor, as the child would, whatever sys.stderr is.
-                shown = printable(line) if os.isatty(_STANDARD_ERROR) else line
+                shown = escape_unprintable(line) if os.isatty(_STANDARD_ERROR) else line
                 os.write(_STANDARD_ERROR, shown.encode(errors="surrogateescape"))
 
     def close(self) -> None:
@@ -318,7 +322,7 @@ class _FilteredErrors:
             os.close(self.write_end)
         self.write_end = -1
 
-    def last(self) -> str:
+    def last_line(self) -> str:
         """Return the last line that the child wrote, once it has exited."""
         self._reader.join(timeout=1)
         return self._last

@@ -23,23 +23,23 @@ _TABLES = frozenset(
 )
 
 
-def find_refusal_reason(answer: DataFrame, uris: Collection[str]) -> str | None:
+def find_refusal_reason(query: DataFrame, allowed_uris: Collection[str]) -> str | None:
     """Return why a query must not run, or None if it only reads the given tables.
 
     Args:
-        answer: DataFrame of the query, which has not run.
-        uris: Delta tables that it may read; empty for any.
+        query: DataFrame of the query, which has not run.
+        allowed_uris: Delta tables that it may read; empty for any.
 
     Raises:
         UsageError: if the session does not show plans.
     """
-    java_frame = getattr(answer, "_jdf", None)
+    java_frame = getattr(query, "_jdf", None)
     if java_frame is None:
         raise UsageError(
             "a session of Spark Connect does not show the plan of a SELECT, so it cannot be checked before it runs. "
             "Leave out --spark or --engine spark: this process reads the lake then"
         )
-    allowed = {_bucket_and_path(uri) for uri in uris}
+    allowed = {_bucket_and_path(uri) for uri in allowed_uris}
     for node in _plan_nodes(java_frame.queryExecution().analyzed()):
         name = node.getClass().getSimpleName()
         if name in _COMMANDS:

@@ -70,7 +70,7 @@ class SparkRunner(Runner):
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
         *,
-        is_waiting: bool = False,  # noqa: ARG002 (the number of slots is fixed)
+        is_io_bound: bool = False,  # noqa: ARG002 (the number of slots is fixed)
     ) -> Iterator[tuple[int, Result]]:
         """Run a function over tasks, see `Runner.run`; Spark retries tasks as configured."""
         if not tasks:
@@ -84,20 +84,22 @@ class SparkRunner(Runner):
         ]
         workers = min(_MAX_JOBS, len(jobs))
         with ThreadPoolExecutor(workers) as pool:
-            for _, results in run_in_pool(pool, workers, _call, jobs, cancel=partial(self._control.cancel, tag)):
+            for _, results in run_in_pool(
+                pool, workers, _call_function, jobs, cancel=partial(self._control.cancel, tag)
+            ):
                 yield from results
 
     def _run_job(
-        self, tag: str, function: Callable[[Task], Result], job: Sequence[int], tasks: Sequence[Task]
+        self, tag: str, function: Callable[[Task], Result], task_numbers: Sequence[int], tasks: Sequence[Task]
     ) -> list[tuple[int, Result]]:
         self._control.add_tag(tag)
-        numbers = self.session.range(0, len(job), 1, numPartitions=len(job))
+        numbers = self.session.range(0, len(task_numbers), 1, numPartitions=len(task_numbers))
         # Each worker loads the function of the job, but only its own task.
-        work = partial(_run_in_worker, function, *pickle_tasks([tasks[number] for number in job]))
+        work = partial(_run_in_worker, function, *pickle_tasks([tasks[number] for number in task_numbers]))
         with raise_worker_errors():
             rows = numbers.mapInArrow(work, _SCHEMA).collect()
         return [
-            (job[row[_NUMBER]], pickle.loads(bytes(row[_RESULT])))  # noqa: S301 (data of our own workers)
+            (task_numbers[row[_NUMBER]], pickle.loads(bytes(row[_RESULT])))  # noqa: S301 (data of our own workers)
             for row in rows
         ]
 
@@ -106,18 +108,18 @@ class SparkRunner(Runner):
         divide: Callable[[Task], DividedRows],
         tasks: Sequence[Task],
         combine: Callable[[Sequence[pa.Table]], Result],
-        parts: int,
+        part_count: int,
     ) -> Iterator[Result]:
         """Combine the parts of many tasks, see `Runner.shuffle`; Spark's shuffle takes the rows to the parts."""
         if not tasks:
             return
         tag = f"commitlake-{secrets.token_hex(8)}"
-        results = self._result_table(divide, tasks, combine, parts).persist(StorageLevel.DISK_ONLY)
+        results = self._result_table(divide, tasks, combine, part_count).persist(StorageLevel.DISK_ONLY)
         compute = inheritable_thread_target(self.session)(partial(self._call_tagged, tag, results.count))
         try:
             with ThreadPoolExecutor(1) as pool, raise_worker_errors():
-                list(run_in_pool(pool, 1, _call, [compute], cancel=partial(self._control.cancel, tag)))
-                for row in results.coalesce(min(parts, _RETURNED_PARTS)).toLocalIterator():
+                list(run_in_pool(pool, 1, _call_function, [compute], cancel=partial(self._control.cancel, tag)))
+                for row in results.coalesce(min(part_count, _RETURNED_PARTS)).toLocalIterator():
                     yield pickle.loads(bytes(row[_RESULT]))  # noqa: S301 (data of our own workers)
         finally:
             results.unpersist()
@@ -127,7 +129,7 @@ class SparkRunner(Runner):
         divide: Callable[[Task], DividedRows],
         tasks: Sequence[Task],
         combine: Callable[[Sequence[pa.Table]], Result],
-        parts: int,
+        part_count: int,
     ) -> DataFrame:
         """Return a DataFrame with one row for each part, which has the part's result."""
         groups = divide_tasks(tasks, max(_MAX_JOB_TASKS, _TASKS_PER_CORE * self.cores))
@@ -138,28 +140,30 @@ class SparkRunner(Runner):
         ]
         table = self.session.createDataFrame(pa.Table.from_pylist(pickled, _GROUPS))
         one_each = table.repartitionById(len(groups), _NUMBER)
-        rows = one_each.mapInArrow(partial(_divide_in_worker, divide, parts), f"{_PART} int, {_ROWS} binary")
-        in_parts = rows.repartitionById(parts, _PART)
+        rows = one_each.mapInArrow(partial(_divide_in_worker, divide, part_count), f"{_PART} int, {_ROWS} binary")
+        in_parts = rows.repartitionById(part_count, _PART)
         return in_parts.mapInArrow(partial(_combine_in_worker, combine), f"{_RESULT} binary")
 
-    def run_concurrently(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Call functions on a thread each, see `Runner.run_at_once`.
+    def run_concurrently(self, functions: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Call each function on a thread of its own, see `Runner.run_concurrently`.
 
         A job of little data spends most of its time on planning and scheduling in the driver, on one core.
         """
-        if len(questions) < 2:
-            return super().run_concurrently(questions)
+        if len(functions) < 2:
+            return super().run_concurrently(functions)
         tag = f"commitlake-{secrets.token_hex(8)}"
         calls = [
-            inheritable_thread_target(self.session)(partial(self._call_tagged, tag, question)) for question in questions
+            inheritable_thread_target(self.session)(partial(self._call_tagged, tag, question)) for question in functions
         ]
         with ThreadPoolExecutor(len(calls)) as pool:
-            results = dict(run_in_pool(pool, len(calls), _call, calls, cancel=partial(self._control.cancel, tag)))
+            results = dict(
+                run_in_pool(pool, len(calls), _call_function, calls, cancel=partial(self._control.cancel, tag))
+            )
         return [results[number] for number in range(len(calls))]
 
-    def _call_tagged(self, tag: str, question: Callable[[], Any]) -> Any:
+    def _call_tagged(self, tag: str, function: Callable[[], Any]) -> Any:
         self._control.add_tag(tag)
-        return question()
+        return function()
 
     def task_counter(self) -> TaskCounter:
         """Return a counter of the tasks of all stages of the session from now on."""
@@ -174,7 +178,7 @@ def _session_control(session: SparkSession) -> ClassicSession | ConnectSession:
     return ClassicSession(session)
 
 
-def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
+def divide_into_jobs(task_count: int, cores: int) -> list[Sequence[int]]:
     """Divide the numbers of tasks into Spark jobs of about the same number of tasks.
 
     Eight jobs together have two tasks per core, or more if a run would otherwise have more than 16 jobs. A job has at
@@ -187,9 +191,9 @@ def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
     >>> len(divide_into_jobs(320_000, cores=64))
     625
     """
-    job_tasks = max(-(-_TASKS_PER_CORE * cores // _MAX_JOBS), -(-tasks // _MAX_JOBS_OF_RUN))
+    job_tasks = max(-(-_TASKS_PER_CORE * cores // _MAX_JOBS), -(-task_count // _MAX_JOBS_OF_RUN))
     job_tasks = min(job_tasks, _MAX_JOB_TASKS)
-    return divide_tasks(range(tasks), -(-tasks // job_tasks))
+    return divide_tasks(range(task_count), -(-task_count // job_tasks))
 
 
 def pickle_tasks(tasks: Sequence[Any]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
@@ -197,7 +201,7 @@ def pickle_tasks(tasks: Sequence[Any]) -> tuple[tuple[bytes, ...], tuple[bytes, 
     places: dict[int, int] = {}
     shared: list[Shared[Any]] = []
 
-    def place_of(value: object) -> int | None:
+    def shared_index(value: object) -> int | None:
         if not isinstance(value, Shared):
             return None
         if id(value) not in places:
@@ -205,22 +209,22 @@ def pickle_tasks(tasks: Sequence[Any]) -> tuple[tuple[bytes, ...], tuple[bytes, 
             shared.append(value)
         return places[id(value)]
 
-    pickled = tuple(_pickle(task, place_of) for task in tasks)
+    pickled = tuple(_pickle_task(task, shared_index) for task in tasks)
     return pickled, tuple(pickle.dumps(each.value, pickle.HIGHEST_PROTOCOL) for each in shared)
 
 
-def _pickle(task: object, place_of: Callable[[object], int | None]) -> bytes:
+def _pickle_task(task: object, shared_index: Callable[[object], int | None]) -> bytes:
     data = io.BytesIO()
     pickler = pickle.Pickler(data, pickle.HIGHEST_PROTOCOL)
-    pickler.persistent_id = place_of  # type: ignore[method-assign]
+    pickler.persistent_id = shared_index  # type: ignore[method-assign]
     pickler.dump(task)
     return data.getvalue()
 
 
-def load_task(task: bytes, shared: Sequence[bytes]) -> Any:
+def load_task(task: bytes, shared_values: Sequence[bytes]) -> Any:
     """Load a task from `pickle_tasks`; a process loads each shared value only once."""
     unpickler = pickle.Unpickler(io.BytesIO(task))  # noqa: S301 (data of our own driver)
-    unpickler.persistent_load = lambda place: _load_shared(shared[place])  # type: ignore[method-assign]
+    unpickler.persistent_load = lambda place: _load_shared(shared_values[place])  # type: ignore[method-assign]
     return unpickler.load()
 
 
@@ -229,14 +233,14 @@ def _load_shared(data: bytes) -> Shared[Any]:
     return Shared(pickle.loads(data))  # noqa: S301 (data of our own driver)
 
 
-def _call(job: Callable[[], Result]) -> Result:
-    return job()
+def _call_function(function: Callable[[], Result]) -> Result:
+    return function()
 
 
 def _run_in_worker(
     function: Callable[[Task], Result],
     tasks: Sequence[bytes],
-    shared: Sequence[bytes],
+    shared_values: Sequence[bytes],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     use_system_memory()
@@ -244,14 +248,14 @@ def _run_in_worker(
     for batch in batches:
         for number in batch.column(0).to_pylist():
             with forward_worker_errors():
-                task: Task = load_task(tasks[number], shared)
+                task: Task = load_task(tasks[number], shared_values)
                 data = pickle.dumps(function(task), pickle.HIGHEST_PROTOCOL)
             yield pa.RecordBatch.from_pylist([{_NUMBER: number, _RESULT: data}], schema)
     freeze_loaded_objects()
 
 
 def _divide_in_worker(
-    divide: Callable[[Task], DividedRows], parts: int, batches: Iterator[pa.RecordBatch]
+    divide: Callable[[Task], DividedRows], part_count: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a group of tasks, divided into parts, in a worker."""
     use_system_memory()
@@ -261,12 +265,12 @@ def _divide_in_worker(
                 tasks: list[Task] = pickle.loads(group)  # noqa: S301 (data of our own driver)
                 for task in tasks:
                     for rows, numbers in divide(task):
-                        yield _pack_parts(rows, numbers, parts)
+                        yield _pack_parts(rows, numbers, part_count)
     freeze_loaded_objects()
 
 
-def _pack_parts(rows: pa.Table, numbers: Array, parts: int) -> pa.RecordBatch:
-    divided_rows = enumerate(divide_rows(rows, numbers, parts))
+def _pack_parts(rows: pa.Table, part_numbers: Array, part_count: int) -> pa.RecordBatch:
+    divided_rows = enumerate(divide_rows(rows, part_numbers, part_count))
     packed = [{_PART: part, _ROWS: pack_rows(batch)} for part, batch in divided_rows if batch is not None]
     return pa.RecordBatch.from_pylist(packed, _PARTS)
 

@@ -117,10 +117,10 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
 
 def _start_or_connect(name: str, s3: S3Options | None) -> SparkSession:
     remote = os.environ.get(REMOTE_VARIABLE)
-    return _connect(remote) if remote else _start_session(name, s3)
+    return _connect_to_server(remote) if remote else _start_session(name, s3)
 
 
-def _connect(url: str) -> SparkSession:
+def _connect_to_server(url: str) -> SparkSession:
     """Return a session of a Spark Connect server, with only those settings that belong to a session."""
     _silence_pyspark()
     keys = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
@@ -130,7 +130,7 @@ def _connect(url: str) -> SparkSession:
 def _start_session(name: str, s3: S3Options | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (py4j, only with a JVM)
 
-    from commitlake.connectors.spark.jvm import launch  # noqa: PLC0415 (likewise)
+    from commitlake.connectors.spark.jvm import launch_jvm  # noqa: PLC0415 (likewise)
 
     application = f"commitlake {name}"
     with restricted_umask() as umask:  # Spark itself sets the mode of its files
@@ -138,7 +138,7 @@ def _start_session(name: str, s3: S3Options | None) -> SparkSession:
     settings = {**SETTINGS, **modes, **(s3a_settings(s3) if s3 else {})}
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._active_spark_context is None:  # noqa: SLF001 (no other way to ask)
         _silence_pyspark()
-        gateway = launch({**settings, **launch_settings(s3)})
+        gateway = launch_jvm({**settings, **launch_settings(s3)})
         return SparkSession(_new_context(application, gateway))
     SparkContext.getSystemProperty(
         "java.version"
@@ -156,11 +156,11 @@ def _silence_pyspark() -> None:
     logging.getLogger("SQLQueryContextLogger").disabled = True
 
 
-def _new_context(application: str, gateway: JavaGateway) -> SparkContext:
+def _new_context(application_name: str, gateway: JavaGateway) -> SparkContext:
     """Create a Spark context so that pyspark does not replace the program's SIGINT handler."""
     from pyspark import SparkContext  # noqa: PLC0415 (likewise)
 
     if signal.getsignal(signal.SIGINT) in (None, signal.default_int_handler):
-        return SparkContext(appName=application, gateway=gateway)
+        return SparkContext(appName=application_name, gateway=gateway)
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(SparkContext, appName=application, gateway=gateway).result()
+        return pool.submit(SparkContext, appName=application_name, gateway=gateway).result()

@@ -19,46 +19,48 @@ FLAGS = frozenset({"--verbose", "-v", "--supervise"})
 _PATH_OPTIONS = frozenset({"--jars", "--files", "--py-files", "--archives", "--properties-file", "--keytab"})
 
 
-def given() -> list[str]:
+def read_user_arguments() -> list[str]:
     """Return the arguments in the user's variable `PYSPARK_SUBMIT_ARGS`, as a list."""
     return shlex.split(os.environ.get(VARIABLE, "pyspark-shell"))
 
 
 def uses_cluster() -> bool:
     """Return whether the user or `spark-defaults.conf` has chosen a master whose tasks run on other machines."""
-    return bool(os.environ.get(REMOTE_VARIABLE)) or is_cluster(given(), read_defaults(configuration_folder()))
+    return bool(os.environ.get(REMOTE_VARIABLE)) or is_cluster(
+        read_user_arguments(), read_defaults(configuration_folder())
+    )
 
 
-def is_cluster(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
+def is_cluster(arguments: Sequence[str], defaults: Mapping[str, str]) -> bool:
     """Return whether the master is on other machines, by spark-submit's arguments, or else by `spark-defaults.conf`."""
-    return not _effective_master(words, defaults).startswith("local")
+    return not _effective_master(arguments, defaults).startswith("local")
 
 
-def is_yarn(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
+def is_yarn(arguments: Sequence[str], defaults: Mapping[str, str]) -> bool:
     """Return whether the master is YARN, by spark-submit's arguments, or else by `spark-defaults.conf`."""
-    return _effective_master(words, defaults) == YARN
+    return _effective_master(arguments, defaults) == YARN
 
 
-def _effective_master(words: Sequence[str], defaults: Mapping[str, str]) -> str:
-    return parse_master(words) or defaults.get("spark.master", "local")
+def _effective_master(arguments: Sequence[str], defaults: Mapping[str, str]) -> str:
+    return parse_master(arguments) or defaults.get("spark.master", "local")
 
 
-def merge_arguments(ours: Mapping[str, str], given: Sequence[str]) -> list[str]:
+def merge_arguments(settings: Mapping[str, str], user_arguments: Sequence[str]) -> list[str]:
     """Return spark-submit's arguments: our settings before the user's arguments, with the jars of both combined.
 
     >>> merge_arguments({"spark.jars": "ours"}, ["--jars", "a,b", "pyspark-shell"])
     ['--conf', 'spark.jars=ours', '--jars', 'a,b,ours', 'pyspark-shell']
     """
-    theirs = list(given)
-    for place, word in enumerate(given):
+    theirs = list(user_arguments)
+    for place, word in enumerate(user_arguments):
         if word == "--jars":
-            theirs[place + 1] += f",{ours['spark.jars']}"
+            theirs[place + 1] += f",{settings['spark.jars']}"
         elif word.startswith("--jars="):
-            theirs[place] += f",{ours['spark.jars']}"
-    return [word for key, value in ours.items() for word in ("--conf", f"{key}={value}")] + theirs
+            theirs[place] += f",{settings['spark.jars']}"
+    return [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")] + theirs
 
 
-def parse_master(words: Sequence[str]) -> str:
+def parse_master(arguments: Sequence[str]) -> str:
     """Return the master that spark-submit uses: that of `--master`, else the last value of `spark.master`.
 
     >>> parse_master(["--conf", "spark.master=local[*]", "--master", "yarn", "pyspark-shell"])
@@ -66,26 +68,26 @@ def parse_master(words: Sequence[str]) -> str:
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--master")
-    known, _ = parser.parse_known_args(list(words))
-    return str(known.master or parse_settings(words).get("spark.master", ""))
+    known, _ = parser.parse_known_args(list(arguments))
+    return str(known.master or parse_settings(arguments).get("spark.master", ""))
 
 
-def parse_settings(words: Sequence[str]) -> dict[str, str]:
+def parse_settings(arguments: Sequence[str]) -> dict[str, str]:
     """Return the settings that `--conf` arguments give; the last one for a key counts."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
-    known, _ = parser.parse_known_args(list(words))
+    known, _ = parser.parse_known_args(list(arguments))
     return dict(setting.split("=", 1) for setting in known.conf if "=" in setting)
 
 
-def make_paths_absolute(words: Sequence[str]) -> list[str]:
+def make_paths_absolute(arguments: Sequence[str]) -> list[str]:
     """Return spark-submit's arguments with absolute paths; an option and its value become two words.
 
     >>> make_paths_absolute(["--jars=/a.jar,hdfs://b/c.jar", "--name", "x", "pyspark-shell"])
     ['--jars', '/a.jar,hdfs://b/c.jar', '--name', 'x', 'pyspark-shell']
     """
     found: list[str] = []
-    for word in words:
+    for word in arguments:
         option, has_value, value = word.partition("=")
         if has_value and option in _PATH_OPTIONS:
             found += [option, value]

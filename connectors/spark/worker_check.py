@@ -77,7 +77,7 @@ def _has_commitlake(python: str) -> bool:
         return False
 
 
-def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None:
+def check_workers(session: SparkSession, packages: Sequence[str] = NEEDED) -> None:
     """Check that workers can load the needed packages, with one task.
 
     Raises:
@@ -89,7 +89,7 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
     load = udf(import_packages, "string", useArrow=False)
     try:
         with _pickle_as_code():
-            rows = session.range(1, numPartitions=1).select(load(lit(" ".join(needed))).alias("found")).collect()
+            rows = session.range(1, numPartitions=1).select(load(lit(" ".join(packages))).alias("found")).collect()
     except EXECUTION_ERRORS as error:
         raise UnavailableError(f"no task runs on Spark's workers: {_last_cause(error)}") from None
     answer = json.loads(rows[0]["found"])

@@ -136,11 +136,11 @@ def _cache_folder() -> Path:
     return (Path(chosen) if chosen else Path.home() / ".cache") / "commitlake" / "environments"
 
 
-def _delete_old_archives(folder: Path, kept: Path) -> None:
+def _delete_old_archives(folder: Path, kept_archive: Path) -> None:
     """Delete archives of other versions, except the newest one, which another installation may be sending."""
     archives = sorted(folder.glob(f"{NAME}-*.tar.gz"), key=lambda path: path.stat().st_mtime)
     for archive in archives[:-2]:
-        if archive != kept:
+        if archive != kept_archive:
             archive.unlink(missing_ok=True)
 
 
@@ -246,7 +246,7 @@ def _write_archive(members: list[Member], archive: Path) -> None:
             information.mode &= _NOT_OF_OTHERS
             information.uid = information.gid = 0
             information.uname = information.gname = ""
-            _add_folders(packed, PurePosixPath(information.name), folders)
+            _add_parent_folders(packed, PurePosixPath(information.name), folders)
             with path.open("rb") as file:
                 content = file.read(information.size)
             packed.addfile(information, io.BytesIO(content))
@@ -260,18 +260,18 @@ def _write_archive(members: list[Member], archive: Path) -> None:
         _add_text(packed, DIGEST, digest.hexdigest())
 
 
-def _add_folders(packed: tarfile.TarFile, name: PurePosixPath, known: set[str]) -> None:
+def _add_parent_folders(archive: tarfile.TarFile, name: PurePosixPath, added_folders: set[str]) -> None:
     """Add the folders of a file that are not known yet, because the umask of the one who unpacks may be too wide."""
     for folder in reversed(name.parents[:-1]):
-        if str(folder) not in known:
-            known.add(str(folder))
+        if str(folder) not in added_folders:
+            added_folders.add(str(folder))
             information = tarfile.TarInfo(str(folder))
             information.type, information.mode = tarfile.DIRTYPE, _NOT_OF_OTHERS
-            packed.addfile(information)
+            archive.addfile(information)
 
 
-def _add_text(packed: tarfile.TarFile, name: str, text: str, mode: int = 0o644) -> None:
+def _add_text(archive: tarfile.TarFile, name: str, text: str, mode: int = 0o644) -> None:
     content = text.encode()
     information = tarfile.TarInfo(name)
     information.size, information.mode = len(content), mode
-    packed.addfile(information, io.BytesIO(content))
+    archive.addfile(information, io.BytesIO(content))

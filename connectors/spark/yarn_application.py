@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 
 from commitlake.connectors.spark.driver_output import copy_output
-from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_place
+from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_folder_uri
 from commitlake.connectors.spark.submit_arguments import option_pairs
 from commitlake.schemas.errors import ExitCode, UnavailableError
 
@@ -63,14 +63,17 @@ class YarnApplication:
         self._handle = launcher.startApplication(listeners)
 
     def follow(
-        self, write: Callable[[int, bytes], None], announce: Callable[[str], None], is_stopped: Callable[[], bool]
+        self,
+        write_output: Callable[[int, bytes], None],
+        on_application_id: Callable[[str], None],
+        is_stop_requested: Callable[[], bool],
     ) -> int | None:
         """Pass on the driver's output until the application has ended.
 
         Args:
-            write: gets the number of a stream and bytes for it.
-            announce: gets the application's id when it is known.
-            is_stopped: whether the user wants it to stop; the application is killed then.
+            write_output: gets the number of a stream and bytes for it.
+            on_application_id: gets the application's id when it is known.
+            is_stop_requested: whether the user wants it to stop; the application is killed then.
 
         Returns:
             The job's exit code; None if the application was killed because the user wanted it.
@@ -80,20 +83,20 @@ class YarnApplication:
         """
         is_announced = False
         while True:
-            is_over = self._is_over()
+            is_over = self._has_ended()
             if not is_announced and (identifier := self._handle.getAppId()):
                 is_announced = True
-                announce(str(identifier))
-            code = self._copy_output(write, _LAST_READS if is_over else 1)
+                on_application_id(str(identifier))
+            code = self._copy_output(write_output, _LAST_READS if is_over else 1)
             if is_over:
                 return self._exit_code(code)
-            if is_stopped():
+            if is_stop_requested():
                 self.kill()
-                self._copy_output(write)
+                self._copy_output(write_output)
                 return None
             time.sleep(_POLL_SECONDS)
 
-    def _is_over(self) -> bool:
+    def _has_ended(self) -> bool:
         """Return whether the application has ended; YARN is asked, too, because Spark may have lost contact with it."""
         if not self._handle.getState().isFinal():
             return False
@@ -104,21 +107,21 @@ class YarnApplication:
             report = self._yarn_client().getApplicationReport(application)
             return str(report.getYarnApplicationState().toString()) in _ENDED
         except Py4JError as error:
-            self._warn(f"YARN cannot be asked for the state of the job, and is asked again: {error}")
+            self._warn_once(f"YARN cannot be asked for the state of the job, and is asked again: {error}")
             return False
 
-    def _copy_output(self, write: Callable[[int, bytes], None], attempts: int = 1) -> int | None:
+    def _copy_output(self, write_output: Callable[[int, bytes], None], attempts: int = 1) -> int | None:
         """Pass on the driver's new output; return the job's exit code once it is known."""
         for attempt in range(attempts):
             if attempt:
                 time.sleep(_POLL_SECONDS)
             try:
-                return copy_output(self._folder, write)
+                return copy_output(self._folder, write_output)
             except Py4JError as error:
-                self._warn(f"the output of the job cannot be read, and is read again: {error}")
+                self._warn_once(f"the output of the job cannot be read, and is read again: {error}")
         return None
 
-    def _warn(self, text: str) -> None:
+    def _warn_once(self, text: str) -> None:
         """Log a warning, unless the same warning was logged before."""
         line = text.splitlines()[0]
         if line not in self._warnings:
@@ -149,7 +152,7 @@ class YarnApplication:
 
     def _delete_files(self, application: Any) -> None:
         """Delete the files sent for the application, one of which has the job's environment; Spark may leave them."""
-        place = staging_place(self._gateway.jvm, f".sparkStaging/{application.toString()}", self._staging)
+        place = staging_folder_uri(self._gateway.jvm, f".sparkStaging/{application.toString()}", self._staging)
         HadoopFolder(self._gateway.jvm, place).delete_all()
 
     def _submission_error(self) -> str:

@@ -32,12 +32,12 @@ def s3_error_of(error: BaseException, s3: S3Options | None = None) -> S3Error | 
                 f"s3://{found['bucket']}/{found['key'] or ''}".rstrip("/"), f"the answer {found['code']}", s3
             )
         if (found := _OF_DELTALAKE.search(str(seen))) is not None:
-            return _explain_by_check(_place_of_url(found["url"], s3), "an error of the server or of the network", s3)
+            return _explain_by_check(_s3_uri_of_url(found["url"], s3), "an error of the server or of the network", s3)
         seen = seen.__cause__ or seen.__context__
     return None
 
 
-def _place_of_url(url: str, s3: S3Options | None) -> str:
+def _s3_uri_of_url(url: str, s3: S3Options | None) -> str:
     """Return the folder or object that a request's URL addresses; with an endpoint, its path begins with the bucket."""
     from commitlake.connectors.storage.s3_clients import s3_options  # noqa: PLC0415 (boto3 takes long to import)
 
@@ -47,20 +47,20 @@ def _place_of_url(url: str, s3: S3Options | None) -> str:
     return f"s3://{(parts.hostname or '').partition('.')[0]}{unquote(parts.path)}".rstrip("/")
 
 
-def _explain_by_check(place: str, what: str, s3: S3Options | None) -> S3Error:
+def _explain_by_check(uri: str, original_answer: str, s3: S3Options | None) -> S3Error:
     """Return the error of a new request: Arrow's own does not distinguish wrong credentials from denied access.
 
     Args:
-        place: the object of the request, or its folder.
-        what: the answer to that request, for a server that now gives another one.
+        uri: the object of the request, or its folder.
+        original_answer: the answer to that request, for a server that now gives another one.
         s3: see `s3_error_of`.
     """
     from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
 
     try:
-        S3Storage(place, s3).check()
+        S3Storage(uri, s3).check()
     except S3Error as error:
         return error
-    is_permanent = what.rpartition(" ")[2] in _PERMANENT
+    is_permanent = original_answer.rpartition(" ")[2] in _PERMANENT
     kind = S3Error if is_permanent else S3UnavailableError
-    return kind(f"{place} cannot be read: found {what}", "Run it again later, or see the server's log")
+    return kind(f"{uri} cannot be read: found {original_answer}", "Run it again later, or see the server's log")

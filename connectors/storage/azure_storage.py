@@ -49,13 +49,13 @@ _DENIED_ERRORS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedEr
 ERRORS = (exceptions.BaseError, OSError)  # a writer's errors are OSErrors, whatever they are
 
 
-def azure_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
+def azure_error(error: Exception, uri: CloudUri, message_start: str) -> CloudError:
     """Return the error to raise for a failed request.
 
     Args:
         error: the error that obstore raised.
         uri: a place in the container of the request.
-        what: beginning of the message: what was attempted.
+        message_start: beginning of the message: what was attempted.
     """
     text = str(error)
     status, code = _STATUS.search(text), answer_code(error)
@@ -64,7 +64,7 @@ def azure_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
         found, advice = "no credentials that can be used", _CREDENTIALS
         if number in BUSY if number else "HTTP error" in text:
             # The server of tokens may be back soon; on a machine without an identity, it never is.
-            return CloudUnavailableError(f"{found}, because their server cannot be reached", advice, what)
+            return CloudUnavailableError(f"{found}, because their server cannot be reached", advice, message_start)
     elif (isinstance(error, FileNotFoundError) or number == 404) and code in {"ContainerNotFound", None}:
         found, advice = f"no container {uri.container!r} in the account {uri.account!r}", _CONTAINER
     elif number or isinstance(error, _DENIED_ERRORS):
@@ -74,7 +74,7 @@ def azure_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
     else:
         found, advice = f"wrong settings ({type(error).__name__})", _CREDENTIALS
     kind = CloudUnavailableError if advice in {LATER, _NETWORK} else CloudError
-    return kind(found, advice, what)
+    return kind(found, advice, message_start)
 
 
 def answer_code(error: Exception) -> str | None:
@@ -144,31 +144,31 @@ class AzureStorage(CloudStorage):
 
     known_errors = ERRORS
 
-    def has_objects(self, folder: str, *, is_waited_for: bool = False) -> bool:
-        """See CloudStorage."""
-        client = azure_client(self.root, FEW_ATTEMPTS if is_waited_for else MAX_ATTEMPTS)
+    def has_objects(self, folder: str, *, is_user_waiting: bool = False) -> bool:
+        """Return whether a folder contains any object; see CloudStorage."""
+        client = azure_client(self.root, FEW_ATTEMPTS if is_user_waiting else MAX_ATTEMPTS)
         key = self.key(folder)
-        with self.errors(folder, "listed"):
+        with self.convert_errors(folder, "listed"):
             return any(page for page in obstore.list(client, f"{key}/" if key else None, chunk_size=1))
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
-        """See Storage."""
+        """Yield the names of all files in a folder and its subfolders; see Storage."""
         yield from islice(self._list_names(folder, limit), limit)
 
     def _list_names(self, folder: str, limit: int | None) -> Iterator[str]:
         root, key = self.root.key(""), self.key(folder)
-        with self.errors(folder, "listed"):
+        with self.convert_errors(folder, "listed"):
             for page in obstore.list(self._client, key or None, chunk_size=limit or 1000):
                 yield from (each["path"].removeprefix(f"{root}/") for each in page)
 
     def entries(self, folder: str) -> list[Entry]:
-        """See ReadableStorage."""
+        """Return the files and folders in a folder; see ReadableStorage."""
         key = self.key(folder)
-        with self.errors(folder, "listed"):
+        with self.convert_errors(folder, "listed"):
             found: Any = obstore.list_with_delimiter(self._client, key or None)
         folders = set(found["common_prefixes"])
         if not folders and not found["objects"]:
-            raise FileNotFoundError(f"{self.place_of(folder)} does not exist")
+            raise FileNotFoundError(f"{self.uri_of(folder)} does not exist")
         # With hierarchical namespaces, a folder is also an object.
         objects = {each["path"]: _to_found_file(each) for each in found["objects"] if each["path"] not in folders}
         return [
@@ -177,29 +177,29 @@ class AzureStorage(CloudStorage):
         ]
 
     def head(self, name: str) -> FoundFile | None:
-        """See Storage."""
+        """Return the newest version of a file, or None if it does not exist; see Storage."""
         key = self.key(name)
-        with self.errors(name, "read"), suppress(FileNotFoundError):
+        with self.convert_errors(name, "read"), suppress(FileNotFoundError):
             return _to_found_file(obstore.head(self._client, key))
         return None
 
     def get(self, name: str, max_bytes: int) -> Content | None:
-        """See Storage."""
+        """Read a file, or return None if it does not exist; see Storage."""
         key = self.key(name)
-        with self.errors(name, "read"), suppress(FileNotFoundError):
+        with self.convert_errors(name, "read"), suppress(FileNotFoundError):
             answer = obstore.get(self._client, key)
             if answer.meta["size"] > max_bytes:
                 raise self.too_large_error(name, max_bytes)
             return Content(bytes(answer.bytes()), _version_of(answer.meta))
         return None
 
-    def read(self, name: str, start: int, end: int, found: FoundFile) -> bytes | None:
-        """See CloudStorage."""
+    def read(self, name: str, start: int, end: int, found_version: FoundFile) -> bytes | None:
+        """Return a range of one version of an object; None if it was deleted. See CloudStorage."""
         key = self.key(name)
         options: Any = {"range": (start, end)}
-        if found.version:
-            options["if_match"] = found.version
-        with self.errors(name, "read"):
+        if found_version.version:
+            options["if_match"] = found_version.version
+        with self.convert_errors(name, "read"):
             try:
                 return bytes(obstore.get(self._client, key, options=options).bytes())
             except PreconditionError:
@@ -208,33 +208,33 @@ class AzureStorage(CloudStorage):
                 return None
 
     def put(self, name: str, data: bytes) -> None:
-        """See Storage."""
-        with self.errors(name, "written"):
+        """Write a file; an existing one is replaced. See Storage."""
+        with self.convert_errors(name, "written"):
             self._put(name, data)
 
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
-        """See Storage; the version is the object's tag, and at some servers a number."""
-        with self.errors(name, "written"):
+        """Write a file if it still has the given version, an object's tag or a number; see Storage."""
+        with self.convert_errors(name, "written"):
             try:
                 return _version_of(self._put(name, data, mode="create" if version is None else version))
             except (AlreadyExistsError, PreconditionError):
                 raise ReplacedError from None
 
     def delete(self, name: str) -> None:
-        """See Storage."""
+        """Delete a file, if it exists; see Storage."""
         key = self.key(name)
-        with self.errors(name, "deleted"), suppress(FileNotFoundError):
+        with self.convert_errors(name, "deleted"), suppress(FileNotFoundError):
             obstore.delete(self._client, key)
 
-    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
-        """See Storage; after an error the writer is not closed, so no object appears."""
+    def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
+        """Write a file as the concatenation of parts; after an error, no object appears. See Storage."""
         key, mark = self.key(name), secrets.token_hex(16)
-        with self.errors(name, "written"):
+        with self.convert_errors(name, "written"):
             writer = obstore.open_writer(
                 self._client, key, attributes={_MARK: mark}, buffer_size=_BLOCK_BYTES, max_concurrency=1
             )
             for part in parts:
-                writer.write(self._read_part(name_of(part), part))
+                writer.write(self._read_part(part_file_name(part), part))
             try:
                 writer.close()
             except OSError:
@@ -244,9 +244,9 @@ class AzureStorage(CloudStorage):
                         return
                 raise
 
-    def convert_error(self, error: Any, what: str) -> CloudError:
-        """See CloudStorage."""
-        return azure_error(error, self.root, what)
+    def convert_error(self, error: Any, message_start: str) -> CloudError:
+        """Return the error to raise instead of one of `known_errors`; see CloudStorage."""
+        return azure_error(error, self.root, message_start)
 
     @property
     def _client(self) -> Any:
@@ -259,19 +259,19 @@ class AzureStorage(CloudStorage):
         except FileNotFoundError:
             raise self.changed_part_error(name, part) from None
         self.check_part(name, part, data)
-        self.pace.acquire_in_steps(len(data))
+        self.pace.wait_in_steps(len(data))
         return data
 
     def _put(self, name: str, data: bytes, **condition: Any) -> Any:
         key = self.key(name)
-        self.pace.acquire_in_steps(len(data))
+        self.pace.wait_in_steps(len(data))
         return obstore.put(self._client, key, data, use_multipart=False, **condition)
 
 
-def _to_found_file(meta: Any) -> FoundFile:
-    return FoundFile(int(meta["size"]), meta["last_modified"], meta["e_tag"])
+def _to_found_file(metadata: Any) -> FoundFile:
+    return FoundFile(int(metadata["size"]), metadata["last_modified"], metadata["e_tag"])
 
 
-def _version_of(found: Any) -> dict[str, str]:
+def _version_of(metadata: Any) -> dict[str, str]:
     """Return a version's identifier: the object's tag or, at some servers, a number."""
-    return {name: found[name] for name in ("e_tag", "version") if found[name]}
+    return {name: metadata[name] for name in ("e_tag", "version") if metadata[name]}

@@ -45,16 +45,16 @@ class CloudStorage(ReadableStorage):
         super().__init__(str(self.root), pace)
 
     @abstractmethod
-    def has_objects(self, folder: str, *, is_waited_for: bool = False) -> bool:
+    def has_objects(self, folder: str, *, is_user_waiting: bool = False) -> bool:
         """Return whether a folder contains any object.
 
         Args:
             folder: the folder.
-            is_waited_for: whether a user waits; then there are only a few attempts.
+            is_user_waiting: whether a user waits; then there are only a few attempts.
         """
 
     @abstractmethod
-    def read(self, name: str, start: int, end: int, found: FoundFile) -> bytes | None:
+    def read(self, name: str, start: int, end: int, found_version: FoundFile) -> bytes | None:
         """Return a range of one version of an object; None if the server shows that it was deleted.
 
         Raises:
@@ -62,33 +62,33 @@ class CloudStorage(ReadableStorage):
         """
 
     @abstractmethod
-    def convert_error(self, error: Any, what: str) -> CloudError:
+    def convert_error(self, error: Any, message_start: str) -> CloudError:
         """Return the error to raise instead of one of `known_errors`.
 
         Args:
             error: the error.
-            what: beginning of the message: what was attempted.
+            message_start: beginning of the message: what was attempted.
         """
 
     @contextmanager
-    def errors(self, name: str, verb: str) -> Iterator[None]:
+    def convert_errors(self, name: str, verb: str) -> Iterator[None]:
         """Convert the client's errors inside the block; `verb` names the operation in their messages."""
         try:
             yield
         except CommitLakeError:  # UnsafeFileError is also an OSError
             raise
         except self.known_errors as error:
-            raise self.convert_error(error, f"{self.place_of(name)} cannot be {verb}: ") from None
+            raise self.convert_error(error, f"{self.uri_of(name)} cannot be {verb}: ") from None
 
     def check(self) -> None:
-        """See Storage."""
-        self.has_objects("", is_waited_for=True)
+        """Check that the container can be used, with few attempts, because a user waits; see Storage."""
+        self.has_objects("", is_user_waiting=True)
 
     def delete_unfinished(self) -> None:
-        """See Storage; nothing that is unfinished can be seen, and the server deletes it."""
+        """Do nothing, because the server itself deletes unfinished uploads; see Storage."""
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
-        """See Storage."""
+        """Return a range of a file, shortened to the end of the file; None if the file does not exist. See Storage."""
         found = self.head(name)
         if found is None:
             return None
@@ -98,20 +98,20 @@ class CloudStorage(ReadableStorage):
         try:
             data = self.read(name, start, end, found)
         except ReplacedError:
-            raise replaced_while_read_error(self.place_of(name)) from None
+            raise replaced_while_read_error(self.uri_of(name)) from None
         if data is not None:
-            self.pace.take(len(data))
+            self.pace.wait_for_bytes(len(data))
         return data
 
     def entry(self, name: str) -> Entry | None:
-        """See ReadableStorage; a folder exists if an object is in it."""
+        """Return a file, or a folder if any object is in it; None if there is neither. See ReadableStorage."""
         if self.has_objects(name) or not self.key(name):
             return Entry(name)
         found = self.head(name)
         return None if found is None else Entry(name, found)
 
     def open(self, name: str) -> RangeFile:
-        """See ReadableStorage."""
+        """Open a file that several threads can read; see ReadableStorage."""
         return _CloudFile(self, name)
 
     def key(self, name: str) -> str:
@@ -124,14 +124,14 @@ class _CloudFile(VersionedFile):
 
     def __init__(self, storage: CloudStorage, name: str) -> None:
         self._storage, self._name = storage, name
-        super().__init__(storage.place_of(name))
+        super().__init__(storage.uri_of(name))
 
     def newest_version(self) -> FoundFile | None:
-        """See VersionedFile."""
+        """Return the newest version, which has a `size` in bytes, or None if there is none; see VersionedFile."""
         return self._storage.head(self._name)
 
     def read_version(self, version: FoundFile, start: int, end: int) -> bytes | None:
-        """See VersionedFile; in a newer object, the range could end anywhere."""
+        """Return a range of a version; None if the object was deleted. See VersionedFile."""
         return self._storage.read(self._name, start, end, version)
 
 
@@ -140,32 +140,32 @@ BUSY = frozenset({408, 429, 500, 502, 503, 504})
 _DENIED = frozenset({401, 403})
 
 
-def explain_status(status: int, code: str, denied: str) -> tuple[str, str]:
+def explain_status(status: int, code: str, access_advice: str) -> tuple[str, str]:
     """Return what was found, and what to do, for the HTTP status of an answer.
 
     Args:
         status: the status.
         code: what the server calls it.
-        denied: what to do if access is denied.
+        access_advice: what to do if access is denied.
     """
     if status in _DENIED:
-        return f"access denied ({code})", denied
+        return f"access denied ({code})", access_advice
     if status in BUSY:
         return f"a server that is busy or not well ({code}), also when asked again", LATER
     return f"the answer {code}", "See the server's log for its reason"
 
 
-def find_endpoint(variables: Sequence[str], shown: str) -> str | None:
+def find_endpoint(variable_names: Sequence[str], error_subject: str) -> str | None:
     """Return the endpoint in the environment, and warn if it has no TLS and is not on this machine.
 
     Args:
-        variables: names of variables, of which the first that is set counts.
-        shown: what an error calls them.
+        variable_names: names of variables, of which the first that is set counts.
+        error_subject: what an error calls them.
 
     Raises:
         CloudError: if it is not a URL, or has credentials.
     """
-    endpoint = next(filter(None, map(os.environ.get, variables)), None)
+    endpoint = next(filter(None, map(os.environ.get, variable_names)), None)
     if endpoint is None:
         return None
     try:
@@ -173,7 +173,7 @@ def find_endpoint(variables: Sequence[str], shown: str) -> str | None:
     except ValueError:
         parts = urlsplit("")
     if "@" in endpoint or "?" in endpoint or parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise CloudError(f"{shown}: expected https://HOST, without credentials", "Correct it, or leave it out")
+        raise CloudError(f"{error_subject}: expected https://HOST, without credentials", "Correct it, or leave it out")
     if parts.scheme == "http":
         warn_unencrypted(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
     return endpoint

@@ -52,13 +52,13 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
 
     def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
         """Return the kind and size of files and folders."""
-        return [self._info(path) for path in paths]
+        return [self._path_info(path) for path in paths]
 
     def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
         """Return the files and folders in a folder."""
         if selector.recursive:
             raise NotImplementedError
-        storage, name = self._place(selector.base_dir)
+        storage, name = self._storage_and_name(selector.base_dir)
         try:
             found = storage.entries(name)
         except FileNotFoundError:
@@ -74,7 +74,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         Raises:
             FileNotFoundError: if it does not exist.
         """
-        storage, name = self._place(path)
+        storage, name = self._storage_and_name(path)
         return storage.open(name)
 
     def open_input_file(self, path: str) -> pa.NativeFile:
@@ -85,20 +85,20 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         """Open a file for reading from its beginning."""
         return self.open_input_file(path)
 
-    def _place(self, path: str) -> tuple[ReadableStorage, str]:
+    def _storage_and_name(self, path: str) -> tuple[ReadableStorage, str]:
         authority, _, name = path.partition("/")
         return open_readable(f"{self._scheme}://{authority}"), name.strip("/")
 
-    def _info(self, path: str) -> pafs.FileInfo:
-        storage, name = self._place(path)
+    def _path_info(self, path: str) -> pafs.FileInfo:
+        storage, name = self._storage_and_name(path)
         found = storage.entry(name)
         return pafs.FileInfo(path, pafs.FileType.NotFound) if found is None else _file_info(path, found)
 
-    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise NotImplementedError("this filesystem is only read")
+    def _refuse_write(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise NotImplementedError("this filesystem is read-only")
 
-    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
-    move = copy_file = open_output_stream = open_append_stream = _refuse
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse_write
+    move = copy_file = open_output_stream = open_append_stream = _refuse_write
 
 
 def _file_info(path: str, entry: Entry) -> pafs.FileInfo:

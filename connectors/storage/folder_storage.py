@@ -50,41 +50,41 @@ class FolderStorage(LakeStorage):
         self.text = str(self._root)
 
     def check(self) -> None:
-        """See LakeStorage."""
+        """Check that the folder can be used, or can be created; see LakeStorage."""
         folder = next(folder for folder in (self._root, *self._root.absolute().parents) if folder.exists())
         if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
             reason = "cannot be written by this user" if folder.is_dir() else "is a file"
             raise ObjectStoreError(f"{folder}, which {reason}", "Name another folder")
 
     def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
-        """See LakeStorage; links are refused, because ignoring a linked folder could lose data."""
-        for folder, start in self._folders(prefix):
+        """Yield the files with a prefix and a suffix; links are refused, because skipping them could lose data."""
+        for folder, start in self._folders_of_prefix(prefix):
             with self._convert_link_errors():
-                names = files_in(folder, partial(_has_prefix_and_suffix, start, suffix), below=self._below)
+                names = files_in(folder, partial(_has_prefix_and_suffix, start, suffix), trusted_root=self._below)
             for name in names:
                 with suppress(FileNotFoundError):  # deleted meanwhile
                     status = (folder / name).lstat()
                     found = FoundFile(status.st_size, from_seconds(status.st_mtime))
                     yield (folder / name).relative_to(self._root).as_posix(), found
 
-    def _folders(self, prefix: str) -> Iterator[tuple[Path, str]]:
+    def _folders_of_prefix(self, prefix: str) -> Iterator[tuple[Path, str]]:
         """Yield the folders that may contain files of a prefix, with the beginning of those files' names."""
         name, _, start = prefix.rpartition("/")
         yield self._path(name), start
         if start or not prefix:
             with self._convert_link_errors():
-                found = folders_in(self._path(name), below=self._below)
+                found = folders_in(self._path(name), trusted_root=self._below)
             for inner in found:
                 if inner.startswith(start):
-                    yield from self._partitions(self._path(name) / inner)
+                    yield from self._folder_and_partitions(self._path(name) / inner)
 
-    def _partitions(self, folder: Path) -> Iterator[tuple[Path, str]]:
+    def _folder_and_partitions(self, folder: Path) -> Iterator[tuple[Path, str]]:
         """Yield a folder and the folders of partitions in it, whose names have the form `column=value`."""
         yield folder, ""
         with self._convert_link_errors():
-            found = folders_in(folder, lambda name: "=" in name, below=self._below)
+            found = folders_in(folder, lambda name: "=" in name, trusted_root=self._below)
         for inner in found:
-            yield from self._partitions(folder / inner)
+            yield from self._folder_and_partitions(folder / inner)
 
     @contextmanager
     def _convert_link_errors(self) -> Iterator[None]:
@@ -94,13 +94,13 @@ class FolderStorage(LakeStorage):
             raise ObjectStoreError(str(error), _MOVE) from None
 
     def size(self, name: str) -> int | None:
-        """See LakeStorage."""
+        """Return the size of a file in bytes, or None if it does not exist; see LakeStorage."""
         with suppress(FileNotFoundError, NotADirectoryError), self._open(name) as descriptor:
             return os.fstat(descriptor).st_size
         return None
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
-        """See LakeStorage."""
+        """Return a range of a file, shorter at the end; None if the file does not exist. See LakeStorage."""
         with suppress(FileNotFoundError, NotADirectoryError), self._open(name) as descriptor:
             left = min(size, max(0, os.fstat(descriptor).st_size - start))  # the size may come from a damaged table
             pieces = []
@@ -113,10 +113,10 @@ class FolderStorage(LakeStorage):
 
     @contextmanager
     def open_write(self, name: str, *, syncs_folders: bool = False) -> Iterator[BinaryIO]:
-        """See LakeStorage."""
+        """Open a file for writing, which appears when the block ends without an error; see LakeStorage."""
         path = self._path(name)
         missing = [each for each in (path.parent, *path.parent.parents) if syncs_folders and not each.exists()]
-        make_folders(path.parent, below=self._below)
+        make_folders(path.parent, trusted_root=self._below)
         for new in reversed(missing):
             sync_folder(new.parent)
         with open_atomic(path) as file:
@@ -125,29 +125,31 @@ class FolderStorage(LakeStorage):
             sync_folder(path.parent)
 
     def delete_all(self, names: Iterable[str]) -> None:
-        """See LakeStorage."""
+        """Delete files; missing ones are ignored. See LakeStorage."""
         for name in names:
             self._delete(self._path(name))
 
-    def delete_old_unfinished(self, prefix: str, before: datetime.datetime, is_wanted: Callable[[str], bool]) -> int:
-        """See LakeStorage."""
+    def delete_old_unfinished(self, prefix: str, cutoff: datetime.datetime, may_delete: Callable[[str], bool]) -> int:
+        """Delete incomplete files of killed writers, and return how many were deleted; see LakeStorage."""
         count = 0
         # Not by `files`: what has the name of an unfinished file is deleted, also if it is a link.
-        for path in [path for folder, _ in self._folders(prefix) if folder.is_dir() for path in folder.iterdir()]:
+        for path in [
+            path for folder, _ in self._folders_of_prefix(prefix) if folder.is_dir() for path in folder.iterdir()
+        ]:
             unfinished = _TEMPORARY.fullmatch(path.name)
-            if unfinished is None or not is_wanted(
+            if unfinished is None or not may_delete(
                 (path.parent / unfinished["name"]).relative_to(self._root).as_posix()
             ):
                 continue
             with suppress(FileNotFoundError):  # its writer has just renamed it
-                if from_seconds(path.lstat().st_mtime) < before:
+                if from_seconds(path.lstat().st_mtime) < cutoff:
                     count += self._delete(path)
         return count
 
     def _delete(self, path: Path) -> bool:
         """Delete a file, and return whether it existed."""
         try:
-            remove_file(path, below=self._below)
+            remove_file(path, trusted_root=self._below)
         except FileNotFoundError:
             return False
         except OSError as error:
@@ -160,7 +162,7 @@ class FolderStorage(LakeStorage):
     def _open(self, name: str) -> Iterator[int]:
         path = self._path(name)
         try:
-            descriptor = open_file(path, below=self._below)
+            descriptor = open_file(path, trusted_root=self._below)
             try:
                 yield descriptor
             finally:
@@ -177,5 +179,5 @@ class FolderStorage(LakeStorage):
         return self._root / check_name(name)
 
 
-def _has_prefix_and_suffix(start: str, suffix: str, name: str) -> bool:
-    return name.startswith(start) and name.endswith(suffix)
+def _has_prefix_and_suffix(prefix: str, suffix: str, name: str) -> bool:
+    return name.startswith(prefix) and name.endswith(suffix)

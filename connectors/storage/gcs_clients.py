@@ -49,20 +49,20 @@ _OF_NETWORK = (
 )  # fmt: skip
 
 
-def gcs_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
+def gcs_error(error: Exception, uri: CloudUri, message_start: str) -> CloudError:
     """Return the error to raise for a failed request.
 
     Args:
         error: the error that the package raised.
         uri: a place in the bucket of the request.
-        what: beginning of the message: what was attempted.
+        message_start: beginning of the message: what was attempted.
     """
     if isinstance(error, CloudError):
         return error
     if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
         error = error.cause
     if isinstance(error, auth.GoogleAuthError):
-        return _credentials_error(error, what)
+        return _credentials_error(error, message_start)
     status = status_of(error)
     if status is not None:
         found, advice = _explain_status(status, error, uri)
@@ -75,7 +75,7 @@ def gcs_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
     else:
         found, advice = f"wrong settings ({type(error).__name__})", _CREDENTIALS
     kind = CloudUnavailableError if advice in {LATER, _NETWORK} else CloudError
-    return kind(found, advice, what)
+    return kind(found, advice, message_start)
 
 
 def status_of(error: BaseException) -> int | None:
@@ -101,14 +101,14 @@ def is_token_server_unavailable(error: BaseException) -> bool:
     return isinstance(error, auth.GoogleAuthError) and bool(getattr(error, "retryable", False))
 
 
-def _credentials_error(error: auth.GoogleAuthError, what: str) -> CloudError:
+def _credentials_error(error: auth.GoogleAuthError, message_start: str) -> CloudError:
     found = "no credentials that can be used"
     if is_token_server_unavailable(error):
         # The server of tokens may be back soon; on a machine without an identity, it never is.
-        return CloudUnavailableError(f"{found}, because their server cannot be reached", _CREDENTIALS, what)
+        return CloudUnavailableError(f"{found}, because their server cannot be reached", _CREDENTIALS, message_start)
     if isinstance(error, auth.RefreshError):
-        return CloudError(f"{found}, because their server refuses them", _CREDENTIALS, what)
-    return CloudError(f"{found} ({type(error).__name__})", _CREDENTIALS, what)
+        return CloudError(f"{found}, because their server refuses them", _CREDENTIALS, message_start)
+    return CloudError(f"{found} ({type(error).__name__})", _CREDENTIALS, message_start)
 
 
 def _explain_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, str]:
@@ -126,12 +126,12 @@ def _error_reason(error: Exception) -> str | None:
     return reason if isinstance(reason, str) and reason.isascii() and reason.isalnum() and len(reason) < 65 else None
 
 
-def _is_retried(error: Exception) -> bool:
+def _should_retry(error: Exception) -> bool:
     """Return whether to retry after an error: if the package would, or if no token could be fetched."""
     return is_token_server_unavailable(error) or bool(DEFAULT_RETRY._predicate(error))  # noqa: SLF001 (it has no other name)
 
 
-_RETRIES = DEFAULT_RETRY.with_predicate(_is_retried).with_delay(initial=1.0, maximum=20.0, multiplier=2.0)
+_RETRIES = DEFAULT_RETRY.with_predicate(_should_retry).with_delay(initial=1.0, maximum=20.0, multiplier=2.0)
 TIMEOUTS: dict[str, Any] = {"timeout": (10, 60), "retry": _RETRIES.with_timeout(180.0)}
 """Arguments of a request: limits for a connection and for each answer, and retries for three minutes."""
 SHORT_TIMEOUTS: dict[str, Any] = {"timeout": (5, 30), "retry": _RETRIES.with_timeout(3.0)}

@@ -41,48 +41,48 @@ class GcsStorage(CloudStorage):
 
     known_errors = ERRORS
 
-    def has_objects(self, folder: str, *, is_waited_for: bool = False) -> bool:
-        """See CloudStorage."""
-        prefix, limits = self._folder_key(folder), SHORT_TIMEOUTS if is_waited_for else TIMEOUTS
-        with self.errors(folder, "listed"):
+    def has_objects(self, folder: str, *, is_user_waiting: bool = False) -> bool:
+        """Return whether a folder contains any object; see CloudStorage."""
+        prefix, limits = self._folder_key(folder), SHORT_TIMEOUTS if is_user_waiting else TIMEOUTS
+        with self.convert_errors(folder, "listed"):
             return bool(list(self._bucket.list_blobs(prefix=prefix, max_results=1, **limits)))
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
-        """See Storage."""
+        """Yield the names of all files in a folder and its subfolders; see Storage."""
         root, prefix = f"{self.root.key('')}/", self._folder_key(folder)
         # One more, because some tools create an object with the name of the folder and a slash, also of folders in it.
         page_size = None if limit is None else limit + 1
-        with self.errors(folder, "listed"):
+        with self.convert_errors(folder, "listed"):
             listed = self._bucket.list_blobs(prefix=prefix, page_size=page_size, **TIMEOUTS)
             names = (blob.name.removeprefix(root) for blob in listed if not blob.name.endswith("/"))
             yield from islice(names, limit)
 
     def entries(self, folder: str) -> list[Entry]:
-        """See ReadableStorage."""
-        with self.errors(folder, "listed"):
+        """Return the files and folders in a folder; see ReadableStorage."""
+        with self.convert_errors(folder, "listed"):
             listed = self._bucket.list_blobs(prefix=self._folder_key(folder), delimiter="/", **TIMEOUTS)
             # Some tools create an object with the name of the folder and a slash.
             objects = {blob.name: _to_found_file(blob) for blob in listed if not blob.name.endswith("/")}
             folders = {name.rstrip("/") for name in listed.prefixes}
         if not objects and not folders:
-            raise FileNotFoundError(f"{self.place_of(folder)} does not exist")
+            raise FileNotFoundError(f"{self.uri_of(folder)} does not exist")
         return [
             *(Entry(key.rpartition("/")[2]) for key in sorted(folders)),
             *(Entry(key.rpartition("/")[2], objects[key]) for key in sorted(objects) if key not in folders),
         ]
 
     def head(self, name: str) -> FoundFile | None:
-        """See Storage."""
+        """Return the newest version of a file, or None if it does not exist; see Storage."""
         key = self.key(name)
-        with self.errors(name, "read"):
+        with self.convert_errors(name, "read"):
             blob = self._head(key)
         return None if blob is None else _to_found_file(blob)
 
     def get(self, name: str, max_bytes: int) -> Content | None:
-        """See Storage; the CRC32C of the bytes is compared."""
+        """Read a file and compare its CRC32C; None if it does not exist. See Storage."""
         key = self.key(name)
         for _ in range(_MAX_READS):
-            with self.errors(name, "read"):
+            with self.convert_errors(name, "read"):
                 blob = self._head(key)
                 if blob is None:
                     return None
@@ -94,13 +94,13 @@ class GcsStorage(CloudStorage):
                     return Content(bytes(data), int(blob.generation))
         raise ReplacedError
 
-    def read(self, name: str, start: int, end: int, found: FoundFile) -> bytes | None:
-        """See CloudStorage; the bytes are read as they are stored.
+    def read(self, name: str, start: int, end: int, found_version: FoundFile) -> bytes | None:
+        """Return a range of one version of an object, with the bytes as they are stored; see CloudStorage.
 
         The package compares checksums of a whole object only; ranges are protected by TLS alone.
         """
-        blob = self._bucket.blob(self.key(name), generation=found.version)
-        with self.errors(name, "read"):
+        blob = self._bucket.blob(self.key(name), generation=found_version.version)
+        with self.convert_errors(name, "read"):
             try:
                 data = bytes(
                     blob.download_as_bytes(start=start, end=end - 1, raw_download=True, checksum=None, **TIMEOUTS)
@@ -111,52 +111,52 @@ class GcsStorage(CloudStorage):
                 raise ReplacedError from None
         if len(data) != end - start:
             raise CloudUnavailableError(
-                f"{self.place_of(name)} cannot be read: expected {end - start} bytes at {start}, found {len(data)}",
+                f"{self.uri_of(name)} cannot be read: expected {end - start} bytes at {start}, found {len(data)}",
                 "Run it again",
             )
         return data
 
     def put(self, name: str, data: bytes) -> None:
-        """See Storage."""
+        """Write a file; an existing one is replaced. See Storage."""
         key = self.key(name)
-        with self.errors(name, "written"):
+        with self.convert_errors(name, "written"):
             self._put(key, data)
 
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
-        """See Storage; the version is the object's generation."""
+        """Write a file if it still has the given version, an object's generation; see Storage."""
         key = self.key(name)
-        with self.errors(name, "written"):
+        with self.convert_errors(name, "written"):
             try:
                 return self._put(key, data, if_generation_match=version or 0)
             except PreconditionFailed:
                 raise ReplacedError from None
 
     def delete(self, name: str) -> None:
-        """See Storage."""
+        """Delete a file, if it exists; see Storage."""
         key = self.key(name)
-        with self.errors(name, "deleted"), suppress(NotFound):
+        with self.convert_errors(name, "deleted"), suppress(NotFound):
             self._bucket.blob(key).delete(**TIMEOUTS)
 
-    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
-        """See Storage; more than 32 parts are joined via larger parts, which are deleted afterwards."""
+    def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
+        """Join parts to a file; more than 32 are joined via larger parts, which are then deleted. See Storage."""
         made: list[Part] = []
-        with self.errors(name, "written"):
-            level = self._find_parts(parts, name_of)
+        with self.convert_errors(name, "written"):
+            level = self._find_parts(parts, part_file_name)
             try:
                 while len(level) > MAX_COMPOSED:
                     groups = (level[at : at + MAX_COMPOSED] for at in range(0, len(level), MAX_COMPOSED))
-                    level = [self._compose_part(group, name_of) for group in groups]
+                    level = [self._compose_part(group, part_file_name) for group in groups]
                     made += [part for part, _ in level]
                 self._compose_blobs(name, [blob for _, blob in level])
             except (NotFound, PreconditionFailed):
                 raise ReplacedError from None
         for part in made:
             if part not in parts:
-                self.delete(name_of(part))
+                self.delete(part_file_name(part))
 
-    def convert_error(self, error: Any, what: str) -> CloudError:
-        """See CloudStorage."""
-        return gcs_error(error, self.root, what)
+    def convert_error(self, error: Any, message_start: str) -> CloudError:
+        """Return the error to raise instead of one of `known_errors`; see CloudStorage."""
+        return gcs_error(error, self.root, message_start)
 
     @property
     def _bucket(self) -> Any:
@@ -166,25 +166,27 @@ class GcsStorage(CloudStorage):
         key = self.key(folder)
         return f"{key}/" if key else None
 
-    def _find_parts(self, parts: Sequence[Part], name_of: Callable[[Part], str]) -> list[tuple[Part, Any]]:
+    def _find_parts(self, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> list[tuple[Part, Any]]:
         """Return the objects of a file's parts, if all have the expected sizes and checksums."""
-        folder = self.key(name_of(parts[0])).rpartition("/")[0]
+        folder = self.key(part_file_name(parts[0])).rpartition("/")[0]
         listed = {blob.name: blob for blob in self._bucket.list_blobs(prefix=f"{folder}/", **TIMEOUTS)}
         found = []
         for part in parts:
-            blob = listed.get(self.key(name_of(part)))
+            blob = listed.get(self.key(part_file_name(part)))
             if blob is None or (int(blob.size), _crc_of(blob)) != (part.size, part.crc):
-                raise self.changed_part_error(name_of(part), part)
+                raise self.changed_part_error(part_file_name(part), part)
             found.append((part, blob))
         return found
 
-    def _compose_part(self, parts: Sequence[tuple[Part, Any]], name_of: Callable[[Part], str]) -> tuple[Part, Any]:
+    def _compose_part(
+        self, parts: Sequence[tuple[Part, Any]], part_file_name: Callable[[Part], str]
+    ) -> tuple[Part, Any]:
         """Compose several parts into a larger one, and return it with its object."""
         if len(parts) == 1:
             return parts[0]
         first = parts[0][0].offset
         joined = Part(first, parts[-1][0].end - first, crc_of_parts(part for part, _ in parts))
-        return joined, self._compose_blobs(name_of(joined), [blob for _, blob in parts])
+        return joined, self._compose_blobs(part_file_name(joined), [blob for _, blob in parts])
 
     def _compose_blobs(self, name: str, blobs: Sequence[Any]) -> Any:
         """Compose an object from given generations of other objects; the request can safely be repeated."""
@@ -195,7 +197,7 @@ class GcsStorage(CloudStorage):
 
     def _put(self, key: str, data: bytes, **condition: int) -> int:
         """Write an object in one piece, with a mark to recognise it by, and return its generation."""
-        self.pace.acquire_in_steps(len(data))
+        self.pace.wait_in_steps(len(data))
         mark = secrets.token_hex(16)
         blob = self._bucket.blob(key)
         blob.metadata = {_UPLOAD: mark, _CRC: f"{zlib.crc32(data):08x}"}
@@ -217,17 +219,17 @@ class GcsStorage(CloudStorage):
 
         return int(TIMEOUTS["retry"](attempt)())
 
-    def _find_upload(self, key: str, mark: str) -> int | None:
+    def _find_upload(self, key: str, upload_mark: str) -> int | None:
         """Return the generation of an object if it has the mark of our upload; else None."""
         with suppress(*ERRORS):  # of an unreachable server; the next attempt asks again
             found = self._head(key, SHORT_TIMEOUTS)
-            if found is not None and (found.metadata or {}).get(_UPLOAD) == mark:
+            if found is not None and (found.metadata or {}).get(_UPLOAD) == upload_mark:
                 return int(found.generation)
         return None
 
-    def _head(self, key: str, limits: dict[str, Any] = TIMEOUTS) -> Any:
+    def _head(self, key: str, request_options: dict[str, Any] = TIMEOUTS) -> Any:
         """Return the newest generation of an object, or None if there is none."""
-        return self._bucket.get_blob(key, **limits)
+        return self._bucket.get_blob(key, **request_options)
 
 
 def _to_found_file(blob: Any) -> FoundFile:

@@ -81,13 +81,13 @@ FILE_ERRORS = (FileNotFoundError, FileExistsError, NotADirectoryError, IsADirect
 """Errors about a path, which are not converted."""
 
 
-def hdfs_error(error: BaseException, uri: HdfsUri, what: str) -> Exception:
+def hdfs_error(error: BaseException, uri: HdfsUri, message_start: str) -> Exception:
     """Return the error to raise for a failed request.
 
     Args:
         error: the error that the client raised.
         uri: a place in the cluster of the request.
-        what: beginning of the message: what was attempted.
+        message_start: beginning of the message: what was attempted.
     """
     text = str(error)
     shown = _first_line(text)
@@ -95,7 +95,7 @@ def hdfs_error(error: BaseException, uri: HdfsUri, what: str) -> Exception:
     if isinstance(error, FILE_ERRORS):
         return type(error)(f"{uri}: {shown}")
     if remote is not None:
-        return _remote_error(_CLASS_END.split(remote["name"])[-1], remote["message"], what)
+        return _remote_error(_CLASS_END.split(remote["name"])[-1], remote["message"], message_start)
     kind = CloudError
     if isinstance(error, TimeoutError):
         kind, found, advice = CloudUnavailableError, "a server that does not answer", LATER
@@ -115,28 +115,28 @@ def hdfs_error(error: BaseException, uri: HdfsUri, what: str) -> Exception:
         kind, found, advice = CloudUnavailableError, f"DataNodes that are not well ({shown})", LATER
     else:
         found, advice = f"{type(error).__name__}: {shown}", _LOG
-    return kind(found, advice, what)
+    return kind(found, advice, message_start)
 
 
-def _remote_error(name: str, message: str, what: str) -> Exception:
+def _remote_error(error_name: str, message: str, message_start: str) -> Exception:
     shown = _first_line(message.replace('\\"', '"'))
     if "(is not a directory)" in message:
-        return NotADirectoryError(f"{what}found a file in the place of a folder: {shown}")
+        return NotADirectoryError(f"{message_start}found a file in the place of a folder: {shown}")
     kind = CloudError
-    if name == "InvalidToken":
-        found, advice = f"no credentials that can be used ({name}: {shown})", _CREDENTIALS
-    elif name in _DENIED_ERRORS:
+    if error_name == "InvalidToken":
+        found, advice = f"no credentials that can be used ({error_name}: {shown})", _CREDENTIALS
+    elif error_name in _DENIED_ERRORS:
         found, advice = f"access denied ({shown})", _DENIED
-    elif name == "PathComponentTooLongException":
+    elif error_name == "PathComponentTooLongException":
         kind, found, advice = CloudNameError, f"a name that is too long ({shown})", "Use shorter names"
-    elif name in _QUOTA_ERRORS:
+    elif error_name in _QUOTA_ERRORS:
         kind, found, advice = CloudUnavailableError, f"a quota that is used up ({shown})", _SPACE
-    elif name in _BUSY_ERRORS or _NO_DATA_NODE.search(message):
+    elif error_name in _BUSY_ERRORS or _NO_DATA_NODE.search(message):
         kind, advice = CloudUnavailableError, LATER
-        found = f"a cluster that is busy or not well ({name}: {shown})"
+        found = f"a cluster that is busy or not well ({error_name}: {shown})"
     else:
-        found, advice = f"{name}: {shown}", _LOG
-    return kind(found, advice, what)
+        found, advice = f"{error_name}: {shown}", _LOG
+    return kind(found, advice, message_start)
 
 
 def _first_line(text: str) -> str:
@@ -222,15 +222,17 @@ class HdfsClient:
         """Delete a file or an empty folder, if it exists."""
         self.send_with_retries(lambda client: client.delete(path, False), f"{self._to_uri(path)} cannot be deleted: ")
 
-    def rename(self, source: str, path: str, *, replace: bool) -> None:
+    def rename(self, source: str, target: str, *, replace: bool) -> None:
         """Rename a file, without retries: after an error, the file may have been renamed.
 
         Args:
             source: its path.
-            path: its new path, in a folder that exists.
+            target: its new path, in a folder that exists.
             replace: whether to replace a file of that name; if not, it is a `FileExistsError`.
         """
-        self.send_once(lambda client: client.rename(source, path, replace), f"{self._to_uri(path)} cannot be written: ")
+        self.send_once(
+            lambda client: client.rename(source, target, replace), f"{self._to_uri(target)} cannot be written: "
+        )
 
     def write_new(self, folder: str, pieces: Iterable[bytes]) -> str:
         """Write a new file with a random name into a folder, without retries, and return its path.
@@ -255,31 +257,31 @@ class HdfsClient:
             io.RawIOBase.close(writer)
         return path
 
-    def send_with_retries(self, request: Callable[[Any], _Result], what: str) -> _Result:
+    def send_with_retries(self, request: Callable[[Any], _Result], message_start: str) -> _Result:
         """Send a request that may be repeated, with retries, and return the answer.
 
         Args:
             request: function of a client of the package.
-            what: beginning of an error's message.
+            message_start: beginning of an error's message.
         """
         for attempt in range(1, self._attempts + 1):
             try:
-                return self.send_once(request, what)
+                return self.send_once(request, message_start)
             except CloudUnavailableError:
                 if attempt == self._attempts:
                     raise
-            pause(attempt)
+            pause_before_retry(attempt)
         raise AssertionError
 
-    def send_once(self, request: Callable[[Any], _Result], what: str) -> _Result:
+    def send_once(self, request: Callable[[Any], _Result], message_start: str) -> _Result:
         """Send a request without retries, and return the answer."""
         try:
             client = _client(self._uri.authority)
-            return _hanging.run(lambda: request(client))
+            return _hanging.run_request(lambda: request(client))
         except BaseException as error:
             if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit, CloudUnavailableError)):
                 raise
-            raise hdfs_error(error, self._uri, what) from None
+            raise hdfs_error(error, self._uri, message_start) from None
 
     def _try_delete(self, path: str) -> None:
         try:
@@ -291,7 +293,7 @@ class HdfsClient:
         return f"hdfs://{self._uri.authority}{path}"
 
 
-def pause(attempt: int) -> None:
+def pause_before_retry(attempt: int) -> None:
     """Wait before the next attempt.
 
     Args:
@@ -314,7 +316,7 @@ class _HangingRequests:
         self._next_try = self._given_up = 0.0
         self._lock = threading.Lock()
 
-    def run(self, request: Callable[[], _Result]) -> _Result:
+    def run_request(self, request: Callable[[], _Result]) -> _Result:
         """Call a function in another thread, so that signals are handled meanwhile, and return its result."""
         answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 

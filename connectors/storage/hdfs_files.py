@@ -107,27 +107,27 @@ class HdfsFile(VersionedFile):
         super().__init__(str(uri))
 
     def newest_version(self) -> _OpenVersion | None:
-        """See VersionedFile; of a folder of versions, it is the one with the largest number."""
+        """Return the newest version; in a folder of versions, the one with the largest number. See VersionedFile."""
         for _ in range(_MAX_LOOKS):
             path = self._uri.key("")
             found = self._client.status(path)
             if found is not None and found.isdir:
-                path, found = self._newest_of_folder(path, found)
+                path, found = self._newest_version_in_folder(path, found)
             if found is None:
                 break
             with suppress(FileNotFoundError):
                 return _OpenVersion(path, found, self._client.open(path))
         return None
 
-    def _newest_of_folder(self, folder: str, found: FileStatus) -> tuple[str, FileStatus | None]:
+    def _newest_version_in_folder(self, folder: str, folder_status: FileStatus) -> tuple[str, FileStatus | None]:
         numbers = list_versions(self._client, folder)
         if not numbers:
             return folder, None
         path = version_path(folder, numbers[-1])
-        return path, self._client.status(path) or found
+        return path, self._client.status(path) or folder_status
 
     def read_version(self, version: _OpenVersion, start: int, end: int) -> bytes | None:
-        """See VersionedFile; the blocks of a file that was replaced are deleted after some seconds."""
+        """Return a range of a version; the blocks of a replaced file are deleted after some seconds."""
         try:
             return self._read_range(version, start, end)
         except CloudUnavailableError:
@@ -156,6 +156,6 @@ def _file_identity(status: FileStatus) -> tuple[int, int]:
     return status.length, status.modification_time
 
 
-def found_file(status: FileStatus) -> FoundFile:
+def to_found_file(status: FileStatus) -> FoundFile:
     """Convert the status of a file to a `FoundFile`."""
     return FoundFile(status.length, from_ms(status.modification_time))

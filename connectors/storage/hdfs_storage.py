@@ -35,8 +35,8 @@ from contextlib import suppress
 from typing import Any
 
 from commitlake.connectors.storage.errors import CloudNameError, CloudUnavailableError
-from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause
-from commitlake.connectors.storage.hdfs_files import HdfsFile, Version, find_versions, found_file, version_path
+from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause_before_retry
+from commitlake.connectors.storage.hdfs_files import HdfsFile, Version, find_versions, to_found_file, version_path
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.storage import (
     Content,
@@ -69,111 +69,111 @@ class HdfsStorage(ReadableStorage):
         self._few = HdfsClient(self._root, FEW_ATTEMPTS)  # for the requests of a step that is retried as a whole
 
     def check(self) -> None:
-        """See Storage; the folder is created if it does not exist."""
+        """Check that the folder can be used, and create it if it does not exist; see Storage."""
         self._few.make_folder(self._path(TEMPORARY))
 
     def delete_unfinished(self) -> None:
-        """See Storage; another writer there tries again."""
+        """Delete the temporary files that killed writers have left; a running writer tries again. See Storage."""
         with suppress(FileNotFoundError):
             for found in self._client.list(self._path(TEMPORARY)):
                 self._client.delete(found.path)
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
-        """See Storage."""
+        """Yield the names of all files in a folder and its subfolders; see Storage."""
         root = self._path("").rstrip("/")
         with suppress(FileNotFoundError):
             for found in self._client.list_files(self._path(folder), limit):
                 yield found.path.removeprefix(f"{root}/")
 
     def head(self, name: str) -> FoundFile | None:
-        """See Storage."""
+        """Return the newest version of a file, or None if it does not exist; see Storage."""
         found = self._client.status(self._path(name))
-        return None if found is None or found.isdir else found_file(found)
+        return None if found is None or found.isdir else to_found_file(found)
 
     def get(self, name: str, max_bytes: int) -> Content | None:
-        """See Storage; it reads the newest version of a file that `replace` has written."""
+        """Read a file, in its newest version if `replace` has written it; None if it does not exist. See Storage."""
         versions, data = self._read_newest(name, self._client, max_bytes)
         return None if data is None else Content(data, versions[-1])
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
-        """See Storage."""
+        """Return a range of a file, shortened to the end of the file; None if the file does not exist. See Storage."""
         with suppress(FileNotFoundError):
             data = self._read(self._client, self._path(name), start, size)
-            self.pace.take(len(data))
+            self.pace.wait_for_bytes(len(data))
             return data
         return None
 
     def put(self, name: str, data: bytes) -> None:
-        """See Storage."""
+        """Write a file; an existing one is replaced. See Storage."""
         self._write(name, lambda: [data])
 
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
-        """See Storage."""
+        """Write a file if it still has the given version, and return its new version; see Storage."""
         return self.replace(name, data, version, lambda found: found == data).version
 
-    def replace(self, name: str, data: bytes, version: Any, is_sent: Callable[[bytes], bool]) -> Content:
-        """See Storage; the version is a file's number, size and time."""
+    def replace(self, name: str, data: bytes, version: Any, was_sent_before: Callable[[bytes], bool]) -> Content:
+        """Replace a file if it still has the given version: a number, size and time. See Storage."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                found = self._try_replace(name, data, version, is_sent)
+                found = self._try_replace(name, data, version, was_sent_before)
             except CloudUnavailableError:
                 if attempt == MAX_ATTEMPTS:
                     raise
-                pause(attempt)
+                pause_before_retry(attempt)
                 continue
             if found is not None:
                 if found.data == data:
                     self._delete_versions(name, found.version)
                     self.delete_unfinished()
                 return found
-        raise self._deleted_error(f"{self.place_of(name)}: its temporary file")
+        raise self._deleted_error(f"{self.uri_of(name)}: its temporary file")
 
     def delete(self, name: str) -> None:
-        """See Storage."""
+        """Delete a file, if it exists; see Storage."""
         self._client.delete(self._path(name))
 
     def delete_empty_folder(self, folder: str) -> None:
-        """See Storage."""
+        """Delete a folder without files; only HDFS has such folders. See Storage."""
         path = self._path(folder)
         with suppress(FileNotFoundError):
             if not self._client.list(path, limit=1):
                 self._client.delete(path)
 
-    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
-        """See Storage."""
+    def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
+        """Write a file as the concatenation of other files, which the server joins if it can; see Storage."""
 
         def pieces() -> Iterator[bytes]:
-            return (self._read_part(name_of(part), part) for part in parts)
+            return (self._read_part(part_file_name(part), part) for part in parts)
 
         self._write(name, pieces)
 
     def check_readable(self) -> None:
-        """See Storage; nothing is created."""
+        """Check that the folder can be listed, without creating anything; see Storage."""
         if self._few.status(self._path("")) is not None:
             self._few.list(self._path(""), limit=1)
 
     def entry(self, name: str) -> Entry | None:
-        """See ReadableStorage."""
+        """Return the file or folder of a name, or None if there is none; see ReadableStorage."""
         found = self._client.status(self._root.key(name))
         return None if found is None else _entry(found)
 
     def entries(self, folder: str) -> list[Entry]:
-        """See ReadableStorage."""
+        """Return the files and folders in a folder; see ReadableStorage."""
         path = self._root.key(folder)
         try:
             found = self._client.list(path)
         except (FileNotFoundError, NotADirectoryError):
-            raise FileNotFoundError(f"{self.place_of(folder)} does not exist") from None
+            raise FileNotFoundError(f"{self.uri_of(folder)} does not exist") from None
         if any(status.path == path and not status.isdir for status in found):
-            raise NotADirectoryError(f"{self.place_of(folder)} is a file, expected a folder")
+            raise NotADirectoryError(f"{self.uri_of(folder)} is a file, expected a folder")
         return sorted(map(_entry, found), key=lambda entry: entry.name)
 
     def open(self, name: str) -> RangeFile:
-        """See ReadableStorage; a folder of versions is opened like a file."""
+        """Open a file for several threads; a folder of versions is opened like a file. See ReadableStorage."""
         return HdfsFile(HdfsUri(self._root.authority, self._root.key(name).strip("/")))
 
     def _try_replace(
-        self, name: str, data: bytes, known: Version | None, is_sent: Callable[[bytes], bool]
+        self, name: str, data: bytes, known_version: Version | None, was_sent_before: Callable[[bytes], bool]
     ) -> Content | None:
         """Write the next version if the known one is the newest; return the newest one, read back.
 
@@ -181,18 +181,18 @@ class HdfsStorage(ReadableStorage):
             The new version, which an earlier attempt may have written; None if there is no new one.
         """
         folder = self._path(name)
-        number = known.number + 1 if known else 1
-        if find_versions(self._few, folder)[-1:] == ([known] if known else []):
+        number = known_version.number + 1 if known_version else 1
+        if find_versions(self._few, folder)[-1:] == ([known_version] if known_version else []):
             # An error here is another writer's version, or a temporary file that a writer deleted.
             with suppress(FileExistsError, FileNotFoundError):
                 self._write_once(version_path(folder, number), [data], replace=False)
         versions, found = self._read_newest(name, self._few, MAX_MANIFEST_BYTES)
         newest = versions[-1] if versions else None
-        if newest == known:
+        if newest == known_version:
             return None
-        if newest is None or found is None or newest.number != number or not is_sent(found):
+        if newest is None or found is None or newest.number != number or not was_sent_before(found):
             raise ReplacedError
-        if known is not None and known not in versions:
+        if known_version is not None and known_version not in versions:
             self._client.delete(version_path(folder, number))
             raise ReplacedError
         return Content(found, newest)
@@ -209,7 +209,7 @@ class HdfsStorage(ReadableStorage):
                 if len(data) > max_bytes:
                     raise self.too_large_error(name, max_bytes)
                 return versions, data
-        raise self._deleted_error(f"{self.place_of(name)}: its newest version")
+        raise self._deleted_error(f"{self.uri_of(name)}: its newest version")
 
     def _delete_versions(self, name: str, newest: Version) -> None:
         """Delete old versions, but keep the newest few, which readers may be about to open."""
@@ -218,19 +218,19 @@ class HdfsStorage(ReadableStorage):
             if version.number <= newest.number - _KEPT_VERSIONS:
                 self._client.delete(version_path(folder, version.number))
 
-    def _deleted_error(self, what: str) -> CloudUnavailableError:
-        return CloudUnavailableError(f"{what} was deleted again and again", "Run it again")
+    def _deleted_error(self, subject: str) -> CloudUnavailableError:
+        return CloudUnavailableError(f"{subject} was deleted again and again", "Run it again")
 
-    def _write(self, name: str, pieces: Callable[[], Iterable[bytes]]) -> None:
+    def _write(self, name: str, make_pieces: Callable[[], Iterable[bytes]]) -> None:
         """Write a file completely or not at all; an existing one is replaced."""
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
-                self._write_once(self._path(name), pieces(), replace=True)
+                self._write_once(self._path(name), make_pieces(), replace=True)
             except (FileNotFoundError, CloudUnavailableError):
                 # The temporary file was deleted, or the answer was lost: the same bytes are written again.
                 if attempt == MAX_ATTEMPTS:
                     raise
-                pause(attempt)
+                pause_before_retry(attempt)
             else:
                 return
 
@@ -244,7 +244,7 @@ class HdfsStorage(ReadableStorage):
         for piece in pieces:
             for start in range(0, len(piece), self.pace.slice_bytes):
                 small = piece[start : start + self.pace.slice_bytes]
-                self.pace.take(len(small))
+                self.pace.wait_for_bytes(len(small))
                 yield small
 
     def _read_part(self, name: str, part: Part) -> bytes:
@@ -268,4 +268,4 @@ class HdfsStorage(ReadableStorage):
 
 
 def _entry(status: Any) -> Entry:
-    return Entry(status.path.rpartition("/")[2], None if status.isdir else found_file(status))
+    return Entry(status.path.rpartition("/")[2], None if status.isdir else to_found_file(status))

@@ -28,21 +28,21 @@ def open_storage(uri: str, pace: Pace | None = None) -> Storage:
     return S3Storage(uri, pace=pace)
 
 
-def open_lake_storage(place: str, s3: S3Options | None = None) -> LakeStorage:
+def open_lake_storage(path_or_uri: str, s3: S3Options | None = None) -> LakeStorage:
     """Return access to a place for the files of a lake; no request is made.
 
     Args:
-        place: path of a folder, which must not be a link, or `s3://bucket/prefix`.
+        path_or_uri: path of a folder, which must not be a link, or `s3://bucket/prefix`.
         s3: the object store, if the place is in one; by default that of the environment.
 
     Raises:
         S3Error: if the URI names no bucket.
     """
-    if not is_s3(place):
-        return FolderStorage(place)
+    if not is_s3(path_or_uri):
+        return FolderStorage(path_or_uri)
     from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
 
-    return S3Storage(place, s3)
+    return S3Storage(path_or_uri, s3)
 
 
 def open_for_arrow(uri: str, s3_endpoint: str | None = None, s3_region: str | None = None) -> Storage | None:
@@ -72,14 +72,14 @@ def open_for_arrow(uri: str, s3_endpoint: str | None = None, s3_region: str | No
     return S3Storage(uri, options)
 
 
-def is_storage(place: str) -> bool:
+def is_storage(path_or_uri: str) -> bool:
     """Return whether a place is a URI in an object store or HDFS, rather than the path of a folder."""
-    return is_s3(place) or is_readable(place)
+    return is_s3(path_or_uri) or is_readable(path_or_uri)
 
 
-def is_readable(place: str) -> bool:
+def is_readable(path_or_uri: str) -> bool:
     """Return whether Arrow reads a place through an adapter of this package."""
-    return is_cloud(place) or is_hdfs(place)
+    return is_cloud(path_or_uri) or is_hdfs(path_or_uri)
 
 
 def open_readable(uri: str, pace: Pace | None = None) -> ReadableStorage:

@@ -30,20 +30,20 @@ class Pace:
         self._rate, self._clock, self._sleep = rate, clock, sleep
         self._free_at = clock()
 
-    def take(self, count: int) -> None:
-        """Wait until `count` more bytes may be sent."""
+    def wait_for_bytes(self, byte_count: int) -> None:
+        """Wait until `byte_count` more bytes may be sent."""
         if self._rate is None:
             return
         now = self._clock()
-        self._free_at = max(self._free_at, now - _BURST_SECONDS) + count / self._rate
+        self._free_at = max(self._free_at, now - _BURST_SECONDS) + byte_count / self._rate
         if self._free_at > now:
             self._sleep(self._free_at - now)
 
-    def acquire_in_steps(self, count: int) -> None:
-        """Wait until `count` more bytes may be sent, in small steps, so that a stop request is noticed soon."""
-        while count > 0:
-            self.take(min(count, self.slice_bytes))
-            count -= self.slice_bytes
+    def wait_in_steps(self, byte_count: int) -> None:
+        """Wait until `byte_count` more bytes may be sent, in small steps, so that a stop request is noticed soon."""
+        while byte_count > 0:
+            self.wait_for_bytes(min(byte_count, self.slice_bytes))
+            byte_count -= self.slice_bytes
 
     @property
     def slice_bytes(self) -> int:
@@ -62,7 +62,7 @@ class PacedBody(io.BytesIO):
         """Read bytes of the body; wait first as the bandwidth limit requires, if they are going to be sent."""
         data = super().read(size)
         if size is not None and 0 < size <= _SENT_BLOCK_BYTES:
-            self._pace.take(len(data))
+            self._pace.wait_for_bytes(len(data))
         return data
 
     def __len__(self) -> int:

@@ -40,25 +40,25 @@ _BY_CLASS: tuple[tuple[type[Exception], str, str], ...] = (
 )
 
 
-def s3_error(error: Exception, bucket: str, what: str) -> S3Error:
+def s3_error(error: Exception, bucket: str, message_start: str) -> S3Error:
     """Return the error to raise for a failed request. It never contains text that a server could have chosen.
 
     Args:
         error: the error that boto3 raised; another one is raised unchanged.
         bucket: the bucket of the request.
-        what: beginning of the message: what was attempted.
+        message_start: beginning of the message: what was attempted.
     """
     if isinstance(error, exceptions.ClientError):
-        return _error_of_answer(error, bucket, what)
+        return _error_of_answer(error, bucket, message_start)
     for kind, found, advice in _BY_CLASS:
         if isinstance(error, kind):
             is_temporary = kind is not exceptions.SSLError and issubclass(kind, _NETWORK_ERRORS)
             raised = S3UnavailableError if is_temporary else S3Error
-            return raised(found.format(kind=type(error).__name__), advice, what)
+            return raised(found.format(kind=type(error).__name__), advice, message_start)
     raise error
 
 
-def _error_of_answer(error: exceptions.ClientError, bucket: str, what: str) -> S3Error:
+def _error_of_answer(error: exceptions.ClientError, bucket: str, message_start: str) -> S3Error:
     code = error_code(error)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     if code in _WRONG_CREDENTIALS:
@@ -70,10 +70,12 @@ def _error_of_answer(error: exceptions.ClientError, bucket: str, what: str) -> S
     elif code in {"AccessDenied", "AllAccessDisabled"} or status == 403:
         found, advice = f"access denied ({code})", f"Allow this user to list, read and write in the bucket {bucket!r}"
     elif code in _BUSY or (status or 0) >= 500:
-        return S3UnavailableError(f"a server that is too busy or not well ({code}), also when asked again", LATER, what)
+        return S3UnavailableError(
+            f"a server that is too busy or not well ({code}), also when asked again", LATER, message_start
+        )
     else:
         found, advice = f"the answer {code}", "See the server's log for its reason"
-    return S3Error(found, advice, what)
+    return S3Error(found, advice, message_start)
 
 
 def error_code(error: exceptions.ClientError) -> str:

@@ -76,10 +76,10 @@ class S3Storage(Storage, LakeStorage):
         self._options = options or s3_options()
 
     def check(self) -> None:
-        """See Storage."""
-        self.first_names()
+        """Check that the bucket can be used, with few attempts, because a user waits; see Storage."""
+        self.list_first_names()
 
-    def first_names(self, prefix: str = "") -> list[str]:
+    def list_first_names(self, prefix: str = "") -> list[str]:
         """Return a few names with a prefix, with few attempts, to find out whether objects exist and can be listed."""
         folder = self._root.key("")
         with self._convert_errors("", "listed"):
@@ -92,53 +92,58 @@ class S3Storage(Storage, LakeStorage):
         return [name for name in names if name]  # without the folder itself, which some tools create as an object
 
     def delete_unfinished(self) -> None:
-        """See Storage; uploads are aborted, as far as this is allowed."""
+        """Abort the uploads that killed writers have left, as far as this is allowed; see Storage."""
         with self._convert_errors("", "listed"):
-            for upload in self._pages("list_multipart_uploads", "", "Uploads"):
-                self._abort(upload["Key"], upload["UploadId"])
+            for upload in self._list_entries("list_multipart_uploads", "", "Uploads"):
+                self._abort_upload(upload["Key"], upload["UploadId"])
 
-    def delete_old_unfinished(self, prefix: str, before: datetime.datetime, is_wanted: Callable[[str], bool]) -> int:
-        """See LakeStorage; uploads are aborted."""
+    def delete_old_unfinished(self, prefix: str, cutoff: datetime.datetime, may_delete: Callable[[str], bool]) -> int:
+        """Abort the uploads of killed writers, and return how many were aborted; see LakeStorage."""
         client, count = self._client, 0
         with self._convert_errors("", "listed"):
-            for upload in self._pages("list_multipart_uploads", prefix, "Uploads"):
-                if upload["Initiated"] < before and is_wanted(self._name(upload)):
+            for upload in self._list_entries("list_multipart_uploads", prefix, "Uploads"):
+                if upload["Initiated"] < cutoff and may_delete(self._relative_name(upload)):
                     place = {"Bucket": self._root.bucket, "Key": upload["Key"]}
                     client.abort_multipart_upload(**place, UploadId=upload["UploadId"])
                     count += 1
         return count
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
-        """See Storage."""
+        """Yield the names of all files in a folder and its subfolders; see Storage."""
         yield from islice(self._list_names(folder), limit)
 
     def _list_names(self, folder: str) -> Iterator[str]:
         with self._convert_errors(folder, "listed"):
-            names = map(self._name, self._pages("list_objects_v2", f"{check_name(folder)}/", "Contents"))
+            names = map(
+                self._relative_name, self._list_entries("list_objects_v2", f"{check_name(folder)}/", "Contents")
+            )
             # Some tools create an object with the name of the folder and a slash.
             yield from (name for name in names if not name.endswith("/"))
 
     def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
-        """See LakeStorage."""
+        """Yield the files with a prefix and a suffix, ordered by name within each folder; see LakeStorage."""
         with self._convert_errors(prefix, "listed"):
-            for found in self._pages("list_objects_v2", prefix, "Contents"):
+            for found in self._list_entries("list_objects_v2", prefix, "Contents"):
                 if found["Key"].endswith(suffix):
-                    yield self._name(found), FoundFile(found["Size"], found["LastModified"].astimezone(datetime.UTC))
+                    yield (
+                        self._relative_name(found),
+                        FoundFile(found["Size"], found["LastModified"].astimezone(datetime.UTC)),
+                    )
 
-    def _pages(self, request: str, prefix: str, entries: str) -> Iterator[dict[str, Any]]:
+    def _list_entries(self, operation: str, prefix: str, entries_key: str) -> Iterator[dict[str, Any]]:
         """Yield the entries in all pages of a listing of keys with a prefix."""
-        for page in self._client.get_paginator(request).paginate(
+        for page in self._client.get_paginator(operation).paginate(
             Bucket=self._root.bucket, Prefix=self._root.key(prefix)
         ):
-            yield from page.get(entries, ())
+            yield from page.get(entries_key, ())
 
-    def _name(self, entry: Mapping[str, Any]) -> str:
+    def _relative_name(self, entry: Mapping[str, Any]) -> str:
         """Return the name of a listed object, relative to the place."""
         return str(entry["Key"]).removeprefix(self._root.key(""))
 
     def head(self, name: str) -> FoundFile | None:
-        """See Storage."""
-        place = self._place(name)
+        """Return the newest version of a file, or None if it does not exist; see Storage."""
+        place = self._bucket_and_key(name)
         with self._convert_errors(name, "read"), _suppress_missing():
             found = self._client.head_object(**place, ChecksumMode="ENABLED")
             crc = _parse_crc(found.get("ChecksumCRC32"))
@@ -146,8 +151,8 @@ class S3Storage(Storage, LakeStorage):
         return None
 
     def get(self, name: str, max_bytes: int) -> Content | None:
-        """See Storage."""
-        place = self._place(name)
+        """Read a file, or return None if it does not exist; see Storage."""
+        place = self._bucket_and_key(name)
         with self._convert_errors(name, "read"), _suppress_missing():
             answer = self._client.get_object(**place)
             data: bytes = answer["Body"].read(max_bytes + 1)
@@ -157,17 +162,17 @@ class S3Storage(Storage, LakeStorage):
         return None
 
     def size(self, name: str) -> int | None:
-        """See LakeStorage."""
+        """Return the size of a file in bytes, or None if it does not exist; see LakeStorage."""
         # HEAD would not distinguish a missing object, bucket and user, because its answer has no body.
         with self._convert_errors(name, "read"):
             answer = self._get_once(name, 0, 1)
         if isinstance(answer, bytes) or answer is None:
             return None if answer is None else 0
         answer["Body"].close()
-        return _range_of(answer)[2]
+        return _parse_range(answer)[2]
 
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
-        """See Storage; an answer that breaks off, which boto3 does not retry, is requested again."""
+        """Return a range of a file; an answer that breaks off, which boto3 does not retry, is requested again."""
         end = min(start + size, _LAST_OFFSET)
         if end <= start:
             return None if self.size(name) is None else b""
@@ -183,7 +188,7 @@ class S3Storage(Storage, LakeStorage):
                         raise
                     time.sleep(random.uniform(0, min(2**attempt, 8)))  # noqa: S311 (so that readers do not come in step)
                 else:
-                    self.pace.take(len(data))
+                    self.pace.wait_for_bytes(len(data))
                     return data
         raise AssertionError
 
@@ -194,7 +199,9 @@ class S3Storage(Storage, LakeStorage):
             The answer; no bytes if the range begins after the end of the object, and None if there is no object.
         """
         try:
-            answer: dict[str, Any] = self._client.get_object(**self._place(name), Range=f"bytes={start}-{end - 1}")
+            answer: dict[str, Any] = self._client.get_object(
+                **self._bucket_and_key(name), Range=f"bytes={start}-{end - 1}"
+            )
         except exceptions.ClientError as error:
             if error_code(error) in MISSING_OBJECT:
                 return None
@@ -205,24 +212,24 @@ class S3Storage(Storage, LakeStorage):
 
     def _read_answer(self, name: str, answer: Mapping[str, Any], start: int, end: int) -> bytes:
         """Return the bytes of an answer to a request for a range, after checking that none is missing."""
-        first, last, size = _range_of(answer)
+        first, last, size = _parse_range(answer)
         if first != start or last != min(end, size) - 1:
             answer["Body"].close()
             found = str(answer.get("ContentRange", "an answer without a range"))
             advice = "Is it an S3 server, with nothing between that changes its answers?"
-            raise FileError(self.place_of(name), f"an answer with the bytes {start} to {end - 1}", found, advice, start)
+            raise FileError(self.uri_of(name), f"an answer with the bytes {start} to {end - 1}", found, advice, start)
         data: bytes = answer["Body"].read(last - first + 2)  # one byte more than expected, to detect longer answers
         if len(data) != last - first + 1:
             raise exceptions.IncompleteReadError(actual_bytes=len(data), expected_bytes=last - first + 1)
         return data
 
     def put(self, name: str, data: bytes) -> None:
-        """See Storage."""
+        """Write a file; an existing one is replaced. See Storage."""
         with self._convert_errors(name, "written"):
             self._put(name, data)
 
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
-        """See Storage; the version is the object's ETag."""
+        """Write a file if it still has the given version, an object's ETag; see Storage."""
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
         with self._convert_errors(name, "written"):
             try:
@@ -234,20 +241,20 @@ class S3Storage(Storage, LakeStorage):
 
     @contextmanager
     def open_write(self, name: str, *, syncs_folders: bool = False) -> Iterator[S3Upload]:  # noqa: ARG002
-        """See LakeStorage."""
-        place = self._place(name)
+        """Open an object for writing, which appears when the block ends without an error; see LakeStorage."""
+        place = self._bucket_and_key(name)
         with self._convert_errors(name, "written"), open_upload(self._client, place) as upload:
             yield upload
 
     def delete(self, name: str) -> None:
-        """See Storage."""
-        place = self._place(name)
+        """Delete a file, if it exists; see Storage."""
+        place = self._bucket_and_key(name)
         with self._convert_errors(name, "deleted"):
             self._client.delete_object(**place)
 
     def delete_all(self, names: Iterable[str]) -> None:
-        """See LakeStorage."""
-        keys = [{"Key": self._place(name)["Key"]} for name in names]
+        """Delete files; missing ones are ignored. See LakeStorage."""
+        keys = [{"Key": self._bucket_and_key(name)["Key"]} for name in names]
         with self._convert_errors("", "deleted"):
             for start in range(0, len(keys), _MAX_DELETED_KEYS):
                 request = {"Objects": keys[start : start + _MAX_DELETED_KEYS], "Quiet": True}
@@ -256,47 +263,49 @@ class S3Storage(Storage, LakeStorage):
                     if refused.get("Code") not in MISSING_OBJECT:
                         raise exceptions.ClientError({"Error": refused}, "DeleteObjects")
 
-    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
-        """See Storage; the caller compares the size, and the names of its parts have their checksums."""
-        place = self._place(name)
+    def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
+        """Compose a file from parts on the server; the caller compares the size, and part names have checksums."""
+        place = self._bucket_and_key(name)
         with self._convert_errors(name, "written"):
             upload = self._client.create_multipart_upload(**place)["UploadId"]
             try:
-                self._copy(place, upload, [name_of(part) for part in parts])
+                self._copy_parts(place, upload, [part_file_name(part) for part in parts])
             except exceptions.ClientError as error:
-                self._abort(place["Key"], upload)
+                self._abort_upload(place["Key"], upload)
                 if error_code(error) != "NoSuchUpload":  # it has ended: completed, or aborted by another process
                     raise
             except BaseException:
-                self._abort(place["Key"], upload)
+                self._abort_upload(place["Key"], upload)
                 raise
 
     @property
     def _client(self) -> Any:
         return s3_client(self._options, MAX_ATTEMPTS)
 
-    def _copy(self, place: dict[str, str], upload: str, names: Sequence[str]) -> None:
+    def _copy_parts(self, bucket_and_key: dict[str, str], upload_id: str, names: Sequence[str]) -> None:
         """Compose an object as a multipart upload whose parts the server copies from other objects."""
         numbered = []
         for number, name in enumerate(names, 1):
             answer = self._client.upload_part_copy(
-                **place, UploadId=upload, PartNumber=number, CopySource=self._place(name)
+                **bucket_and_key, UploadId=upload_id, PartNumber=number, CopySource=self._bucket_and_key(name)
             )
             numbered.append({"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]})
-        self._client.complete_multipart_upload(**place, UploadId=upload, MultipartUpload={"Parts": numbered})
+        self._client.complete_multipart_upload(
+            **bucket_and_key, UploadId=upload_id, MultipartUpload={"Parts": numbered}
+        )
 
     def _put(self, name: str, data: bytes, **condition: str) -> Any:
         return self._client.put_object(
-            **self._place(name),
+            **self._bucket_and_key(name),
             Body=PacedBody(data, self.pace),
             ContentLength=len(data),
             ChecksumCRC32=_checksum(data),
             **condition,
         )
 
-    def _abort(self, key: str, upload: str) -> None:
+    def _abort_upload(self, key: str, upload_id: str) -> None:
         try:
-            self._client.abort_multipart_upload(Bucket=self._root.bucket, Key=key, UploadId=upload)
+            self._client.abort_multipart_upload(Bucket=self._root.bucket, Key=key, UploadId=upload_id)
         except ERRORS:
             return  # the next writer tries again
 
@@ -306,9 +315,9 @@ class S3Storage(Storage, LakeStorage):
         try:
             yield
         except ERRORS as error:
-            raise s3_error(error, self._root.bucket, f"{self.place_of(name)} cannot be {verb}: ") from None
+            raise s3_error(error, self._root.bucket, f"{self.uri_of(name)} cannot be {verb}: ") from None
 
-    def _place(self, name: str) -> dict[str, str]:
+    def _bucket_and_key(self, name: str) -> dict[str, str]:
         return {"Bucket": self._root.bucket, "Key": self._root.key(check_name(name))}
 
 
@@ -322,7 +331,7 @@ def _suppress_missing() -> Iterator[None]:
             raise
 
 
-def _range_of(answer: Mapping[str, Any]) -> tuple[int, int, int]:
+def _parse_range(answer: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return first byte, last byte and total size from an answer; -1 if it does not state them."""
     found = _RANGE.fullmatch(str(answer.get("ContentRange")))
     return (int(found[1]), int(found[2]), int(found[3])) if found else (-1, -1, -1)
@@ -389,10 +398,10 @@ class S3Upload(io.RawIOBase):
             self._client.put_object(**self._place, Body=body, ContentLength=len(body), ChecksumCRC32=_checksum(body))
             return
         self._send_buffer()
-        self._wait()
+        self._wait_for_part()
         assert self._thread is not None  # created with the upload
         self._thread.shutdown()
-        self._complete(self._upload_id)
+        self._complete_upload(self._upload_id)
 
     def abort(self) -> None:
         """Abort the upload; if the server does not answer, `delete_unfinished` does it later.
@@ -413,27 +422,27 @@ class S3Upload(io.RawIOBase):
             )
             self._upload_id = answer["UploadId"]
             self._thread = ThreadPoolExecutor(1)
-        self._wait()
+        self._wait_for_part()
         body, self._buffer = bytes(self._buffer), bytearray()
         self._size += len(body)
         number = len(self._parts) + 1
         part: dict[str, object] = {"PartNumber": number, "ChecksumCRC32": _checksum(body)}
         self._parts.append(part)
         assert self._thread is not None  # created with the upload
-        self._sending = self._thread.submit(self._send, part, body)
+        self._sending = self._thread.submit(self._send_part, part, body)
 
-    def _send(self, part: dict[str, object], body: bytes) -> None:
+    def _send_part(self, part: dict[str, object], body: bytes) -> None:
         answer = self._client.upload_part(
             **self._place, UploadId=self._upload_id, Body=body, ContentLength=len(body), **part
         )
         part["ETag"] = answer["ETag"]
 
-    def _wait(self) -> None:
+    def _wait_for_part(self) -> None:
         if self._sending is not None:
             self._sending.result()
         self._sending = None
 
-    def _complete(self, upload_id: str) -> None:
+    def _complete_upload(self, upload_id: str) -> None:
         try:
             self._client.complete_multipart_upload(
                 **self._place, UploadId=upload_id, MultipartUpload={"Parts": self._parts}
@@ -452,17 +461,17 @@ class S3Upload(io.RawIOBase):
 
 
 @contextmanager
-def open_upload(client: Any, place: Mapping[str, str]) -> Iterator[S3Upload]:
+def open_upload(client: Any, bucket_and_key: Mapping[str, str]) -> Iterator[S3Upload]:
     """Open an object for writing; it appears under its name when the `with` ends without an error.
 
     Args:
         client: a boto3 client.
-        place: `Bucket` and `Key`.
+        bucket_and_key: `Bucket` and `Key`.
 
     Raises:
         ClientError: or another error of boto3, after all attempts failed; see `s3_errors`.
     """
-    upload = S3Upload(client, place)
+    upload = S3Upload(client, bucket_and_key)
     try:
         yield upload
         upload.finish()

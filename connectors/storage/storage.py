@@ -153,27 +153,27 @@ class Storage(ABC):
         """Delete a folder without files; only HDFS has such folders."""
 
     @abstractmethod
-    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
+    def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
         """Write a file as the concatenation of other files, which the server joins if it can.
 
         Args:
             name: name of the file.
             parts: ranges of the file, in order and without a gap.
-            name_of: returns the name of the file that has the bytes of a range.
+            part_file_name: returns the name of the file that has the bytes of a range.
 
         Raises:
             ObjectStoreError: also if a part has another size, or another checksum as far as it can be compared.
             ReplacedError: if parts were deleted meanwhile.
         """
 
-    def replace(self, name: str, data: bytes, version: Any, is_sent: Callable[[bytes], bool]) -> Content:
+    def replace(self, name: str, data: bytes, version: Any, was_sent_before: Callable[[bytes], bool]) -> Content:
         """Replace a file if it still has the given version; accept content that an earlier attempt has written.
 
         Args:
             name: name of the file, a manifest.
             data: its new content.
             version: the version; None if no file may exist.
-            is_sent: whether this process has tried to write some content.
+            was_sent_before: whether this process has tried to write some content.
 
         Returns:
             The present content: `data`, or another one that this process has sent before, which can be replaced next.
@@ -185,17 +185,17 @@ class Storage(ABC):
             return Content(data, self.put_if(name, data, version))
         except ReplacedError:
             found = self.get(name, MAX_MANIFEST_BYTES)
-            if found is None or not is_sent(found.data) or (found.data != data and found.version == version):
+            if found is None or not was_sent_before(found.data) or (found.data != data and found.version == version):
                 raise
             return found
 
-    def place_of(self, name: str) -> str:
+    def uri_of(self, name: str) -> str:
         """Return the URI of a file or folder."""
         return f"{self.text}/{name}" if name else self.text
 
     def too_large_error(self, name: str, max_bytes: int) -> ObjectStoreError:
         """Return the error for a file that is too large to be one that this program has written."""
-        return ObjectStoreError(f"{self.place_of(name)}: expected at most {max_bytes} bytes, found more")
+        return ObjectStoreError(f"{self.uri_of(name)}: expected at most {max_bytes} bytes, found more")
 
     def check_part(self, name: str, part: Part, data: bytes) -> None:
         """Check that a file has the size and checksum of a part.
@@ -209,7 +209,7 @@ class Storage(ABC):
     def changed_part_error(self, name: str, part: Part) -> ObjectStoreError:
         """Return the error for a file whose bytes are not those of a part: its size or its CRC-32 differs."""
         return ObjectStoreError(
-            f"{self.place_of(name)}: expected {part.size} bytes with its CRC-32: the file was changed or deleted"
+            f"{self.uri_of(name)}: expected {part.size} bytes with its CRC-32: the file was changed or deleted"
         )
 
 
@@ -316,13 +316,13 @@ class LakeStorage(ABC):
         """Delete files; missing ones are ignored."""
 
     @abstractmethod
-    def delete_old_unfinished(self, prefix: str, before: datetime.datetime, is_wanted: Callable[[str], bool]) -> int:
+    def delete_old_unfinished(self, prefix: str, cutoff: datetime.datetime, may_delete: Callable[[str], bool]) -> int:
         """Delete incomplete files of killed writers, and return how many were deleted.
 
         Args:
             prefix: beginning of the names of the files.
-            before: time; later ones are kept, because their writers may still be running.
-            is_wanted: whether a file of some name may be deleted.
+            cutoff: time; later ones are kept, because their writers may still be running.
+            may_delete: whether a file of some name may be deleted.
         """
 
 

@@ -49,32 +49,32 @@ def is_s3(uri: str) -> bool:
     return _S3_SCHEME.match(uri) is not None
 
 
-def is_uri(place: str) -> bool:
+def is_uri(path_or_uri: str) -> bool:
     """Return whether a text is a URI, and not the path of a folder; see `has_scheme` for forms with one slash.
 
     >>> is_uri("s3://bucket/lake"), is_uri("/data/lake")
     (True, False)
     """
-    return "://" in place
+    return "://" in path_or_uri
 
 
-def scheme_prefix(place: str) -> str:
+def scheme_prefix(path_or_uri: str) -> str:
     """Return the scheme of a URI as it is written, with `://`; an empty text for the path of a folder.
 
     >>> scheme_prefix("S3://bucket/lake"), scheme_prefix("/data/lake")
     ('S3://', '')
     """
-    return place.partition("://")[0] + "://" if is_uri(place) else ""
+    return path_or_uri.partition("://")[0] + "://" if is_uri(path_or_uri) else ""
 
 
-def absolute_place(place: str) -> str:
+def absolute_path_or_uri(path_or_uri: str) -> str:
     """Return a path as an absolute path; return a URI unchanged."""
-    return place if is_uri(place) else str(Path(place).absolute())
+    return path_or_uri if is_uri(path_or_uri) else str(Path(path_or_uri).absolute())
 
 
-def has_scheme(place: str) -> bool:
+def has_scheme(path_or_uri: str) -> bool:
     """Return whether a text is a URI such as `gs://bucket/lake` or `dbfs:/lake`, and not the path of a folder."""
-    return _ANY_SCHEME.match(place) is not None
+    return _ANY_SCHEME.match(path_or_uri) is not None
 
 
 def parse_s3_uri(uri: str) -> S3Uri:
@@ -159,24 +159,24 @@ class CloudUri:
         return f"{self.prefix}/{name}".strip("/")
 
 
-def scheme_of(place: str) -> str | None:
+def scheme_of(path_or_uri: str) -> str | None:
     """Return the scheme of a URI in lower case, or None for a path.
 
     >>> scheme_of("GS://logs/a"), scheme_of("/data/store")
     ('gs', None)
     """
-    found = _SCHEME.match(place)
+    found = _SCHEME.match(path_or_uri)
     return found[1].lower() if found else None
 
 
-def is_cloud(place: str) -> bool:
+def is_cloud(path_or_uri: str) -> bool:
     """Return whether a place is in one of the supported object stores other than S3."""
-    return scheme_of(place) in AZURE | GOOGLE
+    return scheme_of(path_or_uri) in AZURE | GOOGLE
 
 
-def is_google(place: str) -> bool:
+def is_google(path_or_uri: str) -> bool:
     """Return whether a place is in Google Cloud Storage."""
-    return scheme_of(place) in GOOGLE
+    return scheme_of(path_or_uri) in GOOGLE
 
 
 def parse_cloud_uri(uri: str) -> CloudUri:
@@ -213,18 +213,18 @@ def check_no_secret(uri: str) -> None:
         )
 
 
-def check_scheme(place: str) -> None:
+def check_scheme(path_or_uri: str) -> None:
     """Refuse a URI with a scheme that jobs cannot read, or with credentials.
 
     Raises:
         CloudError: if the scheme is not known, or the URI contains credentials.
     """
-    check_no_secret(place)
-    scheme = scheme_of(place)
+    check_no_secret(path_or_uri)
+    scheme = scheme_of(path_or_uri)
     if scheme is None or scheme in _OTHERS | AZURE | GOOGLE:
         return
     raise CloudError(
-        f"{place!r}: stores at {scheme}:// cannot be read: expected a folder, s3://bucket/prefix, "
+        f"{path_or_uri!r}: stores at {scheme}:// cannot be read: expected a folder, s3://bucket/prefix, "
         f"{_GOOGLE_EXPECTED}, hdfs://host:port/folder, or {_EXPECTED}",
         "Mount other file systems as a folder, or copy the store with 'commitlake ship'",
     )
@@ -260,13 +260,13 @@ class HdfsUri:
         return "/" + f"{self.folder}/{name}".strip("/")
 
 
-def is_hdfs(place: str) -> bool:
+def is_hdfs(path_or_uri: str) -> bool:
     """Return whether a place is in HDFS.
 
     >>> is_hdfs("HDFS://host:8020/a"), is_hdfs("/hdfs://a")
     (True, False)
     """
-    return scheme_of(place) == "hdfs"
+    return scheme_of(path_or_uri) == "hdfs"
 
 
 def parse_hdfs_uri(uri: str) -> HdfsUri:
@@ -295,10 +295,10 @@ def is_valid_hdfs_name(name: str) -> bool:
     [True, False, False, False]
     """
     parts = name.split("/")
-    return ":" not in name and "\0" not in name and ".snapshot" not in parts and _is_text(name)
+    return ":" not in name and "\0" not in name and ".snapshot" not in parts and _is_encodable(name)
 
 
-def _is_text(name: str) -> bool:
+def _is_encodable(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:

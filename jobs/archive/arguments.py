@@ -16,18 +16,18 @@ from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.runner import ThreadArguments
 from commitlake.jobs.arguments.selection import Topics
-from commitlake.jobs.arguments.stores import StoreName, file_size, positive, store_name
+from commitlake.jobs.arguments.stores import StoreName, declare_broker_option, parse_file_size, positive
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import (
     Section,
+    conflicts_with,
     drop_conflicting_variable,
     flag,
-    needs,
-    not_with,
     only_with,
     option,
     overrides,
     repeated,
+    requires_one_of,
 )
 from commitlake.schemas.layouts.numbers import parse_decimal
 
@@ -58,7 +58,7 @@ def _parse_rate(text: str) -> Rate:
     return Rate(messages=number) if unit is None else Rate(bytes=number * _BYTES[unit])
 
 
-def _parse_pair(text: str) -> tuple[str, str]:
+def _parse_name_value_pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected NAME=VALUE")
@@ -75,7 +75,7 @@ class PullArguments(Topics, after={Topics: "from_broker"}):
         metavar="HOST:PORT",
         section=_PULLED,
         rules=(
-            *not_with("store", hint="leave one of them out"),
+            *conflicts_with("store", hint="leave one of them out"),
             *overrides("broker_conf", "available_now", hint="leave {other} out"),
         ),
     )
@@ -129,7 +129,7 @@ class ArchiveOptions(
     bodies_moved: bool = flag(
         "all bodies of the lake were moved to --bodies (or back into the lake); needed once, later runs remember it"
     )
-    broker: str | None = store_name(
+    broker: str | None = declare_broker_option(
         "the store's name in the lake; otherwise brokerName of --broker-conf, or of a broker.conf beside the store, or "
         "the folder's name. With --from-broker: the only broker to pull from"
     )
@@ -159,7 +159,7 @@ class ArchiveOptions(
         argparse.SUPPRESS,
         parse=Path,
         metavar="FILE",
-        rules=not_with("html", hint="{this} is another name of {other}: leave one of them out"),
+        rules=conflicts_with("html", hint="{this} is another name of {other}: leave one of them out"),
     )
     no_keys: bool = flag(
         "do not update message_keys, edges and consumptions in this run; look-ups by key read the missing part from "
@@ -174,9 +174,9 @@ class ArchiveOptions(
     )
     hbase_option: tuple[tuple[str, str], ...] = repeated(
         "further HBase options, see connectors/hbase/options.py: table, ttlSeconds, compression, batchRows, …",
-        parse=_parse_pair,
+        parse=_parse_name_value_pair,
         metavar="NAME=VALUE",
-        rules=needs("hbase"),
+        rules=requires_one_of("hbase"),
     )
     mask: tuple[str, ...] = repeated(
         "mask a field of every message before it is archived: body, body.NAME, property.NAME, keys or tags by hash, "
@@ -201,7 +201,7 @@ class ArchiveOptions(
     commit_every: int | None = option(
         "size of the log after which a run commits, so that a run that is killed loses no more than that, as in 16GiB "
         "(default: 8GiB for each core); a run that is set to fail at damage or a gap commits once",
-        parse=file_size,
+        parse=parse_file_size,
         metavar="SIZE",
     )
     follow: bool = flag(
@@ -244,7 +244,7 @@ class ArchiveOptions(
         """Path of the HTML page to write; None if no page is requested."""
         return self.html or self.quality_page
 
-    def resolved(self) -> Self:
+    def resolve_options(self) -> Self:
         """Return the command without variables of a store's files if it pulls from brokers."""
         return drop_conflicting_variable(
             drop_conflicting_variable(self, "from-broker", "store"), "from-broker", "broker-conf"

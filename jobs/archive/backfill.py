@@ -24,7 +24,7 @@ from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
 
-def backfill(command: ArchiveOptions) -> ExitCode:
+def backfill_table(command: ArchiveOptions) -> ExitCode:
     """Add the missing rows of a table, and print how many there were."""
     lake = open_lake_argument(command)
     lake.table("messages")

@@ -34,7 +34,7 @@ from commitlake.jobs.arguments.runner import refuse_workers_on_spark
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.garbage_collection import garbage_collection_off
 from commitlake.jobs.cli.missing_packages import require_package
-from commitlake.jobs.cli.process import has_process_of_its_own
+from commitlake.jobs.cli.process import runs_in_own_process
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -104,9 +104,9 @@ class Archive(ArchiveOptions):
     def run(self) -> ExitCode:
         """Check the arguments, and run the archive."""
         if self.backfill is not None:
-            from commitlake.jobs.archive.backfill import backfill
+            from commitlake.jobs.archive.backfill import backfill_table
 
-            return backfill(self)
+            return backfill_table(self)
         return _check_and_archive(self)
 
 
@@ -138,7 +138,7 @@ def _is_new_folder(lake: str) -> bool:
 
 
 def _run_archive(command: ArchiveOptions, judge: JudgeProcess | None) -> ExitCode:
-    if not command.is_on_spark and has_process_of_its_own():
+    if not command.is_on_spark and runs_in_own_process():
         use_system_memory()  # before Arrow is loaded
     with garbage_collection_off():
         from commitlake.jobs.archive.run import run

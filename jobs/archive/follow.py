@@ -31,7 +31,7 @@ from commitlake.connectors.sources.stream_ranges import to_snapshot
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.connectors.spark.versions import HAS_READ_LIMITS
 from commitlake.connectors.storage.s3_options import spark_uri
-from commitlake.connectors.storage.uris import absolute_place
+from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.connectors.worker_errors import extract_worker_error
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.pipelines.archive.commit_series import archive_concurrently
@@ -74,21 +74,23 @@ class StoreFollower:
         self._failure: BaseException | None = None
         self._batches = 0
 
-    def follow(self, interval: datetime.timedelta | None, max_bytes: int, left: ArchiveWork | None = None) -> None:
+    def follow_store(
+        self, interval: datetime.timedelta | None, max_bytes: int, unfinished_work: ArchiveWork | None = None
+    ) -> None:
         """Archive new messages until a signal arrives or, without an interval, until all present messages are archived.
 
         Args:
             interval: time between two checks for new messages; None to end after the present messages.
             max_bytes: the largest number of log bytes of one run.
-            left: unfinished work, from `find_unfinished_work`.
+            unfinished_work: unfinished work, from `find_unfinished_work`.
 
         Raises:
             StreamingQueryException: for an error of the source. Errors of `run_archive` are raised unchanged.
         """
         failures = 0
         with call_on_first_signal(self._stop.set), self._suppress_py4j_traceback():
-            if left is not None:
-                self._finish_unfinished_work(left)
+            if unfinished_work is not None:
+                self._finish_unfinished_work(unfinished_work)
             while not self._stop.is_set():
                 done = self._batches
                 try:
@@ -103,9 +105,9 @@ class StoreFollower:
                 else:
                     return
 
-    def _finish_unfinished_work(self, left: ArchiveWork) -> None:
+    def _finish_unfinished_work(self, unfinished_work: ArchiveWork) -> None:
         """Finish the work that earlier runs left, because a stream without new messages has no micro-batch to do it."""
-        result = run_archive(self._runner, self._config, left)
+        result = run_archive(self._runner, self._config, unfinished_work)
         if result.recovered or result.hbase or result.keys or result.consumptions or result.edges:
             self._on_result(result)
 
@@ -166,16 +168,18 @@ class StoreFollower:
                 raise
             self._batches += 1
 
-    def _archive_new_messages(self, offered: Snapshot) -> None:
+    def _archive_new_messages(self, batch_ranges: Snapshot) -> None:
         """Archive those messages of a stream's micro-batch that the lake does not have yet."""
         config = self._config
-        work = find_archive_work(config.store, config.broker, config.lake, until=offered, formats=config.layout)
+        work = find_archive_work(
+            config.store, config.broker, config.lake, end_snapshot=batch_ranges, formats=config.layout
+        )
         if not work.has_nothing_to_do:
             self._on_result(archive_concurrently(self._runner, config, work, wait=self._stop.wait))
 
     @contextmanager
     def _suppress_py4j_traceback(self) -> Iterator[None]:
-        """Stop py4j from also printing a stack trace of the errors that `follow` raises."""
+        """Stop py4j from also printing a stack trace of the errors that `follow_store` raises."""
 
         def is_not_raised_by_follow(record: logging.LogRecord) -> bool:
             error = record.exc_info[1] if record.exc_info else None
@@ -205,7 +209,9 @@ def find_unfinished_work(config: Config) -> ArchiveWork | None:
         CommitLogError: as for `find_archive_work`.
     """
     try:
-        left = find_archive_work(config.store, config.broker, config.lake, until=Snapshot({}), formats=config.layout)
+        left = find_archive_work(
+            config.store, config.broker, config.lake, end_snapshot=Snapshot({}), formats=config.layout
+        )
     except EmptyStoreError:
         return None
     return left if left.last.sequence else None
@@ -227,10 +233,10 @@ def _first_line(error: Exception) -> str:
 
 def checkpoint_folder(config: Config) -> str:
     """Return the folder of the stream's checkpoint, which is in the lake; each store path has its own."""
-    path = absolute_place(config.store)
+    path = absolute_path_or_uri(config.store)
     layout = "" if config.layout == ANY_FORMAT else f"\n{config.layout}"
     name = hashlib.blake2b(f"{path}\n{config.broker or ''}{layout}".encode(), digest_size=8).hexdigest()
-    return spark_uri(f"{config.lake.streams}/{name}")
+    return spark_uri(f"{config.lake.streams_folder}/{name}")
 
 
 def _lake_end_offsets(config: Config) -> dict[str, int]:

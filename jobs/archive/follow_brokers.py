@@ -43,7 +43,7 @@ class BrokerFollower:
         self._next_snapshot = time.monotonic()
         self._stop = threading.Event()
 
-    def follow(self, interval: datetime.timedelta) -> None:
+    def follow_brokers(self, interval: datetime.timedelta) -> None:
         """Archive new messages at an interval until a signal arrives.
 
         Args:
@@ -76,6 +76,6 @@ class BrokerFollower:
                 self._runner, self._config, work, wait=self._stop.wait, on_committed=self._on_result
             )
             self._on_result(result)
-        if is_due and (work.last.sequence or work.has_new):
+        if is_due and (work.last.sequence or work.has_new_data):
             append_snapshots(self._config, snapshots, work.snapshot.ranges)
             self._next_snapshot = time.monotonic() + self._snapshot_seconds

@@ -117,7 +117,7 @@ def archive_run_page(run: ShownRun) -> Report:
 
 
 def no_new_messages_page(
-    lake: Lake, stores: Sequence[str], sentence: str, problems: Sequence[str] = (), newer: Sequence[str] = ()
+    lake: Lake, stores: Sequence[str], sentence: str, problems: Sequence[str] = (), unread_sentences: Sequence[str] = ()
 ) -> Report:
     """Return the page of a run that found nothing new.
 
@@ -125,7 +125,7 @@ def no_new_messages_page(
         stores: Names of the stores.
         sentence: The result of the run, as a sentence.
         problems: Sentences on files beside the logs that could not be read.
-        newer: Sentences on messages of the stores that are not read.
+        unread_sentences: Sentences on messages of the stores that are not read.
     """
     history = read_history(lake)
     last = history.runs[0] if history.runs else None
@@ -133,36 +133,38 @@ def no_new_messages_page(
     if last is not None:
         facts.append(("Last run", time_text(last.ended_at)))
     sections = [history_section(history)]
-    if problems or newer:
-        sections.insert(0, findings_section([*_unread_messages_finding(newer), *_side_files_finding(problems)], ""))
-    kind = Kind.CRITICAL if newer else Kind.WARNING if problems else Kind.GOOD
+    if problems or unread_sentences:
+        sections.insert(
+            0, findings_section([*_unread_messages_finding(unread_sentences), *_side_files_finding(problems)], "")
+        )
+    kind = Kind.CRITICAL if unread_sentences else Kind.WARNING if problems else Kind.GOOD
     said = sentence[:1].upper() + sentence[1:]
     return Report(TITLE, Verdict(kind, said, "Nothing new"), facts, sections, "archive")
 
 
-def _unread_messages_finding(newer: Sequence[str]) -> Iterator[FindingGroup]:
+def _unread_messages_finding(unread_sentences: Sequence[str]) -> Iterator[FindingGroup]:
     """Yield a finding if the stores have messages in other folders, which this run does not read."""
-    if newer:
+    if unread_sentences:
         yield FindingGroup(
             Kind.CRITICAL,
             "Messages of the stores that are not read",
-            len(newer),
+            len(unread_sentences),
             "Brokers keep parts of their logs in other folders, or the stores are incomplete copies",
-            _FROM_BROKER.filled(),
-            [Example("", sentence, "") for sentence in newer],
+            _FROM_BROKER.fill_placeholders(),
+            [Example("", sentence, "") for sentence in unread_sentences],
         )
 
 
-def _side_files_finding(problems: Sequence[str]) -> Iterator[FindingGroup]:
+def _side_files_finding(problem_sentences: Sequence[str]) -> Iterator[FindingGroup]:
     """Yield a finding about files beside the logs, such as those of offsets, that had problems; no message is lost."""
-    if problems:
+    if problem_sentences:
         yield FindingGroup(
             Kind.WARNING,
             "Files beside the log that cannot be read",
-            len(problems),
+            len(problem_sentences),
             "All messages are archived. Offsets, settings, consumptions or retries that are in these files are not",
-            Advice("look at the files; the next run tries again").filled(),
-            [Example("", problem, "") for problem in problems],
+            Advice("look at the files; the next run tries again").fill_placeholders(),
+            [Example("", problem, "") for problem in problem_sentences],
         )
 
 
@@ -234,9 +236,9 @@ def _read_refused_ranges(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
         return (), clean_engine_message(str(error))
 
 
-def _refused_range_findings(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterator[FindingGroup]:
+def _refused_range_findings(refused_groups: Sequence[RefusalGroup], run: ShownRun) -> Iterator[FindingGroup]:
     kind = Kind.CRITICAL if run.verdict.is_damage else Kind.WARNING
-    for group in refused:
+    for group in refused_groups:
         if group.table == "gaps":
             title = "Missing parts of the log"
             why = f"{bytes_text(group.bytes)} of the log were missing: a broker deleted them before they were archived"
@@ -247,7 +249,7 @@ def _refused_range_findings(refused: Sequence[RefusalGroup], run: ShownRun) -> I
             advice = _QUARANTINE
         examples = [_refused_range_example(row, group.reason) for row in group.first]
         word = "Gap" if group.table == "gaps" else "Damage"
-        filled = advice.filled({"lake": run.lake.root})
+        filled = advice.fill_placeholders({"lake": run.lake.root})
         yield FindingGroup(kind, title, group.count, why, filled, examples, word)
 
 
@@ -266,7 +268,7 @@ def _refused_range_example(row: Mapping[str, Any], reason: str) -> Example:
 
 
 def _unmet_expectation_findings(report: QualityReport) -> Iterator[FindingGroup]:
-    for found in report.unmet:
+    for found in report.unmet_judgements:
         wanted = found.expectation
         kind = Kind.CRITICAL if found.is_critical or found.is_damage else Kind.WARNING
         observed = "" if found.observed is None else f"; observed {_value_text(found.observed)}"
@@ -275,7 +277,7 @@ def _unmet_expectation_findings(report: QualityReport) -> Iterator[FindingGroup]
             f"Expected: {wanted.name.replace('_', ' ')}",
             found.unexpected,
             wanted.why,
-            Advice(wanted.action).filled(),
+            Advice(wanted.action).fill_placeholders(),
             [_unmet_expectation_example(row) for row in found.examples[:MAX_EXAMPLES]],
             word=_SEVERITIES[wanted.severity][0],
             counted=f"not met in {found.unexpected:,} of {found.judged:,} {_ROWS.get(found.suite, 'rows')}{observed}",
@@ -307,7 +309,7 @@ def _value_text(value: object) -> str:
 
 
 def _time_chart_section(figures: PageFigures) -> Iterator[Section]:
-    span = figures.span
+    span = figures.time_span
     if span is None:
         return
     windows, values = _count_messages_by_window(figures.counts_by_window, span, _MAX_WINDOWS)
@@ -322,22 +324,24 @@ def _time_chart_section(figures: PageFigures) -> Iterator[Section]:
     yield Section("time", "When messages were stored", [chart])
 
 
-def _count_messages_by_window(counts: Counts, span: ChartSpan, most: int) -> tuple[TimeWindows, list[float | None]]:
-    """Split a span into at most `most` windows, and count the messages in each."""
-    windows = _time_windows(span, most)
+def _count_messages_by_window(
+    counts: Counts, span: ChartSpan, max_windows: int
+) -> tuple[TimeWindows, list[float | None]]:
+    """Divide a time span into a limited number of windows, and count the messages in each."""
+    windows = _time_windows(span, max_windows)
     values = [0.0] * windows.count
     for begin, count in counts.items():
         values[min((begin - windows.start) // windows.length, windows.count - 1)] += count
     return windows, list(values)
 
 
-def _time_windows(span: ChartSpan, most: int) -> TimeWindows:
+def _time_windows(span: ChartSpan, max_windows: int) -> TimeWindows:
     if span.end.year <= _LAST_YEAR:
-        windows = TimeWindows.covering(span.begin, span.end, most, _WINDOW)
-        if windows.count <= most:
+        windows = TimeWindows.covering(span.begin, span.end, max_windows, _WINDOW)
+        if windows.count <= max_windows:
             return windows
     # With wrong clocks, messages may seem to be thousands of years apart.
-    length = max(_WINDOW, (span.end - span.begin) // most)
+    length = max(_WINDOW, (span.end - span.begin) // max_windows)
     return TimeWindows(span.begin, length, max(1, (span.end - span.begin) // length))
 
 
@@ -367,10 +371,10 @@ def _topics_section(figures: PageFigures) -> Iterator[Section]:
 
 
 def _topic_trend_cell(row: Mapping[str, Any], figures: PageFigures) -> Cell:
-    if figures.span is None:
+    if figures.time_span is None:
         return Cell("")
     _, values = _count_messages_by_window(
-        figures.counts_of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS
+        figures.counts_of_topic((row["broker"], row["topic"])), figures.time_span, _SPARK_WINDOWS
     )
     return Cell(Trend(f"{format_count(row['messages_sum'], 'message')} over time", values))
 
@@ -390,5 +394,5 @@ def _met_expectations_section(report: QualityReport | None) -> Iterator[Section]
         yield Section("met", "As expected", [listed])
 
 
-def _severity_text(found: Judgement) -> str:
-    return _SEVERITIES[found.expectation.severity][1]
+def _severity_text(judgement: Judgement) -> str:
+    return _SEVERITIES[judgement.expectation.severity][1]

@@ -94,7 +94,7 @@ def _archive_into_lake(
         hbase=_hbase_options(command),
         page=_choose_page_writer(command, lake, file),
         commit_bytes=command.commit_every,
-        judge=None if judge is None else judge.begin,
+        judge=None if judge is None else judge.begin_judging,
         masks=parse_archive_masks(command.mask, os.environ),
     )
     if name.note and not command.quiet:
@@ -106,15 +106,15 @@ def _archive_into_lake(
     snapshots = read_offset_snapshots(config)
     config = replace(config, problems=unreadable_offsets_sentences(snapshots))
     on_new = None if judge is None else judge.start
-    work = plan_work(config, on_new=on_new)
+    work = plan_work(config, on_new_data=on_new)
     check_bodies_writable(lake)
-    if not work.has_new and config.hbase is None:
+    if not work.has_new_data and config.hbase is None:
         result = finish_earlier_runs(config, work)
     else:
         from commitlake.pipelines.archive.commit_series import archive_concurrently
 
         runner = make_runner(command, "archive", lake.s3)
-        config = _with_default_commit_bytes(config, runner)
+        config = _set_default_commit_bytes(config, runner)
         progress = partial(archive_progress, quiet=command.quiet)
         committed = partial(_print_result, command, lake)
         result = archive_concurrently(runner, config, work, progress, on_committed=committed)
@@ -145,7 +145,7 @@ def _find_store_name(command: ArchiveOptions, lake: Lake) -> BrokerName:
 
 def default_page_writer(lake: Lake) -> RunPage | None:
     """Return the function that writes a run's page into the lake; None if the lake is not a folder."""
-    return None if lake.page is None else make_page_writer(PageFile(Path(lake.page)))
+    return None if lake.report_page is None else make_page_writer(PageFile(Path(lake.report_page)))
 
 
 def _choose_page_writer(command: ArchiveOptions, lake: Lake, file: PageFile | None) -> RunPage | None:
@@ -188,11 +188,11 @@ def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
     snapshots = RepeatedSnapshots(config, command.snapshot_every)
 
     def take_due_snapshot() -> None:
-        if snapshots.take_if_due():
+        if snapshots.take_snapshot_if_due():
             follower.add_deliveries()
 
     follower = StoreFollower(session, config, report_run, take_due_snapshot)
-    follower.follow(interval, command.max_mib_per_run * MIB, left)
+    follower.follow_store(interval, command.max_mib_per_run * MIB, left)
     return worst
 
 
@@ -209,12 +209,12 @@ def _follow_brokers(command: ArchiveOptions, config: Config) -> ExitCode:
         worst = max(worst, _print_result(command, config.lake, result))
 
     runner = make_runner(command, "archive", config.lake.s3)
-    config = _with_default_commit_bytes(config, runner)
-    BrokerFollower(runner, config, report_run, command.snapshot_every).follow(command.trigger)
+    config = _set_default_commit_bytes(config, runner)
+    BrokerFollower(runner, config, report_run, command.snapshot_every).follow_brokers(command.trigger)
     return worst
 
 
-def _with_default_commit_bytes(config: Config, runner: Runner) -> Config:
+def _set_default_commit_bytes(config: Config, runner: Runner) -> Config:
     if config.commit_bytes is not None:
         return config
     return replace(config, commit_bytes=_COMMIT_BYTES_PER_CORE * runner.cores)

@@ -17,7 +17,7 @@ from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores, for_each_store
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.snapshot.append import AppendedCounts, append_store_snapshots, group_snapshots
-from commitlake.pipelines.snapshot.files import read_store_progress
+from commitlake.pipelines.snapshot.files import read_store_snapshot
 from commitlake.pipelines.snapshot.progress import StoreSnapshot
 from commitlake.schemas.errors import ConcurrentRunError
 
@@ -63,7 +63,7 @@ def _list_stores(config: Config) -> list[Store]:
 
 def _read_store_offsets(stores: Sequence[Store]) -> list[StoreSnapshot]:
     now = datetime.datetime.now(datetime.UTC)
-    found = for_each_store(lambda store: read_store_progress(store, now), stores)
+    found = for_each_store(lambda store: read_store_snapshot(store, now), stores)
     return [progress for progress in found if progress is not None]
 
 
@@ -116,7 +116,7 @@ class RepeatedSnapshots:
         self._next = time.monotonic()
         self._stores: list[Store] | None = None
 
-    def take_if_due(self) -> bool:
+    def take_snapshot_if_due(self) -> bool:
         """Take a snapshot if the interval has passed and the lake exists, and return whether it was taken."""
         if time.monotonic() < self._next:
             return False

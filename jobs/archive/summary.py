@@ -22,10 +22,10 @@ def store_lines(ranges: Mapping[str, StoreRange]) -> list[str]:
     return lines
 
 
-def _store_line(name: str, part: StoreRange) -> str:
-    line = f"  {name}: {part.start} to {part.end} ({size_text(part.size)})"
-    if part.tail is TailKind.TORN:
-        line += f"; the last {part.tail_bytes} bytes are an incomplete record, left for the next run"
+def _store_line(name: str, store_range: StoreRange) -> str:
+    line = f"  {name}: {store_range.start} to {store_range.end} ({size_text(store_range.size)})"
+    if store_range.tail is TailKind.TORN:
+        line += f"; the last {store_range.tail_bytes} bytes are an incomplete record, left for the next run"
     return line
 
 

@@ -40,38 +40,38 @@ class BrokerName:
 
 
 def choose_broker_name(
-    path: str, given: str | None, conf: str | None, known: Collection[str], formats: Formats
+    path: str, given_name: str | None, conf_path: str | None, known_names: Collection[str], formats: Formats
 ) -> BrokerName:
     """Return the name that the store at a path has, or will have, in a lake.
 
     Args:
         path: path of the stores, as for `find_stores`.
-        given: value of `--broker`.
-        conf: value of `--broker-conf`.
-        known: names of the stores that the lake has.
+        given_name: value of `--broker`.
+        conf_path: value of `--broker-conf`.
+        known_names: names of the stores that the lake has.
         formats: formats of the stores, as for `find_stores`.
 
     Raises:
         JobError: if the file of `--broker-conf` cannot be read, or its name is not a valid broker name.
         CommitLogError: see `find_stores`.
     """
-    if given is not None or "{" in path:
-        if given is not None and given not in known:
-            _check_store_name(given, "--broker")
-        return BrokerName(given)
+    if given_name is not None or "{" in path:
+        if given_name is not None and given_name not in known_names:
+            _check_store_name(given_name, "--broker")
+        return BrokerName(given_name)
     if "," not in path and not is_glob(path):
         (store,) = find_stores(path, None, formats=formats)
-        return _choose_store_name(store, conf, known)
+        return _choose_store_name(store, conf_path, known_names)
     parts = [part.strip() for part in path.split(",") if part.strip()]
     stores = [store for part in parts for store in find_stores(part, None, formats=formats)]
-    of_each = conf if conf and BROKER_PLACEHOLDER in conf else None
-    found = {store.root: _choose_store_name(store, of_each, known) for store in stores}
+    of_each = conf_path if conf_path and BROKER_PLACEHOLDER in conf_path else None
+    found = {store.root: _choose_store_name(store, of_each, known_names) for store in stores}
     names = {root: one.name for root, one in found.items() if one.name is not None}
     notes = "; ".join(one.note for one in found.values() if one.note)
     return BrokerName(format_broker_names(names) if names else None, notes)
 
 
-def find_named_stores(path: str, given: str | None, conf: str | None, formats: Formats) -> list[Store]:
+def find_named_stores(path: str, given_name: str | None, conf_path: str | None, formats: Formats) -> list[Store]:
     """Return the stores at a path, named by their settings files or else their folders, for commands without a lake.
 
     Names come from steps 2 to 4 of the module docstring. If two stores would have the same name, as two copies of a
@@ -79,18 +79,18 @@ def find_named_stores(path: str, given: str | None, conf: str | None, formats: F
 
     Args:
         path: path of the stores, as for `find_stores`.
-        given: value of `--broker`, if it names the store.
-        conf: value of `--broker-conf`.
+        given_name: value of `--broker`, if it names the store.
+        conf_path: value of `--broker-conf`.
         formats: formats of the stores, as for `find_stores`.
 
     Raises:
         JobError: if the file of `--broker-conf` cannot be read, or its name is not a valid broker name.
         CommitLogError: see `find_stores`.
     """
-    stores = find_stores(path, given, formats=formats)
-    if given is not None or "{" in path or (conf and BROKER_PLACEHOLDER in conf):
+    stores = find_stores(path, given_name, formats=formats)
+    if given_name is not None or "{" in path or (conf_path and BROKER_PLACEHOLDER in conf_path):
         return stores
-    of_single = conf if len(stores) == 1 else None
+    of_single = conf_path if len(stores) == 1 else None
     names = [next((name for _, name in _list_name_candidates(store, of_single)), store.broker) for store in stores]
     if len(set(names)) < len(names):
         return stores
@@ -98,11 +98,11 @@ def find_named_stores(path: str, given: str | None, conf: str | None, formats: F
     return sorted(named, key=lambda store: store.broker)
 
 
-def _choose_store_name(store: Store, conf: str | None, known: Collection[str]) -> BrokerName:
-    if store.broker in known:
+def _choose_store_name(store: Store, conf_path: str | None, known_names: Collection[str]) -> BrokerName:
+    if store.broker in known_names:
         return BrokerName(None)
-    for file, name in _list_name_candidates(store, conf):
-        note = "" if name in known else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
+    for file, name in _list_name_candidates(store, conf_path):
+        note = "" if name in known_names else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
         return BrokerName(name, note)
     if not fits_folder_name(store.broker):
         raise JobError(f"store {store.root}: its folder's name is too long for the lake", NAME_HINT)
@@ -118,12 +118,12 @@ def _check_store_name(name: str, source: str) -> None:
         raise JobError(f"{source}: {fault}", NAME_HINT)
 
 
-def _list_name_candidates(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
+def _list_name_candidates(store: Store, conf_path: str | None) -> Iterator[tuple[str, str]]:
     """Yield pairs of a file that contains a name for the store and this name, the most reliable file first."""
-    if conf:
-        name = read_store_conf(conf, store.broker).broker_name
+    if conf_path:
+        name = read_store_conf(conf_path, store.broker).broker_name
         if name is not None:
-            _check_store_name(name, f"--broker-conf {conf}: brokerName")
-            yield conf, name
+            _check_store_name(name, f"--broker-conf {conf_path}: brokerName")
+            yield conf_path, name
     elif not store.is_remote:
         yield from read_names_in_conf_files(Path(store.root).parent)

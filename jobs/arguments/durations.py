@@ -30,8 +30,8 @@ def parse_duration(text: str) -> datetime.timedelta:
     return length
 
 
-def duration_of(least: str, reason: str = "") -> Callable[[str], datetime.timedelta]:
-    """Return a function for argparse's `type` that parses a duration of at least `least`.
+def make_duration_parser(minimum: str, reason: str = "") -> Callable[[str], datetime.timedelta]:
+    """Return a function for argparse's `type` that parses a duration not shorter than a minimum.
 
     Args:
         reason: why it cannot be shorter, for the error.
@@ -39,16 +39,16 @@ def duration_of(least: str, reason: str = "") -> Callable[[str], datetime.timede
 
     def duration(text: str) -> datetime.timedelta:
         length = parse_duration(text)
-        if length < parse_duration(least):
-            raise argparse.ArgumentTypeError(f"{text!r}: expected {least} or more{reason and ': '}{reason}")
+        if length < parse_duration(minimum):
+            raise argparse.ArgumentTypeError(f"{text!r}: expected {minimum} or more{reason and ': '}{reason}")
         return length
 
     return duration
 
 
-def duration_text(length: datetime.timedelta) -> str:
+def duration_text(duration: datetime.timedelta) -> str:
     """Format a duration for people, to about two digits: `3 d`, `9.2 h`, `12 s`."""
-    seconds = length.total_seconds()
+    seconds = duration.total_seconds()
     for unit, unit_seconds in _UNIT_SECONDS:
         if seconds >= unit_seconds:
             count = seconds / unit_seconds

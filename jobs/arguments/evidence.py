@@ -40,11 +40,13 @@ def read_evidence_key(arguments: EvidenceArgument) -> Ed25519PrivateKey | None:
     return read_private_key(arguments.evidence_key, os.environ)
 
 
-def write_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: Iterable[dict[str, Any]]) -> str | None:
+def write_evidence(
+    lake: Lake, private_key: Ed25519PrivateKey, kind: str, facts: Iterable[dict[str, Any]]
+) -> str | None:
     """Sign an evidence document for each item of `facts`, append them to a lake, and describe the newest one, if any.
 
     Args:
-        key: the key from `read_evidence_key`.
+        private_key: the key from `read_evidence_key`.
         kind: kind of the documents.
         facts: facts of each document.
 
@@ -56,7 +58,7 @@ def write_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: Iterabl
     version = importlib.metadata.version("commitlake")
     newest = None
     for fact in facts:
-        newest = append_evidence(lake, key, kind, fact, version)
+        newest = append_evidence(lake, private_key, kind, fact, version)
     return None if newest is None else f"evidence: document {newest.number} has the SHA-256 {newest.hash}"
 
 

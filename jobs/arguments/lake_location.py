@@ -66,17 +66,17 @@ def open_lake_argument(arguments: HasLakeOption) -> Lake:
     return lake
 
 
-def check_packs(lake: Lake) -> None:
+def check_packs_location(lake: Lake) -> None:
     """Check that the packs are where `--bodies` says; without it, the lake may not have any packs yet.
 
     Raises:
         JobError: if `--bodies` names a folder that does not exist.
     """
-    folder = _to_local_folder(lake.bodies)
-    if lake.bodies != lake.uri(BODIES) and folder is not None and not folder.is_dir():
+    folder = _to_local_folder(lake.bodies_root)
+    if lake.bodies_root != lake.uri(BODIES) and folder is not None and not folder.is_dir():
         found = "a file" if folder.exists() else "none"
         raise JobError(
-            f"--bodies {lake.bodies}: expected the folder of the lake's packs, found {found}",
+            f"--bodies {lake.bodies_root}: expected the folder of the lake's packs, found {found}",
             "leave --bodies out if the packs are in the lake's own folder 'bodies'",
         )
 
@@ -90,7 +90,7 @@ def open_packs(lake: Lake) -> PackStore:
     """
     from commitlake.connectors.lake.packs.stores import open_store
 
-    check_packs(lake)
+    check_packs_location(lake)
     return open_store(lake.packs)
 
 

@@ -11,7 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, suggest_or_list_names, warn
+from commitlake.jobs.arguments.names import known_names_hint, print_warning, suggest_or_list_names, suggest_similar_name
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 
@@ -31,22 +31,25 @@ def check_archived_brokers(lake: Lake, brokers: Iterable[str]) -> None:
     for broker in brokers:
         if broker not in last.stores:
             raise JobError(
-                f"--broker: the lake has no store {broker!a}.{did_you_mean(broker, last.stores)}",
+                f"--broker: the lake has no store {broker!a}.{suggest_similar_name(broker, last.stores)}",
                 known_names_hint(last.stores),
             )
 
 
-def warn_of_unknown_broker(prog: str, broker: str | None, stores: Iterable[str]) -> None:
+def warn_of_unknown_broker(program: str, broker: str | None, stores: Iterable[str]) -> None:
     """Warn if the lake does not have the broker that the user names, but has others.
 
     Args:
-        prog: the command, for the warning.
+        program: the command, for the warning.
         broker: the broker that the user names, if any.
         stores: the brokers of the lake.
     """
     known = list(stores)
     if known and broker is not None and broker not in known:
-        warn(prog, f"the lake has no store {broker!a}; none of its messages is archived.{did_you_mean(broker, known)}")
+        print_warning(
+            program,
+            f"the lake has no store {broker!a}; none of its messages is archived.{suggest_similar_name(broker, known)}",
+        )
 
 
 def unknown_topic_sentences(lake: Lake, messages: DeltaTable, topics: Iterable[str]) -> list[str]:

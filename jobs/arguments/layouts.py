@@ -19,7 +19,7 @@ _HELP = (
 
 def _parse_layout(name: str) -> str:
     """Return the name of the log folder for a format's name or alias; an unknown name is returned unchanged."""
-    log_format = all_formats().called(name)
+    log_format = all_formats().find_format(name)
     return name if log_format is None else log_format.folder
 
 
@@ -39,4 +39,4 @@ class LayoutArgument(Options):
 def find_formats(arguments: Options) -> Formats:
     """Return the format that `--layout` names; without the option, the format is detected from the folder."""
     text = getattr(arguments, "layout", None)
-    return all_formats() if text is None else all_formats().named(text)
+    return all_formats() if text is None else all_formats().select_by_name(text)

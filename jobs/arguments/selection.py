@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from commitlake.jobs.arguments.stores import at_least
+from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.arguments.times import parse_time
-from commitlake.jobs.cli.options import Options, Section, before, option, repeated
+from commitlake.jobs.cli.options import Options, Section, must_be_less_than, option, repeated
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 
@@ -63,7 +63,7 @@ class Queues(SelectionOptions):
     """Option that selects messages by queue id."""
 
     CONDITIONS: ClassVar = {"queue": "queue_ids"}
-    queue: tuple[int, ...] = repeated("only of the queue with this id", parse=at_least(0), section=WHICH)
+    queue: tuple[int, ...] = repeated("only of the queue with this id", parse=make_integer_parser(0), section=WHICH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class TimeRange(SelectionOptions):
         parse=parse_time,
         metavar="TIME",
         section=WHICH,
-        rules=before("end"),
+        rules=must_be_less_than("end"),
     )
     end: datetime.datetime | None = option(
         "only messages stored before this time", "--to", parse=parse_time, metavar="TIME", section=WHICH

@@ -8,7 +8,7 @@ from pathlib import Path
 from commitlake.connectors.reading.files.shipped_files import NoCopyError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.stores import Store
-from commitlake.jobs.arguments.names import did_you_mean
+from commitlake.jobs.arguments.names import suggest_similar_name
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
 
 _SHOWN = 8
@@ -62,7 +62,9 @@ def unknown_store_name_sentences(stores: Iterable[Store], topics: Sequence[str],
             return []
         for topic, numbers in queues.items():
             known.setdefault(topic, set()).update(numbers)
-    found = [f"no queue of a topic {topic!a}.{did_you_mean(topic, known)}" for topic in topics if topic not in known]
+    found = [
+        f"no queue of a topic {topic!a}.{suggest_similar_name(topic, known)}" for topic in topics if topic not in known
+    ]
     chosen = [topic for topic in topics or known if topic in known]
     there = sorted(set().union(*(known[topic] for topic in chosen)))
     of_what = " or ".join(f"{topic!a}" for topic in chosen) if topics else "any topic"

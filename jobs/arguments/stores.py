@@ -16,12 +16,12 @@ from commitlake.jobs.cli.options import Once, Options, Rule, argument, option
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 
 
-def at_least(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
-    """Return a function for argparse's `type` that parses a whole number of at least `least` and at most `most`."""
-    wanted = f"{least} or more" if most == INT64_MAX else f"{least} to {most}"
+def make_integer_parser(minimum: int, maximum: int = INT64_MAX) -> Callable[[str], int]:
+    """Return a function for argparse's `type` that parses a whole number between a minimum and a maximum."""
+    wanted = f"{minimum} or more" if maximum == INT64_MAX else f"{minimum} to {maximum}"
 
     def number(text: str) -> int:
-        found = parse_int(text, least, most)
+        found = parse_int(text, minimum, maximum)
         if found is None:
             raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a whole number, {wanted}")
         return found
@@ -29,9 +29,9 @@ def at_least(least: int, most: int = INT64_MAX) -> Callable[[str], int]:
     return number
 
 
-def declare_store_argument(text: str) -> str | None:
+def declare_store_argument(help_text: str) -> str | None:
     """Declare the positional argument for a store, with the alternative option `--store`."""
-    return cast("str | None", argument(text, twin="the same as STORE", metavar="STORE"))
+    return cast("str | None", argument(help_text, equivalent_option_help="the same as STORE", metavar="STORE"))
 
 
 def require_store(store: str | None) -> str:
@@ -45,28 +45,28 @@ def require_store(store: str | None) -> str:
     return store
 
 
-def store_name(
-    text: str = "the store's name (default: brokerName in broker.conf beside the store, or the folder's name)",
+def declare_broker_option(
+    help_text: str = "the store's name (default: brokerName in broker.conf beside the store, or the folder's name)",
     rules: Sequence[Rule] = (),
 ) -> str | None:
     """Declare `--broker` of a command for one store."""
-    return option(text, action=Once, rules=rules)
+    return option(help_text, action=Once, rules=rules)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoreName(Options):
     """The option `--broker` that names the only store; `selection.Brokers` selects stores of a lake."""
 
-    broker: str | None = store_name()
+    broker: str | None = declare_broker_option()
 
 
-positive = at_least(1)
+positive = make_integer_parser(1)
 """Argument type of a whole number of at least 1."""
 _SIZE = re.compile(r"(?P<number>[^KMG]*?) ?(?P<unit>[KMG]iB)?")
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
-def file_size(text: str) -> int:
+def parse_file_size(text: str) -> int:
     """Parse the size of a file: a number of bytes, or one with a unit, as in `16MiB`.
 
     Raises:
@@ -80,7 +80,7 @@ def file_size(text: str) -> int:
     return int(size)
 
 
-def folder_text(text: str) -> str:
+def parse_folder_text(text: str) -> str:
     """Return the path of a folder that a job writes to, unchanged.
 
     Raises:
@@ -88,34 +88,34 @@ def folder_text(text: str) -> str:
     """
     if has_scheme(text):
         raise argparse.ArgumentTypeError(
-            f"{text[:100]!r}: expected the path of a folder. Mount other places as a folder"
+            f"{text[:100]!r}: expected the path of a local folder. Mount an object store as a folder"
         )
     return text
 
 
-def folder_path(text: str) -> Path:
-    """Return the path of a folder that a job writes to; see `folder_text`."""
-    return Path(folder_text(text))
+def parse_folder_path(text: str) -> Path:
+    """Return the path of a folder that a job writes to; see `parse_folder_text`."""
+    return Path(parse_folder_text(text))
 
 
-def parse_positive_decimal(text: str, what: str, most: float = math.inf) -> float:
-    """Parse a number greater than 0 and at most `most`, which may have a fraction.
+def parse_positive_decimal(text: str, value_name: str, maximum: float = math.inf) -> float:
+    """Parse a number greater than 0 and not above a maximum, which may have a fraction.
 
     Args:
         text: value of an option.
-        what: name of the value, for the error.
-        most: the largest allowed number.
+        value_name: name of the value, for the error.
+        maximum: the largest allowed number.
 
     Raises:
         argparse.ArgumentTypeError: if it is not such a number.
     """
     number = parse_decimal(text)
-    if number is None or not 0 < number <= most:
-        raise argparse.ArgumentTypeError(f"{text[:100]!r} is not a {what}")
+    if number is None or not 0 < number <= maximum:
+        raise argparse.ArgumentTypeError(f"{text[:100]!r} is not a {value_name}")
     return number
 
 
-def delay_levels(text: str) -> tuple[int, ...]:
+def parse_delay_levels_option(text: str) -> tuple[int, ...]:
     """Parse delay levels in the form of a broker's messageDelayLevel, and return the delay of each in ms."""
     from commitlake.schemas.layouts.rocketmq.broker_conf import parse_delay_levels
 

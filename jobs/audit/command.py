@@ -32,9 +32,9 @@ from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_arg
 from commitlake.jobs.arguments.layouts import LayoutArgument, find_formats, layout_option
 from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
-from commitlake.jobs.arguments.stores import StoreName, store_name
+from commitlake.jobs.arguments.stores import StoreName, declare_broker_option
 from commitlake.jobs.arguments.times import parse_time
-from commitlake.jobs.audit.page import TITLE, audit_page
+from commitlake.jobs.audit.page import TITLE, make_audit_page
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, only_with, option, overrides
 from commitlake.jobs.cli.progress import runner_progress
@@ -60,7 +60,7 @@ from commitlake.pipelines.audit.tables import (
     compare_contents,
     compare_edges,
     compare_message_keys,
-    damaged_files,
+    find_damaged_table_files,
     find_lost_messages,
     format_findings,
     prevents_comparison,
@@ -120,7 +120,9 @@ class Audit(
     store: str | None = option(
         "stores to compare with, as for archive; a store may have deleted old messages meanwhile", metavar="PATH"
     )
-    broker: str | None = store_name("the store's name in the lake, if the path does not give it", only_with("store"))
+    broker: str | None = declare_broker_option(
+        "the store's name in the lake, if the path does not give it", only_with("store")
+    )
     layout: str | None = layout_option(rules=only_with("store"))
     start: datetime.datetime | None = option(_TIME_HELP.format("messages"), "--from", parse=parse_time, metavar="TIME")
     end: datetime.datetime | None = option(_TIME_HELP.format("no messages"), "--to", parse=parse_time, metavar="TIME")
@@ -155,18 +157,18 @@ def _run_audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     key = read_evidence_key(command)
     open_packs(lake)  # fails for an invalid place before much is read
     moment = read_moment(lake)
-    reading = lake.pinned()
+    reading = lake.pin_versions()
     span = AuditSpan(command.start, command.end).whole_windows()
     stores = _find_compared_stores(command, moment)
-    ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
+    ranges, store_notes = stores.find_common_ranges(moment) if stores else ({}, ())
     # Spark is not started for a lake with missing files, unless all files are read anyway.
     reads_much = not command.is_on_spark or command.deep
     runner = make_runner(command, "audit") if reads_much else HERE
-    findings = damaged_files(reading, deep=command.deep, runner=runner)
+    findings = find_damaged_table_files(reading, is_deep=command.deep, runner=runner)
     if prevents_comparison(findings):
         notes = ["nothing else was compared, because the tables cannot be read"]
         if file is not None:
-            file.write(audit_page(lake, span, moment, [], findings, notes))
+            file.write(make_audit_page(lake, span, moment, [], findings, notes))
         _print_comparisons(command, [], findings, notes, lake)
         return _sign_findings(
             command, lake, key, collect_audit_evidence(moment, span, [], findings, notes), ExitCode.DAMAGE
@@ -176,7 +178,7 @@ def _run_audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
         runner = make_runner(command, "audit")
     with (
         runner_progress(runner, f"auditing {lake.root}", 0, quiet=command.quiet),
-        open_sides(runner, reading, span.since(moment.expired.get("messages")), moment) as sides,
+        open_sides(runner, reading, span.limit_start(moment.expired.get("messages")), moment) as sides,
         sides.profile_messages() as messages,
     ):
         runs_notes = _time_range_notes(command, span, sides.span)
@@ -203,7 +205,7 @@ def _run_audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     findings += [*of_contents, *of_keys, *of_minutes, *of_edges, *find_lost_messages(reading, span)]
     notes = [each for each in (note, minutes_note, edges_note, *content_notes) if each]
     if file is not None:
-        file.write(audit_page(lake, span, moment, verdicts, findings, notes))
+        file.write(make_audit_page(lake, span, moment, verdicts, findings, notes))
     _print_comparisons(command, verdicts, findings, notes, lake)
     if not findings and not any(verdict.compared for verdict in verdicts):
         is_empty = any(not verdict.windows for verdict in verdicts)
@@ -262,13 +264,13 @@ def _find_compared_stores(command: Audit, moment: Moment) -> ComparedStores | No
     return ComparedStores(command.store, name, layout)
 
 
-def _time_range_notes(command: Audit, span: AuditSpan, kept: AuditSpan) -> list[str]:
+def _time_range_notes(command: Audit, requested_span: AuditSpan, compared_span: AuditSpan) -> list[str]:
     """Return sentences on how the compared time range differs from the requested one."""
     notes = []
-    if (span.first, span.last) != (command.start, command.end):
-        notes.append(f"compared in whole windows of ten minutes: {span}")
-    if kept != span:
-        notes.append(f"messages stored before {kept.first:%Y-%m-%d} have expired, and are not compared")
+    if (requested_span.first, requested_span.last) != (command.start, command.end):
+        notes.append(f"compared in whole windows of ten minutes: {requested_span}")
+    if compared_span != requested_span:
+        notes.append(f"messages stored before {compared_span.first:%Y-%m-%d} have expired, and are not compared")
     return notes
 
 

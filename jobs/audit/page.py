@@ -35,11 +35,11 @@ _DIFFERENCES = {
         "These windows differ between {expected} and {found}; the checksum covers every value",
     ),
 }
-_COMPARE = REPAIR.after("compare with --store while the broker still has the messages; ")
+_COMPARE = REPAIR.with_prefix("compare with --store while the broker still has the messages; ")
 _BYTE_FIGURES = ("bytes", "body_bytes")
 
 
-def audit_page(
+def make_audit_page(
     lake: Lake,
     span: AuditSpan,
     moment: Moment,
@@ -60,7 +60,7 @@ def audit_page(
         *(_damage_finding(damage, lake) for damage in damages),
         *(group for each in comparisons for group in _difference_findings(each, lake)),
     ]
-    text = verdict_text(comparisons, damages)
+    text = audit_verdict_text(comparisons, damages)
     kind = Kind.CRITICAL if groups else Kind.GOOD
     brokers = sorted(moment.commit.stores)
     facts = [
@@ -80,7 +80,7 @@ def audit_page(
     return Report(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, "audit")
 
 
-def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:
+def audit_verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:
     """Return the verdict as one sentence."""
     compared = [each for each in comparisons if each.compared]
     differing = [each for each in compared if each.differing]
@@ -145,7 +145,7 @@ def _damage_finding(damage: TableFinding, lake: Lake) -> FindingGroup:
         Kind.CRITICAL,
         f"Damaged: {damage.table}",
         damage.count,
-        advice=REPAIR.filled({"lake": lake.root}),
+        advice=REPAIR.fill_placeholders({"lake": lake.root}),
         examples=[Example(damage.table, note, "") for note in damage.notes],
         word="Damaged",
         counted=damage.counted_text,
@@ -163,7 +163,7 @@ def _difference_findings(comparison: Comparison, lake: Lake) -> Iterator[Finding
             f"{title}: {sides['expected']} and {sides['found']}",
             count,
             why.format(**sides),
-            _COMPARE.filled({"lake": lake.root}),
+            _COMPARE.fill_placeholders({"lake": lake.root}),
             [_difference_example(row) for row in rows],
             word=title,
             counted=format_count(count, "window"),

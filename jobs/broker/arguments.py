@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from commitlake.jobs.arguments.broker_conf import BROKER_CONF_HELP
-from commitlake.jobs.arguments.durations import duration_of, parse_duration
-from commitlake.jobs.arguments.stores import at_least, file_size, folder_text, positive
+from commitlake.jobs.arguments.durations import make_duration_parser, parse_duration
+from commitlake.jobs.arguments.stores import make_integer_parser, parse_file_size, parse_folder_text, positive
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import (
     Once,
     Section,
+    conflicts_with,
     deprecated_option,
     flag,
-    if_value,
-    needs,
-    not_with,
     only_with,
     option,
     repeated,
+    requires_one_of,
+    rules_for_values,
 )
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 
@@ -35,7 +35,9 @@ _BROKER = Section("broker")
 _COPIES = Section("master and slave")
 _STORE = Section("store")
 _MASTER = "--register IP:PORT names the master's name server, which knows the master's address"
-_NO_COPIES = not_with("layout jmq", "layout boltmq", hint="such a log cannot be copied to slaves: leave {this} out")
+_NO_COPIES = conflicts_with(
+    "layout jmq", "layout boltmq", hint="such a log cannot be copied to slaves: leave {this} out"
+)
 
 
 def _parse_hours(text: str) -> tuple[int, ...]:
@@ -69,7 +71,7 @@ class BrokerArguments(Command):
     """The options of `broker`; `jobs.broker.settings` has the defaults of those whose value a broker.conf may have."""
 
     store: str = option(
-        "the store's folder; created if it does not exist", parse=folder_text, required=True, metavar="PATH"
+        "the store's folder; created if it does not exist", parse=parse_folder_text, required=True, metavar="PATH"
     )
     listen: str = option(
         "the address for clients (default: 127.0.0.1:10911)",
@@ -118,8 +120,8 @@ class BrokerArguments(Command):
     tls_mode: str | None = option(
         "permissive also accepts plain text (default: tls.server.mode in the file, otherwise permissive)",
         choices=("disabled", "permissive", "enforcing"),
-        rules=if_value(
-            "permissive", "enforcing", rules=needs("tls_config", hint="{other} FILE names the certificates")
+        rules=rules_for_values(
+            "permissive", "enforcing", rules=requires_one_of("tls_config", hint="{other} FILE names the certificates")
         ),
         section=_NETWORK,
     )
@@ -153,14 +155,14 @@ class BrokerArguments(Command):
     )
     transaction_check_interval: datetime.timedelta = option(
         "time between two questions about a transaction (default: 30s)",
-        parse=duration_of("1s"),
+        parse=make_duration_parser("1s"),
         default=parse_duration("30s"),
         metavar="TIME",
         section=_BROKER,
     )
     transaction_check_max: int = option(
         "largest number of questions about a transaction (default: 15)",
-        parse=at_least(0),
+        parse=make_integer_parser(0),
         default=15,
         metavar="N",
         section=_BROKER,
@@ -170,8 +172,10 @@ class BrokerArguments(Command):
         choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
         default="ASYNC_MASTER",
         rules=(
-            *if_value("SYNC_MASTER", rules=needs("ha_listen", hint="its slaves get the log from {other} IP:PORT")),
-            *if_value("SLAVE", rules=needs("register", "ha_master", hint=_MASTER)),
+            *rules_for_values(
+                "SYNC_MASTER", rules=requires_one_of("ha_listen", hint="its slaves get the log from {other} IP:PORT")
+            ),
+            *rules_for_values("SLAVE", rules=requires_one_of("register", "ha_master", hint=_MASTER)),
             *_NO_COPIES,
         ),
         section=_COPIES,
@@ -184,7 +188,9 @@ class BrokerArguments(Command):
         "--listen, where RocketMQ's slaves connect (default: none)",
         metavar="IP:PORT",
         rules=(
-            *not_with("role SLAVE", hint="a slave cannot have slaves: leave {this} out, or choose another --role"),
+            *conflicts_with(
+                "role SLAVE", hint="a slave cannot have slaves: leave {this} out, or choose another --role"
+            ),
             *_NO_COPIES,
         ),
         section=_COPIES,
@@ -199,7 +205,7 @@ class BrokerArguments(Command):
     ha_master: str | None = option(
         "where a slave gets the log (default: the address that its name server has for the master)",
         metavar="IP:PORT",
-        rules=needs("role SLAVE", hint="only a slave has a master: add {other}"),
+        rules=requires_one_of("role SLAVE", hint="only a slave has a master: add {other}"),
         section=_COPIES,
     )
     slave_read: bool = flag(
@@ -227,20 +233,20 @@ class BrokerArguments(Command):
     segment_size: int | None = option(
         "size of a file of the log, as 1073741824 or 1GiB: RocketMQ's mappedFileSizeCommitLog (default: 1GiB; 128MiB "
         "for a journal)",
-        parse=file_size,
+        parse=parse_file_size,
         metavar="SIZE",
         section=_STORE,
     )
     queue_file_size: int | None = option(
         "size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: 6000000; JMQ's: 6600000)",
-        parse=file_size,
+        parse=parse_file_size,
         metavar="SIZE",
         section=_STORE,
     )
     batch_queue_file_size: int | None = option(
         "size of a queue's file of a topic with queue.type=BatchCQ: RocketMQ's mapperFileSizeBatchConsumeQueue "
         "(default: 13800000)",
-        parse=file_size,
+        parse=parse_file_size,
         metavar="SIZE",
         section=_STORE,
     )
@@ -273,7 +279,7 @@ class BrokerArguments(Command):
     delay_levels: str | None = option(
         "delays of the levels from 1 on, as '1s 5s 10s' (default: RocketMQ's 18 levels)",
         metavar="LEVELS",
-        rules=not_with("layout jmq", hint="JMQ has no delayed messages: leave {this} out"),
+        rules=conflicts_with("layout jmq", hint="JMQ has no delayed messages: leave {this} out"),
         section=_STORE,
     )
     broker_conf: str | None = option(BROKER_CONF_HELP, metavar="FILE", section=_STORE)

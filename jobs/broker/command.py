@@ -274,7 +274,7 @@ def _parse_ip(option: str, text: str) -> str:
         raise JobError(f"{option}: expected an IP address, found {text!r}") from None
 
 
-def _broker_options(arguments: BrokerArguments, settings: Settings, listen: Address) -> BrokerOptions:
+def _broker_options(arguments: BrokerArguments, settings: Settings, listen_address: Address) -> BrokerOptions:
     from commitlake.broker_lite.broker.options import BrokerOptions
     from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
     from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -282,10 +282,11 @@ def _broker_options(arguments: BrokerArguments, settings: Settings, listen: Addr
     for option, name in (("--broker", settings.broker), ("--cluster", arguments.cluster)):
         if not is_valid_topic(name):
             raise JobError(f"{option}: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {name[:100]!r}")
-    ip = listen.host if arguments.advertise is None else _parse_ip("--advertise", arguments.advertise)
+    ip = listen_address.host if arguments.advertise is None else _parse_ip("--advertise", arguments.advertise)
     if ipaddress.ip_address(ip).is_unspecified:
         raise JobError(
-            f"--listen {listen}: expected an address that clients can connect to, found one that stands for all "
+            f"--listen {listen_address}: expected an address that clients can connect to, found one that stands for "
+            "all "
             "addresses",
             "give it with --advertise IP",
         )
@@ -295,7 +296,7 @@ def _broker_options(arguments: BrokerArguments, settings: Settings, listen: Addr
         broker_id=_default_broker_id(arguments),
         role=arguments.role,
         slave_read=arguments.slave_read,
-        address=Host.of(ip, listen.port),
+        address=Host.of(ip, listen_address.port),
         ha_address=_ha_address(arguments, ip),
         auto_create_topics=not arguments.no_auto_create,
         auto_create_groups=not arguments.no_auto_create,

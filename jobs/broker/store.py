@@ -28,7 +28,7 @@ _SIZE_ARGUMENTS = {
 _DEFAULT_LOG_MIB = {ROCKETMQ: 1024, JMQ: 128, BOLTMQ: 1024}
 
 
-def open_store(arguments: BrokerArguments, settings: Settings, broker: BrokerOptions) -> BrokerStore:
+def open_store(arguments: BrokerArguments, settings: Settings, broker_options: BrokerOptions) -> BrokerStore:
     """Open the store that the command line describes.
 
     Args:
@@ -43,7 +43,7 @@ def open_store(arguments: BrokerArguments, settings: Settings, broker: BrokerOpt
     if not arguments.store:
         raise JobError("--store: expected a folder, found nothing")
     try:
-        return _open_in_layout(arguments, settings, broker)
+        return _open_in_layout(arguments, settings, broker_options)
     except FileSizeError as error:
         raise JobError(str(error), _file_size_hint(error)) from None
     except IndexSizeError as error:
@@ -64,7 +64,7 @@ def _file_size_hint(error: FileSizeError) -> str:
     return f"add {option} {error.size}" if option and error.size else ""
 
 
-def _open_in_layout(arguments: BrokerArguments, settings: Settings, broker: BrokerOptions) -> BrokerStore:
+def _open_in_layout(arguments: BrokerArguments, settings: Settings, broker_options: BrokerOptions) -> BrokerStore:
     from commitlake.broker_lite.broker.layouts import FileLayout, detect_layouts
     from commitlake.broker_lite.stores.jmq_adapter import JmqStore
     from commitlake.broker_lite.stores.rocketmq import MessageStore
@@ -77,18 +77,24 @@ def _open_in_layout(arguments: BrokerArguments, settings: Settings, broker: Brok
             f"add --layout {found[0]}, or name another folder",
         )
     if layout is FileLayout.JMQ:
-        _check_ipv4_address(arguments, broker)
-        return JmqStore.open(arguments.store, _journal_options(arguments, settings, broker), marks=broker.marks())
+        _check_ipv4_address(arguments, broker_options)
+        return JmqStore.open(
+            arguments.store,
+            _journal_options(arguments, settings, broker_options),
+            added_properties=broker_options.added_properties(),
+        )
     if layout is FileLayout.BOLTMQ:
-        _check_ipv4_address(arguments, broker)
-    return MessageStore.open(arguments.store, _store_options(arguments, settings, broker), is_copy=arguments.is_slave)
+        _check_ipv4_address(arguments, broker_options)
+    return MessageStore.open(
+        arguments.store, _store_options(arguments, settings, broker_options), is_copy=arguments.is_slave
+    )
 
 
-def _check_ipv4_address(arguments: BrokerArguments, broker: BrokerOptions) -> None:
-    if broker.address.is_v6:
+def _check_ipv4_address(arguments: BrokerArguments, broker_options: BrokerOptions) -> None:
+    if broker_options.address.is_v6:
         raise JobError(
             f"--listen: expected an IPv4 address for --layout {arguments.layout}, whose records cannot hold "
-            f"{broker.address}",
+            f"{broker_options.address}",
             "choose another address",
         )
 
@@ -112,7 +118,7 @@ def _retention_options(settings: Settings) -> RetentionOptions:
     return RetentionOptions(settings.reserved_hours, settings.delete_hours, *settings.disk_percent)
 
 
-def _journal_options(arguments: BrokerArguments, settings: Settings, broker: BrokerOptions) -> JournalOptions:
+def _journal_options(arguments: BrokerArguments, settings: Settings, broker_options: BrokerOptions) -> JournalOptions:
     from commitlake.broker_lite.stores.engine.options import FlushMode
     from commitlake.broker_lite.stores.jmq import JournalOptions
     from commitlake.schemas.layouts.jmq.queue import ENTRY
@@ -122,13 +128,13 @@ def _journal_options(arguments: BrokerArguments, settings: Settings, broker: Bro
         queue_file_size_bytes=_queue_file_bytes(arguments, settings, ENTRY.size),
         flush_mode=FlushMode(settings.flush),
         max_body_size_bytes=settings.max_message_kib << 10,
-        broker_name=broker.name,
-        server_address=broker.address,
+        broker_name=broker_options.name,
+        server_address=broker_options.address,
         retention=_retention_options(settings),
     )
 
 
-def _store_options(arguments: BrokerArguments, settings: Settings, broker: BrokerOptions) -> StoreOptions:
+def _store_options(arguments: BrokerArguments, settings: Settings, broker_options: BrokerOptions) -> StoreOptions:
     from commitlake.broker_lite.broker.layouts import DIALECTS, FileLayout
     from commitlake.broker_lite.stores.rocketmq import StoreOptions
     from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS
@@ -141,7 +147,7 @@ def _store_options(arguments: BrokerArguments, settings: Settings, broker: Broke
         index_entries=settings.index_entries,
         max_message_size_bytes=settings.max_message_kib << 10,
         message_delay_level=settings.delay_levels or DEFAULT_DELAY_LEVELS,
-        store_host=broker.address,
+        store_host=broker_options.address,
         retention=_retention_options(settings),
         dialect=DIALECTS[FileLayout(arguments.layout)],
     )

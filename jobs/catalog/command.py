@@ -22,7 +22,7 @@ from commitlake.connectors.catalog.names import CatalogError, parse_name
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import catalog_server
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, flag, option
@@ -73,40 +73,40 @@ class CatalogCommand(Command, S3Arguments, after={S3Arguments: "credentials"}):
         )
 
 
-def _register_lake(client: CatalogClient, command: CatalogCommand, to: str) -> ExitCode:
+def _register_lake(client: CatalogClient, command: CatalogCommand, catalog_name: str) -> ExitCode:
     from commitlake.connectors.lake.catalog_tables import catalog_tables
     from commitlake.connectors.lake.paths import local_folder
     from commitlake.jobs.arguments.lake_location import open_lake_argument
 
-    name = parse_name(to)
+    name = parse_name(catalog_name)
     lake = open_lake_argument(command)
     root = lake.root if lake.s3 is not None else local_folder(lake.root).as_uri()
     done = register_lake(client, name, root, catalog_tables(lake))
     for table in done.outdated:
-        warn(
+        print_warning(
             "commitlake catalog",
             f"{name}.{table}: the catalog has other columns than the lake. Jobs and Spark read the lake's own; on "
             f"Databricks, run MSCK REPAIR TABLE {name}.{table} SYNC METADATA",
         )
     if not command.quiet:
-        print(_summary(f"{name}", root, done))
+        print(_registration_summary(f"{name}", root, done))
     return ExitCode.OK
 
 
-def _summary(name: str, root: str, done: Registration) -> str:
-    new = f"new: {', '.join(done.created)}" if done.created else "nothing new"
-    return f"{name} is the lake {root}: {format_count(len(done.created + done.found), 'name')}, {new}"
+def _registration_summary(name: str, root: str, registration: Registration) -> str:
+    new = f"new: {', '.join(registration.created)}" if registration.created else "nothing new"
+    return f"{name} is the lake {root}: {format_count(len(registration.created + registration.found), 'name')}, {new}"
 
 
-def _print_credentials(client: CatalogClient, place: str) -> ExitCode:
-    if not is_s3(place):
-        raise JobError(f"--credentials: expected a lake in S3, found {place}")
+def _print_credentials(client: CatalogClient, lake_uri: str) -> ExitCode:
+    if not is_s3(lake_uri):
+        raise JobError(f"--credentials: expected a lake in S3, found {lake_uri}")
     if sys.stdout.isatty():
         raise JobError(
             "--credentials: standard output is a terminal, which would show the secrets",
             "use it in credential_process of a profile",
         )
-    print(json.dumps(credential_process_output(client, str(parse_s3_uri(place)))))
+    print(json.dumps(credential_process_output(client, str(parse_s3_uri(lake_uri)))))
     return ExitCode.OK
 
 

@@ -45,7 +45,7 @@ from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.reading.settings_files import use_settings_file
 from commitlake.connectors.reading.unread import watch_unread_warnings
 from commitlake.connectors.runtime.blocked_imports import disable_pandas_import
-from commitlake.connectors.storage.uris import absolute_place
+from commitlake.connectors.storage.uris import absolute_path_or_uri
 from commitlake.connectors.worker_errors import extract_worker_error
 from commitlake.jobs.arguments.times import join_options_and_times, parse_time, to_local_times
 from commitlake.jobs.cli.options import (
@@ -61,7 +61,7 @@ from commitlake.jobs.cli.options import (
     option_values,
     options_with_fields,
 )
-from commitlake.jobs.cli.process import OutputError, has_process_of_its_own, stop_signal
+from commitlake.jobs.cli.process import OutputError, received_stop_signal, runs_in_own_process
 from commitlake.jobs.cli.terminal import guard_standard_streams, print_line, unguarded_stream
 from commitlake.jobs.report.output_forms import Display, displaying
 from commitlake.jobs.report.text_table import wrap_lines
@@ -119,8 +119,8 @@ class Command(Common, ABC):
     def run(self) -> ExitCode:
         """Run the command with the values of its fields, and return its exit code."""
 
-    def resolved(self) -> Self:
-        """Return the command without older forms, and without variables that another option overrides."""
+    def resolve_options(self) -> Self:
+        """Return the command with deprecated options converted, and without variables that another option overrides."""
         return self
 
     @classmethod
@@ -128,7 +128,7 @@ class Command(Common, ABC):
         """Return the parser of the command's options."""
         parser = job_parser(cls.NAME, cls.DESCRIPTION, cls.EXAMPLES)
         parser.set_defaults(**cls.DEFAULTS)
-        add_options(parser, cls, without=Common)
+        add_options(parser, cls, excluded_class=Common)
         return parser
 
     @classmethod
@@ -138,7 +138,7 @@ class Command(Common, ABC):
         Raises:
             JobError: for a combination of options that is refused.
         """
-        command = cls(**option_values(cls, arguments)).resolved()
+        command = cls(**option_values(cls, arguments)).resolve_options()
         if (refused := find_option_conflict(command)) is not None:
             raise JobError(*refused)
         return command
@@ -169,7 +169,7 @@ class Command(Common, ABC):
 
     def _run_without_pandas(self) -> ExitCode:
         """Run the command; in its own process and without Spark, do so without importing pandas, which takes time."""
-        if has_process_of_its_own() and not getattr(self, "is_on_spark", self.DEFAULTS.get("spark", True)):
+        if runs_in_own_process() and not getattr(self, "is_on_spark", self.DEFAULTS.get("spark", True)):
             disable_pandas_import()
         return self.run()
 
@@ -264,7 +264,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
 
     def _suggest_option(self, message: str) -> str:
         """Return "Did you mean" with the nearest known option, or with `--store` if a folder was given without it."""
-        from commitlake.jobs.arguments.names import did_you_mean_option
+        from commitlake.jobs.arguments.names import suggest_similar_option
         from commitlake.jobs.cli.settings_check import option_names_in_help
 
         known = [name for action in self._actions for name in action.option_strings]
@@ -280,14 +280,14 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
             unknown_options = [word for word in given if re.fullmatch(r"--[\w-]+", word) and word not in known]
             if not unknown_options:
                 return ""
-            suggestion = did_you_mean_option(unknown_options[0], options)
+            suggestion = suggest_similar_option(unknown_options[0], options)
             return f"; {unknown_options[0]} is not an option" + (f".{suggestion}" if suggestion else "")
         unknown = re.match(r"unrecognized arguments: (?:.* )??(--?[\w-]+)", message)
         if unknown is None:
             folder = message.removeprefix("unrecognized arguments: ")
             is_folder = os.path.isdir(folder)  # noqa: PTH112 (a Path raises an error for a name that is too long)
             return f". Did you mean '--store {folder}'?" if "--store" in known and is_folder else ""
-        suggestion = did_you_mean_option(unknown[1], options)
+        suggestion = suggest_similar_option(unknown[1], options)
         return f".{suggestion}" if suggestion else ""
 
 
@@ -312,19 +312,19 @@ def run_job(
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names of files and topics may be invalid UTF-8, which must not stop the output.
         sys.stdout.reconfigure(errors="backslashreplace")
-    with guard_standard_streams(edit_errors=_make_stderr_editor(argparse.Namespace(log_format="text"))):
+    with guard_standard_streams(edit_stderr=_make_stderr_editor(argparse.Namespace(log_format="text"))):
         _check_setting_names(parser, sys.argv[1:] if argv is None else argv)
         arguments = parser.parse_args(argv)
         if getattr(arguments, "local_time", False) and getattr(arguments, "html", None):
             parser.error("--local-time and --html cannot be used together: pages are in UTC")
         _check_argument_texts(parser, arguments)
-    _make_places_absolute(arguments)
+    _make_paths_absolute(arguments)
     with ExitStack() as streams:
         if arguments.log_format == "json":
             from commitlake.jobs.cli.json_log import print_stderr_as_json
 
             streams.enter_context(print_stderr_as_json(_job_name(parser)))
-        streams.enter_context(guard_standard_streams(raw=arguments.raw, edit_errors=_make_stderr_editor(arguments)))
+        streams.enter_context(guard_standard_streams(is_raw=arguments.raw, edit_stderr=_make_stderr_editor(arguments)))
         streams.enter_context(displaying(_display_settings(arguments)))
         return _run_with_metrics(parser, job, arguments)
 
@@ -347,7 +347,7 @@ def _display_settings(arguments: argparse.Namespace) -> Display:
     return Display(getattr(arguments, "full", False), is_local, arguments.quiet, hasattr(arguments, "full"))
 
 
-def _make_places_absolute(arguments: argparse.Namespace) -> None:
+def _make_paths_absolute(arguments: argparse.Namespace) -> None:
     """Make relative folders absolute if a cluster runs the job, because its processes have other working folders."""
     if not os.environ.keys() & {"PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE"}:
         return
@@ -362,13 +362,13 @@ def _make_places_absolute(arguments: argparse.Namespace) -> None:
         elif place:
             parts = place.split(",") if name == "store" else [place]
             is_named = name == "lake" and _may_be_catalog_name(place)
-            absolute = [part if is_named else absolute_place(part) for part in parts]
+            absolute = [part if is_named else absolute_path_or_uri(part) for part in parts]
             setattr(arguments, name, ",".join(absolute))
 
 
-def _may_be_catalog_name(place: str) -> bool:
+def _may_be_catalog_name(lake_argument: str) -> bool:
     try:
-        return is_catalog_place(place)
+        return is_catalog_place(lake_argument)
     except CommitLakeError:  # it may be a folder, too: `resolve_catalog_lake` says so
         return True
 
@@ -378,7 +378,7 @@ def _run_with_metrics(
 ) -> int:
     """Run the job, and write its metrics if a file is given for them."""
     if not arguments.metrics_file:
-        return _run(parser, job, arguments)
+        return _run_and_report_errors(parser, job, arguments)
     from commitlake.jobs.cli.missing_packages import MissingPackageError, require_package
     from commitlake.jobs.cli.output_files import OutputFileError
     from commitlake.jobs.cli.run_metrics import RunMetrics
@@ -395,7 +395,7 @@ def _run_with_metrics(
         return ExitCode.USAGE
     code: int = ExitCode.INTERRUPTED
     try:
-        code = _run(parser, job, arguments)
+        code = _run_and_report_errors(parser, job, arguments)
     finally:
         try:
             metrics.write(code)
@@ -409,7 +409,7 @@ def _job_name(parser: argparse.ArgumentParser) -> str:
     return parser.prog.split()[-1]
 
 
-def _run(
+def _run_and_report_errors(
     parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], arguments: argparse.Namespace
 ) -> int:
     level = logging.INFO if arguments.verbose else logging.WARNING
@@ -426,7 +426,7 @@ def _run(
             watch_unread_warnings() as has_unread,
         ):
             resolve_catalog_lake(vars(arguments))
-            _check_stores(arguments)
+            _check_stores_at_uris(arguments)
             exit_code = job(arguments)
             if exit_code == ExitCode.OK and has_unread():
                 exit_code = ExitCode.DAMAGE
@@ -434,14 +434,14 @@ def _run(
     except OutputError:
         raise
     except KeyboardInterrupt:
-        if has_process_of_its_own():
+        if runs_in_own_process():
             raise
         _print_error(parser.prog, "interrupted", "")
         return ExitCode.INTERRUPTED
     except BaseException as error:
         if not is_error_or_panic(error):
             raise
-        return _report_unexpected(parser.prog, error, verbose=arguments.verbose)
+        return _report_exception(parser.prog, error, verbose=arguments.verbose)
     return exit_code
 
 
@@ -460,13 +460,13 @@ def resolve_catalog_lake(values: dict[str, Any]) -> None:
     if values.get("reports_places"):
         return
     if isinstance(place, str) and is_catalog_place(place):
-        from commitlake.connectors.catalog.lookup import find_lake
+        from commitlake.connectors.catalog.lookup import find_lake_root
 
-        values["lake"] = find_lake(place)
+        values["lake"] = find_lake_root(place)
 
 
-def _check_stores(arguments: argparse.Namespace) -> None:
-    """Check access to stores at URIs, before the job begins. A job that reports on places does so itself."""
+def _check_stores_at_uris(arguments: argparse.Namespace) -> None:
+    """Check access to stores at URIs before the job begins; jobs with `reports_places`, like `doctor`, do so later."""
     if getattr(arguments, "reports_places", False):
         return
     from commitlake.jobs.arguments.s3 import check_stores_at_uris
@@ -534,7 +534,9 @@ def explain_error(error: BaseException) -> ErrorText:
         return ErrorText(message, HINT, ExitCode.USAGE)
     if isinstance(error, OSError) and error.errno in _IMPOSSIBLE_PATHS:
         return ErrorText(f"{error.filename}: {error.strerror}", "Name another place", ExitCode.USAGE)
-    if (number := stop_signal()) is not None:  # a signal to the process group has ended processes that the job needs
+    if (
+        number := received_stop_signal()
+    ) is not None:  # a signal to the process group has ended processes that the job needs
         return ErrorText(f"ended by {signal.Signals(number).name}", exit_code=128 + number)
     return ErrorText(f"{type(error).__name__}: {_first_line(error)}")
 
@@ -544,7 +546,7 @@ def is_error_or_panic(raised: BaseException) -> bool:
     return isinstance(raised, Exception) or type(raised).__name__ == "PanicException"
 
 
-def _report_unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
+def _report_exception(prog: str, error: BaseException, *, verbose: bool) -> int:
     if (raised := extract_worker_error(error)) is not None:
         raised.__cause__ = error
         error = raised

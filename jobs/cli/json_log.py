@@ -77,7 +77,7 @@ class JsonStream:
     def emit(self, entry: dict[str, Any]) -> None:
         """Print an object as one line of JSON."""
         with self._lock:
-            self._emit(entry)
+            self._write_json_line(entry)
 
     def print_last_line(self) -> None:
         """Print the last line, if it did not end with a newline."""
@@ -99,9 +99,9 @@ class JsonStream:
 
     def _print_line(self, line: str) -> None:
         if line.strip():
-            self._emit({"level": _log_level_of(line), "logger": "commitlake", "message": line.rstrip()})
+            self._write_json_line({"level": _log_level_of(line), "logger": "commitlake", "message": line.rstrip()})
 
-    def _emit(self, entry: dict[str, Any]) -> None:
+    def _write_json_line(self, entry: dict[str, Any]) -> None:
         time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         document = {"time": time, "level": entry.pop("level"), "command": self._command, **entry}
         self._stream.write(escape_json(json.dumps(document, ensure_ascii=False, default=str)) + "\n")

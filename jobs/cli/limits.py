@@ -21,7 +21,7 @@ from pathlib import Path
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.cli.process import exit_immediately, has_process_of_its_own
+from commitlake.jobs.cli.process import exit_immediately, runs_in_own_process
 from commitlake.schemas.errors import ExitCode
 
 TIMEOUT = datetime.timedelta(minutes=10)
@@ -50,12 +50,12 @@ class Limits:
     hint: str
 
 
-def where_condition_limits(job: str, where: str | None) -> Limits:
+def where_condition_limits(job: str, condition: str | None) -> Limits:
     """Return the limits for evaluating a `--where` condition the first time; no limits without a condition."""
     return Limits(
         job,
-        None if where is None else TIMEOUT,
-        None if where is None else default_memory_limit(),
+        None if condition is None else TIMEOUT,
+        None if condition is None else default_memory_limit(),
         "--where needs more than half of the memory that this process may have",
         "--where takes longer than it may",
         "select by time, topic or key as well, or write a simpler condition",
@@ -65,7 +65,7 @@ def where_condition_limits(job: str, where: str | None) -> Limits:
 @contextmanager
 def enforce_limits(limits: Limits) -> Iterator[None]:
     """End this process if the code in the block exceeds a limit."""
-    if not has_process_of_its_own() or not (limits.timeout or limits.memory):
+    if not runs_in_own_process() or not (limits.timeout or limits.memory):
         yield
         return
     # The engine puts what does not fit into its memory into files, and would not delete them.
@@ -85,17 +85,17 @@ def enforce_limits(limits: Limits) -> Iterator[None]:
             os.environ["TMPDIR"] = before
 
 
-def _watch_limits(is_over: threading.Event, limits: Limits, folder: str) -> None:
-    """End the process if it exceeds a limit before `is_over` is set; runs in a thread."""
+def _watch_limits(block_ended: threading.Event, limits: Limits, temporary_folder: str) -> None:
+    """End the process if it exceeds a limit before `block_ended` is set; runs in a thread."""
     started = time.monotonic()
-    while not is_over.wait(_POLL_SECONDS):
+    while not block_ended.wait(_POLL_SECONDS):
         reached = ""
         if limits.memory and (used := _used_memory()) > limits.memory:
             reached = f"{limits.memory_text}: {size_text(used)} of {size_text(limits.memory)}"
         elif limits.timeout and time.monotonic() - started > limits.timeout.total_seconds():
             reached = f"{limits.time_text}, {duration_text(limits.timeout)}"
-        if reached and not is_over.is_set():
-            shutil.rmtree(folder, ignore_errors=True)
+        if reached and not block_ended.is_set():
+            shutil.rmtree(temporary_folder, ignore_errors=True)
             exit_immediately(f"commitlake {limits.job}: error: {reached}\n  {limits.hint}\n", ExitCode.REFUSED)
 
 

@@ -74,7 +74,7 @@ class Options:
     _after: ClassVar[Mapping[type, str]] = {}
 
     def __init_subclass__(cls, *, after: Mapping[type, str] | None = None) -> None:
-        """Set the order of inherited options: after the given fields; those of other bases come first."""
+        """Set the order of inherited options in the help: each base's after a given field, or else first."""
         cls._after = after or {}
 
 
@@ -117,22 +117,22 @@ class Rule(NamedTuple):
     is_order: bool = False
 
 
-def needs(*others: str, hint: str = "") -> tuple[Rule, ...]:
+def requires_one_of(*others: str, hint: str = "") -> tuple[Rule, ...]:
     """Return the rule that an option may only be used together with another one, or with one of several."""
     return (Rule("{this} needs {other}", others, is_refused_with=False, hint=hint),)
 
 
-def only_with(other: str, this: str = "{this}") -> tuple[Rule, ...]:
+def only_with(required_option: str, option_text: str = "{this}") -> tuple[Rule, ...]:
     """Return the rule that an option has no effect without another one; its environment variable may still be set.
 
     Args:
-        this: name of the option in the error; by default the first one.
+        option_text: name of the option in the error; by default the first one.
     """
-    text, hint = f"{this} has no effect without {{other}}", "add {other}, or leave it out"
-    return (Rule(text, (other,), is_refused_with=False, hint=hint, allows_variables=True),)
+    text, hint = f"{option_text} has no effect without {{other}}", "add {other}, or leave it out"
+    return (Rule(text, (required_option,), is_refused_with=False, hint=hint, allows_variables=True),)
 
 
-def not_with(*others: str, hint: str = "") -> tuple[Rule, ...]:
+def conflicts_with(*others: str, hint: str = "") -> tuple[Rule, ...]:
     """Return the rule that an option cannot be used together with certain others."""
     return (Rule("{this} and {other} cannot be used together", others, is_refused_with=True, hint=hint),)
 
@@ -142,24 +142,24 @@ def overrides(*others: str, hint: str = "") -> tuple[Rule, ...]:
     return (Rule("{other} has no effect with {this}", others, is_refused_with=True, hint=hint),)
 
 
-def of_actions(*actions: str) -> tuple[Rule, ...]:
-    """Return the rule that an option belongs to some of the actions of a command with the argument `action`."""
-    text, hint = "{this} cannot be used with {action}", f"it belongs to {_joined(actions)}"
+def only_for_actions(*actions: str) -> tuple[Rule, ...]:
+    """Return the rule that an option may only be used with certain values of the command's argument `action`."""
+    text, hint = "{this} cannot be used with {action}", f"it belongs to {_join_names(actions)}"
     return (Rule(text, (" ".join(("action", *actions)),), is_refused_with=False, hint=hint),)
 
 
-def refuses(*others: str, hint: str = "") -> tuple[Rule, ...]:
-    """Return the rule that a value of an option, such as an action, accepts none of certain others."""
+def refuses_options(*others: str, hint: str = "") -> tuple[Rule, ...]:
+    """Return the rule that certain other options cannot be used with an option, or with one of its values."""
     return (Rule("{other} cannot be used with {this}", others, is_refused_with=True, hint=hint),)
 
 
-def before(other: str) -> tuple[Rule, ...]:
-    """Return the rule that an option's value, the start of a range, must be less than its end, another option."""
+def must_be_less_than(end_option: str) -> tuple[Rule, ...]:
+    """Return the rule that an option's value (the start of a range) must be less than another option's (its end)."""
     text = "{this} is not before {other}"
-    return (Rule(text, (other,), is_refused_with=True, hint="exchange them", is_order=True),)
+    return (Rule(text, (end_option,), is_refused_with=True, hint="exchange them", is_order=True),)
 
 
-def if_value(*values: str, rules: Sequence[Rule]) -> tuple[Rule, ...]:
+def rules_for_values(*values: str, rules: Sequence[Rule]) -> tuple[Rule, ...]:
     """Return rules that hold for certain values of an option, also for the default."""
     return tuple(rule._replace(values=values) for rule in rules)
 
@@ -268,28 +268,37 @@ def switch(text: str, *names: str, **parts: Unpack[Parts]) -> bool | None:
 
 
 def argument(
-    text: str, *, is_optional: bool = True, twin: str | None = None, default: str | None = None, **parts: Any
+    text: str,
+    *,
+    is_optional: bool = True,
+    equivalent_option_help: str | None = None,
+    default: str | None = None,
+    **parts: Any,
 ) -> Any:
     """Declare a positional argument.
 
     Args:
         text: its help.
         is_optional: True if it may be missing.
-        twin: see `Declaration`.
+        equivalent_option_help: see `Declaration.twin`.
     """
     nargs = {"nargs": "?"} if is_optional else {}
-    return _declare_field((), parts, {"help": text, "default": default, **nargs}, is_argument=True, twin=twin)
+    return _declare_field(
+        (), parts, {"help": text, "default": default, **nargs}, is_argument=True, twin=equivalent_option_help
+    )
 
 
-def _declare_field(names: Sequence[str], parts: Mapping[str, Any], settings: dict[str, Any], **more: Any) -> Any:
-    of_declaration = {name: value for name, value in parts.items() if name in Parts.__annotations__}
-    of_parser = {name: value for name, value in parts.items() if name not in of_declaration}
+def _declare_field(
+    names: Sequence[str], keywords: Mapping[str, Any], parser_settings: dict[str, Any], **more: Any
+) -> Any:
+    of_declaration = {name: value for name, value in keywords.items() if name in Parts.__annotations__}
+    of_parser = {name: value for name, value in keywords.items() if name not in of_declaration}
     if "parse" in of_parser:
         of_parser["type"] = of_parser.pop("parse")
-    settings = {**settings, **of_parser}
-    metadata = {_DECLARATION: Declaration(tuple(names), settings, **of_declaration, **more)}
-    default = settings["default"]
-    if settings.get("required"):
+    parser_settings = {**parser_settings, **of_parser}
+    metadata = {_DECLARATION: Declaration(tuple(names), parser_settings, **of_declaration, **more)}
+    default = parser_settings["default"]
+    if parser_settings.get("required"):
         return field(metadata=metadata)
     return field(default=tuple(default) if isinstance(default, list) else default, metadata=metadata)
 
@@ -305,52 +314,55 @@ def deprecated_option(name: str, parse: Callable[[str], object], section: Sectio
     return Shorthand(argparse.SUPPRESS, name, None, section, parse)
 
 
-def option_declarations(kind: type[Options]) -> dict[str, Declaration | Shorthand]:
+def option_declarations(options_class: type[Options]) -> dict[str, Declaration | Shorthand]:
     """Return the declared options of a class by the names of their fields, in the order of the help."""
-    declared = {each.name: each.metadata.get(_DECLARATION) for each in fields(cast("Any", kind))}
+    declared = {each.name: each.metadata.get(_DECLARATION) for each in fields(cast("Any", options_class))}
     found = (
-        (name, declared.get(name) or getattr(kind, name, None)) for name in dict.fromkeys(_ordered_field_names(kind))
+        (name, declared.get(name) or getattr(options_class, name, None))
+        for name in dict.fromkeys(_ordered_field_names(options_class))
     )
     return {name: entry for name, entry in found if isinstance(entry, Declaration | Shorthand)}
 
 
-def options_with_fields(kind: type[Options]) -> list[tuple[str, Declaration]]:
+def options_with_fields(options_class: type[Options]) -> list[tuple[str, Declaration]]:
     """Return the declared options that have a field of their own, by its name."""
-    return [(name, entry) for name, entry in option_declarations(kind).items() if isinstance(entry, Declaration)]
+    return [
+        (name, entry) for name, entry in option_declarations(options_class).items() if isinstance(entry, Declaration)
+    ]
 
 
-def _ordered_field_names(kind: type[Options]) -> Iterator[str]:
-    placed = {base: list(_ordered_field_names(base)) for base in kind._after}  # noqa: SLF001 (its own class)
+def _ordered_field_names(options_class: type[Options]) -> Iterator[str]:
+    placed = {base: list(_ordered_field_names(base)) for base in options_class._after}  # noqa: SLF001 (its own class)
     elsewhere = {name for names in placed.values() for name in names}
-    for base in kind.__bases__:
+    for base in options_class.__bases__:
         if base not in placed and issubclass(base, Options):
             yield from (name for name in _ordered_field_names(base) if name not in elsewhere)
-    own = vars(kind).get("__dataclass_fields__", {})
+    own = vars(options_class).get("__dataclass_fields__", {})
     declared = {name for name, each in own.items() if _DECLARATION in each.metadata}
-    for name in inspect.get_annotations(kind):
-        if name not in elsewhere and (name in declared or isinstance(vars(kind).get(name), Shorthand)):
+    for name in inspect.get_annotations(options_class):
+        if name not in elsewhere and (name in declared or isinstance(vars(options_class).get(name), Shorthand)):
             yield name
-        for base, place in kind._after.items():  # noqa: SLF001
+        for base, place in options_class._after.items():  # noqa: SLF001
             if place == name:
                 yield from placed[base]
 
 
 def add_options(
     parser: argparse._ActionsContainer,
-    kind: type[Options],
+    options_class: type[Options],
     *,
-    without: type[Options] | None = None,
-    texts: Mapping[str, str] | None = None,
+    excluded_class: type[Options] | None = None,
+    help_texts: Mapping[str, str] | None = None,
 ) -> None:
     """Add the declared options of a class to a parser.
 
     Args:
-        without: class whose options the parser already has.
-        texts: other help texts of some fields.
+        excluded_class: class whose options the parser already has.
+        help_texts: other help texts of some fields.
     """
-    known = set() if without is None else option_declarations(without).keys()
+    known = set() if excluded_class is None else option_declarations(excluded_class).keys()
     containers: dict[object, Any] = {None: parser}
-    for name, entry in option_declarations(kind).items():
+    for name, entry in option_declarations(options_class).items():
         if name in known:
             continue
         section, one_of = entry.section, getattr(entry, "one_of", None)
@@ -359,14 +371,14 @@ def add_options(
         if one_of not in containers and one_of is not None:
             containers[one_of] = containers[section].add_mutually_exclusive_group(required=one_of.required)
         _add_option(
-            containers[section if one_of is None else one_of], name, _replace_help(entry, (texts or {}).get(name))
+            containers[section if one_of is None else one_of], name, _replace_help(entry, (help_texts or {}).get(name))
         )
 
 
-def _replace_help(entry: Declaration | Shorthand, text: str | None) -> Declaration | Shorthand:
-    if text is None or isinstance(entry, Shorthand):
+def _replace_help(entry: Declaration | Shorthand, help_text: str | None) -> Declaration | Shorthand:
+    if help_text is None or isinstance(entry, Shorthand):
         return entry
-    return replace(entry, settings={**entry.settings, "help": text})
+    return replace(entry, settings={**entry.settings, "help": help_text})
 
 
 def _add_option(container: argparse._ActionsContainer, name: str, entry: Declaration | Shorthand) -> None:
@@ -385,10 +397,12 @@ def _add_option(container: argparse._ActionsContainer, name: str, entry: Declara
         container.add_argument(f"--{name}", default=entry.settings["default"], metavar="PATH", help=entry.twin)
 
 
-def option_values(kind: type[Options], arguments: argparse.Namespace) -> dict[str, Any]:
+def option_values(options_class: type[Options], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the values of a class's fields in parsed arguments."""
     found = {
-        each.name: getattr(arguments, each.name) for each in fields(cast("Any", kind)) if hasattr(arguments, each.name)
+        each.name: getattr(arguments, each.name)
+        for each in fields(cast("Any", options_class))
+        if hasattr(arguments, each.name)
     }
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
@@ -398,48 +412,52 @@ def find_option_conflict(options: Options) -> tuple[str, str] | None:
     for name, entry in options_with_fields(type(options)):
         variables = {environment_variable_of(each) for each in entry.command_line_names(name)} & os.environ.keys()
         for rule in entry.rules:
-            if (rule.allows_variables and variables) or not _is_broken(rule, options, name):
+            if (rule.allows_variables and variables) or not _is_violated(rule, options, name):
                 continue
             given = [other for other in rule.others if rule.is_refused_with and _is_option_given(options, other)]
             others = given[:1] or rule.others
             if rule.is_order:
                 others = (f"{rule.others[0]} {getattr(options, rule.others[0])}",)
             names = {
-                "this": _shown(options, f"{name} {getattr(options, name)}" if rule.values or rule.is_order else name),
-                "other": _one_of([_shown(options, other) for other in others]),
-                "action": _shown(options, f"action {getattr(options, 'action', '')}"),
+                "this": _format_option(
+                    options, f"{name} {getattr(options, name)}" if rule.values or rule.is_order else name
+                ),
+                "other": _format_alternatives([_format_option(options, other) for other in others]),
+                "action": _format_option(options, f"action {getattr(options, 'action', '')}"),
             }
             return rule.text.format(**names), rule.hint.format(**names)
     return None
 
 
-def _is_broken(rule: Rule, options: Options, name: str) -> bool:
+def _is_violated(rule: Rule, options: Options, option_name: str) -> bool:
     """Return True if an option's rule forbids its combination with the other options."""
     if rule.is_order:
-        start, end = getattr(options, name), getattr(options, rule.others[0])
+        start, end = getattr(options, option_name), getattr(options, rule.others[0])
         return start is not None and end is not None and bool(start >= end)
-    given = [other for other in rule.others if _is_option_given(options, other, is_needed=not rule.is_refused_with)]
-    return _is_option_given(options, " ".join((name, *rule.values))) and bool(given) == rule.is_refused_with
+    given = [
+        other for other in rule.others if _is_option_given(options, other, counts_empty_values=not rule.is_refused_with)
+    ]
+    return _is_option_given(options, " ".join((option_name, *rule.values))) and bool(given) == rule.is_refused_with
 
 
-def _is_option_given(options: Options, named: str, *, is_needed: bool = False) -> bool:
-    """Return True if an option differs from its default or, if `named` is "FIELD VALUE …", has one of these values.
+def _is_option_given(options: Options, option_and_values: str, *, counts_empty_values: bool = False) -> bool:
+    """Return True if an option differs from its default or, for "FIELD VALUE …", has one of these values.
 
     Args:
-        is_needed: True if a value that chooses nothing, such as False or 0, counts. Such a value has no effect where
-            the option must not be used: a settings file may state it for all actions.
+        counts_empty_values: True if a value that chooses nothing, such as False or 0, counts. Such a value has no
+            effect where the option must not be used: a settings file may state it for all actions.
     """
-    name, *values = named.split(" ")
+    name, *values = option_and_values.split(" ")
     found = getattr(options, name)
     if values:
         return str(found) in values
     default = next(each.default for each in fields(cast("Any", options)) if each.name == name)
-    return found != default and (is_needed or found not in (None, False, 0, (), []))
+    return found != default and (counts_empty_values or found not in (None, False, 0, (), []))
 
 
-def _shown(options: Options, named: str) -> str:
-    """Return an option as on a command line, with its value if `named` has one: `--via hbase`, or `'evidence key'`."""
-    name, space, value = named.partition(" ")
+def _format_option(options: Options, option_and_value: str) -> str:
+    """Return an option as on a command line, with its value if one is given: `--via hbase`, or `'evidence key'`."""
+    name, space, value = option_and_value.partition(" ")
     declared = option_declarations(type(options))
     entry = declared.get(name)
     if not isinstance(entry, Declaration):
@@ -453,26 +471,30 @@ def _shown(options: Options, named: str) -> str:
     return entry.command_line_names(name)[0] + space + value
 
 
-def _one_of(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"one of {_joined(names)}"
+def _format_alternatives(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"one of {_join_names(names)}"
 
 
-def _joined(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
 
 
-def drop_conflicting_variable(options: _Options, given: str, other: str) -> _Options:
+def drop_conflicting_variable(options: _Options, preferred_option: str, excluded_option: str) -> _Options:
     """Reset an option that only the environment sets, if an option that excludes it is given.
 
     Args:
-        given: name of the option that is preferred, without the dashes, or of a positional argument.
-        other: name of the option that it excludes; its value is a string.
+        preferred_option: name of the option that is preferred, without the dashes, or of a positional argument.
+        excluded_option: name of the option that it excludes; its value is a string.
     """
-    name_of_field = other.replace("-", "_")
+    name_of_field = excluded_option.replace("-", "_")
     is_set = getattr(options, name_of_field) is not None and getattr(options, name_of_field) == os.environ.get(
-        environment_variable_of(other)
+        environment_variable_of(excluded_option)
     )
-    if is_set and getattr(options, given.replace("-", "_")) and environment_variable_of(given) not in os.environ:
+    if (
+        is_set
+        and getattr(options, preferred_option.replace("-", "_"))
+        and environment_variable_of(preferred_option) not in os.environ
+    ):
         return cast("_Options", replace(cast("Any", options), **{name_of_field: None}))
     return options
 

@@ -98,7 +98,7 @@ def run_process(command: Callable[[], int]) -> int:
     """
     _prepare_streams()
     try:
-        _install_handlers()
+        _install_signal_handlers()
         # No command does linear algebra, and its threads spin as soon as numpy or scipy is loaded.
         os.environ.setdefault(_BLAS_THREADS, "1")
         os.environ.setdefault(_NUMBA_WITHOUT_COLOURS, "1")
@@ -118,22 +118,22 @@ def set_command_name(name: str) -> None:
     _state.name = name
 
 
-def stop_signal() -> int | None:
+def received_stop_signal() -> int | None:
     """Return the number of the signal that asked this process to end, or None."""
     return _state.asked if _state.number is None else _state.number
 
 
 @contextmanager
-def call_on_first_signal(stop: Callable[[], None]) -> Iterator[None]:
+def call_on_first_signal(stop_function: Callable[[], None]) -> Iterator[None]:
     """While the block runs, let the first signal call a function instead of ending the process; a second one ends it.
 
     Args:
-        stop: requests that the work stop. It may be called in any thread.
+        stop_function: requests that the work stop. It may be called in any thread.
     """
     before = (
-        {} if has_process_of_its_own() else {number: signal.signal(number, _handle_signal) for number in ENDING_SIGNALS}
+        {} if runs_in_own_process() else {number: signal.signal(number, _handle_signal) for number in ENDING_SIGNALS}
     )
-    _state.stop = stop
+    _state.stop = stop_function
     try:
         yield
     finally:
@@ -233,7 +233,7 @@ def _flush_streams() -> None:
 # --- signals ---
 
 
-def _install_handlers() -> None:
+def _install_signal_handlers() -> None:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
@@ -245,43 +245,43 @@ def _install_handlers() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
-def has_process_of_its_own() -> bool:
+def runs_in_own_process() -> bool:
     """Return True if this process runs only the command of `run_process`, and `call_on_first_signal` is not active."""
     return any(signal.getsignal(number) is _handle_signal for number in ENDING_SIGNALS)
 
 
-def _handle_signal(number: int, _frame: object) -> None:
+def _handle_signal(signal_number: int, _frame: object) -> None:
     """Handle a signal; Python calls this in the main thread."""
     _state.taken += 1
     if _state.is_over:
-        _start_termination(number)
-        _terminate_with_descendants(number)
-    if _call_stop_function(number):
+        _start_termination(signal_number)
+        _terminate_with_descendants(signal_number)
+    if _call_stop_function(signal_number):
         return
-    _start_termination(number)
+    _start_termination(signal_number)
     if not _state.is_raised:
         _state.is_raised = True
         raise KeyboardInterrupt
 
 
-def _call_stop_function(number: int) -> bool:
+def _call_stop_function(signal_number: int) -> bool:
     """Call the stop function of a running service; return False if there is none or it was called before."""
     stop, _state.stop = _state.stop, None
     if stop is None:
         return False
-    _state.asked = number
+    _state.asked = signal_number
     stop()
-    _print_last_line(f"{_state.name}: stopping; a second signal ends it at once\n", silence=False)
+    _print_last_line(f"{_state.name}: stopping; a second signal ends it at once\n", silences_stderr=False)
     return True
 
 
-def _watch_for_signals(read_end: int) -> None:
+def _watch_for_signals(signal_pipe: int) -> None:
     """Handle signals in a thread if the main thread is too busy to do so."""
     while True:
         left = None if _state.number is None else max(0.0, _state.deadline - time.monotonic())
-        if not select.select([read_end], [], [], left)[0]:
+        if not select.select([signal_pipe], [], [], left)[0]:
             _terminate_with_descendants(_state.number or signal.SIGTERM, at_once=True)
-        numbers = [number for number in os.read(read_end, 64) if number in ENDING_SIGNALS]
+        numbers = [number for number in os.read(signal_pipe, 64) if number in ENDING_SIGNALS]
         if not numbers:
             continue
         _state.seen += len(numbers)
@@ -295,36 +295,36 @@ def _watch_for_signals(read_end: int) -> None:
                 _start_termination(numbers[0])
 
 
-def exit_immediately(text: str, code: int) -> NoReturn:
-    """Print a text on standard error, and end this process and its descendants; for a thread that finds a limit passed.
+def exit_immediately(message: str, exit_code: int) -> NoReturn:
+    """Print a message on standard error, and end this process and its descendants; threads call this at a limit.
 
     What the main thread has not written so far is lost.
     """
-    _print_last_line(text, silence=True)
-    for process in list_descendants():
+    _print_last_line(message, silences_stderr=True)
+    for process in list_descendant_ids():
         _send_signal(process, signal.SIGKILL)
-    os._exit(code)
+    os._exit(exit_code)
 
 
-def _start_termination(number: int) -> None:
+def _start_termination(signal_number: int) -> None:
     """Print the line about a signal, and ask all child processes to end; later calls do nothing."""
     if not _state.begun.acquire(blocking=False):
         return
     _state.deadline = time.monotonic() + GRACE_SECONDS
-    _state.number = number
-    what = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
-    _print_last_line(f"{_state.name}: {what}\n", silence=True)
+    _state.number = signal_number
+    what = "interrupted" if signal_number == signal.SIGINT else f"ended by {signal.Signals(signal_number).name}"
+    _print_last_line(f"{_state.name}: {what}\n", silences_stderr=True)
     _adopt_orphans()
-    for process in list_descendants():
+    for process in list_descendant_ids():
         _send_signal(process, signal.SIGTERM)
 
 
-def _print_last_line(line: str, *, silence: bool) -> None:
-    """Print a line on standard error, and nothing after it if `silence` is set."""
+def _print_last_line(line: str, *, silences_stderr: bool) -> None:
+    """Print a line on standard error, and nothing after it if `silences_stderr` is set."""
     with suppress(OSError):
         own = os.dup(2)
         try:
-            if silence:
+            if silences_stderr:
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, 2)
                 os.close(nowhere)
@@ -339,8 +339,8 @@ def _print_last_line(line: str, *, silence: bool) -> None:
 # --- the end ---
 
 
-def _exit_without_finalization(code: int) -> None:
-    """End this process without ending the interpreter, because threads of Arrow or Delta may abort it meanwhile.
+def _exit_without_finalization(exit_code: int) -> None:
+    """End this process without finalizing the interpreter, which threads of Arrow or Delta could make crash.
 
     If such a thread is still closing a file, it needs the interpreter's lock. An interpreter that is ending stops the
     thread instead, and C++ then calls abort: "terminate called without an active exception". This also saves time.
@@ -351,37 +351,37 @@ def _exit_without_finalization(code: int) -> None:
     atexit._run_exitfuncs()  # noqa: SLF001
     with suppress(Exception):
         _flush_streams()
-    os._exit(code or 0)
+    os._exit(exit_code or 0)
 
 
-def _terminate_with_descendants(number: int, *, at_once: bool = False) -> NoReturn:
+def _terminate_with_descendants(signal_number: int, *, at_once: bool = False) -> NoReturn:
     """End this process, with the exit code for a signal, and all its descendants.
 
     Args:
-        number: number of the signal.
+        signal_number: number of the signal.
         at_once: kill child processes without waiting.
     """
     while _state.is_ending and not at_once:  # another thread is ending the process
         time.sleep(_POLL_SECONDS)
     _state.is_ending = True
-    while not at_once and time.monotonic() < _state.deadline and _spark_processes():
+    while not at_once and time.monotonic() < _state.deadline and _spark_process_ids():
         _reap_children()
         time.sleep(_POLL_SECONDS)
     _release_semaphores()
     deadline = time.monotonic() + 1
-    while (left := list_descendants()) and time.monotonic() < deadline:
+    while (left := list_descendant_ids()) and time.monotonic() < deadline:
         for process in left:
             _send_signal(process, signal.SIGKILL)
         _reap_children()
         time.sleep(_POLL_SECONDS)
-    os._exit(128 + number)
+    os._exit(128 + signal_number)
 
 
-def _spark_processes() -> list[int]:
+def _spark_process_ids() -> list[int]:
     """Return the ids of Spark's JVM and its children, which must be asked to end so that they delete their files."""
     own = os.getsid(0)
     found = []
-    for process in list_descendants():
+    for process in list_descendant_ids():
         with suppress(OSError):
             if os.getsid(process) != own:
                 found.append(process)
@@ -410,18 +410,18 @@ def _reap_children() -> None:
             pass
 
 
-def _send_signal(process: int, number: int) -> None:
+def _send_signal(process_id: int, signal_number: int) -> None:
     with suppress(OSError):
-        os.kill(process, number)
+        os.kill(process_id, signal_number)
 
 
-def list_descendants(root: int | None = None) -> list[int]:
-    """Return the running descendants of a process, by default of this one."""
+def list_descendant_ids(ancestor: int | None = None) -> list[int]:
+    """Return the ids of the running descendants of a process, by default of this one."""
     children: dict[int, list[int]] = {}
-    for process, parent in _list_processes():
+    for process, parent in _list_process_and_parent_ids():
         children.setdefault(parent, []).append(process)
     found: list[int] = []
-    waiting = [os.getpid() if root is None else root]
+    waiting = [os.getpid() if ancestor is None else ancestor]
     while waiting:
         below = children.get(waiting.pop(), [])
         found += below
@@ -429,10 +429,10 @@ def list_descendants(root: int | None = None) -> list[int]:
     return found
 
 
-def _list_processes() -> Iterator[tuple[int, int]]:
+def _list_process_and_parent_ids() -> Iterator[tuple[int, int]]:
     """Yield the id of each running process and of its parent."""
     if not os.path.isdir("/proc/self"):  # noqa: PTH112 (pathlib is slow to import)
-        yield from _list_processes_with_ps()
+        yield from _list_processes_from_ps()
         return
     for name in os.listdir("/proc"):  # noqa: PTH208 (likewise)
         if name.isdigit():
@@ -443,7 +443,7 @@ def _list_processes() -> Iterator[tuple[int, int]]:
                     yield int(name), int(parent)
 
 
-def _list_processes_with_ps() -> Iterator[tuple[int, int]]:
+def _list_processes_from_ps() -> Iterator[tuple[int, int]]:
     import subprocess
 
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,stat="], capture_output=True, check=False)

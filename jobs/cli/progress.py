@@ -29,11 +29,11 @@ Count = Callable[[], tuple[int, int]]
 
 
 @contextmanager
-def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+def runner_progress(runner: Runner, label: str, total_bytes: int, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     """Show progress in bytes if the total is known, otherwise in tasks if the runner counts them.
 
     Args:
-        what: name of the work, in a few words.
+        label: name of the work, in a few words.
         total_bytes: bytes to process in total; 0 if unknown.
         quiet: show nothing.
 
@@ -42,10 +42,10 @@ def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool)
     """
     counter = None if total_bytes else runner.task_counter()
     if counter is None:
-        with counted_progress(what, total_bytes, "bytes", quiet=quiet) as advance:
+        with counted_progress(label, total_bytes, "bytes", quiet=quiet) as advance:
             yield advance
         return
-    with _show_progress(counter, what, "tasks", quiet=quiet):
+    with _show_progress(counter, label, "tasks", quiet=quiet):
         yield lambda _: None
 
 
@@ -55,9 +55,9 @@ class _Compilation:
     def __init__(self) -> None:
         self._stored: int | None = None
         self._grown_at = -_COMPILING_SECONDS
-        self.text()
+        self.progress_text()
 
-    def text(self) -> str:
+    def progress_text(self) -> str:
         """Return a text about a running compilation; empty if nothing is being compiled. Call this twice a second."""
         module = sys.modules.get(_FUNCTION_CACHE)  # loading it takes a second, and work without it compiles nothing
         stored = None if module is None else module.compiled_function_count()
@@ -73,11 +73,11 @@ class _Compilation:
 
 
 @contextmanager
-def counted_progress(what: str, total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+def counted_progress(label: str, total: int, unit: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
     """Show progress towards a known total.
 
     Args:
-        what: name of the work, in a few words.
+        label: name of the work, in a few words.
         total: amount of work in total.
         unit: the unit that is counted: bytes, messages.
         quiet: show nothing.
@@ -87,22 +87,22 @@ def counted_progress(what: str, total: int, unit: str, *, quiet: bool) -> Iterat
     """
     done = 0
 
-    def advance(more: int) -> None:
+    def advance(amount: int) -> None:
         nonlocal done
-        done += more
+        done += amount
 
-    with _show_progress(lambda: (done, total), what, unit, quiet=quiet):
+    with _show_progress(lambda: (done, total), label, unit, quiet=quiet):
         yield advance
 
 
 @contextmanager
-def _show_progress(count: Count, what: str, unit: str, *, quiet: bool) -> Iterator[None]:
+def _show_progress(read_progress: Count, label: str, unit: str, *, quiet: bool) -> Iterator[None]:
     if quiet:
         yield
         return
     stop = threading.Event()
     watch = _show_bar if sys.stderr.isatty() else _show_lines
-    watcher = threading.Thread(target=_run_display, args=(watch, count, what, unit, stop), daemon=True)
+    watcher = threading.Thread(target=_run_display, args=(watch, read_progress, label, unit, stop), daemon=True)
     watcher.start()
     try:
         yield
@@ -111,15 +111,15 @@ def _show_progress(count: Count, what: str, unit: str, *, quiet: bool) -> Iterat
         watcher.join()
 
 
-def _run_display(watch: Callable[..., None], *arguments: object) -> None:
+def _run_display(show_progress: Callable[..., None], *arguments: object) -> None:
     """Update the progress display until the watched work ends."""
     try:
-        watch(*arguments)
+        show_progress(*arguments)
     except (CounterGoneError, OSError):
         return
 
 
-def _show_bar(count: Count, what: str, unit: str, stop: threading.Event) -> None:
+def _show_bar(read_progress: Count, label: str, unit: str, stop: threading.Event) -> None:
     compilation = _Compilation()
     from rich.console import Console
     from rich.progress import (
@@ -140,26 +140,26 @@ def _show_bar(count: Count, what: str, unit: str, stop: threading.Event) -> None
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(file=unguarded_stream(sys.stderr)), transient=True) as progress:
-        name = escape_line(what)
+        name = escape_line(label)
         bar = progress.add_task(name, total=None)
         while not stop.wait(_POLL_SECONDS):
-            done, known = count()
-            compiling = "" if done else compilation.text()
+            done, known = read_progress()
+            compiling = "" if done else compilation.progress_text()
             shown = f"{name}: {compiling}" if compiling else name
             progress.update(bar, description=shown, completed=done, total=known or None if done else None)
 
 
-def _show_lines(count: Count, what: str, unit: str, stop: threading.Event) -> None:
+def _show_lines(read_progress: Count, label: str, unit: str, stop: threading.Event) -> None:
     started = time.monotonic()
     following = _LINE_SECONDS
     compilation = _Compilation()
     while not stop.wait(_POLL_SECONDS):
         elapsed = time.monotonic() - started
-        compiling = compilation.text()
+        compiling = compilation.progress_text()
         if elapsed >= following:
-            done, known = count()
+            done, known = read_progress()
             so_far = f"{done:,} of {known:,} {unit} done" if known else "started"
             if compiling and not done:
                 so_far = compiling
-            print(f"{what}: {so_far}, {elapsed:.0f} s", file=sys.stderr, flush=True)
+            print(f"{label}: {so_far}, {elapsed:.0f} s", file=sys.stderr, flush=True)
             following += _LINE_SECONDS

@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from commitlake.jobs.arguments.names import did_you_mean, warn
+from commitlake.jobs.arguments.names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.options import ENVIRONMENT_PREFIX, environment_variable_of
 from commitlake.schemas.errors import CommitLakeError
@@ -69,14 +69,14 @@ def check_settings_file(path: Path, job: str, parser: argparse.ArgumentParser) -
     for name, table in settings.items():
         if name not in {*JOBS, job}:
             what = "table" if isinstance(table, dict) else "key"
-            raise SettingsError(f"{path}: no job reads the {what} {name!a}.{did_you_mean(name, JOBS)}")
+            raise SettingsError(f"{path}: no job reads the {what} {name!a}.{suggest_similar_name(name, JOBS)}")
         if not isinstance(table, dict):
             raise SettingsError(f"{path}: expected a table [{name}], found a value")
     options = parser_option_names(parser)
     for key in settings.get(job, {}):
         if key not in options:
             raise SettingsError(
-                f"{path}: [{job}] has the key {key!a}, which is not an option.{did_you_mean(key, options)}"
+                f"{path}: [{job}] has the key {key!a}, which is not an option.{suggest_similar_name(key, options)}"
             )
 
 
@@ -111,8 +111,8 @@ def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str,
         if not name.startswith(ENVIRONMENT_PREFIX) or name.startswith(_TEST_PREFIX) or name in own | OTHER_VARIABLES:
             continue
         if name not in VARIABLES and name not in environment_variables_of_jobs():
-            near = did_you_mean(name, own | VARIABLES)
-            warn(parser.prog, f"the variable {name} is not an option of any job.{near}")
+            near = suggest_similar_name(name, own | VARIABLES)
+            print_warning(parser.prog, f"the variable {name} is not an option of any job.{near}")
 
 
 def check_argument_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from shutil import get_terminal_size
 from typing import Any, TextIO, cast
 
-from commitlake.connectors.printable import escape_line, printable
+from commitlake.connectors.printable import escape_line, escape_unprintable
 from commitlake.jobs.arguments.times import to_local_times
 from commitlake.jobs.report.output_forms import display
 from commitlake.jobs.report.text_table import wrap_lines
@@ -33,7 +33,7 @@ class GuardedStream:
 
     def write(self, text: str) -> int:
         """Write a text with its control characters escaped."""
-        self.stream.write(printable(text if self._edit is None else self._edit(text)))
+        self.stream.write(escape_unprintable(text if self._edit is None else self._edit(text)))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -46,16 +46,16 @@ class GuardedStream:
 
 
 @contextmanager
-def guard_standard_streams(*, raw: bool = False, edit_errors: Callable[[str], str] | None = None) -> Iterator[None]:
+def guard_standard_streams(*, is_raw: bool = False, edit_stderr: Callable[[str], str] | None = None) -> Iterator[None]:
     """Replace standard output and standard error by guarded streams while the block runs.
 
     Args:
-        raw: whether they stay unguarded.
-        edit_errors: function that changes each text for standard error, if any.
+        is_raw: whether they stay unguarded.
+        edit_stderr: function that changes each text for standard error, if any.
     """
     before = sys.stdout, sys.stderr
-    if not raw:
-        sys.stdout, sys.stderr = _guard_stream(before[0]), _guard_stream(before[1], edit_errors)
+    if not is_raw:
+        sys.stdout, sys.stderr = _guard_stream(before[0]), _guard_stream(before[1], edit_stderr)
     try:
         yield
     finally:
@@ -82,5 +82,5 @@ def unguarded_stream(stream: TextIO) -> TextIO:
     return stream.stream if isinstance(stream, GuardedStream) else stream
 
 
-def _guard_stream(stream: TextIO, edit: Callable[[str], str] | None = None) -> TextIO:
-    return cast("TextIO", GuardedStream(stream, edit)) if stream is not None else stream
+def _guard_stream(stream: TextIO, edit_text: Callable[[str], str] | None = None) -> TextIO:
+    return cast("TextIO", GuardedStream(stream, edit_text)) if stream is not None else stream

@@ -24,7 +24,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.files.windows import Mapping
-from commitlake.connectors.reading.index_data.entries import queue_entries
+from commitlake.connectors.reading.index_data.entries import group_entries_by_queue
 from commitlake.connectors.reading.index_data.reading import read_index_data
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
@@ -72,7 +72,7 @@ def _compile_for_format(task: tuple[str, Path]) -> int:
     for path, data in log_format.sample_files(_SEGMENT_BYTES).items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
-    (store,) = find_stores(str(root), formats=all_formats().only(log_format))
+    (store,) = find_stores(str(root), formats=all_formats().select_only(log_format))
     _archive_small_log(store, Lake(str(root)))
     if (read_consume_log := log_format.read_consume_log) is not None:
         list(read_consume_log(store.folder, store.broker, None))
@@ -82,7 +82,7 @@ def _compile_for_format(task: tuple[str, Path]) -> int:
     queues = log_format.queues.layout
     for split in splits:  # as `verify` does
         for facts in read_index_data(split):
-            for entries in queue_entries(facts):
+            for entries in group_entries_by_queue(facts):
                 queues.is_written(queues.to_entries(entries))
     wanted = RequestedSettings(index_slots=4, index_entries=16) if log_format.indexes.has_files else RequestedSettings()
     rebuild_store(store, root / "rebuilt", wanted)
@@ -93,10 +93,10 @@ def _compile_for_format(task: tuple[str, Path]) -> int:
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))
 
 
-def _verify_small_log(log_format: Format, log: Path, rebuilt: Path) -> None:
+def _verify_small_log(log_format: Format, log_folder: Path, store_folder: Path) -> None:
     """Verify a small log with its rebuilt indexes, to compile the code for this."""
-    shutil.copytree(log, rebuilt / log_format.folder, dirs_exist_ok=True)
-    verify_stores(find_stores(str(rebuilt), formats=all_formats().only(log_format)), VerifyOptions())
+    shutil.copytree(log_folder, store_folder / log_format.folder, dirs_exist_ok=True)
+    verify_stores(find_stores(str(store_folder), formats=all_formats().select_only(log_format)), VerifyOptions())
 
 
 def _restore_small_store(store: Store, lake: Lake, target: Path) -> None:
@@ -116,7 +116,7 @@ def _archive_small_log(store: Store, lake: Lake) -> None:
     """Run an archive run's tasks on a small log and read a body back, to compile the code for this."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
     tasks = ArchiveTasks(splits, lake, "warm", "")
-    (row,) = (row for row in tasks.run(0, splits) if row.table == "messages")
+    (row,) = (row for row in tasks.run_task(0, splits) if row.table == "messages")
     rows = pq.ParquetFile(f"{lake.uri('messages')}/{row.path}").read(["body_ref", "body_crc"])
     pack, *places = rows.column("body_ref").combine_chunks().flatten()
     refs = PackRefs(*(place.to_numpy(zero_copy_only=False) for place in places))
@@ -137,13 +137,13 @@ def _decode_pulled_record() -> None:
     parsed = parse_message(segment)
     assert parsed is not None, "expected the segment to begin with a whole record"
     request = Request(arrow_schema(SOURCE), Mode.PERMISSIVE)
-    for _ in PulledRecords("warm", request).batches([segment[: parsed[1]]]):
+    for _ in PulledRecords("warm", request).decode_answers([segment[: parsed[1]]]):
         pass
 
 
 def _map_segment_file(path: Path) -> None:
     with path.open("rb") as file:
-        mapping = Mapping.of(file.fileno(), 0, _SEGMENT_BYTES)
+        mapping = Mapping.map_file(file.fileno(), 0, _SEGMENT_BYTES)
         if mapping is not None:
             mapping.close()
 

@@ -23,7 +23,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.run import VERSION, archive_progress, default_page_writer
 from commitlake.jobs.archive.snapshots import read_offset_snapshots
 from commitlake.jobs.archive.summary import summary_lines
-from commitlake.jobs.arguments.stores import folder_text, positive
+from commitlake.jobs.arguments.stores import parse_folder_text, positive
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.cli.options import option
@@ -91,7 +91,10 @@ class Demo(Command):
     EXAMPLES = EXAMPLES
 
     dir: str = option(
-        "the demo's folder (default: commitlake-demo)", parse=folder_text, default="commitlake-demo", metavar="DIR"
+        "the demo's folder (default: commitlake-demo)",
+        parse=parse_folder_text,
+        default="commitlake-demo",
+        metavar="DIR",
     )
     layout: str = option("format of the store's files (default: rocketmq)", default="rocketmq", choices=tuple(_FILL))
     orders: int = option("number of orders in the shop (default: 400)", parse=positive, default=400, metavar="N")
@@ -101,35 +104,35 @@ class Demo(Command):
         from commitlake.connectors.spark.runner import SparkRunner
         from commitlake.jobs.arguments.runner import get_spark_session
 
-        folder = _clean_folder(Path(self.dir))
+        folder = _prepare_demo_folder(Path(self.dir))
         store, lake = folder / "broker-a" / "store", Lake(str(folder / "lake"))
         started = time.monotonic()
         config = Config(str(store), lake, parser_version=VERSION, page=default_page_writer(lake))
         offsets = OffsetHistory(config)
         _FILL[self.layout](store, orders=self.orders, pause=offsets.read_offsets)
-        _print(f"a shop's broker, with {self.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
+        _print_to_stderr(f"a shop's broker, with {self.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
         result = run_archive(
             SparkRunner(get_spark_session("demo")), config, progress=partial(archive_progress, quiet=self.quiet)
         )
         offsets.read_offsets()
         offsets.append_to_lake()
-        _print("\n".join(summary_lines(result)))
+        _print_to_stderr("\n".join(summary_lines(result)))
         _show_query(lake, "Messages in the log, by topic and kind:", _BY_TOPIC)
         print(f"\nWhat happened to {_ORDER}:\n")
         write_tree(read_story(lake, Question(key=_ORDER)), sys.stdout)
         sys.stdout.flush()
-        _print("\nTry next, for example:")
+        _print_to_stderr("\nTry next, for example:")
         program = "  .venv/bin/commitlake" if SET_UP_SCRIPT.exists() else "  commitlake"
-        _print(f"{program} lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
-        _print(f"{program} lag --lake {lake.root}")
+        _print_to_stderr(f"{program} lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
+        _print_to_stderr(f"{program} lag --lake {lake.root}")
         if self.layout != "jmq":
-            _print(f"{program} query --lake {lake.root} --kind dlq")
-        _print(f"{program} query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
-        _print(f"{program} dump {store} --body-as text | head -n 1")
+            _print_to_stderr(f"{program} query --lake {lake.root} --kind dlq")
+        _print_to_stderr(f"{program} query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
+        _print_to_stderr(f"{program} dump {store} --body-as text | head -n 1")
         return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
-def _clean_folder(folder: Path) -> Path:
+def _prepare_demo_folder(folder: Path) -> Path:
     """Return the demo's folder after deleting an earlier demo's files; raise an error if it contains other files."""
     if folder.exists() and not (folder / _MARK).exists() and any(folder.iterdir()):
         raise JobError(
@@ -150,7 +153,7 @@ def _show_query(lake: Lake, title: str, sql: str) -> None:
     sys.stdout.flush()
 
 
-def _print(text: str) -> None:
+def _print_to_stderr(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

@@ -10,19 +10,19 @@ from typing import ClassVar
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Keys, Predicate, Tags, TimeRange, Topics
-from commitlake.jobs.arguments.stores import at_least
+from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import (
     Section,
     argument,
+    conflicts_with,
     flag,
-    if_value,
-    needs,
-    not_with,
-    of_actions,
+    only_for_actions,
     option,
-    refuses,
+    refuses_options,
     repeated,
+    requires_one_of,
+    rules_for_values,
     shorthand_option,
 )
 from commitlake.jobs.replay.arguments import ALL_IDS, NO_TARGET, SendingArguments, queues_option
@@ -64,17 +64,22 @@ class DlqOptions(
         default=SHOW,
         metavar="ACTION",
         rules=(
-            *if_value(SHOW, EXPORT, OUTCOME, rules=refuses(*_SENDING, hint="it belongs to redrive")),
-            *if_value(SHOW, EXPORT, rules=refuses("namesrv", hint="it belongs to redrive and outcome")),
-            *if_value(EXPORT, rules=needs("out", hint="as in --out letters.csv")),
-            *if_value(REDRIVE, rules=needs("namesrv", "dry_run", hint=NO_TARGET)),
-            *if_value(REDRIVE, rules=needs(*_CHOOSING, hint="as in --group billing, or --where true")),
-            *if_value(OUTCOME, rules=needs("replay_id", hint=ALL_IDS)),
-            *if_value(OUTCOME, rules=refuses(*_CHOOSING, hint="the id already selects the messages")),
+            *rules_for_values(SHOW, EXPORT, OUTCOME, rules=refuses_options(*_SENDING, hint="it belongs to redrive")),
+            *rules_for_values(SHOW, EXPORT, rules=refuses_options("namesrv", hint="it belongs to redrive and outcome")),
+            *rules_for_values(EXPORT, rules=requires_one_of("out", hint="as in --out letters.csv")),
+            *rules_for_values(REDRIVE, rules=requires_one_of("namesrv", "dry_run", hint=NO_TARGET)),
+            *rules_for_values(
+                REDRIVE, rules=requires_one_of(*_CHOOSING, hint="as in --group billing, or --where true")
+            ),
+            *rules_for_values(OUTCOME, rules=requires_one_of("replay_id", hint=ALL_IDS)),
+            *rules_for_values(OUTCOME, rules=refuses_options(*_CHOOSING, hint="the id already selects the messages")),
         ),
     )
     replay_id: str = argument(
-        "with outcome: the id of the replay, as printed by redrive", metavar="ID", default="", rules=of_actions(OUTCOME)
+        "with outcome: the id of the replay, as printed by redrive",
+        metavar="ID",
+        default="",
+        rules=only_for_actions(OUTCOME),
     )
     topic: tuple[str, ...] = repeated("only messages first sent to this topic", section=WHICH)
     cause: str | None = option(
@@ -86,43 +91,46 @@ class DlqOptions(
     samples: int | None = option(
         f"dead letters shown of each cause or outcome, at most {MAX_SAMPLES} (default: 3 if one cause is chosen, "
         "otherwise 0)",
-        parse=at_least(0, MAX_SAMPLES),
+        parse=make_integer_parser(0, MAX_SAMPLES),
         metavar="N",
-        rules=of_actions(SHOW, OUTCOME),
+        rules=only_for_actions(SHOW, OUTCOME),
     )
     format: str | None = option(
         "output format (default: table), or the format of the file of 'export' (default: from its suffix)",
         "--format",
         "--output",
         choices=(*FORMS, "parquet"),
-        rules=(*if_value("parquet", rules=of_actions(EXPORT)), *of_actions(SHOW, EXPORT, OUTCOME)),
+        rules=(*rules_for_values("parquet", rules=only_for_actions(EXPORT)), *only_for_actions(SHOW, EXPORT, OUTCOME)),
     )
     json: ClassVar = shorthand_option("same as --format jsonl", format="jsonl")
     out: str | None = option(
-        "the file to write; an existing file is replaced", metavar="FILE", section=_EXPORT, rules=of_actions(EXPORT)
+        "the file to write; an existing file is replaced",
+        metavar="FILE",
+        section=_EXPORT,
+        rules=only_for_actions(EXPORT),
     )
     body: bool = flag(
         "include bodies: as text, or in base64 if they are not text; in Parquet as bytes",
         "--body",
         "--with-bodies",
         section=_EXPORT,
-        rules=of_actions(EXPORT),
+        rules=only_for_actions(EXPORT),
     )
     again: bool = flag(
         "also send dead letters that an earlier redrive has sent or started to send; without it, the sent ones are "
         "skipped, and the started ones are an error",
         section=_REDRIVE,
-        rules=of_actions(REDRIVE),
+        rules=only_for_actions(REDRIVE),
     )
     include_replayed: bool = flag(
         "also send those that died again after a replay; without it, they are skipped",
         section=_REDRIVE,
-        rules=of_actions(REDRIVE),
+        rules=only_for_actions(REDRIVE),
     )
     follow: bool = flag(
         "wait until each message is consumed or dead again",
         section=_REDRIVE,
-        rules=(*of_actions(REDRIVE, OUTCOME), *not_with("dry_run")),
+        rules=(*only_for_actions(REDRIVE, OUTCOME), *conflicts_with("dry_run")),
     )
     follow_for: datetime.timedelta | None = option(
         "with --follow: give up after this time (default: no limit)",
@@ -131,7 +139,7 @@ class DlqOptions(
         parse=parse_duration,
         metavar="TIME",
         section=_REDRIVE,
-        rules=(*of_actions(REDRIVE, OUTCOME), *needs("follow")),
+        rules=(*only_for_actions(REDRIVE, OUTCOME), *requires_one_of("follow")),
     )
     queues: str = queues_option("key")
     output: str = "table"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.terminal import print_line
@@ -80,9 +80,9 @@ def print_replay_outcome(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) ->
     else:
         _print_tables(found, samples)
     for caution in dict.fromkeys(caution for one in found for caution in one.cautions):
-        warn(PROG, caution)
+        print_warning(PROG, caution)
     if unknown:
-        warn(
+        print_warning(
             PROG,
             f"{format_count(unknown, 'message of the replay is', 'messages of the replay are')} not sent yet: "
             f"'commitlake replay resume {plan.replay_id}'",

@@ -14,7 +14,7 @@ from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters
 from commitlake.jobs.replay.message_selection import SelectedMessages
 from commitlake.jobs.replay.send import send_selected_messages
 from commitlake.jobs.replay.source import lake_source
-from commitlake.pipelines.dead_letters.cause_conditions import exclude_places_sql, find_replayed_offsets
+from commitlake.pipelines.dead_letters.cause_conditions import exclude_letters_sql, find_replayed_offsets
 from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
 from commitlake.pipelines.replay.ledger import read_replay_states
 from commitlake.pipelines.replay.parts import part_condition
@@ -36,7 +36,7 @@ def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
         before = find_replayed_offsets(lake, chosen.table, condition)
     if before:
         if not arguments.again:
-            condition = exclude_places_sql(condition, before.values())
+            condition = exclude_letters_sql(condition, before.values())
         _print_earlier_redrives(lake, before, is_again=arguments.again)
     if not arguments.again:
         _check_unfinished_replays(lake, chosen, condition)

@@ -115,8 +115,8 @@ def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
     yield f"{counted}, by {format_count(len(letters.causes), 'cause')}"
     if shown > MAX_ROWS:
         yield f"the largest {MAX_ROWS} causes are shown; --format json has {shown:,}"
-    if letters.left_out:
-        rarer = format_count(letters.left_out, "of them has a rarer cause", "of them have rarer causes")
+    if letters.left_out_count:
+        rarer = format_count(letters.left_out_count, "of them has a rarer cause", "of them have rarer causes")
         yield f"{rarer}, counted together"
     if letters.replayed:
         yield f"{letters.replayed:,} of them died again after a replay (column 'again')"
@@ -185,7 +185,7 @@ def _print_json(chosen: ChosenDeadLetters, shown: Sequence[tuple[int, Cause]], s
     write_document(
         {
             "messages": letters.messages,
-            "left_out": letters.left_out,
+            "left_out": letters.left_out_count,
             "causes": [_full_cause_row(number, cause, samples) for number, cause in shown],
             **({"missing": list(chosen.missing)} if chosen.missing else {}),
         }

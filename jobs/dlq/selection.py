@@ -13,7 +13,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.arguments.lake_names import check_archived_brokers, unknown_value_sentences
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.limits import enforce_limits, where_condition_limits
@@ -82,7 +82,7 @@ def choose_dead_letters(arguments: DlqOptions, lake: Lake, *, samples: int | Non
     if samples is None and arguments.cause is None:
         return ChosenDeadLetters(table, condition, packs, missing=missing)
     with explain_invalid_where(arguments, lake):
-        letters = group_rows_by_cause(table, condition, packs, samples=samples or 0)
+        letters = group_rows_by_cause(table, condition, packs, max_samples=samples or 0)
     if arguments.cause is None:
         return ChosenDeadLetters(table, condition, packs, letters, missing=missing)
     cause = select_cause(letters.causes, arguments.cause)
@@ -102,7 +102,7 @@ def _warn_of_unknown_names(table: DeltaTable, wanted: Selection) -> None:
         *unknown_value_sentences(table, "tags", wanted.tags, "the lake has no dead letter with the tag {}", are_dead),
     ]
     for sentence in sentences:
-        warn("commitlake dlq", sentence)
+        print_warning("commitlake dlq", sentence)
 
 
 @contextmanager

@@ -90,12 +90,12 @@ def _run_checks(command: Doctor) -> Iterator[DoctorFinding]:
     yield machine.check_spark()
     yield machine.check_jars()
     yield machine.check_resources()
-    yield machine.folder("temporary files", tempfile.gettempdir())
+    yield machine.check_folder("temporary files", tempfile.gettempdir())
     if command.store:
-        yield from machine.stores(command.store, command.s3_endpoint, command.s3_region)
+        yield from machine.check_stores(command.store, command.s3_endpoint, command.s3_region)
     for name, place in (("lake", command.lake), ("bodies", command.bodies)):
         if place:
-            yield from _check_place(name, place, command)
+            yield from _check_lake_or_bodies(name, place, command)
     if command.hbase:
         from commitlake.jobs.doctor.servers import check_hbase
 
@@ -106,8 +106,8 @@ def _run_checks(command: Doctor) -> Iterator[DoctorFinding]:
         yield from check_registered_brokers(command.namesrv)
 
 
-def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFinding]:
-    from commitlake.connectors.catalog.lookup import find_lake
+def _check_lake_or_bodies(check_name: str, location: str, command: Doctor) -> Iterator[DoctorFinding]:
+    from commitlake.connectors.catalog.lookup import find_lake_root
     from commitlake.connectors.catalog.names import is_catalog_place
     from commitlake.connectors.lake.lake import Lake
     from commitlake.connectors.lake.packs.location import pack_location
@@ -119,31 +119,31 @@ def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFindi
     from commitlake.jobs.doctor.servers import check_object_store
     from commitlake.schemas.errors import CommitLakeError
 
-    is_lake = name == "lake"
+    is_lake = check_name == "lake"
     if is_lake:
         try:
-            place = find_lake(place) if is_catalog_place(place) else place
+            location = find_lake_root(location) if is_catalog_place(location) else location
         except CommitLakeError as error:
             advice = "check the catalog's address and token in the environment, and the name"
-            yield DoctorFinding(name, State.MISSING, str(error), advice)
+            yield DoctorFinding(check_name, State.MISSING, str(error), advice)
             return
     set_s3_environment(command)  # for all later checks
     try:
-        opened = Lake(place) if is_lake else open_store(pack_location(place))
+        opened = Lake(location) if is_lake else open_store(pack_location(location))
     except S3Error as error:
         yield DoctorFinding("s3", State.MISSING, error.found, error.advice)
         return
     except CommitLakeError as error:
-        yield DoctorFinding(name, State.MISSING, str(error), "name a folder, or s3://bucket/prefix")
+        yield DoctorFinding(check_name, State.MISSING, str(error), "name a folder, or s3://bucket/prefix")
         return
-    folder = local_folder_or_none(place)
-    yield check_object_store(place) if folder is None else machine.folder(name, str(folder))
+    folder = local_folder_or_none(location)
+    yield check_object_store(location) if folder is None else machine.check_folder(check_name, str(folder))
     if isinstance(opened, Lake):
         try:
-            yield DoctorFinding(name, State.OK, _describe_lake(opened))
+            yield DoctorFinding(check_name, State.OK, _describe_lake(opened))
         except CommitLakeError as error:
             yield DoctorFinding(
-                name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"
+                check_name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"
             )
 
 

@@ -120,16 +120,16 @@ def check_resources() -> DoctorFinding:
     return DoctorFinding("machine", State.OK, found)
 
 
-def folder(check: str, place: str) -> DoctorFinding:
+def check_folder(check_name: str, folder_path: str) -> DoctorFinding:
     """Check that a folder, or its nearest existing parent, can be written and has free space.
 
     Args:
-        check: name of the check.
-        place: path of the folder.
+        check_name: name of the check.
+        folder_path: path of the folder.
     """
-    path = Path(place).absolute()
+    path = Path(folder_path).absolute()
     if path.exists() and not path.is_dir():
-        return DoctorFinding(check, State.MISSING, f"{path} is a file", "name a folder")
+        return DoctorFinding(check_name, State.MISSING, f"{path} is a file", "name a folder")
     nearest = next(each for each in (path, *path.parents) if each.is_dir())
     found = str(path) if nearest == path else f"{path} does not exist yet; {nearest} does"
     try:
@@ -138,19 +138,21 @@ def folder(check: str, place: str) -> DoctorFinding:
         free = shutil.disk_usage(nearest).free
     except OSError as error:
         return DoctorFinding(
-            check, State.MISSING, f"{found}: {error.strerror}", "give write permission, or free some space"
+            check_name, State.MISSING, f"{found}: {error.strerror}", "give write permission, or free some space"
         )
     found += f", {size_text(free)} free"
     if free < _LITTLE_DISK:
-        return DoctorFinding(check, State.WARNING, found, "free some space")
-    return DoctorFinding(check, State.OK, found)
+        return DoctorFinding(check_name, State.WARNING, found, "free some space")
+    return DoctorFinding(check_name, State.OK, found)
 
 
-def stores(place: str, s3_endpoint: str | None = None, s3_region: str | None = None) -> Iterator[DoctorFinding]:
+def check_stores(
+    store_path: str, s3_endpoint: str | None = None, s3_region: str | None = None
+) -> Iterator[DoctorFinding]:
     """Check that stores exist at a path, and that their files can be read.
 
     Args:
-        place: a store folder, a glob, or several with commas between.
+        store_path: a store folder, a glob, or several with commas between.
         s3_endpoint: value of `--s3-endpoint`.
         s3_region: value of `--s3-region`.
     """
@@ -163,8 +165,8 @@ def stores(place: str, s3_endpoint: str | None = None, s3_region: str | None = N
 
     formats = all_formats()
     try:
-        check_stores_at_uris(place, s3_endpoint, s3_region)
-        found = find_stores(place, choose_broker_name(place, None, None, (), formats).name, formats=formats)
+        check_stores_at_uris(store_path, s3_endpoint, s3_region)
+        found = find_stores(store_path, choose_broker_name(store_path, None, None, (), formats).name, formats=formats)
     except (CommitLakeError, OSError) as error:
         shown = error if isinstance(error, ObjectStoreError) else s3_error_of(error)
         advice = "name the folder that holds commitlog/ or journal/" if shown is None else shown.advice
@@ -182,11 +184,13 @@ def stores(place: str, s3_endpoint: str | None = None, s3_region: str | None = N
             yield DoctorFinding("store", State.OK, what)
 
 
-def add_skipped_checks(checks: Sequence[DoctorFinding], asked: Sequence[str]) -> list[DoctorFinding]:
+def add_skipped_checks(findings: Sequence[DoctorFinding], requested: Sequence[str]) -> list[DoctorFinding]:
     """Return the findings, with a "skipped" finding added for each optional check that was not requested."""
-    known = {finding.check for finding in checks}
+    known = {finding.check for finding in findings}
     options = {"store": "--store", "lake": "--lake", "s3": "--lake s3://…", "hbase": "--hbase", "broker": "--namesrv"}
     more = [
-        DoctorFinding(name, State.SKIPPED, f"not asked for ({options[name]})") for name in asked if name not in known
+        DoctorFinding(name, State.SKIPPED, f"not asked for ({options[name]})")
+        for name in requested
+        if name not in known
     ]
-    return [*checks, *more]
+    return [*findings, *more]

@@ -17,11 +17,11 @@ _THREADS = 32
 _MAX_VERSION = 100
 
 
-def check_object_store(place: str) -> DoctorFinding:
+def check_object_store(uri: str) -> DoctorFinding:
     """Check that an object store can be reached, by listing a prefix.
 
     Args:
-        place: `s3://bucket/prefix`.
+        uri: `s3://bucket/prefix`.
     """
     from commitlake.connectors.storage.errors import S3Error
     from commitlake.connectors.storage.s3_clients import s3_options
@@ -29,10 +29,10 @@ def check_object_store(place: str) -> DoctorFinding:
 
     try:
         options = s3_options()
-        names = S3Storage(place, options).first_names()
+        names = S3Storage(uri, options).list_first_names()
     except S3Error as error:
         return DoctorFinding("s3", State.MISSING, error.found, error.advice)
-    where = f"{place} at {options.endpoint or 'Amazon S3'}, region {options.region}"
+    where = f"{uri} at {options.endpoint or 'Amazon S3'}, region {options.region}"
     return DoctorFinding("s3", State.OK, f"{where}: {'has objects' if names else 'is empty'}")
 
 
@@ -89,7 +89,7 @@ def check_registered_brokers(name_servers: str) -> Iterator[DoctorFinding]:
 
 def _check_broker(admin: Admin, name: str) -> DoctorFinding:
     try:
-        version = admin.runtime(name).get("brokerVersionDesc", "of an unknown version")
+        version = admin.runtime_info(name).get("brokerVersionDesc", "of an unknown version")
     except (CommitLakeError, OSError) as error:
         return DoctorFinding("broker", State.MISSING, f"{name}: {error}", "is the broker running?")
     return DoctorFinding("broker", State.OK, f"{name} answers, RocketMQ {version[:_MAX_VERSION].removeprefix('V')}")

@@ -22,18 +22,18 @@ from commitlake.jobs.arguments.broker_conf import (
     read_store_conf,
 )
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
-from commitlake.jobs.arguments.names import abbreviate_name_list, warn
+from commitlake.jobs.arguments.names import abbreviate_name_list, print_warning
 from commitlake.jobs.arguments.selection import Queues, Topics
 from commitlake.jobs.arguments.stores import (
     StoreName,
-    at_least,
+    declare_broker_option,
     declare_store_argument,
+    make_integer_parser,
     positive,
     require_store,
-    store_name,
 )
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import OneOf, flag, needs, not_with, only_with, option, repeated
+from commitlake.jobs.cli.options import OneOf, conflicts_with, flag, only_with, option, repeated, requires_one_of
 from commitlake.jobs.cli.terminal import unguarded_stream
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
@@ -56,7 +56,7 @@ EXAMPLES = (
 
 
 _WHAT = OneOf()
-_OF_QUEUES = needs("consumequeue", hint="to pick records, filter the JSON, or use 'query' on a lake")
+_OF_QUEUES = requires_one_of("consumequeue", hint="to pick records, filter the JSON, or use 'query' on a lake")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,33 +74,35 @@ class Dump(
     EXAMPLES = EXAMPLES
 
     store: str | None = declare_store_argument(f"store folder (the one that holds {FOLDERS})")
-    broker: str | None = store_name("the store's name (default: the folder's name)")
+    broker: str | None = declare_broker_option("the store's name (default: the folder's name)")
     body: str = option(
         "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)",
         "--body-as",
         "--body",
         default="none",
         choices=("base64", "text", "none"),
-        rules=not_with("consumequeue", "index", hint="entries have no bodies: leave {this} out"),
+        rules=conflicts_with("consumequeue", "index", hint="entries have no bodies: leave {this} out"),
     )
     consumequeue: bool = flag("print the entries of the queues instead", one_of=_WHAT)
     index: bool = flag(
         "print the entries of the IndexFiles instead (a copy in an object store lacks the newest one)", one_of=_WHAT
     )
     topic: tuple[str, ...] = repeated("with --consumequeue: only this topic", rules=_OF_QUEUES)
-    queue: tuple[int, ...] = repeated("with --consumequeue: only this queue", parse=at_least(0), rules=_OF_QUEUES)
+    queue: tuple[int, ...] = repeated(
+        "with --consumequeue: only this queue", parse=make_integer_parser(0), rules=_OF_QUEUES
+    )
     broker_conf: str | None = option(BROKER_CONF_HELP, metavar="FILE", rules=only_with("index"))
     index_slots: int | None = option(
         "with --index: the broker's maxHashSlotNum",
         parse=positive,
         metavar="N",
-        rules=(*needs("index"), *needs("index_entries")),
+        rules=(*requires_one_of("index"), *requires_one_of("index_entries")),
     )
     index_entries: int | None = option(
         "with --index: the broker's maxIndexNum",
         parse=positive,
         metavar="N",
-        rules=(*needs("index"), *needs("index_slots")),
+        rules=(*requires_one_of("index"), *requires_one_of("index_slots")),
     )
 
     def run(self) -> ExitCode:
@@ -136,7 +138,7 @@ def _warn_of_unread_messages(store: Store) -> None:
         source = SourceStore(str(Path(store.root).parent))
     except UsageError:  # logs of several formats are in one folder
         return
-    for sentence in source.newer_data(store.broker):
+    for sentence in source.newer_data_sentences(store.broker):
         UNREAD.warning("%s", sentence)
 
 
@@ -163,7 +165,7 @@ def _dump_index_entries(command: Dump) -> ExitCode:
         print(f"damage: {sentence}", file=sys.stderr)
 
     if command.index and not store.format.indexes.has_files:
-        raise JobError(f"{command.store} has no IndexFiles: expected a RocketMQ store, found a {store.format.folder}")
+        raise JobError(f"{command.store} has no IndexFiles: expected a RocketMQ store, found {store.format.title}")
     if command.index:
         if (reason := store.format.indexes.no_key_index_reason(store.segments)) is not None:
             print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)
@@ -197,7 +199,7 @@ def _warn_of_unknown_names(store: Store, topics: Sequence[str], queues: Sequence
     from commitlake.jobs.arguments.store_queues import queue_ids_by_topic, unknown_store_name_sentences
 
     for sentence in unknown_store_name_sentences([store], topics, queues):
-        warn(
+        print_warning(
             "commitlake dump",
             f"the store has {sentence}; topics with queues: {abbreviate_name_list(queue_ids_by_topic(store))}",
         )

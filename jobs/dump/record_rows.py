@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
-from commitlake.connectors.reading.decoding.bodies import decompress
+from commitlake.connectors.reading.decoding.bodies import decompress_by_sys_flag
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.stores import Store
@@ -37,13 +37,13 @@ class DumpReport:
     last: FoundRecord | None = None
 
 
-def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport) -> Iterator[Row]:
+def dump_records(store: Store, segment_bytes: int, body_format: str, report: DumpReport) -> Iterator[Row]:
     """Yield one row per record, in physical order.
 
     Args:
         store: a store from `find_stores`.
         segment_bytes: size of its segments.
-        body: base64, text or none.
+        body_format: base64, text or none.
         report: receives counts and findings.
     """
     for found in walk_store(store, segment_bytes):
@@ -52,28 +52,29 @@ def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport
         report.last = found
         if found.message is not None:
             report.records += 1
-            yield record_row(found.message, store, found.segment, body, report)
+            yield record_row(found.message, store, found.segment, body_format, report)
 
 
-def record_row(message: Any, store: Store, segment: str, body: str, report: DumpReport) -> Row:
+def record_row(message: Any, store: Store, segment: str, body_format: str, report: DumpReport) -> Row:
     """Return a record as `dump` prints it; `body_error` says why a body cannot be decompressed."""
     row: Row = {**store.format.records.row_of(message, store.broker), "segment": segment}
-    if body == "base64":
+    if body_format == "base64":
         row["body"] = base64.b64encode(message.body).decode()
-    elif body == "text":
+    elif body_format == "text":
         try:
-            row["body"] = decompress(message.body, message.sys_flag).decode("utf-8", "replace")
+            row["body"] = decompress_by_sys_flag(message.body, message.sys_flag).decode("utf-8", "replace")
         except BodyError as error:
             row |= {"body": None, "body_error": str(error)}
             report.unreadable += 1
     return row
 
 
-def describe_damage(found: FoundRecord) -> str:
+def describe_damage(damaged_record: FoundRecord) -> str:
     """Describe a damaged range in a sentence."""
-    span = found.span
+    span = damaged_record.span
     return (
-        f"segment {found.segment}, physical offset {span.start} to {span.end} ({span.end - span.start} bytes): "
+        f"segment {damaged_record.segment}, physical offset {span.start} to {span.end} ({span.end - span.start} "
+        "bytes): "
         f"{span.fault}: expected {span.expected}, found {span.found}"
     )
 
@@ -97,7 +98,7 @@ def dump_end_text(report: DumpReport) -> str:
 
 
 def dump_queues(
-    store: Store, topics: Sequence[str], queue_ids: Sequence[int], damage: Callable[[str], None]
+    store: Store, topics: Sequence[str], queue_ids: Sequence[int], report_damage: Callable[[str], None]
 ) -> Iterator[Row]:
     """Yield one row per entry of the store's queues.
 
@@ -105,11 +106,11 @@ def dump_queues(
         store: a store from `find_stores`.
         topics: return only these topics; all if empty.
         queue_ids: return only queues with these ids; all if empty.
-        damage: receives a sentence about each invalid entry, if the format's entries can be checked.
+        report_damage: receives a sentence about each invalid entry, if the format's entries can be checked.
     """
     files = open_store_files(store_folder_of_log(store.root))
     for topic, queue_id in product(dict.fromkeys(topics) or [None], dict.fromkeys(queue_ids) or [None]):
-        yield from store.format.queues.walk(files, topic, queue_id, damage)
+        yield from store.format.queues.walk_entries(files, topic, queue_id, report_damage)
 
 
 def dump_index_files(store: Store, geometry: Geometry | None) -> Iterator[Row]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
-from commitlake.jobs.arguments.durations import duration_of, parse_duration
+from commitlake.jobs.arguments.durations import make_duration_parser, parse_duration
 from commitlake.jobs.arguments.evidence import EvidenceArgument
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.runner import SparkArguments
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import flag, not_with, only_with, option, overrides, repeated
+from commitlake.jobs.cli.options import conflicts_with, flag, only_with, option, overrides, repeated
 from commitlake.jobs.report.output_forms import OutputArguments
 
 SELECTING = ("key", "keys_file", "unique_key", "id")
@@ -38,7 +38,7 @@ class EraseOptions(
         "keep older versions of the tables for this time, at least 1d (default: 7d)",
         "--vacuum-after",
         "--retention",
-        parse=duration_of(
+        parse=make_duration_parser(
             "1d", "a running job must be done with its version by then; if no other job is running, use --now"
         ),
         default=parse_duration("7d"),
@@ -58,7 +58,10 @@ class EraseOptions(
     )
     list: bool = flag(
         "show all erasures, and change nothing",
-        rules=(*not_with("finish", hint="leave one of them out"), *overrides(*SELECTING, hint="leave one of them out")),
+        rules=(
+            *conflicts_with("finish", hint="leave one of them out"),
+            *overrides(*SELECTING, hint="leave one of them out"),
+        ),
     )
     dry_run: bool = flag("only show what would be done")
     yes: bool = flag("do not ask")

@@ -13,12 +13,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.jobs.arguments.evidence import last_signed_number, read_evidence_key, write_evidence
-from commitlake.jobs.arguments.lake_location import check_packs, open_lake_argument
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.lake_location import check_packs_location, open_lake_argument
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
-from commitlake.jobs.cli.confirm import confirm
+from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.erase.arguments import EraseOptions
@@ -63,16 +63,16 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
+def erase(command: EraseOptions, keys_to_erase: KeysToErase) -> ExitCode:
     """Finish interrupted erasures, then erase the requested messages."""
-    code = _erase_messages(command, wanted)
+    code = _erase_messages(command, keys_to_erase)
     if warn_of_lost_ranges("erase", open_lake_argument(command)):
-        warn(PROG, _LOST)
+        print_warning(PROG, _LOST)
         code = max(code, ExitCode.DAMAGE)
-    batches = count_inner_batches(open_lake_argument(command)) if wanted.keys or wanted.unique_keys else 0
+    batches = count_inner_batches(open_lake_argument(command)) if keys_to_erase.keys or keys_to_erase.unique_keys else 0
     if not batches:
         return code
-    warn(
+    print_warning(
         PROG,
         f"the lake has {format_count(batches, 'record')} of topics with queue.type=BatchCQ that hold several messages "
         "each. Their keys and ids are in the bodies only, and were not looked for: 'commitlake query --where "
@@ -81,12 +81,12 @@ def erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
     return max(code, ExitCode.DAMAGE)
 
 
-def _erase_messages(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
+def _erase_messages(command: EraseOptions, keys_to_erase: KeysToErase) -> ExitCode:
     say = _make_line_printer(command)
     key = read_evidence_key(command)
-    place = _open_erasure_place(command)
+    place = _open_erasure_target(command)
     error = None if command.dry_run else _finish_interrupted_erasures(place, say)[1]
-    plan = plan_erasure(place, wanted, keeps_later_copies=command.keep_later_copies)
+    plan = plan_erasure(place, keys_to_erase, keeps_later_copies=command.keep_later_copies)
     if plan.is_empty_plan:
         say("the lake has no matching message: nothing was erased")
         return ExitCode.OK if command.dry_run else _purge_and_sign(command, place, key, say, error)
@@ -96,33 +96,33 @@ def _erase_messages(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
     if command.dry_run:
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
-    confirm(
-        f"erase the contents of {format_count(plan.messages, 'message')} permanently",
-        what=f"the contents of {format_count(plan.messages, 'message')} would be erased permanently",
-        nothing="nothing was erased",
-        is_agreed=command.yes,
+    confirm_action(
+        f"erase the contents of {format_count(plan.message_count, 'message')} permanently",
+        intended_action=f"the contents of {format_count(plan.message_count, 'message')} would be erased permanently",
+        refusal_message="nothing was erased",
+        is_confirmed=command.yes,
     )
     outcome = run_erasure(
         place, plan, (command.reason or "").strip(), command.retention, _make_step_printer(command, say)
     )
-    for line in outcome_lines(outcome):
+    for line in erasure_result_lines(outcome):
         say(line)
     return _purge_and_sign(command, place, key, say, error)
 
 
 def _purge_and_sign(
     command: EraseOptions,
-    place: ErasureTarget,
-    key: Ed25519PrivateKey | None,
-    say: Callable[[str], None],
-    error: PackError | None,
+    target: ErasureTarget,
+    evidence_key: Ed25519PrivateKey | None,
+    write_line: Callable[[str], None],
+    earlier_error: PackError | None,
 ) -> ExitCode:
     """Delete older versions that are due, sign evidence, and then raise the error of an unfinished erasure."""
-    purge_error = _purge_due_versions(command, place, say)
-    _sign_evidence(place, key, say)
-    for line in retained_version_lines(place.lake):
-        say(line)
-    if found := error or purge_error:
+    purge_error = _purge_due_versions(command, target, write_line)
+    _sign_evidence(target, evidence_key, write_line)
+    for line in retained_version_lines(target.lake):
+        write_line(line)
+    if found := earlier_error or purge_error:
         raise found
     return ExitCode.OK
 
@@ -131,7 +131,7 @@ def finish_and_purge(command: EraseOptions) -> ExitCode:
     """Finish interrupted erasures, and delete older versions whose retention is over."""
     say = _make_line_printer(command)
     key = read_evidence_key(command)
-    place = _open_erasure_place(command)
+    place = _open_erasure_target(command)
     if command.dry_run:
         unfinished = unfinished_erasures(place.lake)
         due = due_erasures(read_erasure_states(place.lake), _now(), is_alone=command.now)
@@ -169,7 +169,7 @@ def _erasure_row(state: ErasureState) -> Row:
 
 def plan_lines(plan: ErasurePlan) -> Iterator[str]:
     """Yield lines that describe what an erasure would delete."""
-    yield f"{format_count(plan.messages, 'message')}, including the copies that brokers made of them"
+    yield f"{format_count(plan.message_count, 'message')}, including the copies that brokers made of them"
     if plan.selection.unmatched:
         names = sorted(plan.selection.unmatched)
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
@@ -190,28 +190,28 @@ def plan_lines(plan: ErasurePlan) -> Iterator[str]:
         yield f"  packs: {packs.gone:,} no longer exist"
 
 
-def outcome_lines(outcome: ErasureResult) -> Iterator[str]:
+def erasure_result_lines(result: ErasureResult) -> Iterator[str]:
     """Yield lines that describe what an erasure has deleted."""
-    state = outcome.state
+    state = result.state
     yield f"erasure {state.number} ({state.erasure_id}): {format_count(state.messages, 'message')}"
-    for work in outcome.tables:
+    for work in result.tables:
         sizes = f"{size_text(work.bytes_before)} -> {size_text(work.bytes_after)}"
         yield (
             f"  {work.table}: {format_count(work.rows, 'row')}, {format_count(work.files, 'data file')} rewritten "
             f"({sizes})"
         )
-    packs = outcome.packs
+    packs = result.packs
     yield (
         f"  packs: {format_count(packs.bodies, 'body', 'bodies')} overwritten in {packs.packs:,} "
         f"({size_text(packs.body_bytes)})"
     )
     if packs.gone:
         yield f"  packs: {packs.gone:,} no longer exist"
-    if outcome.hbase is None:
+    if result.hbase is None:
         yield "  HBase was not changed (no --hbase): the next 'archive --hbase' erases there"
     else:
         yield (
-            f"  HBase: {format_count(outcome.hbase, 'row')} rewritten; a compaction was started, which deletes the "
+            f"  HBase: {format_count(result.hbase, 'row')} rewritten; a compaction was started, which deletes the "
             "old cells"
         )
 
@@ -226,13 +226,15 @@ def retained_version_lines(lake: Lake) -> Iterator[str]:
             )
 
 
-def _finish_interrupted_erasures(place: ErasureTarget, say: Callable[[str], None]) -> tuple[bool, PackError | None]:
+def _finish_interrupted_erasures(
+    target: ErasureTarget, write_line: Callable[[str], None]
+) -> tuple[bool, PackError | None]:
     """Complete unfinished erasures; return whether any was completed, and the error of the first one that failed."""
-    outcomes = finish_erasures(place, lambda _: None)
+    outcomes = finish_erasures(target, lambda _: None)
     done = [outcome for outcome in outcomes if outcome.error is None]
     for outcome in done:
         why = "which was interrupted, undone by a repair, or done by an earlier version"
-        say(f"erasure {outcome.state.number}, {why}, is now complete")
+        write_line(f"erasure {outcome.state.number}, {why}, is now complete")
     errors = (outcome.error for outcome in outcomes if outcome.error is not None)
     return bool(done), next(errors, None)
 
@@ -241,22 +243,30 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _sign_evidence(place: ErasureTarget, key: Ed25519PrivateKey | None, say: Callable[[str], None]) -> None:
+def _sign_evidence(
+    target: ErasureTarget, evidence_key: Ed25519PrivateKey | None, write_line: Callable[[str], None]
+) -> None:
     """Sign evidence for each erasure that has none yet, such as those of earlier runs that were killed."""
-    if key is None:
+    if evidence_key is None:
         return
-    states = read_erasure_states(place.lake)
+    states = read_erasure_states(target.lake)
     for kind, facts in (("erasure", collect_erasure_evidence), ("purge", collect_purge_evidence)):
-        last = last_signed_number(place.lake, kind) or 0
-        line = write_evidence(place.lake, key, kind, facts(place.lake, [one for one in states if one.number > last]))
+        last = last_signed_number(target.lake, kind) or 0
+        line = write_evidence(
+            target.lake, evidence_key, kind, facts(target.lake, [one for one in states if one.number > last])
+        )
         if line is not None:
-            say(line)
+            write_line(line)
 
 
-def _purge_due_versions(command: EraseOptions, place: ErasureTarget, say: Callable[[str], None]) -> PackError | None:
-    states, purged, error = purge_erasures(place, _now(), _make_step_printer(command, say), is_alone=command.now)
+def _purge_due_versions(
+    command: EraseOptions, target: ErasureTarget, write_line: Callable[[str], None]
+) -> PackError | None:
+    states, purged, error = purge_erasures(
+        target, _now(), _make_step_printer(command, write_line), is_alone=command.now
+    )
     for line in _purge_result_lines(states, purged):
-        say(line)
+        write_line(line)
     return error
 
 
@@ -271,26 +281,26 @@ def _purge_result_lines(states: list[ErasureState], purged: Purged) -> Iterator[
         )
 
 
-def _make_step_printer(command: EraseOptions, say: Callable[[str], None]) -> Callable[[str], None]:
-    return (lambda step: say(f"  {step} …")) if command.verbose else lambda _: None
+def _make_step_printer(command: EraseOptions, write_line: Callable[[str], None]) -> Callable[[str], None]:
+    return (lambda step: write_line(f"  {step} …")) if command.verbose else lambda _: None
 
 
 def _make_line_printer(command: EraseOptions) -> Callable[[str], None]:
-    def say(line: str) -> None:
+    def print_unless_quiet(line: str) -> None:
         if not command.quiet:
             print_line(line)
 
-    return say
+    return print_unless_quiet
 
 
-def _open_erasure_place(command: EraseOptions) -> ErasureTarget:
+def _open_erasure_target(command: EraseOptions) -> ErasureTarget:
     """Return the lake with the location of its bodies; raise an error if archive runs used another location."""
     lake = open_lake_argument(command)
     lake.table("messages")  # raises an error if this is not a lake
     last = read_last_commit(lake) or ArchiveCommit(0, "")
     if command.bodies is None and last.bodies not in (None, IN_LAKE):
         lake = replace(lake, packs=PackLocation(str(last.bodies)))
-    check_packs(lake)
+    check_packs_location(lake)
     check_bodies_root_unchanged(last, bodies_root(lake))
     hbase = None
     if command.hbase:

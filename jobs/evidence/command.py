@@ -29,12 +29,12 @@ from commitlake.jobs.cli.options import (
     argument,
     drop_conflicting_variable,
     flag,
-    if_value,
-    needs,
-    of_actions,
+    only_for_actions,
     option,
-    refuses,
+    refuses_options,
     repeated,
+    requires_one_of,
+    rules_for_values,
 )
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import format_count
@@ -82,15 +82,21 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
         is_optional=False,
         choices=(KEY, VERIFY, SHOW),
         rules=(
-            *if_value(KEY, rules=needs("out", hint="name a file outside of every repository")),
-            *if_value(VERIFY, rules=(*needs("file", "lake"), *needs("public_key", hint=_TRUSTED))),
-            *if_value(SHOW, rules=(*needs("lake", hint=_OF_LAKE), *refuses("file", hint=_OF_LAKE))),
+            *rules_for_values(KEY, rules=requires_one_of("out", hint="name a file outside of every repository")),
+            *rules_for_values(
+                VERIFY, rules=(*requires_one_of("file", "lake"), *requires_one_of("public_key", hint=_TRUSTED))
+            ),
+            *rules_for_values(
+                SHOW, rules=(*requires_one_of("lake", hint=_OF_LAKE), *refuses_options("file", hint=_OF_LAKE))
+            ),
         ),
     )
     file: str | None = argument("verify: file of documents, one per line", metavar="FILE")
     lake: str | None = option("verify and show: a folder, s3://bucket/prefix, or catalog.schema", metavar="PLACE")
     out: str | None = option(
-        "key: file for the private key; the public key is written to FILE.pub", metavar="FILE", rules=of_actions(KEY)
+        "key: file for the private key; the public key is written to FILE.pub",
+        metavar="FILE",
+        rules=only_for_actions(KEY),
     )
     public_key: tuple[str, ...] = repeated("verify: a trusted public key", metavar="FILE")
     head: str | None = option("verify: expected SHA-256 of the newest document", parse=_parse_sha256, metavar="SHA256")
@@ -100,7 +106,7 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
         """Run the chosen action: create a key, or verify a chain."""
         return _run_action(self)
 
-    def resolved(self) -> Self:
+    def resolve_options(self) -> Self:
         """Return the command without the variable of the lake if a file is given."""
         return drop_conflicting_variable(self, "file", "lake")
 
@@ -124,16 +130,22 @@ def _verify_chain(command: EvidenceCommand) -> ExitCode:
 
     first = None if command.from_any else 1
     keys, documents = _read_public_keys(command), _read_documents(command)
-    found = verify_chain(documents, keys, head=command.head, first=first, last=_newest_written_number(command))
+    found = verify_chain(
+        documents,
+        keys,
+        newest_hash=command.head,
+        first_number=first,
+        least_newest_number=_newest_written_number(command),
+    )
     if command.lake:
         from commitlake.pipelines.evidence.chain import find_undocumented_work, find_work_missing_in_lake
 
         lake = open_lake_argument(command)
         for text in find_work_missing_in_lake(lake, found.newest, found.newest_ids):
-            found.add("lake", text)
+            found.add_problem("lake", text)
         if command.head is None:
             for text in find_undocumented_work(lake, found.newest, found.at):
-                found.add("no document", text)
+                found.add_problem("no document", text)
     for finding in found.findings[:_SHOWN]:
         print(f"WRONG ({finding.code}): {finding.text}")
     if len(found.findings) > _SHOWN:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.arguments.selection import WHICH, Keys, Queues, TimeRange, Topics
-from commitlake.jobs.arguments.stores import StoreName, declare_store_argument, require_store, store_name
+from commitlake.jobs.arguments.stores import StoreName, declare_broker_option, declare_store_argument, require_store
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import before, flag, needs, option, repeated
+from commitlake.jobs.cli.options import flag, must_be_less_than, option, repeated, requires_one_of
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.jobs.report.rows_output import write_varying_rows
 from commitlake.schemas.counts import format_count
@@ -63,14 +63,14 @@ class Explain(
     EXAMPLES = EXAMPLES
 
     store: str | None = declare_store_argument(f"store folder (the one that holds {FOLDERS}), or a glob")
-    broker: str | None = store_name("the store's name (default: the folder's name)")
+    broker: str | None = declare_broker_option("the store's name (default: the folder's name)")
     key: tuple[str, ...] = repeated(
         "business key or unique key; needs --topic",
         section=WHICH,
-        rules=needs("topic", hint="a broker's index knows keys by topic"),
+        rules=requires_one_of("topic", hint="a broker's index knows keys by topic"),
     )
     from_offset: int | None = option(
-        "physical offset, inclusive", parse=int, metavar="N", section=WHICH, rules=before("to_offset")
+        "physical offset, inclusive", parse=int, metavar="N", section=WHICH, rules=must_be_less_than("to_offset")
     )
     to_offset: int | None = option("physical offset, exclusive", parse=int, metavar="N", section=WHICH)
     clock_tolerance: int | None = option(
@@ -98,7 +98,7 @@ class Explain(
         _warn_of_unknown_names(self)
         rows = [store.to_row() for store in plan.stores]
         if self.output == "table":
-            _print_table(rows)
+            _print_plans(rows)
         else:
             write_varying_rows(self.output, rows)
         missing = _missing_segment_sentences(plan)
@@ -116,7 +116,7 @@ def _warn_of_unknown_names(command: Explain) -> None:
 
     stores = find_stores(require_store(command.store), command.broker, formats=find_formats(command))
     for sentence in unknown_store_name_sentences(stores, command.topic, command.queue):
-        warn("commitlake explain", f"there is {sentence}")
+        print_warning("commitlake explain", f"there is {sentence}")
 
 
 def _check_options(command: Explain) -> None:
@@ -144,14 +144,14 @@ def _missing_segment_sentences(plan: ReadPlan) -> list[str]:
     return [
         f"store {store.broker}: no segment from {segment.whole.start} to {segment.whole.end}"
         for store in plan.stores
-        for segment in store.planned
+        for segment in store.planned_segments
         if segment.whole.missing
     ]
 
 
-def _print_table(rows: list[dict[str, object]]) -> None:
+def _print_plans(plan_rows: list[dict[str, object]]) -> None:
     """Print the plans as paragraphs, one per store, because a plan does not fit on one line."""
-    for number, row in enumerate(rows):
+    for number, row in enumerate(plan_rows):
         print(("\n" if number else "") + f"{escape_line(str(row['broker']))}  {escape_line(str(row['path']))}")
         for name, value in _paragraph_lines(row):
             print(f"  {name.ljust(12)}{value}")

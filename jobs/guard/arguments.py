@@ -22,7 +22,7 @@ def _parse_time_zone(text: str) -> ZoneInfo:
 
 
 def _parse_ratio(text: str) -> float:
-    return parse_positive_decimal(text, "ratio: expected more than 0, at most 1, as in 0.85", most=1)
+    return parse_positive_decimal(text, "ratio: expected more than 0, at most 1, as in 0.85", maximum=1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -145,13 +145,15 @@ def _forecast_and_write_page(
     with write_page_on_failure(file, "guard", TITLE, facts, lake):
         progress, watched = _forecast_stores(command, lake, now)
         places = _advice_placeholders(command, lake, watched)
-        file.write(stores_page(watched, lake, command.within, now, places=places, is_lake=progress is not None))
+        file.write(
+            stores_page(watched, lake, command.within, now, placeholders=places, lake_exists=progress is not None)
+        )
     return progress, watched
 
 
-def _advice_placeholders(command: Guard, lake: Lake, watched: Sequence[WatchedStore]) -> Places:
+def _advice_placeholders(command: Guard, lake: Lake, watched_stores: Sequence[WatchedStore]) -> Places:
     """Return the values for the placeholders of the advice."""
-    named = ["--broker", watched[0].broker] if len(watched) == 1 else []
+    named = ["--broker", watched_stores[0].broker] if len(watched_stores) == 1 else []
     return {"store": command.store, "lake": lake.root, "named": named}
 
 

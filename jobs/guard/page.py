@@ -65,37 +65,37 @@ _WORDS = {
 def stores_page(
     stores: Sequence[WatchedStore],
     lake: Lake,
-    within: datetime.timedelta,
+    warning_period: datetime.timedelta,
     now: datetime.datetime,
     *,
-    places: Places,
-    is_lake: bool = True,
+    placeholders: Places,
+    lake_exists: bool = True,
 ) -> Report:
     """Return the page of all stores.
 
     Args:
         stores: Reports of the stores.
-        within: Time for which a segment must still exist.
+        warning_period: Time for which a segment must still exist.
         now: Time at which the stores were read.
-        places: Places of the advice: `store`, `lake` and `named`, the option that names a single store.
-        is_lake: Whether the lake exists.
+        placeholders: Values for the advice: `store`, `lake` and `named`, the option that names a single store.
+        lake_exists: Whether the lake exists.
     """
     verdict = guard_verdict(stores)
-    groups = [group for store in stores for group in _risk_findings(store, now, places)]
+    groups = [group for store in stores for group in _risk_findings(store, now, placeholders)]
     kind = Kind.CRITICAL if verdict.exit_code else _worst_kind(groups)
     text = verdict.text[:1].upper() + verdict.text[1:]
     word = {Kind.CRITICAL: "Act now", Kind.WARNING: "Watch", Kind.INFO: "Safe", Kind.GOOD: "Safe"}[kind]
     sections = [
-        Section("segments", "Segments", [_segment_figures(stores, within)]),
+        Section("segments", "Segments", [_segment_figures(stores, warning_period)]),
         findings_section(groups, "No segment is lost or at risk, and no disk is too full."),
         Section("forecast", "Upcoming deletions", [_forecast_table(stores)]),
         Section("disks", "Disks", _disk_usage_blocks(stores, now)),
-        history_section(read_history(lake)) if is_lake else Section(
+        history_section(read_history(lake)) if lake_exists else Section(
             "runs", "Archive runs", [Paragraph("There is no lake in this place yet: nothing is archived.")]
         ),
     ]  # fmt: skip
-    sentence = Verdict(kind, f"{text} within {duration_text(within)}", word)
-    return Report(TITLE, sentence, _page_facts(stores, lake, within, now), sections, "guard")
+    sentence = Verdict(kind, f"{text} within {duration_text(warning_period)}", word)
+    return Report(TITLE, sentence, _page_facts(stores, lake, warning_period, now), sections, "guard")
 
 
 def _worst_kind(groups: Sequence[FindingGroup]) -> Kind:
@@ -104,7 +104,7 @@ def _worst_kind(groups: Sequence[FindingGroup]) -> Kind:
 
 
 def _page_facts(
-    stores: Sequence[WatchedStore], lake: Lake, within: datetime.timedelta, now: datetime.datetime
+    stores: Sequence[WatchedStore], lake: Lake, warning_period: datetime.timedelta, now: datetime.datetime
 ) -> Facts:
     gone = [watched.fate.deleted_at for store in stores for watched in store.segments
             if watched.fate.deleted_at is not None]  # fmt: skip
@@ -115,13 +115,13 @@ def _page_facts(
         ("Broker" if len(stores) == 1 else "Brokers", join_names([store.broker for store in stores])),
         ("Folder" if len(stores) == 1 else "Folders", join_names([store.root for store in stores], 3)),
         ("Segments written", period_text(min(written), max(written)) if written else "none"),
-        ("Checked time", duration_text(within)),
+        ("Checked time", duration_text(warning_period)),
         ("Next deletion", f"{time_text(min(gone))}, in {duration_text(min(gone) - now)}" if gone else "none expected"),
     ]
 
 
-def _segment_figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Figures:
-    count = {verdict: sum(store.count(verdict) for store in stores) for verdict in SegmentVerdict}
+def _segment_figures(stores: Sequence[WatchedStore], warning_period: datetime.timedelta) -> Figures:
+    count = {verdict: sum(store.count_segments(verdict) for store in stores) for verdict in SegmentVerdict}
     used = [watched for store in stores for watched in store.segments if watched.verdict is not SegmentVerdict.UNUSED]
     lost = [store.lost for store in stores if store.lost is not None]
     return Figures(
@@ -129,21 +129,21 @@ def _segment_figures(stores: Sequence[WatchedStore], within: datetime.timedelta)
             "segments": f"{len(used):,}",
             "archived": f"{count[SegmentVerdict.ARCHIVED]:,}",
             "not archived yet": f"{count[SegmentVerdict.WAITS]:,}",
-            f"at risk within {duration_text(within)}": f"{count[SegmentVerdict.AT_RISK]:,}",
+            f"at risk within {duration_text(warning_period)}": f"{count[SegmentVerdict.AT_RISK]:,}",
             "lost": size_text(sum(end - start for start, end in lost)),
             "log": size_text(sum(watched.fate.segment.size for watched in used)),
         }
     )
 
 
-def _risk_findings(store: WatchedStore, now: datetime.datetime, places: Places) -> Iterator[FindingGroup]:
+def _risk_findings(store: WatchedStore, now: datetime.datetime, placeholders: Places) -> Iterator[FindingGroup]:
     if store.lost is not None:
         start, end = store.lost
         yield FindingGroup(
             Kind.CRITICAL,
             f"Lost: {store.broker}",
             why=f"{bytes_text(end - start)} of the log were deleted before they were archived",
-            advice=LOST.filled(places),
+            advice=LOST.fill_placeholders(placeholders),
             examples=[Example(store.root, f"the log begins at physical offset {offset_text(end)}",
                               f"to begin at {offset_text(start)}, where the lake ends, or earlier")],
             word="Lost",
@@ -157,7 +157,7 @@ def _risk_findings(store: WatchedStore, now: datetime.datetime, places: Places) 
             f"At risk: {store.broker}",
             len(at_risk),
             f"{size_text(size)} will be deleted from {time_text(first)} on, and are not archived",
-            AT_RISK.filled(places),
+            AT_RISK.fill_placeholders(placeholders),
             [_risk_example(watched, store) for watched in at_risk[:_MAX_EXAMPLES]],
             word="At risk",
             counted=format_count(len(at_risk), "segment"),
@@ -167,14 +167,14 @@ def _risk_findings(store: WatchedStore, now: datetime.datetime, places: Places) 
             Kind.CRITICAL,
             f"Another store: {store.broker}",
             why=store.replaced.rstrip("."),
-            advice=_REPLACED.filled({**places, "store": store.root}),
+            advice=_REPLACED.fill_placeholders({**placeholders, "store": store.root}),
             word="Refused",
         )
     yield from _disk_limit_findings(store, now)
 
 
-def _risk_example(watched: WatchedSegment, store: WatchedStore) -> Example:
-    segment, fate = watched.fate.segment, watched.fate
+def _risk_example(watched_segment: WatchedSegment, store: WatchedStore) -> Example:
+    segment, fate = watched_segment.fate.segment, watched_segment.fate
     gone = "" if fate.deleted_at is None else f"is deleted at {time_text(fate.deleted_at)}: {_CAUSES[fate.cause]}"
     return Example(
         f"{store.root}, {segment.name}, {bytes_text(segment.size)}",
@@ -187,7 +187,7 @@ def _risk_example(watched: WatchedSegment, store: WatchedStore) -> Example:
 def _disk_limit_findings(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGroup]:
     for disk in store.disks:
         for percent, then in disk_limits(store.rules):
-            moment = disk.time_of_excess(percent, now)
+            moment = disk.time_when_usage_exceeds(percent, now)
             if moment is None:
                 continue
             used = f"{disk.used_percent:.1f} % of {size_text(disk.entire)} is used"
@@ -197,7 +197,7 @@ def _disk_limit_findings(store: WatchedStore, now: datetime.datetime) -> Iterato
                 Kind.WARNING if is_over else Kind.INFO,
                 f"Disk of {store.broker}: over {percent} % {when}",
                 why=f"{used}; above {percent} %, {then}",
-                advice=_DISK.filled() if is_over else NO_ADVICE,
+                advice=_DISK.fill_placeholders() if is_over else NO_ADVICE,
                 word="Disk",
             )
 
@@ -214,7 +214,7 @@ def _forecast_table(stores: Sequence[WatchedStore]) -> Table:
 
 
 def _sort_worst_first(stores: Sequence[WatchedStore]) -> list[WatchedStore]:
-    return sorted(stores, key=lambda store: (store.lost is None, not store.count(SegmentVerdict.AT_RISK)))
+    return sorted(stores, key=lambda store: (store.lost is None, not store.count_segments(SegmentVerdict.AT_RISK)))
 
 
 def _segment_rows(store: WatchedStore) -> Iterator[Mapping[str, object]]:
@@ -248,7 +248,7 @@ def _disk_usage_blocks(stores: Sequence[WatchedStore], now: datetime.datetime) -
             growth = disk.growth * 3600
             limits = "; ".join(
                 f"{percent} % {'exceeded' if moment <= now else 'in ' + duration_text(moment - now)}: {then}"
-                if (moment := disk.time_of_excess(percent, now)) is not None
+                if (moment := disk.time_when_usage_exceeds(percent, now)) is not None
                 else f"{percent} %: {then}"
                 for percent, then in disk_limits(store.rules)
             )

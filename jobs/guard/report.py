@@ -28,12 +28,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def print_report(form: str, stores: Sequence[WatchedStore], now: datetime.datetime) -> None:
+def print_report(output_format: str, stores: Sequence[WatchedStore], now: datetime.datetime) -> None:
     """Print all segments to standard output: as a table, JSON (a row for each store) or CSV."""
-    if form in {"json", "jsonl"}:
-        write_rows(form, (_store_object(store, now) for store in stores), [])
+    if output_format in {"json", "jsonl"}:
+        write_rows(output_format, (_store_object(store, now) for store in stores), [])
     else:
-        write_rows(form, _all_segment_rows(stores), COLUMNS)
+        write_rows(output_format, _all_segment_rows(stores), COLUMNS)
 
 
 def _all_segment_rows(stores: Sequence[WatchedStore]) -> Iterator[Row]:
@@ -68,7 +68,11 @@ def _store_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]
                 "used_percent": round(disk.used_percent, 2),
                 "growth_bytes_per_hour": round(disk.growth * _HOUR_SECONDS),
                 "limits": [
-                    {"percent": percent, "then": then, "exceeded_at": _time_text(disk.time_of_excess(percent, now))}
+                    {
+                        "percent": percent,
+                        "then": then,
+                        "exceeded_at": _time_text(disk.time_when_usage_exceeds(percent, now)),
+                    }
                     for percent, then in disk_limits(store.rules)
                 ],
             }
@@ -85,8 +89,8 @@ def disk_limits(rules: Rules) -> Iterator[tuple[int, str]]:
     """Yield each disk usage limit in percent, with what the broker does when it is exceeded."""
     yield rules.conf.disk_max_used_percent, "expired segments are deleted at any hour"
     if rules.conf.cleans_forcibly:
-        yield rules.forcibly_percent, "segments are deleted at any age"
-    yield rules.warning_percent, "the broker refuses messages"
+        yield rules.forced_deletion_percent, "segments are deleted at any age"
+    yield rules.refusal_percent, "the broker refuses messages"
 
 
 def rule_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
@@ -103,7 +107,7 @@ def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterat
             if (disk.device, limits) not in seen:
                 seen.add((disk.device, limits))
                 yield f"disk of {store.broker}: {_disk_text(disk)}"
-                yield from (line for percent, then in limits for line in _disk_limit_line(disk, percent, then, now))
+                yield from (line for percent, then in limits for line in _disk_limit_lines(disk, percent, then, now))
 
 
 def _disk_text(disk: Disk) -> str:
@@ -113,20 +117,20 @@ def _disk_text(disk: Disk) -> str:
     return f"{used}, {size_text(disk.growth * _HOUR_SECONDS)} are written per hour"
 
 
-def _disk_limit_line(disk: Disk, percent: int, then: str, now: datetime.datetime) -> Iterator[str]:
-    moment = disk.time_of_excess(percent, now)
+def _disk_limit_lines(disk: Disk, percent: int, broker_action: str, now: datetime.datetime) -> Iterator[str]:
+    moment = disk.time_when_usage_exceeds(percent, now)
     if moment is not None and moment <= now:
-        yield f"  over {percent} %: {then}"
+        yield f"  over {percent} %: {broker_action}"
     elif moment is not None:
-        yield f"  at the present rate over {percent} % in {duration_text(moment - now)}: then {then}"
+        yield f"  at the present rate over {percent} % in {duration_text(moment - now)}: then {broker_action}"
 
 
-def warning_lines(stores: Sequence[WatchedStore], places: Places) -> Iterator[str]:
+def warning_lines(stores: Sequence[WatchedStore], placeholders: Places) -> Iterator[str]:
     """Yield a sentence for each store that lost segments, was replaced, or is about to lose segments.
 
     Args:
         stores: reports of the stores.
-        places: places of the advice, see `page.stores_page`.
+        placeholders: values for the advice, see `page.stores_page`.
     """
     for store in stores:
         if store.replaced:
@@ -135,7 +139,7 @@ def warning_lines(stores: Sequence[WatchedStore], places: Places) -> Iterator[st
             start, end = store.lost
             yield (
                 f"lost: {store.broker}: offsets {start} to {end} ({size_text(end - start)}) were deleted before they "
-                f"were archived; {LOST.filled(places).sentence}"
+                f"were archived; {LOST.fill_placeholders(placeholders).sentence}"
             )
         at_risk = [watched.fate for watched in store.segments if watched.verdict is SegmentVerdict.AT_RISK]
         if at_risk:
@@ -143,7 +147,7 @@ def warning_lines(stores: Sequence[WatchedStore], places: Places) -> Iterator[st
             first = min(fate.deleted_at for fate in at_risk if fate.deleted_at is not None)
             yield (
                 f"at risk: {store.broker}: {format_count(len(at_risk), 'segment')} ({size}) will be deleted from "
-                f"{_time_text(first)} on, and are not archived; {AT_RISK.filled(places).sentence}"
+                f"{_time_text(first)} on, and are not archived; {AT_RISK.fill_placeholders(placeholders).sentence}"
             )
 
 
@@ -158,7 +162,7 @@ class GuardVerdict:
 def guard_verdict(stores: Sequence[WatchedStore]) -> GuardVerdict:
     """Return the verdict on all stores; segments lost or at risk take priority over replaced stores."""
     lost = sum(store.lost is not None for store in stores)
-    at_risk = sum(store.count(SegmentVerdict.AT_RISK) > 0 for store in stores)
+    at_risk = sum(store.count_segments(SegmentVerdict.AT_RISK) > 0 for store in stores)
     replaced = sum(bool(store.replaced) for store in stores)
     unread = sum(bool(store.newer) for store in stores)
     found = []
@@ -177,15 +181,15 @@ def guard_verdict(stores: Sequence[WatchedStore]) -> GuardVerdict:
     return GuardVerdict(", ".join(found), ExitCode.DAMAGE if lost or at_risk or unread else ExitCode.REFUSED)
 
 
-def summary(stores: Sequence[WatchedStore], within: datetime.timedelta) -> str:
+def summary(stores: Sequence[WatchedStore], warning_period: datetime.timedelta) -> str:
     """Return the last line of the report."""
-    count = {verdict: sum(store.count(verdict) for store in stores) for verdict in SegmentVerdict}
+    count = {verdict: sum(store.count_segments(verdict) for store in stores) for verdict in SegmentVerdict}
     segments = sum(count.values()) - count[SegmentVerdict.UNUSED]
     return (
         f"{format_count(segments, 'segment')} of {format_count(len(stores), 'store')}: "
         f"{count[SegmentVerdict.ARCHIVED]} "
         f"archived, {count[SegmentVerdict.WAITS]} not yet, {count[SegmentVerdict.AT_RISK]} at risk within "
-        f"{duration_text(within)}; {guard_verdict(stores).text}"
+        f"{duration_text(warning_period)}; {guard_verdict(stores).text}"
     )
 
 

@@ -51,34 +51,38 @@ def make_rule_reader(arguments: RuleArguments, now: datetime.datetime) -> Callab
     return read_store_rules
 
 
-def _apply_settings_file(store: Store, common: Rules, path: str, text: str, now: datetime.datetime) -> Rules:
-    if _is_boltmq(store, text):
+def _apply_settings_file(
+    store: Store, common_rules: Rules, path: str, settings_text: str, now: datetime.datetime
+) -> Rules:
+    if _is_boltmq(store, settings_text):
         try:
-            return _apply_boltmq_settings(common, store, parse_boltmq_conf(text), path, now)
+            return _apply_boltmq_settings(common_rules, store, parse_boltmq_conf(settings_text), path, now)
         except BrokerConfError as error:
             raise JobError(f"{path}: {error}", f"{store.broker} is a store of BoltMQ: name its broker.toml") from None
-    if is_boltmq_conf(text):
+    if is_boltmq_conf(settings_text):
         raise JobError(
             f"--broker-conf: {path} has BoltMQ's settings, but {store.root} is not a store of BoltMQ",
             f"name the settings of this store's broker; {BROKER_PLACEHOLDER} in the path stands for its name",
         )
     try:
-        conf = parse_broker_conf(text)
+        conf = parse_broker_conf(settings_text)
     except BrokerConfError as error:
         hint = "the broker ignores a value that it cannot read, and uses its default: correct the file"
         raise JobError(f"{path}: {error}", hint) from None
-    return replace(common, conf=conf, source_note=store.format.brokers.retention_note)
+    return replace(common_rules, conf=conf, source_note=store.format.brokers.retention_note)
 
 
-def _is_boltmq(store: Store, text: str) -> bool:
+def _is_boltmq(store: Store, settings_text: str) -> bool:
     """Return True for a store of BoltMQ; the settings decide for a store without records."""
     if not store.format.dialects.exist:
         return False
-    dialects = store.format.dialects.of(store.segments)
-    return dialects == {BOLTMQ} if dialects else is_boltmq_conf(text)
+    dialects = store.format.dialects.detect_dialects(store.segments)
+    return dialects == {BOLTMQ} if dialects else is_boltmq_conf(settings_text)
 
 
-def _apply_boltmq_settings(common: Rules, store: Store, conf: BoltmqConf, path: str, now: datetime.datetime) -> Rules:
+def _apply_boltmq_settings(
+    common_rules: Rules, store: Store, conf: BoltmqConf, path: str, now: datetime.datetime
+) -> Rules:
     started = None if conf.is_slave else _broker_start_time(store)
     hours = " and ".join(f"{hour:02}" for hour in conf.deletion.delete_hours)
     since = f"its start at {started:%Y-%m-%dT%H:%M:%SZ}" if started else "its next start"
@@ -88,7 +92,7 @@ def _apply_boltmq_settings(common: Rules, store: Store, conf: BoltmqConf, path: 
         else f"it does not know ages before {since}"
     )
     return replace(
-        common,
+        common_rules,
         conf=conf.deletion,
         version=_BOLTMQ_IS_AS_ROCKETMQ,
         keeps_order=False,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import conditions
+from commitlake.connectors.lake.sql import selection_conditions
 from commitlake.jobs.journeys.arguments import JourneysOptions
 from commitlake.jobs.report.rows_output import rows_of_batches
 from commitlake.pipelines.journeys.arrays import add_counts, hop_counts, hops_table, journeys_table, rows_in_order
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 FLAGS = ("began_before", "is_cut", "order_uncertain")
 _HOP_NAMES = [name for name in HOPS.names if name not in {"hour", "delays"}]
-_KEY_NAMES = ["key", "reasons", *JOURNEYS.without("key", "steps").names]
+_KEY_NAMES = ["key", "reasons", *JOURNEYS.drop_columns("key", "steps").names]
 _OLD = datetime.timedelta(minutes=10)
 
 
@@ -97,7 +97,7 @@ class KnownTimes:
 
 def known_times(lake: Lake, question: JourneysQuestion) -> KnownTimes:
     """Return until when the records are known that a question reads."""
-    where = " AND ".join(conditions(Selection(start=question.begin, end=question.end)))
+    where = " AND ".join(selection_conditions(Selection(start=question.begin, end=question.end)))
     sql = f"SELECT broker, max(store_timestamp) AS newest FROM messages WHERE {where} GROUP BY broker ORDER BY broker"
     rows = run_sql(lake.table("messages"), "messages", sql).read_all().to_pylist()
     newest = {row["broker"]: row["newest"] for row in rows}
@@ -203,7 +203,7 @@ class ArrowAnswer:
         paths, hops = [], []
         for each in self.records.slices():
             rows = rows_in_order(each, self.question)
-            journeys = journeys_table(rows, self.question, JOURNEYS.without("steps"))
+            journeys = journeys_table(rows, self.question, JOURNEYS.drop_columns("steps"))
             if not self._sums:
                 for name in FLAGS:
                     counts[name] += int(pc.sum(journeys.column(name)).as_py() or 0)

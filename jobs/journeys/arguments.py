@@ -13,9 +13,9 @@ from commitlake.jobs.arguments.engine import EngineArguments
 from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Keys, Predicate, Tags, TimeRange, Topics
-from commitlake.jobs.arguments.stores import at_least
+from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import Section, flag, if_value, option, overrides, repeated, shorthand_option
+from commitlake.jobs.cli.options import Section, flag, option, overrides, repeated, rules_for_values, shorthand_option
 from commitlake.jobs.report.output_forms import JsonArgument, OutputArguments
 from commitlake.pipelines.journeys.question import MARGIN
 
@@ -78,7 +78,7 @@ class JourneysOptions(
         "; ".join(f"{name}: {text}" for name, text in _SHOWN.items())
         + f" (default: {PATHS}; {KEYS} with an option of keys that do not fit)",
         choices=tuple(_SHOWN),
-        rules=if_value(
+        rules=rules_for_values(
             PATHS,
             HOPS,
             rules=overrides("through", "missing", "stuck_after", "unexpected", hint="leave one of them out"),
@@ -98,7 +98,9 @@ class JourneysOptions(
     )  # fmt: skip
     unexpected: bool = flag("keys whose path less than 1 of 100 keys have", section=_MISFITS)
     topic: tuple[str, ...] = repeated("only messages that were sent to this topic", section=WHICH)
-    limit: int = option("rows to show at most; 0 for all (default: 50)", parse=at_least(0), default=50, metavar="N")
+    limit: int = option(
+        "rows to show at most; 0 for all (default: 50)", parse=make_integer_parser(0), default=50, metavar="N"
+    )
     spark: ClassVar = shorthand_option(
         "compute on Spark, for hundreds of millions of messages", engine=str(Engine.SPARK)
     )

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.lake_names import check_archived_brokers, unknown_tag_sentences, unknown_topic_sentences
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.journeys.arguments import HOPS, KEYS, JourneysOptions
-from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column
@@ -49,7 +49,7 @@ def _path_text(path: Sequence[str]) -> str:
 
 
 def _delay_text(delay_ms: int) -> str:
-    return length_text(datetime.timedelta(milliseconds=delay_ms))
+    return approximate_duration_text(datetime.timedelta(milliseconds=delay_ms))
 
 
 PATH_COLUMNS = (
@@ -127,7 +127,7 @@ def _warn_of_unknown_names(command: Journeys, lake: Lake) -> None:
     topics = dict.fromkeys([*command.topic, *command.through, *command.missing, *stuck])
     sentences = [*unknown_topic_sentences(lake, messages, topics), *unknown_tag_sentences(messages, command.tag)]
     for sentence in sentences:
-        warn("commitlake journeys", sentence)
+        print_warning("commitlake journeys", sentence)
 
 
 def _show_paths(command: Journeys, answer: Answer, missing: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.arguments.selection import Brokers, Groups, Topics
 from commitlake.jobs.arguments.times import parse_time
-from commitlake.jobs.cli.options import OneOf, needs, option, repeated
+from commitlake.jobs.cli.options import OneOf, option, repeated, requires_one_of
 
 _SOURCE = OneOf(required=True)
 
@@ -40,7 +40,7 @@ class LagArguments(SourceArguments, BrokerConfArgument, after={BrokerConfArgumen
     """Options for measuring lag."""
 
     bodies: str | None = option(
-        BODIES_HELP, metavar="PLACE", rules=needs("lake", hint="a store has its bodies in its log")
+        BODIES_HELP, metavar="PLACE", rules=requires_one_of("lake", hint="a store has its bodies in its log")
     )
     watch: datetime.timedelta = option(
         "with --lake: time over which the movement of groups is watched, for rates, the time to catch up, and the "
@@ -69,7 +69,7 @@ class LagGroupArguments(Brokers, Groups, Topics):
         "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)",
         parse=parse_time,
         metavar="TIME",
-        rules=needs("lake", hint="a store has no history of its groups; 'commitlake snapshot' records one"),
+        rules=requires_one_of("lake", hint="a store has no history of its groups; 'commitlake snapshot' records one"),
     )
     filter: tuple[tuple[str, str, str], ...] = repeated(
         "a group's filter on a topic: tags separated by ||, or sql:EXPRESSION; overrides the stored filter",

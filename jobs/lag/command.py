@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html import HtmlArgument
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import flag, if_value, needs, option, repeated
+from commitlake.jobs.cli.options import flag, option, repeated, requires_one_of, rules_for_values
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
 from commitlake.jobs.report.output_forms import OutputArguments
@@ -141,7 +141,9 @@ class LagCommand(
     by: str | None = option(
         "rows of the table: a row for each group, or for each of its queues, as in all other formats (default: group)",
         choices=("group", "queue"),
-        rules=if_value("group", rules=needs("output table", hint="rows of the other formats are queues")),
+        rules=rules_for_values(
+            "group", rules=requires_one_of("output table", hint="rows of the other formats are queues")
+        ),
     )
     fail_if: tuple[AlertCondition, ...] = repeated(
         "exit with 3 if a row meets this condition: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; "
@@ -182,7 +184,7 @@ def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
     if file is not None:
         file.write(_make_report(command, answer, unknown))
     for sentence in missing:
-        warn("commitlake lag", sentence)
+        print_warning("commitlake lag", sentence)
     if not command.quiet:
         for group in answer.broadcasting:
             print_line(str(group))

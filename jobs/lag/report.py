@@ -247,18 +247,18 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
             others = len(ill) - 1
             sentence += f" {format_count(others, 'other group needs', 'other groups need')} attention."
         return Verdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
-    most = max(groups, key=lambda group: group.messages.largest)
+    most = max(groups, key=lambda group: group.messages_behind.largest)
     sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
     sentence += (
         f"; {most.group} is furthest behind: {_messages_behind_text(most)}."
-        if most.messages.largest
+        if most.messages_behind.largest
         else "; none is behind."
     )
     return Verdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
 
 
 def _messages_behind_text(group: GroupSummary) -> str:
-    sentence = f"{_messages_text(group.messages)} behind"
+    sentence = f"{_messages_text(group.messages_behind)} behind"
     return (
         f"{sentence}, the next one has waited for {bounds_text(group.longest_wait_seconds, seconds_text)}"
         if group.longest_wait_seconds.largest
@@ -271,7 +271,7 @@ def _summary_figures(groups: Sequence[GroupSummary]) -> Figures:
     worst = max((group.longest_wait_seconds.largest for group in groups), default=0.0)
     figures = {
         "groups": f"{len(groups):,}",
-        "messages behind": _count_text(sum_bounds(group.messages for group in groups)),
+        "messages behind": _count_text(sum_bounds(group.messages_behind for group in groups)),
         "longest wait": seconds_text(worst),
     }
     if lost := sum_bounds(group.lost_messages for group in groups).largest:
@@ -322,7 +322,7 @@ def _reason_blocks(group: GroupSummary) -> Iterator[Block]:
         yield Paragraph(f"Why: {row.judged.reason} (queue {row.queue_id} of ", Name(row.topic), ").")
     drains = [_catch_up_seconds(row) for row in group.rows]
     rates = [rate for row in group.rows for rate in (row.judged.consume_tps, row.judged.produce_tps)]
-    if group.messages.high is None or None in rates:
+    if group.messages_behind.high is None or None in rates:
         yield Paragraph("How long it needs to catch up is not known.")
     elif None in drains:
         yield Paragraph("At its present rate it does not catch up.")
@@ -351,7 +351,7 @@ def _lost_messages_blocks(group: GroupSummary, source: LagSource) -> Iterator[Bl
     starts = {row.broker: row.log_start for row in group.rows if row.lost.largest}
     places = {**source.advice_values, "group": group.group, "at": source.time_option_words("--offsets-at")}
     brokers = [{**places, "broker": broker, "log_start": str(start)} for broker, start in sorted(starts.items())]
-    yield AdviceBlock(_SEND_AGAIN.fill_for_each(brokers))
+    yield AdviceBlock(_SEND_AGAIN.fill_for_each_place(brokers))
 
 
 def _group_advice(group: GroupSummary, source: LagSource) -> Iterator[Block]:
@@ -364,10 +364,10 @@ def _group_advice(group: GroupSummary, source: LagSource) -> Iterator[Block]:
         "offset": str(row.offset.low),
         "at": source.time_option_words("--at"),
     }
-    yield AdviceBlock(_ADVICE[group.verdict].filled(places))
+    yield AdviceBlock(_ADVICE[group.verdict].fill_placeholders(places))
     if source.is_lake and group.verdict in _IN_LAKE:
-        yield AdviceBlock(_IN_LAKE[group.verdict].filled(places))
-    yield AdviceBlock(_QUEUES.filled(places))
+        yield AdviceBlock(_IN_LAKE[group.verdict].fill_placeholders(places))
+    yield AdviceBlock(_QUEUES.fill_placeholders(places))
 
 
 def _history_charts(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Iterator[Block]:
@@ -381,7 +381,7 @@ def _history_charts(groups: Sequence[GroupSummary], history: LagHistory | None, 
         Series(
             group.group,
             history.messages[group.group],
-            (Badge(_KINDS[group.verdict], str(group.verdict)), " ", _count_text(group.messages)),
+            (Badge(_KINDS[group.verdict], str(group.verdict)), " ", _count_text(group.messages_behind)),
         )
         for group in drawn
     ]
@@ -432,7 +432,7 @@ def text_table(rows: Sequence[Lag], *, by_queue: bool) -> Table:
 
 
 def _group_table(groups: Sequence[GroupSummary], columns: Sequence[Column], most: int | None = None) -> Table:
-    rest = _hidden_rows_text("groups", [group.messages for group in groups], most)
+    rest = _hidden_rows_text("groups", [group.messages_behind for group in groups], most)
     return Table.of("Groups, the worst first", columns, map(_group_row, groups[:most]), rest)
 
 
@@ -460,7 +460,7 @@ def _hidden_rows_text(rows: str, messages: Sequence[FigureBounds], shown: int | 
 
 
 def _group_row(group: GroupSummary) -> Row:
-    topics = sorted(group.topics, key=lambda topic: (topic.startswith(RETRY_PREFIX), topic))
+    topics = sorted(group.troubled_topics, key=lambda topic: (topic.startswith(RETRY_PREFIX), topic))
     names = [part for topic in topics[:3] for part in (", ", Name(topic))][1:]
     queues = sum(1 for row in group.rows if row.messages.low or row.messages.high is None or row.messages.high)
     return {
@@ -489,12 +489,12 @@ def _group_cells(group: GroupSummary) -> Row:
     filters = dict.fromkeys(row.filter for row in group.rows if row.filter not in {None, "*"})
     return {
         "group": Cell(Name(group.group)),
-        "messages": Cell(_count_text(group.messages), group.messages.largest),
+        "messages": Cell(_count_text(group.messages_behind), group.messages_behind.largest),
         "lost": Cell(
             _count_text(group.lost_messages) if group.lost_messages.largest else "", group.lost_messages.largest
         ),
         "time_lag": Cell(bounds_text(group.longest_wait_seconds, seconds_text), group.longest_wait_seconds.largest),
-        "bytes": Cell(bounds_text(group.bytes, size_text), group.bytes.largest),
+        "bytes": Cell(bounds_text(group.bytes_behind, size_text), group.bytes_behind.largest),
         "consume_tps": Cell(f"{sum(rates):,.1f}" if rates else "", sum(rates) if rates else None),
         "drain": Cell(_catch_up_time_text(group.rows)),
         "verdict": Cell(Badge(_KINDS[group.verdict], str(group.verdict)), group.verdict.severity_rank),

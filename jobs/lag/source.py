@@ -11,7 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.jobs.arguments.broker_conf import read_store_conf
 from commitlake.jobs.arguments.broker_name import find_named_stores
-from commitlake.jobs.arguments.lake_location import check_packs, open_lake_argument
+from commitlake.jobs.arguments.lake_location import check_packs_location, open_lake_argument
 from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.arguments.layouts import find_formats
 from commitlake.jobs.arguments.names import abbreviate_name_list, suggest_or_list_names
@@ -45,10 +45,10 @@ def measure_lag(arguments: LagArguments, question: LagGroupArguments | None = No
     wanted, brokers = asked.selection, asked.broker
     given = Given(_filters_by_group(asked.filter))
     if arguments.lake is not None:
-        lake = open_lake_argument(arguments).pinned()
+        lake = open_lake_argument(arguments).pin_versions()
         check_archived_brokers(lake, brokers)
         delays = _delay_levels_by_broker(arguments.broker_conf, brokers or _archived_brokers(lake))
-        check_packs(lake)
+        check_packs_location(lake)
         given = replace(given, delay_levels_ms=delays, watch=arguments.watch)
         with explain_damaged_files(lake, _READ):
             return lag_of_lake(lake, asked.at, wanted, given)
@@ -84,7 +84,7 @@ def measure_lag_history(
     groups = [group.group for group in summarize_by_group(answer.rows)[:most]]
     if arguments.lake is None or not groups:
         return None
-    lake = open_lake_argument(arguments).pinned()
+    lake = open_lake_argument(arguments).pin_versions()
     until = max(row.as_of for row in answer.rows)
     brokers = sorted({row.broker for row in answer.rows})
     filters, topics = _filters_by_group(question.filter), question.topic

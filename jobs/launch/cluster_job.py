@@ -29,7 +29,7 @@ from commitlake.connectors.spark.submit_arguments import option_pairs
 from commitlake.connectors.storage.uris import is_s3
 from commitlake.jobs.cli.command import JobError, explain_error, resolve_catalog_lake
 from commitlake.jobs.cli.main import JOBS
-from commitlake.jobs.cli.process import call_on_first_signal, set_command_name, stop_signal
+from commitlake.jobs.cli.process import call_on_first_signal, received_stop_signal, set_command_name
 from commitlake.jobs.cli.settings_check import find_settings_file
 from commitlake.jobs.launch.shared_places import SETTING, check_shared_places
 from commitlake.jobs.launch.yarn_driver import FILE
@@ -85,7 +85,7 @@ def _check_and_submit(options: Sequence[str], command: Sequence[str]) -> int:
         return _submit_and_wait(command, parser, values, chosen, Path(temporary))
 
 
-def resolve_lake_name(command: Sequence[str], values: dict[str, Any]) -> list[str]:
+def resolve_lake_name(command: Sequence[str], option_values: dict[str, Any]) -> list[str]:
     """Return a job's arguments with the catalog name of a lake replaced by the lake's location.
 
     Only this machine asks the catalog, so the token stays here; and the driver cannot take the name for a folder in its
@@ -93,21 +93,21 @@ def resolve_lake_name(command: Sequence[str], values: dict[str, Any]) -> list[st
 
     Args:
         command: the job and its arguments.
-        values: values of the job's options by name; the name in them is replaced, too.
+        option_values: values of the job's options by name; the name in them is replaced, too.
     """
-    given = values.get("lake")
-    resolve_catalog_lake(values)
-    found = values.get("lake")
+    given = option_values.get("lake")
+    resolve_catalog_lake(option_values)
+    found = option_values.get("lake")
     return [*command] if found == given else [*command, "--lake", str(found)]  # the last one counts
 
 
-def check_single_attempt(given: Mapping[str, str]) -> None:
+def check_single_attempt(spark_settings: Mapping[str, str]) -> None:
     """Raise an error if a setting of spark-submit allows more than one attempt.
 
     Raises:
         JobError: if the user has set more.
     """
-    attempts = given.get(_ATTEMPTS, "1")
+    attempts = spark_settings.get(_ATTEMPTS, "1")
     if attempts != "1":
         raise JobError(
             f"--conf {_ATTEMPTS}={attempts}: expected 1, because a second attempt could hide what the first one found",
@@ -118,25 +118,29 @@ def check_single_attempt(given: Mapping[str, str]) -> None:
 def _submit_and_wait(
     command: Sequence[str],
     parser: argparse.ArgumentParser,
-    values: Mapping[str, Any],
-    chosen: Mapping[str, str],
-    folder: Path,
+    option_values: Mapping[str, Any],
+    spark_settings: Mapping[str, str],
+    temporary_folder: Path,
 ) -> int:
-    from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_place
-    from commitlake.connectors.spark.jvm import prepare, start, stop
+    from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_folder_uri
+    from commitlake.connectors.spark.jvm import prepare_launch, start_jvm, stop_jvm
     from commitlake.connectors.spark.session import QUIET_JVM, submission_settings
     from commitlake.connectors.spark.yarn_application import YarnApplication, clear_spark_settings
 
-    prepared = prepare({**submission_settings(_s3_options_of(values)), **_CLUSTER_SETTINGS}, with_driver=True)
-    no_defaults = folder / "no-defaults.conf"
+    prepared = prepare_launch(
+        {**submission_settings(_lake_s3_options(option_values)), **_CLUSTER_SETTINGS}, with_driver=True
+    )
+    no_defaults = temporary_folder / "no-defaults.conf"
     no_defaults.touch()
     submitter = [*_SUBMITTER, "--properties-file", str(no_defaults), "--driver-java-options", QUIET_JVM]
-    gateway = start([*submitter, "pyspark-shell"], prepared.folder)
+    gateway = start_jvm([*submitter, "pyspark-shell"], prepared.folder)
     try:
         clear_spark_settings(gateway)
-        staging = chosen.get(_STAGING) or None
-        output = HadoopFolder(gateway.jvm, staging_place(gateway.jvm, f".commitlake/{secrets.token_hex(8)}", staging))
-        job = folder / FILE
+        staging = spark_settings.get(_STAGING) or None
+        output = HadoopFolder(
+            gateway.jvm, staging_folder_uri(gateway.jvm, f".commitlake/{secrets.token_hex(8)}", staging)
+        )
+        job = temporary_folder / FILE
         job.touch(mode=0o600)
         job.write_text(json.dumps(job_file_content(parser, command, output.place, os.environ)))
         application = YarnApplication(gateway, output, staging)
@@ -144,14 +148,14 @@ def _submit_and_wait(
             add_job_file_options(prepared.words[:-1], job), str(Path(__file__).with_name("yarn_driver.py"))
         )
         try:
-            return _wait_for(application, command[0], quiet=values["quiet"])
+            return _wait_for_application(application, command[0], quiet=option_values["quiet"])
         finally:
             output.delete_all()
     finally:
-        stop(gateway)
+        stop_jvm(gateway)
 
 
-def _wait_for(application: YarnApplication, job: str, *, quiet: bool) -> int:
+def _wait_for_application(application: YarnApplication, job_name: str, *, quiet: bool) -> int:
     """Wait until the job ends, and return its exit code; kill the application if this process is asked to stop."""
     asked = threading.Event()
     shown = []
@@ -159,7 +163,7 @@ def _wait_for(application: YarnApplication, job: str, *, quiet: bool) -> int:
     def print_application_id(identifier: str) -> None:
         shown.append(identifier)
         if not quiet:
-            print(f"commitlake {job}: {identifier} runs the job on YARN; Ctrl-C kills it", file=sys.stderr)
+            print(f"commitlake {job_name}: {identifier} runs the job on YARN; Ctrl-C kills it", file=sys.stderr)
 
     try:
         with call_on_first_signal(asked.set):
@@ -168,8 +172,8 @@ def _wait_for(application: YarnApplication, job: str, *, quiet: bool) -> int:
         application.kill()
         raise
     if code is None:
-        print(f"commitlake {job}: killed {shown[0] if shown else 'before YARN accepted it'}", file=sys.stderr)
-        return 128 + (stop_signal() or 0)
+        print(f"commitlake {job_name}: killed {shown[0] if shown else 'before YARN accepted it'}", file=sys.stderr)
+        return 128 + (received_stop_signal() or 0)
     return code
 
 
@@ -182,24 +186,24 @@ class TerminalOutput:
 
     def write(self, stream: int, content: bytes) -> None:
         """Write bytes to one of the streams; on a terminal, control characters are escaped."""
-        from commitlake.connectors.printable import printable
+        from commitlake.connectors.printable import escape_unprintable
 
         target = sys.stdout if stream == 1 else sys.stderr
         if target.isatty():
-            target.write(printable(self._decoders[stream].decode(content)))
+            target.write(escape_unprintable(self._decoders[stream].decode(content)))
         else:
             target.buffer.write(content)
         target.flush()
 
 
 def job_file_content(
-    parser: argparse.ArgumentParser, command: Sequence[str], output: str, environment: Mapping[str, str]
+    parser: argparse.ArgumentParser, command: Sequence[str], output_folder: str, environment: Mapping[str, str]
 ) -> dict[str, object]:
     """Return the content of the file that tells the driver which job to run.
 
     Args:
         command: the job and its arguments.
-        output: URI of the folder for the output.
+        output_folder: URI of the folder for the output.
         environment: variables of this process.
     """
     is_sent = {name: value for name, value in environment.items() if name.startswith(_PREFIXES)}
@@ -208,7 +212,7 @@ def job_file_content(
         "arguments": list(command),
         "environment": {name: value for name, value in is_sent.items() if name not in _ONLY_HERE},
         "settings": file.read_text(encoding="utf-8") if file is not None and file.is_file() else None,
-        "output": output,
+        "output": output_folder,
     }
 
 
@@ -226,17 +230,17 @@ def add_job_file_options(options: Sequence[str], file: Path) -> list[str]:
     return [*chain.from_iterable(pairs), "--conf", f"{_ATTEMPTS}=1"]
 
 
-def _s3_options_of(values: Mapping[str, Any]) -> S3Options | None:
+def _lake_s3_options(option_values: Mapping[str, Any]) -> S3Options | None:
     """Return the options for S3 if the lake is there, because Spark then needs additional jars; otherwise None."""
-    if not is_s3(values.get("lake") or ""):
+    if not is_s3(option_values.get("lake") or ""):
         return None
     from commitlake.connectors.storage.s3_clients import s3_options
 
-    return s3_options(values.get("s3_endpoint"), values.get("s3_region"))
+    return s3_options(option_values.get("s3_endpoint"), option_values.get("s3_region"))
 
 
-def _print_error(name: str, message: str, hint: str, code: int) -> int:
+def _print_error(name: str, message: str, hint: str, exit_code: int) -> int:
     print(f"{name}: error: {message}", file=sys.stderr)
     if hint:
         print(f"  {hint}", file=sys.stderr)
-    return int(code)
+    return int(exit_code)

@@ -38,12 +38,12 @@ _MEANINGS = {
 }
 
 
-def main(argv: Sequence[str] | None = None, *, wait: Callable[[float], None] = time.sleep) -> None:
+def main(argv: Sequence[str] | None = None, *, sleep: Callable[[float], None] = time.sleep) -> None:
     """Run a job, and retry it after exit code 1; raise an error if it does not succeed.
 
     Args:
         argv: arguments; by default those of the task, which Databricks puts into `sys.argv`.
-        wait: waits for a number of seconds.
+        sleep: waits for a number of seconds.
 
     Raises:
         JobError: if the job's exit code is not 0. The job's own message is on standard error.
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None, *, wait: Callable[[float], None] = t
         seconds = FIRST_WAIT_SECONDS * 2 ** (attempt - 1)
         after = f"attempt {attempt} of {attempts} ended with exit code 1; the next begins in {seconds:.0f} s"
         print(f"commitlake-task: {after}", file=sys.stderr)
-        wait(seconds)
+        sleep(seconds)
         code = _run_job(arguments)
     if code != ExitCode.OK:
         raise _task_error(arguments, code)

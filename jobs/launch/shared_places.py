@@ -25,17 +25,19 @@ _NETWORK = (
 _MOUNTS = Path("/proc/self/mounts")
 
 
-def check_shared_places(parser: argparse.ArgumentParser, values: Mapping[str, object], shared: Sequence[str]) -> None:
+def check_shared_places(
+    parser: argparse.ArgumentParser, option_values: Mapping[str, object], shared_folders: Sequence[str]
+) -> None:
     """Raise an error for places in a job's arguments that only this machine can reach.
 
     Args:
-        values: values of its options by name.
-        shared: folders that the user, or the cluster's administrator, has named as shared.
+        option_values: values of its options by name.
+        shared_folders: folders that the user, or the cluster's administrator, has named as shared.
 
     Raises:
         JobError: for the first place that is not shared.
     """
-    for name, place in places(parser, values):
+    for name, place in paths_in_options(parser, option_values):
         path = Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
         if is_uri(place) and not place.startswith("file:"):
             continue
@@ -44,7 +46,9 @@ def check_shared_places(parser: argparse.ArgumentParser, values: Mapping[str, ob
                 f"{name} {place}: expected an absolute path, because the job runs on another machine",
                 "name a place in an object store, or a folder that all machines of the cluster have at the same place",
             )
-        if ".." in path.parts or not (_is_below(path, shared) or file_system_type(path).startswith(_NETWORK)):
+        if ".." in path.parts or not (
+            _is_in_any_folder(path, shared_folders) or file_system_type(path).startswith(_NETWORK)
+        ):
             raise JobError(
                 f"{name} {place}: expected a place that all machines of the cluster share, found a local file system "
                 f"({file_system_type(path) or 'unknown'}) of this machine, on which the job does not run",
@@ -52,10 +56,10 @@ def check_shared_places(parser: argparse.ArgumentParser, values: Mapping[str, ob
             )
 
 
-def places(parser: argparse.ArgumentParser, values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def paths_in_options(parser: argparse.ArgumentParser, option_values: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Yield the option name and value of each place in a job's arguments; a value with several places is split."""
     for action in parser._actions:  # noqa: SLF001 (no other way)
-        value = values.get(action.dest)
+        value = option_values.get(action.dest)
         if action.metavar not in _METAVARS or not value or value == argparse.SUPPRESS:
             continue
         name = next((name for name in option_names_in_help(action) if name.startswith("--")), str(action.metavar))
@@ -75,5 +79,5 @@ def file_system_type(path: Path) -> str:
     return next((mounts[folder] for folder in (real, *real.parents) if folder in mounts), "")
 
 
-def _is_below(path: Path, folders: Sequence[str]) -> bool:
+def _is_in_any_folder(path: Path, folders: Sequence[str]) -> bool:
     return any(path.is_relative_to(folder) for folder in folders if Path(folder).is_absolute())

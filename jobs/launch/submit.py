@@ -90,9 +90,9 @@ def _spark_connect_problem(options: Sequence[str]) -> str | None:
     return None
 
 
-def _print_usage_error(found: str, cure: str) -> int:
-    print(f"spark-submit.sh: error: {found}", file=sys.stderr)
-    print(f"  {cure}", file=sys.stderr)
+def _print_usage_error(message: str, hint: str) -> int:
+    print(f"spark-submit.sh: error: {message}", file=sys.stderr)
+    print(f"  {hint}", file=sys.stderr)
     return 2
 
 

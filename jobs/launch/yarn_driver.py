@@ -38,7 +38,7 @@ def main() -> int:
         code = _run_job(job["arguments"])
         end_session(code)
     finally:
-        _flush()
+        _flush_output_streams()
         sender.close(code)
     return code
 
@@ -55,7 +55,7 @@ def _run_job(arguments: list[str]) -> int:
         return 1
 
 
-def _flush() -> None:
+def _flush_output_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()

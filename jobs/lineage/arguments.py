@@ -15,10 +15,10 @@ from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, repeated
+from commitlake.jobs.cli.options import conflicts_with, flag, option, overrides, repeated, requires_one_of
 from commitlake.jobs.report.output_forms import DisplayArguments
 from commitlake.pipelines.lineage.story import MAX_RECORDS, Question
-from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_key, parse_mask
+from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_hash_key, parse_mask
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 
 TREE, TABLE, JSON, MERMAID = "tree", "table", "json", "mermaid"
@@ -28,7 +28,7 @@ _AS_IN = "as in --from -1d --to now"
 _SEVERAL = "; of several, each has its own story"
 
 
-def _parse_place(text: str) -> tuple[str, int]:
+def _parse_log_position(text: str) -> tuple[str, int]:
     broker, _, number = text.rpartition(":")
     offset = parse_int(number, 0, INT64_MAX)
     if not broker or offset is None:
@@ -52,14 +52,17 @@ class LineageOptions(
     key: tuple[str, ...] = repeated(f"business key{_SEVERAL}", section=WHICH)
     id: tuple[str, ...] = repeated(f"offset message id, or client message id (UNIQ_KEY){_SEVERAL}", section=WHICH)
     offset: tuple[str, int] | None = option(
-        "the record at a physical offset of a broker's log", parse=_parse_place, metavar="BROKER:OFFSET", section=WHICH
+        "the record at a physical offset of a broker's log",
+        parse=_parse_log_position,
+        metavar="BROKER:OFFSET",
+        section=WHICH,
     )
     topics: bool = flag(
         "show which topics feed which, between --from and --to, by keys that pass from one to the other",
         rules=(
             *overrides(*_OF_STORIES, hint="{other} belongs to a single story"),
-            *needs("start", hint=_AS_IN),
-            *needs("end", hint=_AS_IN),
+            *requires_one_of("start", hint=_AS_IN),
+            *requires_one_of("end", hint=_AS_IN),
         ),
     )
     depth: int | None = option(
@@ -82,7 +85,7 @@ class LineageOptions(
     )
     body: bool = flag(
         "include bodies, for --format json and for --html",
-        rules=needs("format json", "html", hint="query --body prints the body of one message"),
+        rules=requires_one_of("format json", "html", hint="query --body prints the body of one message"),
     )
     mask: tuple[str, ...] = repeated(
         "mask a field in all output, as in body.email=hash, property.phone=last:4, keys=null; the "
@@ -91,7 +94,7 @@ class LineageOptions(
     )
     follow: bool = flag(
         "print new steps as they are archived, until each outcome is final; archives nothing itself",
-        rules=not_with(
+        rules=conflicts_with(
             "format json", "format mermaid", "html", "openlineage", hint="{this} prints steps as they are archived"
         ),
     )
@@ -99,7 +102,7 @@ class LineageOptions(
         "with --follow: give up after this time (default: 10m)",
         parse=parse_duration,
         metavar="TIME",
-        rules=needs("follow"),
+        rules=requires_one_of("follow"),
     )
     openlineage: str | None = option(
         "write OpenLineage events to a file, one per line, or send them to a server", metavar="FILE|URL"
@@ -125,7 +128,7 @@ def check_options(command: LineageOptions) -> None:
         )
 
 
-def split_by_key(command: LineageOptions) -> Iterator[LineageOptions]:
+def split_options_by_key(command: LineageOptions) -> Iterator[LineageOptions]:
     """Yield a copy of the options for each requested key or id, with only that one, because each has its own story."""
     if not command.key and not command.id:
         yield command
@@ -165,5 +168,5 @@ def read_masks(command: LineageOptions) -> tuple[list[Mask], bytes]:
     """
     masks = [parse_mask(text) for text in command.mask]
     key = os.environ.get(KEY_VARIABLE, "").encode()
-    check_key(masks, key)
+    check_hash_key(masks, key)
     return masks, key

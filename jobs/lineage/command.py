@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
-from commitlake.jobs.arguments.names import did_you_mean, warn
+from commitlake.jobs.arguments.names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.cli.terminal import print_line, unguarded_stream
 from commitlake.jobs.lineage.arguments import (
@@ -32,13 +32,13 @@ from commitlake.jobs.lineage.arguments import (
     check_options,
     make_story_question,
     read_masks,
-    split_by_key,
+    split_options_by_key,
 )
 from commitlake.jobs.report.rows_output import write_table, write_table_block
 from commitlake.pipelines.lineage.answer import read_story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import Story
-from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 
@@ -85,7 +85,7 @@ class Lineage(LineageOptions):
             if self.follow:
                 return _follow_story(self, lake)
             code = ExitCode.OK
-            for number, one in enumerate(split_by_key(self)):
+            for number, one in enumerate(split_options_by_key(self)):
                 if number:
                     print()
                 code = max(code, _show_story(one, lake, started))
@@ -112,7 +112,7 @@ def _read_story(command: LineageOptions, lake: Lake) -> Story:
     masks, key = read_masks(command)
     story, rows = read_story_and_rows(lake, question)
     if command.related_by is not None and story.steps:
-        _explain_property(command.related_by, story)
+        _warn_of_unknown_property(command.related_by, story)
     if command.body:
         from commitlake.pipelines.lineage.bodies import add_bodies_to_story
 
@@ -120,10 +120,12 @@ def _read_story(command: LineageOptions, lake: Lake) -> Story:
     return mask_story(story, masks, key)
 
 
-def _explain_property(name: str, story: Story) -> None:
+def _warn_of_unknown_property(name: str, story: Story) -> None:
     known = {each for record in story.records for each in record.properties}
     if name not in known:
-        warn("commitlake lineage", f"no matching record has the property {name!a}.{did_you_mean(name, known)}")
+        print_warning(
+            "commitlake lineage", f"no matching record has the property {name!a}.{suggest_similar_name(name, known)}"
+        )
 
 
 def _print_story(command: LineageOptions, story: Story, started: float) -> ExitCode:
@@ -148,7 +150,7 @@ def _print_story(command: LineageOptions, story: Story, started: float) -> ExitC
 
         write_tree(story, sys.stdout)
     for sentence in story.missing:
-        warn("commitlake lineage", sentence)
+        print_warning("commitlake lineage", sentence)
     if not command.quiet:
         print_line(_summary(story, time.monotonic() - started))
     return ExitCode.DAMAGE if story.missing else ExitCode.OK
@@ -181,7 +183,11 @@ def _follow_story(command: LineageOptions, lake: Lake) -> ExitCode:
 
     is_final = follow_story(lambda: _read_story(command, lake), say, time.sleep, time.monotonic, timeout)
     if not command.quiet:
-        print_line("each outcome is final" if is_final else f"not all outcomes are final after {length_text(timeout)}")
+        print_line(
+            "each outcome is final"
+            if is_final
+            else f"not all outcomes are final after {approximate_duration_text(timeout)}"
+        )
     return ExitCode.OK if is_final else ExitCode.FAILED
 
 

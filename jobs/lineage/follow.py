@@ -47,26 +47,26 @@ class StoryFollower:
 
 
 def follow_story(
-    read: Callable[[], Story],
-    say: Callable[[str], None],
-    wait: Callable[[float], None],
-    now: Callable[[], float],
+    read_story: Callable[[], Story],
+    write_line: Callable[[str], None],
+    sleep: Callable[[float], None],
+    read_clock: Callable[[], float],
     timeout: datetime.timedelta,
 ) -> bool:
     """Print a story as it grows until each outcome is final or the timeout passes; return True if each is final.
 
     Args:
-        read: Function that reads the story from the lake.
-        say: Function that prints a line.
-        wait: Function that waits for a number of seconds.
-        now: Function that returns the seconds of a monotonic clock.
+        read_story: Function that reads the story from the lake.
+        write_line: Function that prints a line.
+        sleep: Function that waits for a number of seconds.
+        read_clock: Function that returns the seconds of a monotonic clock.
         timeout: Time after which the function gives up.
     """
-    follower, end = StoryFollower(say), now() + timeout.total_seconds()
-    while not follower.print_new_steps(read()):
-        if now() >= end:
+    follower, end = StoryFollower(write_line), read_clock() + timeout.total_seconds()
+    while not follower.print_new_steps(read_story()):
+        if read_clock() >= end:
             return False
-        wait(INTERVAL.total_seconds())
+        sleep(INTERVAL.total_seconds())
     return True
 
 

@@ -76,7 +76,7 @@ def story_events(story: Story) -> Iterator[RunEvent]:
         outputs = [_dataset_namespace_and_name(target, story)] if target.lane and target.consumption is None else []
         failed = target.consumption is not None and target.consumption.succeeded is False
         yield from _start_and_end_events(_job_name_of_edge(edge, target), f"{edge.kind}:{edge.source}:{edge.target}",
-                                         (start, max(start, end)), inputs, outputs, failed=failed)  # fmt: skip
+                                         (start, max(start, end)), inputs, outputs, has_failed=failed)  # fmt: skip
 
 
 def graph_events(graph: TopicGraph, namespace: str) -> Iterator[RunEvent]:
@@ -104,28 +104,28 @@ def _dataset_namespace_and_name(step: Step, story: Story) -> tuple[str, str]:
 
 
 def _start_and_end_events(
-    job: str,
-    run: str,
+    job_name: str,
+    run_key: str,
     times: tuple[datetime.datetime, datetime.datetime],
     inputs: Iterable[tuple[str, str]],
     outputs: Iterable[tuple[str, str]],
     *,
-    failed: bool = False,
+    has_failed: bool = False,
 ) -> Iterator[RunEvent]:
     from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import job_type_job
 
     about = {"jobType": job_type_job.JobTypeJobFacet("STREAMING", "COMMITLAKE", "JOB", producer=_PRODUCER)}
     inputs, outputs = list(inputs), list(outputs)
-    ended = RunState.FAIL if failed else RunState.COMPLETE
+    ended = RunState.FAIL if has_failed else RunState.COMPLETE
     for state, at in ((RunState.START, times[0]), (ended, times[1])):
         yield RunEvent(
             eventType=state,
             eventTime=format_iso_time(at, "milliseconds"),
-            run=Run(str(uuid.uuid5(_RUNS, run.encode("utf-8", "backslashreplace").decode()))),
-            job=Job(NAMESPACE, _shorten(job) or "unknown", facets=dict(about)),
-            inputs=[InputDataset(_shorten(namespace), _shorten(name)) for namespace, name in inputs],
-            outputs=[OutputDataset(_shorten(namespace), _shorten(name)) for namespace, name in outputs],
+            run=Run(str(uuid.uuid5(_RUNS, run_key.encode("utf-8", "backslashreplace").decode()))),
+            job=Job(NAMESPACE, _shorten_name(job_name) or "unknown", facets=dict(about)),
+            inputs=[InputDataset(_shorten_name(namespace), _shorten_name(name)) for namespace, name in inputs],
+            outputs=[OutputDataset(_shorten_name(namespace), _shorten_name(name)) for namespace, name in outputs],
             producer=_PRODUCER,
         )
 
@@ -170,7 +170,7 @@ def _send_events(events: Iterable[RunEvent], target: str, api_key: str) -> int:
             count += 1
     except Exception as error:  # noqa: BLE001 (whatever the client's own HTTP library raises)
         where = urlunsplit((parts.scheme, parts.hostname or "", parts.path, "", ""))
-        message = f"{where} did not accept event {count + 1:,}: {_replace_password(str(error), parts)}"
+        message = f"{where} did not accept event {count + 1:,}: {_remove_credentials(str(error), parts)}"
         raise JobError(message, "events that it has accepted may be sent again: the runs have the same ids",
                        ExitCode.FAILED) from None  # fmt: skip
     finally:
@@ -178,13 +178,13 @@ def _send_events(events: Iterable[RunEvent], target: str, api_key: str) -> int:
     return count
 
 
-def _replace_password(text: str, parts: SplitResult) -> str:
-    return text.replace(f"{parts.username}:{parts.password}@", "") if parts.password else text
+def _remove_credentials(text: str, url_parts: SplitResult) -> str:
+    return text.replace(f"{url_parts.username}:{url_parts.password}@", "") if url_parts.password else text
 
 
 def _is_url(target: str) -> bool:
     return target.lower().startswith(("http://", "https://"))
 
 
-def _shorten(text: str) -> str:
+def _shorten_name(text: str) -> str:
     return text[:_MAX_NAME].encode("utf-8", "backslashreplace").decode()

@@ -78,15 +78,20 @@ _COLUMNS = (
 )
 
 
-def lineage_report(story: Story, facts: Sequence[tuple[str, str]]) -> Report:
+def lineage_report(story: Story, header_facts: Sequence[tuple[str, str]]) -> Report:
     """Return the page of a story.
 
     Args:
-        facts: Origin of the story, as pairs of a label and a value.
+        header_facts: Origin of the story, as pairs of a label and a value.
     """
     rows = choose_picture_rows(story)
     known = "nothing is archived" if story.as_of is None else time_text(story.as_of)
-    facts = [*facts, ("Asked", story.asked), ("Lake complete until", known), ("Steps", f"{len(story.steps):,}")]
+    header_facts = [
+        *header_facts,
+        ("Asked", story.asked),
+        ("Lake complete until", known),
+        ("Steps", f"{len(story.steps):,}"),
+    ]
     sections = []
     if story.steps:
         picture, left_out = _picture_html(story, rows)
@@ -98,7 +103,7 @@ def lineage_report(story: Story, facts: Sequence[tuple[str, str]]) -> Report:
         sections.append(Section("steps", "Each step", [_ALL_STEPS, step_details_html(story, rows)]))
     elif story.cautions:
         sections.append(Section("cautions", "Not known", _caution_paragraphs(story, 0)))
-    return Report(TITLE, story_verdict(story), facts, sections, "lineage")
+    return Report(TITLE, story_verdict(story), header_facts, sections, "lineage")
 
 
 def story_steps_section(story: Story) -> Section:
@@ -172,16 +177,17 @@ def _outcome_cells(outcome: Outcome, rows: Rows) -> list[Cell]:
     ]
 
 
-def _caution_paragraphs(story: Story, left_out: int) -> list[Paragraph]:
+def _caution_paragraphs(story: Story, undrawn_edge_count: int) -> list[Paragraph]:
     sentences = [_shorten(caution) for caution in story.cautions[:MAX_CAUTIONS]]
     if len(story.cautions) > MAX_CAUTIONS:
         sentences.append(f"{len(story.cautions) - MAX_CAUTIONS:,} more remarks are left out of this page.")
     if story.not_shown:
         more = format_count(story.not_shown, "more record that matches", "more records that match")
         sentences.append(f"Not in this story: {more} the question.")
-    if left_out:
+    if undrawn_edge_count:
         sentences.append(
-            f"{format_count(left_out, 'line between steps is', 'lines between steps are')} not drawn; the details of "
+            f"{format_count(undrawn_edge_count, 'line between steps is', 'lines between steps are')} not drawn; the "
+            "details of "
             "the steps name them."
         )
     return [Paragraph(sentence) for sentence in sentences]

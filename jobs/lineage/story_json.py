@@ -27,7 +27,7 @@ from typing import Any
 
 from commitlake.connectors.printable import escape_json
 from commitlake.pipelines.lineage.story import Edge, Outcome, Record, Step, Story
-from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import MILLISECOND, format_iso_time
 
@@ -120,7 +120,7 @@ def step_rows(story: Story) -> list[dict[str, Any]]:
     return [
         {
             "time": "" if step.at is None else format_iso_time(step.at, "milliseconds"),
-            "gap": "" if (gap := gaps.get(step.id)) is None else length_text(gap),
+            "gap": "" if (gap := gaps.get(step.id)) is None else approximate_duration_text(gap),
             "kind": str(step.kind), "lane": step.lane, "title": step.title, "text": step.text, "id": step.id,
         }
         for step in story.steps

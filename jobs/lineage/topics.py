@@ -16,7 +16,7 @@ from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, M
 from commitlake.jobs.report.markup import join_html, tag
 from commitlake.jobs.report.output import time_text
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
-from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Cell, Html, Kind, Name, Paragraph, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
@@ -43,8 +43,8 @@ def links_table(graph: TopicGraph) -> Table:
     rows = [
         {
             "from": link.source, "to": link.target, "passes": link.passes, "keys": link.keys,
-            "median": Cell(length_text(link.median), link.median.total_seconds()),
-            "p95": Cell(length_text(link.p95), link.p95.total_seconds()),
+            "median": Cell(approximate_duration_text(link.median), link.median.total_seconds()),
+            "p95": Cell(approximate_duration_text(link.p95), link.p95.total_seconds()),
         }
         for link in graph.links
     ]  # fmt: skip
@@ -69,7 +69,7 @@ def topics_report(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Report
         ]
         sections.append(Section("topics", "Topics", [Table.of_values("Topics with keys", nodes)]))
     sections.append(Section("meaning", "What this means", [Paragraph(_MEANING)]))
-    return Report(TITLE, _verdict(graph), known, sections, "lineage")
+    return Report(TITLE, _graph_verdict(graph), known, sections, "lineage")
 
 
 _MEANING = (
@@ -79,7 +79,7 @@ _MEANING = (
 )
 
 
-def _verdict(graph: TopicGraph) -> Verdict:
+def _graph_verdict(graph: TopicGraph) -> Verdict:
     if not graph.links:
         return Verdict(Kind.INFO, "No key passes from one topic to another in this time.")
     most = graph.links[0]
@@ -87,7 +87,7 @@ def _verdict(graph: TopicGraph) -> Verdict:
         f"{format_count(len(graph.links) + graph.not_shown, 'link')} between "
         f"{format_count(len(graph.topics), 'topic')}. "
         f"Most keys pass from {most.source[:100]} to {most.target[:100]}: {format_count(most.passes, 'time')}, with a "
-        f"median of {length_text(most.median)}."
+        f"median of {approximate_duration_text(most.median)}."
     )
     return Verdict(Kind.INFO, text)
 
@@ -147,7 +147,7 @@ def _link_arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
     reach = min(_LEFT - 16, 22 + 20 * abs(end - start))
     x = _LEFT - reach
     width = max(1.2, _WIDEST * link.passes / most)
-    passes, median = format_count(link.passes, "pass", "passes"), length_text(link.median)
+    passes, median = format_count(link.passes, "pass", "passes"), approximate_duration_text(link.median)
     text = f"{link.source} to {link.target}: {passes}, median {median}"
     path = f"M{_LEFT} {y1}C{x} {y1} {x} {y2} {_LEFT - _TIP} {y2}"
     tip = f"M{_LEFT} {y2}l{-_TIP - 3} -5v10z"
@@ -205,7 +205,9 @@ def graph_mermaid(graph: TopicGraph) -> str:
         for topic in new:
             names[topic] = f"t{len(names) + 1}"
             lines.append(f'  {names[topic]}["{escape_label(topic)}"]')
-        text = escape_label(f"{format_count(link.passes, 'pass', 'passes')}, median {length_text(link.median)}")
+        text = escape_label(
+            f"{format_count(link.passes, 'pass', 'passes')}, median {approximate_duration_text(link.median)}"
+        )
         lines.append(f'  {names[link.source]} -- "{text}" --> {names[link.target]}')
         drawn += 1
     left_out = len(graph.links) - drawn + graph.not_shown

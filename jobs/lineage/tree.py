@@ -27,7 +27,7 @@ from rich.text import Text
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.cli.terminal import unguarded_stream
 from commitlake.pipelines.lineage.story import Branch, Outcome, OutcomeState, Step, StepKind, Story
-from commitlake.pipelines.lineage.value_texts import clock_text, length_text
+from commitlake.pipelines.lineage.value_texts import approximate_duration_text, clock_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.times import to_display_zone
 
@@ -161,7 +161,7 @@ def _title_and_time(step: Step) -> str:
 
 
 def _step_lines(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
-    branches = list(story.branches())
+    branches = list(story.iterate_branches())
     children = _follower_counts(branches)
     stack: list[_OpenStep] = []
     day: datetime.date | None = None
@@ -192,18 +192,18 @@ def _follower_counts(branches: Sequence[Branch]) -> list[int]:
     return found
 
 
-def _line_prefixes(branch: Branch, above: _OpenStep | None, glyphs: _Glyphs) -> tuple[str, str]:
+def _line_prefixes(branch: Branch, parent: _OpenStep | None, glyphs: _Glyphs) -> tuple[str, str]:
     """Return the line prefixes of a step: for its first line, and for the lines below it."""
-    if above is None:
+    if parent is None:
         return glyphs.root, ""
-    if above.children == 1:
-        return above.before + glyphs.only, above.before
+    if parent.children == 1:
+        return parent.before + glyphs.only, parent.before
     if branch.last:
-        return above.before + glyphs.last, above.before + "   "
-    return above.before + glyphs.fork, above.before + glyphs.bar
+        return parent.before + glyphs.last, parent.before + "   "
+    return parent.before + glyphs.fork, parent.before + glyphs.bar
 
 
-def _single_step_lines(branch: Branch, first: str, rest: str, width: int) -> Iterator[Text]:
+def _single_step_lines(branch: Branch, first_prefix: str, next_prefix: str, width: int) -> Iterator[Text]:
     step = branch.step
     line = Text(_printable_text(step.title), _step_style(step))
     if branch.again:
@@ -215,13 +215,13 @@ def _single_step_lines(branch: Branch, first: str, rest: str, width: int) -> Ite
     if branch.cut:
         line.append(f" … {format_count(branch.cut, 'edge')} more", "dim")
     clock = _clock_text(step.at) if step.at is not None else ""
-    gap = length_text(branch.gap) if branch.gap is not None else ""
+    gap = approximate_duration_text(branch.gap) if branch.gap is not None else ""
     head = f"{clock:<12} {gap:>8}  "
     times = _time_columns_width(width)
     if not times:
         yield Text(head.rstrip(), "dim")
-    below = " " * times + rest + " " * (cell_len(first) - cell_len(rest))
-    yield from _wrap_text((head if times else "") + first, line, width, below)
+    below = " " * times + next_prefix + " " * (cell_len(first_prefix) - cell_len(next_prefix))
+    yield from _wrap_text((head if times else "") + first_prefix, line, width, below)
 
 
 def _time_columns_width(width: int) -> int:
@@ -236,15 +236,15 @@ def _step_style(step: Step) -> str:
     return _KINDS.get(step.kind, "")
 
 
-def _wrap_text(first: str, text: Text, width: int, rest: str | None = None) -> Iterator[Text]:
+def _wrap_text(first_prefix: str, text: Text, width: int, next_prefix: str | None = None) -> Iterator[Text]:
     """Wrap a text after a prefix, and yield its lines; very narrow widths are exceeded so that words fit."""
-    below = " " * cell_len(first) if rest is None else rest
-    room = max(_LEAST, width - cell_len(first))
+    below = " " * cell_len(first_prefix) if next_prefix is None else next_prefix
+    room = max(_LEAST, width - cell_len(first_prefix))
     console = Console(width=room, file=sys.stderr)
     lines = text.wrap(console, room, overflow="fold")
     for number, line in enumerate(lines or [Text("")]):
         line.rstrip()
-        yield Text.assemble((first if number == 0 else below, "dim"), line)
+        yield Text.assemble((first_prefix if number == 0 else below, "dim"), line)
 
 
 def _clock_text(moment: datetime.datetime) -> str:

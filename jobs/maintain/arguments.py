@@ -6,16 +6,16 @@ import argparse
 import datetime
 from dataclasses import dataclass
 
-from commitlake.jobs.arguments.durations import duration_of, parse_duration
+from commitlake.jobs.arguments.durations import make_duration_parser, parse_duration
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.layouts import LayoutArgument, layout_option
 from commitlake.jobs.arguments.runner import SparkArguments
-from commitlake.jobs.arguments.stores import StoreName, positive, store_name
+from commitlake.jobs.arguments.stores import StoreName, declare_broker_option, positive
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import flag, only_with, option, repeated
 
 
-def _parse_keep(text: str) -> tuple[str, datetime.timedelta]:
+def _parse_keep_option(text: str) -> tuple[str, datetime.timedelta]:
     table, equals, length = text.partition("=")
     if not equals or not table:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a table and a time, as in messages=400d")
@@ -34,12 +34,12 @@ class MaintainOptions(
         "except replay_rows, the copies of what replays sent, which are deleted 30d after a "
         "replay's end. If replay_rows is given, copies of replays that have stopped, and that "
         "nobody has resumed for that time, are deleted too",
-        parse=_parse_keep,
+        parse=_parse_keep_option,
         metavar="TABLE=TIME",
     )
     vacuum_after: datetime.timedelta = option(
         "delete files that the tables no longer use once they are this old (default: 7d)",
-        parse=duration_of(
+        parse=make_duration_parser(
             "1d", "a running archive must have committed its files by then, and readers must be done with their version"
         ),
         default=parse_duration("7d"),
@@ -57,7 +57,7 @@ class MaintainOptions(
         metavar="PATH",
         rules=only_with("repair"),
     )
-    broker: str | None = store_name(
+    broker: str | None = declare_broker_option(
         "with --store: the store's name in the lake, if the path does not give it", only_with("store")
     )
     layout: str | None = layout_option(rules=only_with("store"))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
-from commitlake.jobs.arguments.names import did_you_mean
+from commitlake.jobs.arguments.names import suggest_similar_name
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
@@ -134,7 +134,7 @@ def _check_pack_folder(lake: Lake) -> None:
 
     last = read_last_commit(lake)
     remembered = last.bodies if last is not None and last.bodies != IN_LAKE else None
-    for bodies in (lake.bodies, remembered):
+    for bodies in (lake.bodies_root, remembered):
         folder = find_forbidden_folder(lake, bodies) if bodies else None
         if folder is not None:
             raise JobError(
@@ -150,53 +150,63 @@ def _check_options(command: MaintainOptions) -> None:
     for table, _ in command.keep:
         if table not in names:
             raise JobError(
-                f"--keep: there is no table {table!r}.{did_you_mean(table, names)}",
+                f"--keep: there is no table {table!r}.{suggest_similar_name(table, names)}",
                 f"expected one of: {', '.join(names)}",
             )
 
 
-def table_maintenance_lines(care: TableMaintenance, *, dry_run: bool) -> list[str]:
+def table_maintenance_lines(maintenance: TableMaintenance, *, dry_run: bool) -> list[str]:
     """Return lines on what was, or would be, done to a table; a single line if nothing was necessary."""
     from commitlake.jobs.arguments.sizes import size_text
 
-    line = f"{care.table}: {format_count(care.files_before, 'file')}, {size_text(care.bytes_before)}"
-    if not dry_run and (care.files_after, care.bytes_after) != (care.files_before, care.bytes_before):
-        line += f" -> {format_count(care.files_after, 'file')}, {size_text(care.bytes_after)}"
+    line = (
+        f"{maintenance.table}: {format_count(maintenance.files_before, 'file')}, {size_text(maintenance.bytes_before)}"
+    )
+    if not dry_run and (maintenance.files_after, maintenance.bytes_after) != (
+        maintenance.files_before,
+        maintenance.bytes_before,
+    ):
+        line += f" -> {format_count(maintenance.files_after, 'file')}, {size_text(maintenance.bytes_after)}"
     lines = [line]
-    if care.expired.count:
-        lines.append(f"  expired: {_expired_rows_text(care.expired)}")
-    if care.compaction.merged:
-        merged = care.compaction
+    if maintenance.expired.count:
+        lines.append(f"  expired: {_expired_rows_text(maintenance.expired)}")
+    if maintenance.compaction.merged:
+        merged = maintenance.compaction
         after = "" if dry_run else f" -> {size_text(merged.bytes_after)}"
         sizes = f"{size_text(merged.bytes_before)}{after}"
         lines.append(
             f"  {'to merge' if dry_run else 'merged'}: {format_count(merged.merged, 'file')} into {merged.written} "
             f"({sizes})"
         )
-    if care.garbage.count:
+    if maintenance.garbage.count:
         gone = "to delete" if dry_run else "deleted"
-        lines.append(f"  {gone}: {care.garbage.count} unused files ({size_text(care.garbage.bytes)})")
-    return [*lines, *(f"  {note}" for note in care.notes)]
+        lines.append(f"  {gone}: {maintenance.garbage.count} unused files ({size_text(maintenance.garbage.bytes)})")
+    return [*lines, *(f"  {note}" for note in maintenance.notes)]
 
 
-def pack_maintenance_lines(care: PackMaintenance, *, dry_run: bool) -> list[str]:
+def pack_maintenance_lines(maintenance: PackMaintenance, *, dry_run: bool) -> list[str]:
     """Return lines on what was, or would be, done to the packs."""
     from commitlake.jobs.arguments.sizes import size_text
 
     lines = []
-    if care.expired.count:
-        lines.append(f"  expired: {format_count(care.expired.count, 'pack')} ({size_text(care.expired.bytes)})")
-    if care.orphans.count:
-        lines.append(f"  named by no row: {format_count(care.orphans.count, 'pack')} ({size_text(care.orphans.bytes)})")
-    if care.unfinished:
-        lines.append(f"  unfinished, from killed runs: {format_count(care.unfinished, 'pack')}")
-    lines = [f"bodies: {'to delete' if dry_run else 'deleted'}", *lines] if lines else ["bodies: nothing to delete"]
-    if care.merges.merged:
+    if maintenance.expired.count:
         lines.append(
-            f"  {'to merge' if dry_run else 'merged'}: {format_count(care.merges.merged, 'small pack')} into "
-            f"{care.merges.written:,} ({size_text(care.merges.bytes)})"
+            f"  expired: {format_count(maintenance.expired.count, 'pack')} ({size_text(maintenance.expired.bytes)})"
         )
-    return [*lines, *(f"  not merged: {reason}" for reason in care.merges.left)]
+    if maintenance.orphans.count:
+        lines.append(
+            f"  named by no row: {format_count(maintenance.orphans.count, 'pack')} "
+            f"({size_text(maintenance.orphans.bytes)})"
+        )
+    if maintenance.unfinished:
+        lines.append(f"  unfinished, from killed runs: {format_count(maintenance.unfinished, 'pack')}")
+    lines = [f"bodies: {'to delete' if dry_run else 'deleted'}", *lines] if lines else ["bodies: nothing to delete"]
+    if maintenance.merges.merged:
+        lines.append(
+            f"  {'to merge' if dry_run else 'merged'}: {format_count(maintenance.merges.merged, 'small pack')} into "
+            f"{maintenance.merges.written:,} ({size_text(maintenance.merges.bytes)})"
+        )
+    return [*lines, *(f"  not merged: {reason}" for reason in maintenance.merges.left)]
 
 
 def _expired_rows_text(expired: Expired) -> str:

@@ -11,16 +11,16 @@ from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.arguments.lake_location import check_packs
+from commitlake.jobs.arguments.lake_location import check_packs_location
 from commitlake.jobs.arguments.layouts import find_formats
-from commitlake.jobs.arguments.names import did_you_mean, warn
+from commitlake.jobs.arguments.names import print_warning, suggest_similar_name
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
 from commitlake.pipelines.audit.refilled_checksums import update_refilled_checksums
 from commitlake.pipelines.erasure.run import ErasureTarget, finish_erasures
-from commitlake.pipelines.repair.content_sums import list_unsealed_tables, seal_contents
+from commitlake.pipelines.repair.content_sums import list_unsealed_tables, seal_table_contents
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.refill_from_stores import RefillStores
 from commitlake.pipelines.repair.run import repair_lake
@@ -36,20 +36,20 @@ def run_repair(command: MaintainOptions, lake: Lake) -> ExitCode:
     Returns:
         0 if the lake is intact, or was repaired; 3 if it is not intact, or rows are lost.
     """
-    check_packs(lake)  # before a table has changed
+    check_packs_location(lake)  # before a table has changed
     _check_is_lake(lake)
     stores = _find_named_stores(command, lake)
     runner = make_runner(command, "maintain")
     plan = plan_repair(lake, stores=stores, runner=runner)
-    if plan.is_nothing and not command.dry_run:  # an earlier repair may have been interrupted
+    if plan.is_empty and not command.dry_run:  # an earlier repair may have been interrupted
         _finish_repair(command, lake, runner)
-    if plan.is_nothing:
+    if plan.is_empty:
         _print_line(
             command,
             f"{lake.root}: no table is damaged ('commitlake audit' checks the bodies)",
         )
         return ExitCode.DAMAGE if warn_of_lost_ranges("maintain", lake) else ExitCode.OK
-    for line in plan.lines():
+    for line in plan.plan_lines():
         _print_line(command, line)
     if command.dry_run:
         _print_line(command, "nothing was changed: this was a dry run")
@@ -65,11 +65,11 @@ def run_repair(command: MaintainOptions, lake: Lake) -> ExitCode:
     return ExitCode.DAMAGE if missing or is_lost else ExitCode.OK
 
 
-def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed: Collection[str] = ()) -> None:
+def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed_tables: Collection[str] = ()) -> None:
     """Repeat erasures whose data the repair has brought back, and update checksums of messages that it read again.
 
     Args:
-        changed: tables with rows of another program that the repair keeps.
+        changed_tables: tables with rows of another program that the repair keeps.
     """
     place = ErasureTarget(lake, _VERSION, runner)
     outcomes = finish_erasures(place, lambda _: None)
@@ -81,7 +81,7 @@ def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed
         )
     update_refilled_checksums(lake, runner)
     # Others keep the sums that they have: what another program changes from now on is a finding of the next audit.
-    seal_contents(lake, {*changed, *list_unsealed_tables(lake)}, runner)
+    seal_table_contents(lake, {*changed_tables, *list_unsealed_tables(lake)}, runner)
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error
@@ -112,7 +112,10 @@ def _find_named_stores(command: MaintainOptions, lake: Lake) -> RefillStores | N
     stores = find_stores(command.store, name, formats=layouts)
     for store in stores if known else ():
         if store.broker not in known:
-            warn("commitlake maintain", f"the lake has no store {store.broker!a}.{did_you_mean(store.broker, known)}")
+            print_warning(
+                "commitlake maintain",
+                f"the lake has no store {store.broker!a}.{suggest_similar_name(store.broker, known)}",
+            )
     masks = None if commit is None else parse_lake_masks(commit.masks, os.environ)
     return RefillStores(stores, masks, _VERSION)
 

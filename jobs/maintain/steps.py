@@ -26,8 +26,8 @@ from commitlake.pipelines.maintenance.expiry import (
     Expired,
     delete_packs,
     expire_files,
-    expired_files,
-    expired_packs,
+    find_expired_files,
+    find_expired_packs,
     measure_files,
     record_expiry,
 )
@@ -47,7 +47,7 @@ from commitlake.pipelines.maintenance.packs import (
     plan_pack_merges,
     read_referenced_packs,
 )
-from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, list_unsealed_tables, seal_contents
+from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, list_unsealed_tables, seal_table_contents
 from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.joining import join_sorted_batches
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
@@ -134,17 +134,17 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableMaintenance]:
     last = read_last_commit(plan.lake)
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
     for table, declared in LAKE_TABLES.items():
-        view = plan.lake.pinned()  # a new one after each step that changes the table
+        view = plan.lake.pin_versions()  # a new one after each step that changes the table
         opened = view.find(table)
         if opened is None:
             continue
         before = measure_files(read_table_files(opened))
         expired, notes = _delete_replay_rows(plan) if table == COPIES else (_delete_expired_rows(plan, view, table), [])
         if expired.count:
-            view = plan.lake.pinned()
+            view = plan.lake.pin_versions()
         compaction = _compact_table(plan, view, table, declared.sort_columns)
         if compaction.written:
-            view = plan.lake.pinned()
+            view = plan.lake.pin_versions()
         if compaction.unsorted:
             notes.append(
                 f"{format_count(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
@@ -157,11 +157,11 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableMaintenance]:
         else:
             garbage = _vacuum_table(plan, view, table)
             if garbage.count:
-                view = plan.lake.pinned()
+                view = plan.lake.pin_versions()
         if not plan.dry_run:
             write_checkpoint(view, table)
             notes.extend(filter(None, [delete_old_log_entries(view, table, plan.now)]))
-            seal_contents(plan.lake, list_unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
+            seal_table_contents(plan.lake, list_unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
         after = measure_files(read_table_files(view.table(table)))
         yield TableMaintenance(
             table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)
@@ -197,19 +197,19 @@ def _replay_names_text(replays: Sequence[str]) -> str:
     return f"the replay {replays[0]}{more}"
 
 
-def _delete_expired_rows(plan: MaintenancePlan, view: Lake, table: str) -> Expired:
+def _delete_expired_rows(plan: MaintenancePlan, lake_view: Lake, table: str) -> Expired:
     before = plan.expiry_date(table)
     if before is None:
         return Expired()
-    files = expired_files(view, table, before)
+    files = find_expired_files(lake_view, table, before)
     if files and not plan.dry_run:
         record_expiry(plan.lake, table, before)
         expire_files(plan.lake, table, files, before)
     return measure_files(files)
 
 
-def _compact_table(plan: MaintenancePlan, view: Lake, table: str, sort_columns: tuple[str, ...]) -> Compaction:
-    bins = plan_compaction(view, table, plan.target_bytes)
+def _compact_table(plan: MaintenancePlan, lake_view: Lake, table: str, sort_columns: tuple[str, ...]) -> Compaction:
+    bins = plan_compaction(lake_view, table, plan.target_bytes)
     size = sum(found.size for found in bins)
     if plan.dry_run:
         return Compaction(sum(len(found.files) for found in bins), len(bins), size)
@@ -227,8 +227,8 @@ def _make_merge_join(plan: MaintenancePlan, table: str) -> Join | None:
     return None if run_id is None else partial(join_sorted_batches, run_id=run_id)
 
 
-def _vacuum_table(plan: MaintenancePlan, view: Lake, table: str) -> Garbage:
-    found = find_garbage(view, table, plan.retention)
+def _vacuum_table(plan: MaintenancePlan, lake_view: Lake, table: str) -> Garbage:
+    found = find_garbage(lake_view, table, plan.retention)
     if found.count and not plan.dry_run:
         vacuum(plan.lake, table, plan.retention)
     return found
@@ -245,7 +245,7 @@ def maintain_packs(plan: MaintenancePlan) -> PackMaintenance:
     store = open_store(plan.lake.packs)
     packs = list(store.list_packs())
     dates = [date for table in ("messages", BODIES) if (date := plan.expiry_date(table)) is not None]
-    expired = expired_packs(packs, max(dates), last.stores) if dates else []
+    expired = find_expired_packs(packs, max(dates), last.stores) if dates else []
     orphans = find_orphan_packs(store, plan.lake, packs, last.stores, plan.now, plan.retention)
     orphans = [pack for pack in orphans if pack not in expired]
     unfinished = 0

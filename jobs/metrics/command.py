@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, option
 from commitlake.jobs.cli.output_files import check_output_file
@@ -93,7 +93,7 @@ def _write_metrics_file(command: Metrics, path: Path) -> ExitCode:
         file.write(generate_latest(registry))
     answer = measured.lag
     for sentence in answer.missing:
-        warn("commitlake metrics", sentence)
+        print_warning("commitlake metrics", sentence)
     if not command.quiet:
         print_line(f"{path}: the lag of {len({row.group for row in answer.rows if row.group})} groups")
     return ExitCode.DAMAGE if answer.missing else ExitCode.OK

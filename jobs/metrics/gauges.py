@@ -24,6 +24,6 @@ def make_gauge(
     return family
 
 
-def up(*, is_readable: bool) -> GaugeMetricFamily:
+def availability_gauge(*, is_readable: bool) -> GaugeMetricFamily:
     """Return the gauge `up`, which tells whether the measurement succeeded."""
     return make_gauge("commitlake_up", "Whether the figures can be read", (), [((), float(is_readable))])

@@ -49,19 +49,19 @@ _MS_PER_SECOND = 1000
 
 
 def lag_metrics(
-    answer: LagAnswer, cluster: str, others: Mapping[Queue, QueueSpan] | None = None
+    lag_answer: LagAnswer, cluster: str, other_queues: Mapping[Queue, QueueSpan] | None = None
 ) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics for a measured lag.
 
     Args:
-        answer: The lag of all stores.
+        lag_answer: The lag of all stores.
         cluster: Value of the label `cluster`, which neither lake nor store has.
-        others: Ends of the queues of topics without a row; see `queue_ends`.
+        other_queues: Ends of the queues of topics without a row; see `queue_ends`.
     """
-    consuming = [row for row in answer.rows if row.kind in {"group", "retry"}]
+    consuming = [row for row in lag_answer.rows if row.kind in {"group", "retry"}]
     yield from _queue_lag_metrics(consuming)
     yield from _group_lag_metrics(consuming, cluster)
-    yield from _topic_offset_metrics(_queue_states(answer, consuming, others or {}), cluster)
+    yield from _topic_offset_metrics(_queue_states(lag_answer, consuming, other_queues or {}), cluster)
     verdicts = Counter((row.broker, row.topic, row.group, str(row.judged.verdict)) for row in consuming)
     labels = ("broker", "topic", "group", "verdict")
     yield make_gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
@@ -70,9 +70,9 @@ def lag_metrics(
         lost[row.broker, row.topic, row.group] += row.lost.largest
     help_text = "Messages that the broker deleted before the group consumed them"
     yield make_gauge("commitlake_lag_lost_messages", help_text, ("broker", "topic", "group"), lost.items())
-    times = {(row.broker,): row.as_of.timestamp() for row in consuming or answer.rows}
+    times = {(row.broker,): row.as_of.timestamp() for row in consuming or lag_answer.rows}
     yield make_gauge("commitlake_lag_as_of_timestamp_seconds", "Time of the figures", ("broker",), times.items())
-    missing = [((), float(len(answer.missing)))]
+    missing = [((), float(len(lag_answer.missing)))]
     yield make_gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
 
 
@@ -101,7 +101,7 @@ def _group_lag_metrics(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetri
     for row in rows:
         by_group[cluster, row.broker, row.topic, row.group].append(row)
     figures: tuple[tuple[str, str, Callable[[Sequence[Lag]], float | None]], ...] = (
-        ("rocketmq_group_get_latency_by_storetime", "GroupGetLatencyByStoreTime", _latency_ms),
+        ("rocketmq_group_get_latency_by_storetime", "GroupGetLatencyByStoreTime", _max_latency_ms),
         ("rocketmq_consumer_offset", "GroupBrokerTotalOffset", _consumed_offset_sum),
         ("rocketmq_group_consume_total_offset", "GroupConsumeTotalOffset", _consumed_offset_sum),
         ("rocketmq_consumer_tps", "GroupGetNums", _consume_tps),
@@ -116,7 +116,7 @@ def _consumed_offset_sum(rows: Sequence[Lag]) -> float:
     return float(sum(row.offset.low for row in rows))
 
 
-def _latency_ms(rows: Sequence[Lag]) -> float:
+def _max_latency_ms(rows: Sequence[Lag]) -> float:
     return _MS_PER_SECOND * max(row.seconds.largest for row in rows)
 
 
@@ -135,15 +135,15 @@ class _QueueState(NamedTuple):
 
 
 def _queue_states(
-    answer: LagAnswer, rows: Sequence[Lag], others: Mapping[Queue, QueueSpan]
+    lag_answer: LagAnswer, rows: Sequence[Lag], other_queues: Mapping[Queue, QueueSpan]
 ) -> dict[Queue, _QueueState]:
     found = {
         Queue(row.broker, row.topic, row.queue_id): _QueueState(row.end, row.judged.produce_tps)
         for row in rows
         if row.end is not None
     }
-    for queue, span in others.items():
-        times = answer.times[queue.broker]
+    for queue, span in other_queues.items():
+        times = lag_answer.times[queue.broker]
         found.setdefault(queue, _QueueState(span.end, span.produce_tps(times.seconds_between)))
     return found
 

@@ -19,7 +19,7 @@ from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.jobs.lag.source import measure_lag
 from commitlake.jobs.metrics.archive_metrics import archive_metrics
-from commitlake.jobs.metrics.gauges import up
+from commitlake.jobs.metrics.gauges import availability_gauge
 from commitlake.jobs.metrics.lag_metrics import lag_metrics
 from commitlake.jobs.metrics.traffic_metrics import traffic_metrics
 from commitlake.pipelines.archive_health.state import ArchiveState, read_archive_state
@@ -66,7 +66,7 @@ class Measured:
         lag = measure_lag(arguments)
         if arguments.lake is None:
             return cls(lag)
-        lake = open_lake_argument(arguments).pinned()
+        lake = open_lake_argument(arguments).pin_versions()
         with explain_damaged_files(lake, _READ):
             state = read_archive_state(lake)
             return cls(
@@ -103,7 +103,7 @@ class MetricsCollector(Collector):
         """Yield the current metrics; if the measurement fails, yield only the metric that says so."""
         with self._lock:
             if time.monotonic() - self._measured_at >= self._keep_seconds:
-                self._families = self._measure_or_report()
+                self._families = self._measure_or_report_failure()
                 self._measured_at = time.monotonic()
             yield from self._families
 
@@ -111,9 +111,9 @@ class MetricsCollector(Collector):
         """Yield nothing, so that registration does not trigger a measurement."""
         yield from ()
 
-    def _measure_or_report(self) -> Sequence[GaugeMetricFamily]:
+    def _measure_or_report_failure(self) -> Sequence[GaugeMetricFamily]:
         try:
-            return [*self._measure(), up(is_readable=True)]
+            return [*self._measure(), availability_gauge(is_readable=True)]
         except (CommitLakeError, OSError) as error:
             _LOG.warning("the metrics cannot be read: %s", error)
-            return [up(is_readable=False)]
+            return [availability_gauge(is_readable=False)]

@@ -75,10 +75,10 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
                 _cut_connection(*next((one for one in kept if not one[1].has_request), kept[-1]))
         super().process_request(request, client_address)
 
-    def set_connection_deadline(self, request: socket.socket, seconds: float | None) -> None:
+    def set_connection_deadline(self, client_socket: socket.socket, seconds: float | None) -> None:
         """Set the seconds until a connection with a request is cut; None for no limit while metrics are measured."""
         with self._guard:
-            connection = self._open[request]
+            connection = self._open[client_socket]
             connection.has_request = True
             connection.due = None if seconds is None else time.monotonic() + seconds
 
@@ -101,11 +101,11 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         _LOG.debug("the connection to %s failed", client_address, exc_info=True)
 
 
-def _cut_connection(request: socket.socket, connection: _Connection) -> None:
+def _cut_connection(client_socket: socket.socket, connection: _Connection) -> None:
     """Shut a connection down, so that its thread closes it."""
     connection.is_cut = True
     try:
-        request.shutdown(socket.SHUT_RDWR)
+        client_socket.shutdown(socket.SHUT_RDWR)
     except OSError:
         _LOG.debug("a connection was closed by its client")
 
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _write_response_body(self, data: bytes) -> None:
         self.wfile.write(data)
 
-    def _send_metrics(self, write: Callable[[bytes], None]) -> None:
+    def _send_metrics(self, write_body: Callable[[bytes], None]) -> None:
         if self._is_closed():
             return
         self.server.set_connection_deadline(self.connection, None)
@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Encoding", "gzip")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        write(data)
+        write_body(data)
 
     def _is_closed(self) -> bool:
         """Return whether the connection was cut, or its client has left.

@@ -33,12 +33,12 @@ _BROADCASTING, _CLUSTERING = "0", "1"
 """Values of `msgModel`: ordinals of RocketMQ's MessageModel."""
 
 
-def traffic_metrics(traffic: Traffic, answer: LagAnswer, cluster: str) -> Iterator[GaugeMetricFamily]:
+def traffic_metrics(traffic: Traffic, lag_answer: LagAnswer, cluster: str) -> Iterator[GaugeMetricFamily]:
     """Yield the metrics for a lake's traffic.
 
     Args:
         traffic: Traffic of all stores.
-        answer: Lag of the stores.
+        lag_answer: Lag of the stores.
         cluster: Value of the label `cluster`.
     """
     stored: dict[Labels, int] = defaultdict(int)
@@ -55,11 +55,11 @@ def traffic_metrics(traffic: Traffic, answer: LagAnswer, cluster: str) -> Iterat
     )
     yield make_gauge("rocketmq_topic_dlq_offset", "TopicRetryOffset", ("cluster", "broker", "group"), ends.items())
     labels = ("group", "topic", "countOfOnlineConsumers", "msgModel")
-    yield make_gauge("rocketmq_group_dlqdiff", "GroupDLQDiff", labels, _unconsumed_dead_letters(answer).items())
+    yield make_gauge("rocketmq_group_dlqdiff", "GroupDLQDiff", labels, _unconsumed_dead_letters(lag_answer).items())
 
 
-def _unconsumed_dead_letters(answer: LagAnswer) -> dict[Labels, float]:
-    rows = [row for row in answer.rows if row.kind == "group" and row.topic.startswith(DLQ_PREFIX)]
+def _unconsumed_dead_letters(lag_answer: LagAnswer) -> dict[Labels, float]:
+    rows = [row for row in lag_answer.rows if row.kind == "group" and row.topic.startswith(DLQ_PREFIX)]
     members: dict[str, int] = {}
     for row in rows:
         members[row.group] = max(row.members or 0, members.get(row.group, 0))

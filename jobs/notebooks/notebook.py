@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.printable import escape_line, printable
+from commitlake.connectors.printable import escape_line, escape_unprintable
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.stores import parse_positive_decimal
 from commitlake.jobs.arguments.times import join_options_and_times, parse_time
@@ -188,7 +188,7 @@ class Notebook:
     def say(self, *sentences: str) -> None:
         """Print each sentence on a line of its own."""
         for sentence in sentences:
-            print(printable(sentence))
+            print(escape_unprintable(sentence))
 
     def display(self, title: str, frame: DataFrame) -> None:
         """Show the first rows of a DataFrame: on Databricks by its own `display`, elsewhere as a table of text."""
@@ -397,10 +397,10 @@ def _print_error(kind: type[BaseException], error: BaseException, trace: Traceba
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes the buffer at exit
     elif isinstance(error, CommitLakeError):
-        print(f"{Path(sys.argv[0]).stem}: error: {printable(str(error))}", file=sys.stderr)
+        print(f"{Path(sys.argv[0]).stem}: error: {escape_unprintable(str(error))}", file=sys.stderr)
     else:
         sys.__excepthook__(kind, error, trace)
 
 
 def _parse_positive(text: str) -> float:
-    return parse_positive_decimal(text, "positive number", most=1e18)
+    return parse_positive_decimal(text, "positive number", maximum=1e18)

@@ -9,7 +9,15 @@ from typing import ClassVar
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Topics
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import OneOf, flag, if_value, needs, option, repeated, shorthand_option
+from commitlake.jobs.cli.options import (
+    OneOf,
+    flag,
+    option,
+    repeated,
+    requires_one_of,
+    rules_for_values,
+    shorthand_option,
+)
 from commitlake.jobs.lag.arguments import SourceArguments
 from commitlake.jobs.report.output_forms import (
     JsonArgument,
@@ -38,7 +46,7 @@ class OffsetsOptions(
         parse=parse_time,
         metavar="TIME",
         one_of=_TIME,
-        rules=needs("lake", hint="a store has no history of its groups; 'commitlake snapshot' records one"),
+        rules=requires_one_of("lake", hint="a store has no history of its groups; 'commitlake snapshot' records one"),
     )
     consume_from: datetime.datetime | None = option(
         "for each queue, the first message stored at this time or later", parse=parse_time, metavar="TIME", one_of=_TIME
@@ -52,13 +60,15 @@ class OffsetsOptions(
         "the brokers' name servers, separated by semicolons: the output also shows what the brokers still have",
         metavar="HOST:PORT",
     )
-    output: str = format_option(more=(MQADMIN,), rules=if_value(MQADMIN, rules=needs("namesrv")))
+    output: str = format_option(more=(MQADMIN,), rules=rules_for_values(MQADMIN, rules=requires_one_of("namesrv")))
     mqadmin: ClassVar = shorthand_option(
         "same as --format mqadmin: commands for mqadmin 5.x, ready to be pasted", output=MQADMIN
     )
-    apply: bool = flag("set the offsets on the brokers of --namesrv", rules=needs("namesrv"))
-    yes: bool = flag("do not ask for confirmation; required to set offsets without a terminal", rules=needs("apply"))
+    apply: bool = flag("set the offsets on the brokers of --namesrv", rules=requires_one_of("namesrv"))
+    yes: bool = flag(
+        "do not ask for confirmation; required to set offsets without a terminal", rules=requires_one_of("apply")
+    )
     online: bool = flag(
         "also while the group has clients; brokers 5.x tell them the new offsets, older ones cannot",
-        rules=needs("apply"),
+        rules=requires_one_of("apply"),
     )

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
@@ -101,10 +101,10 @@ def _compute_and_print(command: OffsetsOptions, client: OffsetClient | None) -> 
     for one, gathered in found:
         rows = gathered.rows
         if gathered.unknown:
-            warn("commitlake offsets", gathered.unknown)
+            print_warning("commitlake offsets", gathered.unknown)
             continue
         for sentence in gathered.missing:
-            warn("commitlake offsets", sentence)
+            print_warning("commitlake offsets", sentence)
         if rows and not command.quiet:
             print_line(summary_sentence(rows, one.group[0]))
         is_whole = bool(rows) and not gathered.missing and not any(row.asked.problem for row in rows)

@@ -14,7 +14,12 @@ from commitlake.jobs.arguments.broker_name import find_named_stores
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.arguments.layouts import find_formats
-from commitlake.jobs.arguments.names import abbreviate_name_list, did_you_mean, known_names_hint, suggest_or_list_names
+from commitlake.jobs.arguments.names import (
+    abbreviate_name_list,
+    known_names_hint,
+    suggest_or_list_names,
+    suggest_similar_name,
+)
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.offsets.arguments import OffsetsOptions
@@ -101,13 +106,18 @@ def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -
     for source in sources:
         if source.broker not in known:
             raise JobError(
-                f"--namesrv: the name server has no broker {source.broker!a}.{did_you_mean(source.broker, known)}",
+                "--namesrv: the name server has no broker "
+                f"{source.broker!a}.{suggest_similar_name(source.broker, known)}",
                 f"brokers: {abbreviate_name_list(known)}; --broker selects brokers of the lake",
             )
 
 
 def _offsets_at_time(
-    command: OffsetsOptions, at: datetime.datetime, sources: Sequence[OffsetSource], lake: Lake, live: LiveQueues | None
+    command: OffsetsOptions,
+    moment: datetime.datetime,
+    sources: Sequence[OffsetSource],
+    lake: Lake,
+    live_queues: LiveQueues | None,
 ) -> GatheredOffsets:
     table = open_snapshots(lake, OFFSETS)
     if table is None:
@@ -115,24 +125,24 @@ def _offsets_at_time(
             "the lake has no snapshots of offsets, from which offsets at a time are read",
             "'commitlake snapshot' and each run of 'archive' add to it; --consume-from needs none",
         )
-    had = read_past_offsets(table, sources, command.group[0], at, command.topic)
-    groups = set(had.groups).union(*(source.groups for source in sources))
+    had = read_past_offsets(table, sources, command.group[0], moment, command.topic)
+    groups = set(had.groups).union(*(source.known_groups for source in sources))
     if command.group[0] not in groups and len(had.missing) < len(sources):
         return _unknown_group_result(command.group[0], groups)
     missing = list(had.missing)
     if not had.offsets and not missing:
         of_what = f" of {' or '.join(command.topic)}" if command.topic else ""
         missing.append(f"the group {command.group[0]} had no offset{of_what} at that time")
-    return GatheredOffsets(plan_past_offsets(sources, command.group[0], had.offsets, live), missing)
+    return GatheredOffsets(plan_past_offsets(sources, command.group[0], had.offsets, live_queues), missing)
 
 
 def _offsets_to_consume_from(
-    command: OffsetsOptions, start: datetime.datetime, sources: Sequence[OffsetSource], live: LiveQueues | None
+    command: OffsetsOptions, start: datetime.datetime, sources: Sequence[OffsetSource], live_queues: LiveQueues | None
 ) -> GatheredOffsets:
     group = command.group[0]
-    topics = set(command.topic) or {topic for source in sources for topic in source.topics_of(group)}
+    topics = set(command.topic) or {topic for source in sources for topic in source.topics_of_group(group)}
     if not topics:
-        groups = {name for source in sources for name in source.groups}
+        groups = {name for source in sources for name in source.known_groups}
         if group in groups:
             raise JobError(f"no topic of the group {group!a} is known", "name the topics with --topic")
         if not_read := [f"{source.broker}: {sentence}" for source in sources for sentence in source.not_read]:
@@ -145,15 +155,15 @@ def _offsets_to_consume_from(
         for topic in sorted(broadcast)
     ]
     wanted = topics - broadcast
-    rows = plan_offsets_since(sources, group, wanted, start, live)
+    rows = plan_offsets_since(sources, group, wanted, start, live_queues)
     found = {row.asked.queue.topic for row in rows}
-    known = {topic for source in sources for topic in source.topics_of(group)}
+    known = {topic for source in sources for topic in source.topics_of_group(group)}
     missing += [
-        f"no message of the topic {topic!a} is known.{did_you_mean(topic, known - {topic})}"
+        f"no message of the topic {topic!a} is known.{suggest_similar_name(topic, known - {topic})}"
         for topic in sorted(wanted - found)
     ]
-    if live is not None and not command.broker:
-        others = live.brokers_with_topics(wanted) - {source.broker for source in sources}
+    if live_queues is not None and not command.broker:
+        others = live_queues.brokers_with_topics(wanted) - {source.broker for source in sources}
         missing += [
             f"{broker} has queues of these topics, but none of its messages is archived" for broker in sorted(others)
         ]

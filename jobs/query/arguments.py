@@ -11,10 +11,10 @@ from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.lake_location import LakeArguments
 from commitlake.jobs.arguments.selection import WHICH, Brokers, Ids, Keys, Kinds, Predicate, Queues, TimeRange, Topics
-from commitlake.jobs.arguments.stores import at_least, file_size
+from commitlake.jobs.arguments.stores import make_integer_parser, parse_file_size
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory_limit
-from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, shorthand_option
+from commitlake.jobs.cli.options import conflicts_with, flag, option, overrides, requires_one_of, shorthand_option
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -26,12 +26,12 @@ _OF_SELECT = overrides(
 )
 _EXCERPT = "it shows an excerpt; --id MSG_ID --body prints the body of one message"
 _LOOK_UPS = "HBase looks up by id, key, or topic"
-_IN_THIS_PROCESS = not_with(
+_IN_THIS_PROCESS = conflicts_with(
     "engine spark", "via hbase", hint="{this} limits a query in this process: leave one of them out"
 )
 
 
-def _parse_text(text: str) -> str | None:
+def _parse_optional_text(text: str) -> str | None:
     """Return the text, or None for an empty one, such as the value of an empty environment variable."""
     return text or None
 
@@ -64,8 +64,8 @@ class QueryOptions(
         choices=tuple(LAKE_TABLES),
         default="messages",
         rules=(
-            *not_with(*_CONDITIONS, hint="{other} selects messages: --where selects rows of any table"),
-            *not_with("grep", "via hbase", "body", "body_out", hint="{other} is for the table messages"),
+            *conflicts_with(*_CONDITIONS, hint="{other} selects messages: --where selects rows of any table"),
+            *conflicts_with("grep", "via hbase", "body", "body_out", hint="{other} is for the table messages"),
         ),
     )
     sql: str | None = option(
@@ -76,10 +76,12 @@ class QueryOptions(
         rules=(
             *_OF_SELECT,
             *overrides("table", hint="name the tables in the SELECT"),
-            *needs("via delta", hint="{this} can query only the lake: leave --via out"),
+            *requires_one_of("via delta", hint="{this} can query only the lake: leave --via out"),
         ),
     )
-    tables: bool = flag("print the lake's tables, with their number of rows", rules=(*not_with("describe"), *_OF_TABLE))
+    tables: bool = flag(
+        "print the lake's tables, with their number of rows", rules=(*conflicts_with("describe"), *_OF_TABLE)
+    )
     describe: str | None = option(
         "print the columns of a table, with their types and contents", metavar="TABLE", rules=_OF_TABLE
     )
@@ -87,16 +89,16 @@ class QueryOptions(
         "any predicate over the table's columns",
         metavar="SQL",
         section=WHICH,
-        rules=needs("via delta", hint=_LOOK_UPS),
+        rules=requires_one_of("via delta", hint=_LOOK_UPS),
     )
     grep: str | None = option(
         "search the bodies of the messages for a regular expression (RE2's syntax, over bytes), on all cores or, with "
         "--spark, on Spark; the output shows the first match",
         metavar="REGEX",
         rules=(
-            *not_with("via hbase", hint="HBase has no bodies"),
-            *not_with("sql", "order_by", "body_out"),
-            *not_with("body", "stored_body", hint=_EXCERPT),
+            *conflicts_with("via hbase", hint="HBase has no bodies"),
+            *conflicts_with("sql", "order_by", "body_out"),
+            *conflicts_with("body", "stored_body", hint=_EXCERPT),
         ),
     )
     columns: str | None = option(
@@ -105,39 +107,41 @@ class QueryOptions(
     order_by: str | None = option(
         "sort by these columns, 'A desc' for descending order (default: store time)",
         metavar="A,B",
-        rules=needs("via delta", hint=_LOOK_UPS),
+        rules=requires_one_of("via delta", hint=_LOOK_UPS),
     )
     count: bool = flag("print only the number of rows")
-    limit: int = option("largest number of rows, 0 for all (default: 100)", parse=at_least(0), default=100, metavar="N")
+    limit: int = option(
+        "largest number of rows, 0 for all (default: 100)", parse=make_integer_parser(0), default=100, metavar="N"
+    )
     body: bool = flag(
         "print only the body of the one matching message; with --format json, jsonl or csv the body of each row",
-        rules=not_with("count"),
+        rules=conflicts_with("count"),
     )
     body_out: str | None = option(
         "write the body to a file; implies --body",
         metavar="FILE",
-        rules=(*not_with("count"), *needs("output table", hint="{this} writes a single body")),
+        rules=(*conflicts_with("count"), *requires_one_of("output table", hint="{this} writes a single body")),
     )
     stored_body: bool = flag(
-        "print the body as the broker stored it, possibly compressed", rules=needs("body", "body_out", "sql")
+        "print the body as the broker stored it, possibly compressed", rules=requires_one_of("body", "body_out", "sql")
     )
     via: str = option(
         "where to look up messages: the lake's table, or HBase (default: delta)",
         choices=("delta", "hbase"),
         default="delta",
-        rules=needs("id", "key", "topic", hint="HBase can look up messages only by these"),
+        rules=requires_one_of("id", "key", "topic", hint="HBase can look up messages only by these"),
     )
     hbase: str | None = option(
         "HBase's Thrift server (default: localhost:9090)",
-        parse=_parse_text,
+        parse=_parse_optional_text,
         metavar="HOST[:PORT]",
-        rules=needs("via hbase"),
+        rules=requires_one_of("via hbase"),
     )
     hbase_table: str | None = option(
         "name of the table in HBase (default: commitlake_messages)",
-        parse=_parse_text,
+        parse=_parse_optional_text,
         metavar="NAME",
-        rules=needs("via hbase"),
+        rules=requires_one_of("via hbase"),
     )
     timeout: datetime.timedelta | None = option(
         "end the query after this time, with exit code 4; 0s for no limit (default: 10m with --sql or --where, "
@@ -149,7 +153,7 @@ class QueryOptions(
     memory: int | None = option(
         "end the query if this process needs more memory, as in 512MiB, with exit code 4 (default: half of this "
         "machine's with --sql or --where, otherwise no limit)",
-        parse=file_size,
+        parse=parse_file_size,
         metavar="SIZE",
         rules=_IN_THIS_PROCESS,
     )
@@ -162,7 +166,7 @@ class QueryOptions(
         """True if the query prints or writes the bodies of messages."""
         return self.body or self.body_out is not None
 
-    def check(self) -> None:
+    def check_combinations(self) -> None:
         """Check values and combinations that the declarations of the options do not check.
 
         Raises:

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from commitlake.connectors.printable import printable
+from commitlake.connectors.printable import escape_unprintable
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
 from commitlake.jobs.report.rows_output import Row
@@ -27,16 +27,16 @@ _SHOWN = 3
 Fetch = Callable[[Row], bytes | None]
 
 
-def make_body_fetcher(packs: PackStore, *, stored: bool) -> Fetch:
+def make_body_fetcher(packs: PackStore, *, keeps_stored_form: bool) -> Fetch:
     """Return a function that reads the body of a row's message; the function returns None if the lake has no body.
 
     Args:
         packs: the lake's packs.
-        stored: whether bodies are wanted as the broker stored them.
+        keeps_stored_form: whether bodies are wanted as the broker stored them.
     """
     from commitlake.connectors.lake.packs.body import fetch_body
 
-    return lambda row: fetch_body(packs, row, stored=stored)
+    return lambda row: fetch_body(packs, row, as_stored=keeps_stored_form)
 
 
 class BodyTexts:
@@ -55,12 +55,12 @@ class BodyTexts:
         self.unreadable = 0
         self.reasons: list[str] = []
 
-    def read_body_text(self, row: Row, name: str = "") -> tuple[str | None, str | None]:
+    def read_body_text(self, row: Row, message_name: str = "") -> tuple[str | None, str | None]:
         """Return a row's body as (text, None), or (None, base64) if it is not UTF-8; (None, None) if there is none.
 
         Args:
             row: a row with `COLUMNS`, or at least those with the position of the body.
-            name: name of the message, for `reasons`.
+            message_name: name of the message, for `reasons`.
         """
         from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
         from commitlake.connectors.reading.errors import BodyError
@@ -72,7 +72,7 @@ class BodyTexts:
         except (BodyError, PackError) as error:
             self.unreadable += 1
             if len(self.reasons) < _SHOWN:
-                self.reasons.append(f"{name}: {error}" if name else str(error))
+                self.reasons.append(f"{message_name}: {error}" if message_name else str(error))
             return None, None
         if body is None:
             return None, None
@@ -91,27 +91,27 @@ class BodyTexts:
         return ExitCode.DAMAGE
 
 
-def add_body_columns(rows: Iterable[Row], texts: BodyTexts, hidden: Iterable[str]) -> Iterator[Row]:
+def add_body_columns(rows: Iterable[Row], body_texts: BodyTexts, hidden_columns: Iterable[str]) -> Iterator[Row]:
     """Yield rows with the bodies added: column `body` for UTF-8 text, and `body_base64` for other bodies.
 
     Args:
         rows: rows with `COLUMNS`.
-        texts: reader of the bodies.
-        hidden: columns that are not printed.
+        body_texts: reader of the bodies.
+        hidden_columns: columns that are not printed.
     """
     for row in rows:
-        body = texts.read_body_text(row, f"message {row['msg_id']}")
-        kept = {name: value for name, value in row.items() if name not in set(hidden)}
+        body = body_texts.read_body_text(row, f"message {row['msg_id']}")
+        kept = {name: value for name, value in row.items() if name not in set(hidden_columns)}
         yield kept | dict(zip(BODY_COLUMNS, body, strict=True))
 
 
-def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int | None:
+def write_one_body(rows: Iterator[Row], read_body: Fetch, output_path: str | None) -> int | None:
     """Write the body of the only row, without anything else, and return its size; None if there is no row.
 
     Args:
         rows: rows with `COLUMNS`.
-        fetch: function from `make_body_fetcher`.
-        to: path of a file, or None for standard output.
+        read_body: function from `make_body_fetcher`.
+        output_path: path of a file, or None for standard output.
 
     Raises:
         JobError: if there are several messages, or if it has no body in the lake.
@@ -126,11 +126,11 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int | N
             f"--body prints the body of one message, found {which}{more}",
             "select it with --id; or add --limit 1 for the first, or --format jsonl for all bodies",
         )
-    body = fetch(found[0])
+    body = read_body(found[0])
     if body is None:
         raise JobError(f"message {found[0]['msg_id']} has no body in the lake: its body_ref is null")
-    if to is not None:
-        _write_body_file(Path(to), body)
+    if output_path is not None:
+        _write_body_file(Path(output_path), body)
     else:
         _write_to_stdout(body)
     return len(body)
@@ -146,12 +146,12 @@ def _write_body_file(path: Path, body: bytes) -> None:
         raise JobError(f"--body-out {path}: {error.strerror}") from None
 
 
-def _write_body_to(out: Any, body: bytes) -> None:
-    if hasattr(out, "buffer"):
-        out.buffer.write(body)
+def _write_body_to_stream(stream: Any, body: bytes) -> None:
+    if hasattr(stream, "buffer"):
+        stream.buffer.write(body)
         return
     try:
-        out.write(body.decode())
+        stream.write(body.decode())
     except UnicodeDecodeError:
         raise JobError(
             "the body is not text, and a notebook's output accepts only text", "add --body-out FILE"
@@ -161,10 +161,10 @@ def _write_body_to(out: Any, body: bytes) -> None:
 def _write_to_stdout(body: bytes) -> None:
     out: Any = sys.stdout
     if not isinstance(out, GuardedStream) or not out.isatty():  # a file or a pipe, or --raw
-        _write_body_to(unguarded_stream(out), body)
+        _write_body_to_stream(unguarded_stream(out), body)
         return
     text = body.decode(errors="replace")
-    if printable(text) != text or "\ufffd" in text:
+    if escape_unprintable(text) != text or "\ufffd" in text:
         raise JobError(
             "the body is not text, and is not printed on a terminal",
             "add --body-out FILE, send it to a pipe, or print it anyway with --raw",

@@ -27,7 +27,7 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
-from commitlake.jobs.arguments.names import did_you_mean, warn
+from commitlake.jobs.arguments.names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.limits import enforce_limits
@@ -140,7 +140,7 @@ class Query(QueryOptions):
 
     def run(self) -> ExitCode:
         """Run the query."""
-        self.check()
+        self.check_combinations()
         if self.tables or self.describe is not None:
             from commitlake.jobs.query.tables import print_tables
 
@@ -152,9 +152,9 @@ class Query(QueryOptions):
 def _run_query(query: QueryOptions) -> ExitCode:
     if query.sql is not None:
         return run_sql_query(query, open_lake_argument(query), _open_table)
-    lake = open_lake_argument(query).pinned()
+    lake = open_lake_argument(query).pin_versions()
     started = time.monotonic()
-    fetch = make_body_fetcher(open_packs(lake), stored=query.stored_body) if query.prints_bodies else None
+    fetch = make_body_fetcher(open_packs(lake), keeps_stored_form=query.stored_body) if query.prints_bodies else None
     try:
         table = _find_table_if_hbase_lags(query, lake) if query.via == "hbase" else _open_table(lake, query.table)
     except NoTableError:
@@ -197,9 +197,9 @@ def _run_query(query: QueryOptions) -> ExitCode:
     return max(texts.report_unreadable(), whole) if texts else whole
 
 
-def _write_single_body(query: QueryOptions, rows: Iterable[Row], fetch: Fetch) -> bool:
+def _write_single_body(query: QueryOptions, rows: Iterable[Row], read_body: Fetch) -> bool:
     """Write the body of the only row, and return True; without a row, warn and return False."""
-    size = write_one_body(iter(rows), fetch, query.body_out)
+    size = write_one_body(iter(rows), read_body, query.body_out)
     if size is None:
         _warn("no message matches, so there is no body")
     elif query.body_out and not query.quiet:
@@ -268,7 +268,7 @@ def _open_table(lake: Lake, table: str) -> DeltaTable:
     return lake.table(table)
 
 
-def _answer_missing_table(query: QueryOptions, started: float) -> ExitCode:
+def _answer_missing_table(query: QueryOptions, start_time: float) -> ExitCode:
     """Answer for a table that does not exist yet because it has no row, like `quarantine` without damage."""
     columns = _selected_columns(query, LAKE_TABLES[query.table].columns.names)
     if query.count:
@@ -276,7 +276,7 @@ def _answer_missing_table(query: QueryOptions, started: float) -> ExitCode:
         return ExitCode.OK
     count = write_rows(query.output, iter(()), columns)
     if not query.quiet:
-        print(_summary(count, False, query, time.monotonic() - started), file=sys.stderr)
+        print(_summary(count, False, query, time.monotonic() - start_time), file=sys.stderr)
     return ExitCode.OK
 
 
@@ -297,7 +297,7 @@ def _find_table_if_hbase_lags(query: QueryOptions, lake: Lake) -> DeltaTable | N
 
 
 def _warn(message: str) -> None:
-    warn("commitlake query", message)
+    print_warning("commitlake query", message)
 
 
 def _known_columns(table: DeltaTable | None) -> list[str]:
@@ -330,31 +330,31 @@ def _add_key_offset_conditions(table_query: TableQuery, lake: Lake) -> TableQuer
     )
 
 
-def _make_table_query(query: QueryOptions, columns: Sequence[str], known: Sequence[str]) -> TableQuery:
+def _make_table_query(query: QueryOptions, columns: Sequence[str], known_columns: Sequence[str]) -> TableQuery:
     return TableQuery(
         table=query.table,
         selection=query.selection,
         columns=columns,
-        order=_sort_columns(query, known),
+        order=_sort_columns(query, known_columns),
         limit=query.limit + 1 if query.limit else 0,  # one more row shows whether there are more
         count=query.count,
     )
 
 
-def _sort_columns(query: QueryOptions, known: Sequence[str]) -> list[str]:
+def _sort_columns(query: QueryOptions, known_columns: Sequence[str]) -> list[str]:
     """Return the columns to sort by, with `DESC` if requested, followed by the usual order for equal values."""
     order: list[str] = []
     for part in query.order_by.split(",") if query.order_by else ():
         match part.split():
-            case [name] if name in known:
+            case [name] if name in known_columns:
                 order.append(name)
-            case [name, direction] if name in known and direction.upper() in {"ASC", "DESC"}:
+            case [name, direction] if name in known_columns and direction.upper() in {"ASC", "DESC"}:
                 order.append(f"{name} {direction.upper()}")
             case _:
-                near = did_you_mean((part.split() or [""])[0], known)
+                near = suggest_similar_name((part.split() or [""])[0], known_columns)
                 raise JobError(
                     f"--order-by: expected a column, or a column and 'desc', found {part.strip()!r}.{near}",
-                    f"columns are: {', '.join(known)}",
+                    f"columns are: {', '.join(known_columns)}",
                 )
     return [*order, *(name for name in _ORDER[query.table] if name not in {key.split()[0] for key in order})]
 
@@ -375,31 +375,32 @@ class _LimitedRows:
             yield row
 
 
-def _selected_columns(query: QueryOptions, known: list[str]) -> list[str]:
+def _selected_columns(query: QueryOptions, known_columns: list[str]) -> list[str]:
     if query.columns is None:
         if query.output == "table" and query.prints_bodies:
             return []
         if query.output == "table" and query.table == "messages":
             return list(SHORT_COLUMNS)
-        return [name for name in known if name != "store_date"]
+        return [name for name in known_columns if name != "store_date"]
     columns = [name.strip() for name in query.columns.split(",") if name.strip()]
     for name in columns:
-        if name not in known:
+        if name not in known_columns:
             raise JobError(
-                f"there is no column {name!r}.{did_you_mean(name, known)}", f"columns are: {', '.join(known)}"
+                f"there is no column {name!r}.{suggest_similar_name(name, known_columns)}",
+                f"columns are: {', '.join(known_columns)}",
             )
     if not columns:
-        raise JobError("--columns: expected at least one column", f"columns are: {', '.join(known)}")
+        raise JobError("--columns: expected at least one column", f"columns are: {', '.join(known_columns)}")
     return columns
 
 
-def _summary(count: int, cut: bool, query: QueryOptions, seconds: float) -> str:
-    if not count:
+def _summary(row_count: int, is_cut: bool, query: QueryOptions, seconds: float) -> str:
+    if not row_count:
         return f"no matching {'messages' if query.table == 'messages' else 'rows'} ({seconds:.1f} s)"
-    if cut:
+    if is_cut:
         why = f"--limit {query.limit} cut the result; --limit 0 gives all"
-        return f"{format_count(count, 'row')}, and there are more: {why} ({seconds:.1f} s)"
-    return f"{format_count(count, 'row')} ({seconds:.1f} s)"
+        return f"{format_count(row_count, 'row')}, and there are more: {why} ({seconds:.1f} s)"
+    return f"{format_count(row_count, 'row')} ({seconds:.1f} s)"
 
 
 build_parser, main = Query.parser, Query.main

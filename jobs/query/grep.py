@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.arguments.lake_location import check_packs
+from commitlake.jobs.arguments.lake_location import check_packs_location
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
@@ -49,10 +49,10 @@ def run_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table: De
     assert query.grep is not None
     started = time.monotonic()
     pattern = parse_pattern(query.grep)
-    conditions = table_query.where(Engine.DELTALAKE)
+    conditions = table_query.where_conditions(Engine.DELTALAKE)
     columns = ["physical_offset"] if query.count else list(table_query.columns)
     limit = 0 if query.count else query.limit
-    location = _packs_of(query, lake)
+    location = _pack_location(query, lake)
     plan = plan_search(table, conditions)
     most = limit + 1 if limit else 0  # one more row shows whether there are more
     search = SearchParameters(
@@ -60,7 +60,7 @@ def run_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table: De
     )
     read = SearchProgress()
     runner = _search_runner(query)
-    with runner_progress(runner, "Bodies searched", plan.bytes, quiet=query.quiet) as advance:
+    with runner_progress(runner, "Bodies searched", plan.body_bytes, quiet=query.quiet) as advance:
         batches = run_search(
             search, plan, runner, read, limit=limit, expired_before=read_expiries(table).get("bodies"), advance=advance
         )
@@ -70,12 +70,12 @@ def run_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table: De
         else:
             count = write_rows(query.output, rows_of_batches(batches, 0), [*columns, *MATCH_COLUMNS])
     if not query.quiet or read.unreadable:
-        for line in _summary(count, read, plan, query, time.monotonic() - started):
+        for line in _summary_lines(count, read, plan, query, time.monotonic() - started):
             print_line(line)
     return ExitCode.DAMAGE if read.unreadable else ExitCode.OK
 
 
-def _packs_of(query: QueryOptions, lake: Lake) -> PackLocation:
+def _pack_location(query: QueryOptions, lake: Lake) -> PackLocation:
     """Return the location of the packs: from the option, otherwise from the lake's last archive run."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.lake.packs.location import pack_location
@@ -85,7 +85,7 @@ def _packs_of(query: QueryOptions, lake: Lake) -> PackLocation:
         last = read_last_commit(lake)
         if last is not None and last.bodies not in (None, IN_LAKE):
             return pack_location(str(last.bodies), lake.s3)
-    check_packs(lake)
+    check_packs_location(lake)
     return lake.packs
 
 
@@ -100,22 +100,25 @@ def _search_runner(query: QueryOptions) -> Runner:
     return ThreadRunner()
 
 
-def _summary(count: int, read: SearchProgress, plan: SearchPlan, query: QueryOptions, seconds: float) -> Iterator[str]:
-    rate = f"{read.bytes / max(seconds, 1e-9) / 1e9:.2f} GB/s"
+def _summary_lines(
+    match_count: int, progress: SearchProgress, search_plan: SearchPlan, query: QueryOptions, seconds: float
+) -> Iterator[str]:
+    rate = f"{progress.bytes / max(seconds, 1e-9) / 1e9:.2f} GB/s"
     yield (
-        f"{format_count(count, 'message matches', 'messages match')}; read "
-        f"{format_count(read.messages, 'body', 'bodies')} "
-        f"({size_text(read.bytes)}) in {format_count(read.packs, 'pack')} ({seconds:.1f} s, {rate})"
+        f"{format_count(match_count, 'message matches', 'messages match')}; read "
+        f"{format_count(progress.messages, 'body', 'bodies')} "
+        f"({size_text(progress.bytes)}) in {format_count(progress.packs, 'pack')} ({seconds:.1f} s, {rate})"
     )
-    if read.is_cut:
+    if progress.is_cut:
         yield (
-            f"--limit {query.limit} cut the result: {read.messages:,} of "
-            f"{format_count(plan.messages, 'body', 'bodies')} were read; --limit 0 gives all"
+            f"--limit {query.limit} cut the result: {progress.messages:,} of "
+            f"{format_count(search_plan.message_count, 'body', 'bodies')} were read; --limit 0 gives all"
         )
-    if plan.without_body:
-        yield f"{format_count(plan.without_body, 'message has', 'messages have')} no body in the lake: not searched"
-    if read.expired:
-        yield f"{format_count(read.expired, 'body has', 'bodies have')} expired: not searched"
-    if read.unreadable:
-        yield f"{format_count(read.unreadable, 'body is', 'bodies are')} unreadable, not searched:"
-        yield from (f"  {reason}" for reason in read.reasons)
+    if search_plan.without_body:
+        without_body = format_count(search_plan.without_body, "message has", "messages have")
+        yield f"{without_body} no body in the lake: not searched"
+    if progress.expired:
+        yield f"{format_count(progress.expired, 'body has', 'bodies have')} expired: not searched"
+    if progress.unreadable:
+        yield f"{format_count(progress.unreadable, 'body is', 'bodies are')} unreadable, not searched:"
+        yield from (f"  {reason}" for reason in progress.reasons)

@@ -35,10 +35,10 @@ _FUNCTION = "named_struct("
 def expand_body_calls(sql: str) -> str:
     """Return a SELECT in which each call of `body` is an expression that `replace_body_positions` recognizes."""
 
-    def expand_call(found: re.Match[str]) -> str:
-        if found["call"] is None:
-            return found[0]
-        table = f"{found['table']}." if found["table"] else ""
+    def expand_call(match: re.Match[str]) -> str:
+        if match["call"] is None:
+            return match[0]
+        table = f"{match['table']}." if match["table"] else ""
         fields = ", ".join(f"'{name}', {table}{name}" for name in _PLACE)
         return f"{_FUNCTION}{fields})"
 
@@ -89,13 +89,13 @@ def _is_body_position(value: object) -> bool:
     return isinstance(value, dict) and tuple(value) == _PLACE
 
 
-def _replace_body_positions(row: Row, places: Mapping[str, str], texts: BodyTexts) -> Row:
+def _replace_body_positions(row: Row, body_columns: Mapping[str, str], body_texts: BodyTexts) -> Row:
     """Return a row with its body positions replaced by the bodies."""
     changed: Row = {}
     for name, value in row.items():
-        if name not in places:
+        if name not in body_columns:
             changed[name] = value
             continue
-        text, encoded = texts.read_body_text(value) if isinstance(value, dict) else (None, None)
-        changed |= {places[name]: text, places[name] + _ENCODED: encoded}
+        text, encoded = body_texts.read_body_text(value) if isinstance(value, dict) else (None, None)
+        changed |= {body_columns[name]: text, body_columns[name] + _ENCODED: encoded}
     return changed

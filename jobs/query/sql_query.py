@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import QueryError, run_sql_over
 from commitlake.jobs.arguments.lake_location import open_packs
-from commitlake.jobs.arguments.names import did_you_mean
+from commitlake.jobs.arguments.names import suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
@@ -31,16 +31,16 @@ _NO_TABLE = re.compile(
 )
 
 
-def run_sql_query(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> ExitCode:
+def run_sql_query(query: QueryOptions, lake: Lake, open_table: Callable[[Lake, str], DeltaTable]) -> ExitCode:
     """Run the SELECT, print its rows, and report their number and whether a limit cut them off.
 
     Args:
-        open_named: function that opens a table.
+        open_table: function that opens a table.
     """
     assert query.sql is not None
     started = time.monotonic()
     sql = expand_body_calls(query.sql.strip().rstrip(";"))
-    tables = _open_named_tables(sql, lake, open_named)
+    tables = _open_named_tables(sql, lake, open_table)
     try:
         answer: Iterable[pa.RecordBatch]
         if query.is_on_spark:
@@ -50,7 +50,7 @@ def run_sql_query(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, s
         opened: list[BodyTexts] = []
 
         def open_bodies() -> BodyTexts:
-            opened.append(BodyTexts(make_body_fetcher(open_packs(lake), stored=query.stored_body)))
+            opened.append(BodyTexts(make_body_fetcher(open_packs(lake), keeps_stored_form=query.stored_body)))
             return opened[0]
 
         rows, columns = replace_body_positions(rows_of_batches(answer, 0), columns, open_bodies)
@@ -81,16 +81,16 @@ def _explain_unknown_table(message: str) -> str:
     if unknown is None:
         return message
     name = (unknown["name"] or unknown["spark"]).removeprefix("datafusion.public.").strip("`")
-    return f"there is no table {name!a}.{did_you_mean(name, LAKE_TABLES)}"
+    return f"there is no table {name!a}.{suggest_similar_name(name, LAKE_TABLES)}"
 
 
-def _open_named_tables(sql: str, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> dict[str, DeltaTable]:
+def _open_named_tables(sql: str, lake: Lake, open_table: Callable[[Lake, str], DeltaTable]) -> dict[str, DeltaTable]:
     """Open the tables named in the SELECT, and always `messages`, so that a missing lake is reported."""
-    tables = {"messages": open_named(lake, "messages")}
+    tables = {"messages": open_table(lake, "messages")}
     for name in LAKE_TABLES:
         if name not in tables and re.search(rf"\b{name}\b", sql, re.IGNORECASE):
             try:
-                tables[name] = open_named(lake, name)
+                tables[name] = open_table(lake, name)
             except NoTableError as error:
                 raise JobError(str(error), "it is created with its first row") from None
     return tables

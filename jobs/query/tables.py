@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from commitlake.connectors.lake.catalog_tables import catalog_tables
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.arguments.names import did_you_mean, known_names_hint
+from commitlake.jobs.arguments.names import known_names_hint, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.report.rows_output import write_rows
@@ -38,7 +38,9 @@ def print_tables(query: QueryOptions, lake: Lake) -> ExitCode:
         return ExitCode.OK
     if query.describe not in tables:
         is_known = query.describe in LAKE_TABLES
-        why = " yet; it is created with its first row" if is_known else f".{did_you_mean(query.describe, tables)}"
+        why = (
+            " yet; it is created with its first row" if is_known else f".{suggest_similar_name(query.describe, tables)}"
+        )
         raise JobError(f"--describe: the lake has no table {query.describe!a}{why}", known_names_hint(tables))
     columns = tables[query.describe].columns
     shown = [{"column": one["name"], "type": one["type_text"], "contents": one.get("comment")} for one in columns]

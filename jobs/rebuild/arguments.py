@@ -13,13 +13,13 @@ from commitlake.jobs.arguments.runner import ThreadArguments
 from commitlake.jobs.arguments.selection import Topics
 from commitlake.jobs.arguments.stores import (
     declare_store_argument,
-    delay_levels,
-    file_size,
-    folder_path,
+    parse_delay_levels_option,
+    parse_file_size,
+    parse_folder_path,
     positive,
 )
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import OneOf, flag, not_with, option, repeated
+from commitlake.jobs.cli.options import OneOf, conflicts_with, flag, option, repeated
 
 if TYPE_CHECKING:
     from commitlake.pipelines.rebuild.settings import RequestedSettings
@@ -33,13 +33,13 @@ class FileSettings(BrokerConfArgument):
     delay_levels: tuple[int, ...] | None = option(
         "the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
         "levels that the store's schedule queues show)",
-        parse=delay_levels,
+        parse=parse_delay_levels_option,
         metavar="LEVELS",
     )
     queue_file_size: int | None = option(
         "size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: that of the "
         "store's files, or 6000000; JMQ's: 6600000)",
-        parse=file_size,
+        parse=parse_file_size,
         metavar="SIZE",
     )
     index_slots: int | None = option(
@@ -83,7 +83,7 @@ class RebuildOptions(
         f"store folder, the one that holds {FOLDERS}; with --out also the URI of a copy"
     )
     out: Path | None = option(
-        "folder for the result: new, or of an interrupted run", parse=folder_path, metavar="DIR", one_of=_WHERE
+        "folder for the result: new, or of an interrupted run", parse=parse_folder_path, metavar="DIR", one_of=_WHERE
     )
     in_place: bool = flag(
         "replace the store's own files; the old files are kept beside them as NAME.old-TIME", one_of=_WHERE
@@ -91,8 +91,8 @@ class RebuildOptions(
     salvage: bool = flag(
         "first write a clean log into DIR, then rebuild from it",
         rules=(
-            *not_with("in_place", hint="{this} changes no store, and writes a new one: give --out"),
-            *not_with("topic", hint="{this} always salvages the whole log: leave {other} out"),
+            *conflicts_with("in_place", hint="{this} changes no store, and writes a new one: give --out"),
+            *conflicts_with("topic", hint="{this} always salvages the whole log: leave {other} out"),
         ),
     )
     topic: tuple[str, ...] = repeated("only the queues of this topic")

@@ -131,13 +131,13 @@ def _check_can_salvage(store: Store) -> None:
 
 
 def _check_output_folder(out: Path, store: Store) -> None:
-    from commitlake.connectors.lake.owned_folders import broker_folders, refuse_owned_folder
+    from commitlake.connectors.lake.owned_folders import broker_folder_names, refuse_owned_folder
 
     if store.is_remote:
         refuse_owned_folder(str(out), "--out")
         return
     log, root, chosen = Path(store.root).resolve(), Path(store.root).parent.resolve(), out.resolve()
-    folders = {log, *(log.parent / name for name in broker_folders(store.format))}
+    folders = {log, *(log.parent / name for name in broker_folder_names(store.format))}
     if chosen in {root, log.parent} or any(chosen.is_relative_to(folder) for folder in folders):
         raise JobError(
             f"--out {out} is the store's own folder or one in it, which a broker may have open",
@@ -160,9 +160,9 @@ def _rebuild_or_salvage(command: RebuildOptions, store: Store) -> ExitCode:
     else:
         rebuilt = run_rebuild(command, store, command.out, wanted)
     if rebuilt is not None:
-        for line in summary(rebuilt):
+        for line in rebuild_summary(rebuilt):
             _print_line(command, line)
-    return exit_code(rebuilt, salvaged)
+    return rebuild_exit_code(rebuilt, salvaged)
 
 
 def _print_line(command: RebuildOptions, line: str) -> None:
@@ -170,7 +170,7 @@ def _print_line(command: RebuildOptions, line: str) -> None:
         print_line(line)
 
 
-def summary(rebuilt: Rebuilt) -> list[str]:
+def rebuild_summary(rebuilt: Rebuilt) -> list[str]:
     """Return lines that describe the rebuilt files, and problems found in the log."""
     from commitlake.jobs.arguments.sizes import size_text
 
@@ -219,7 +219,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
         count = sum(count for _, count in rebuilt.assumed_delays)
         why = (
             "although this broker has levels of its own"
-            if rebuilt.has_other_delays
+            if rebuilt.has_nondefault_delays
             else "because the store shows no other levels"
         )
         lines.append(
@@ -256,7 +256,7 @@ def salvage_summary(salvaged: Salvaged) -> str:
     )
 
 
-def exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> ExitCode:
+def rebuild_exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> ExitCode:
     """Return the exit code of a rebuild or salvage, which shows whether the log was damaged."""
     is_damaged = rebuilt is not None and (rebuilt.totals.bad_ranges or rebuilt.totals.refused)
     is_damaged = is_damaged or (salvaged is not None and (salvaged.damages or salvaged.lost))

@@ -24,8 +24,11 @@ from commitlake.schemas.errors import UsageError
 from commitlake.schemas.shipped import fetch_hint
 
 
-def rebuild_in_place(command: RebuildOptions, store: Store, wanted: RequestedSettings) -> Rebuilt | None:
-    """Rebuild beside the store, verify, and replace; None if this run only finished an interrupted replacement.
+def rebuild_in_place(command: RebuildOptions, store: Store, requested_settings: RequestedSettings) -> Rebuilt | None:
+    """Rebuild files beside the store, verify them, and replace the store's files.
+
+    Returns:
+        None if this run only finished an interrupted replacement.
 
     Raises:
         BusyStoreError: if a broker has the store open.
@@ -44,19 +47,21 @@ def rebuild_in_place(command: RebuildOptions, store: Store, wanted: RequestedSet
     except StoreLockedError as error:
         raise BusyStoreError(str(error)) from None
     try:
-        replacement = Replacement(root, store.format, log_range(store, is_live=False), wanted)
+        replacement = Replacement(root, store.format, log_range(store, is_live=False), requested_settings)
         replacement.check_replaceable()
-        if replacement.clear():
+        if replacement.clear_new_files():
             _print_line(command, "the log has changed since the interrupted run: everything is rebuilt")
         if replacement.has_started:
-            is_all = replacement.has_started_same
+            is_all = replacement.has_started_with_same_options
             _replace_files(command, replacement)
             if is_all:
                 return None
-        rebuilt = run_rebuild(command, store, replacement.out, wanted, owns_lock=True)
+        rebuilt = run_rebuild(command, store, replacement.out, requested_settings, owns_lock=True)
         taken = replacement.take_over_old_queues(rebuilt.settings)
         _check_assumed_delays(rebuilt)
-        replacement.verify(store, rebuilt.shifted_queues, wanted.topics, rebuilt.settings.delay_levels_ms or None)
+        replacement.verify_new_files(
+            store, rebuilt.shifted_queues, requested_settings.topics, rebuilt.settings.delay_levels_ms or None
+        )
         if taken:
             _print_line(command, f"{format_count(taken, 'queue')} without a record in the log: files are kept")
         _replace_files(command, replacement)
@@ -67,7 +72,7 @@ def rebuild_in_place(command: RebuildOptions, store: Store, wanted: RequestedSet
 
 def _check_assumed_delays(rebuilt: Rebuilt) -> None:
     """Raise an error if delays of queue entries were assumed and are probably wrong; nothing is replaced then."""
-    if rebuilt.assumed_delays and rebuilt.has_other_delays:
+    if rebuilt.assumed_delays and rebuilt.has_nondefault_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
         count = sum(count for _, count in rebuilt.assumed_delays)
         raise UnknownDelaysError(
@@ -78,7 +83,7 @@ def _check_assumed_delays(rebuilt: Rebuilt) -> None:
 
 def _replace_files(command: RebuildOptions, replacement: Replacement) -> None:
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
-    for path in replacement.replace(stamp):
+    for path in replacement.replace_files(stamp):
         _print_line(command, f"kept {path}")
 
 

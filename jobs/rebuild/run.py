@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.jobs.arguments.names import did_you_mean, known_names_hint
+from commitlake.jobs.arguments.names import known_names_hint, suggest_similar_name
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.progress import runner_progress
@@ -27,38 +27,45 @@ if TYPE_CHECKING:
 
 
 def run_rebuild(
-    command: RebuildOptions, store: Store, out: Path, wanted: RequestedSettings, *, owns_lock: bool = False
+    command: RebuildOptions,
+    store: Store,
+    target_folder: Path,
+    requested_settings: RequestedSettings,
+    *,
+    owns_lock: bool = False,
 ) -> Rebuilt:
     """Rebuild a store into a folder.
 
     Args:
-        out: The target folder.
-        wanted: The broker's settings as the user gave them.
+        target_folder: The target folder.
+        requested_settings: The broker's settings as the user gave them.
         owns_lock: Whether this process holds the store's lock.
     """
     with _open_runner_with_progress(command, f"rebuilding {command.store}", store) as (runner, advance):
-        rebuilt = rebuild_store(store, out, wanted, runner=runner, advance=advance, owns_lock=owns_lock)
-    _check_topics(store, out, wanted)
+        rebuilt = rebuild_store(
+            store, target_folder, requested_settings, runner=runner, advance=advance, owns_lock=owns_lock
+        )
+    _check_requested_topics(store, target_folder, requested_settings)
     return rebuilt
 
 
-def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
+def _check_requested_topics(store: Store, target_folder: Path, requested_settings: RequestedSettings) -> None:
     """Raise an error for a requested topic that the store does not have, after removing the files that were made.
 
     Otherwise, the same command with the correct names would find a folder that is not empty.
     """
-    if not wanted.topics:
+    if not requested_settings.topics:
         return
     names = store.format.queues.folders
     files = open_store_files(store_folder_of_log(store.root))
-    made = {topic for name in names for topic in _subfolder_names(out / name)}
+    made = {topic for name in names for topic in _subfolder_names(target_folder / name)}
     had = {topic for name in names for topic in files.folders_in(name)}
-    for topic in wanted.topics:
+    for topic in requested_settings.topics:
         if topic not in made | had:
             for name in names:
-                remove_tree(out / name)
+                remove_tree(target_folder / name)
             raise JobError(
-                f"--topic: neither the log nor the queues have a topic {topic!a}.{did_you_mean(topic, had)}",
+                f"--topic: neither the log nor the queues have a topic {topic!a}.{suggest_similar_name(topic, had)}",
                 known_names_hint(had),
             )
 
@@ -68,25 +75,25 @@ def _subfolder_names(path: Path) -> set[str]:
 
 
 def run_salvage(
-    command: RebuildOptions, store: Store, out: Path, wanted: RequestedSettings
+    command: RebuildOptions, store: Store, target_folder: Path, requested_settings: RequestedSettings
 ) -> tuple[Salvaged, Rebuilt]:
     """Write a copy of the log without damage, and rebuild queues and indexes for it."""
     with _open_runner_with_progress(command, f"salvaging {command.store}", store) as (runner, advance):
-        salvaged = salvage_store(store, out, runner=runner, advance=advance)
-    (clean,) = find_stores(str(out), store.broker, formats=all_formats().only(store.format))
-    return salvaged, run_rebuild(command, clean, out, complete_settings(store, wanted))
+        salvaged = salvage_store(store, target_folder, runner=runner, advance=advance)
+    (clean,) = find_stores(str(target_folder), store.broker, formats=all_formats().select_only(store.format))
+    return salvaged, run_rebuild(command, clean, target_folder, complete_settings(store, requested_settings))
 
 
-def complete_settings(store: Store, wanted: RequestedSettings) -> RequestedSettings:
+def complete_settings(store: Store, requested_settings: RequestedSettings) -> RequestedSettings:
     """Return the requested settings, completed from the remaining files of the damaged store."""
     from commitlake.pipelines.rebuild.settings import find_settings
 
     with open_small_files(store.root) as root:
         files = open_store_files(store_folder_of_log(store.root))
         dialect = store.format.dialects.dialect_of(store.segments)
-        found = find_settings(root, wanted, store.format, dialect, store.segments, files)
+        found = find_settings(root, requested_settings, store.format, dialect, store.segments, files)
     return RequestedSettings(
-        wanted.topics,
+        requested_settings.topics,
         found.queue_file_size,
         found.index_slots,
         found.index_entries,
@@ -100,10 +107,10 @@ def complete_settings(store: Store, wanted: RequestedSettings) -> RequestedSetti
 
 @contextmanager
 def _open_runner_with_progress(
-    command: RebuildOptions, what: str, store: Store
+    command: RebuildOptions, label: str, store: Store
 ) -> Iterator[tuple[Runner, Callable[[int], None]]]:
     """Yield the runner of the tasks, and a function that reports how many bytes of the log are done."""
     runner = make_runner(command, "rebuild")
     size = sum(segment.file_size for segment in store.segments)
-    with runner_progress(runner, what, size, quiet=command.quiet) as advance:
+    with runner_progress(runner, label, size, quiet=command.quiet) as advance:
         yield runner, advance

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
@@ -46,7 +46,7 @@ def list_replays(arguments: ReplayOptions, lake: Lake) -> ExitCode:
 
     def on_error(replay_id: str, error: ReplayError) -> None:
         unreadable.append(replay_id)
-        warn(PROG, f"replay {replay_id}: {error}")
+        print_warning(PROG, f"replay {replay_id}: {error}")
 
     rows = [_replay_row(lake, state) for state in read_replay_states(lake, on_error=on_error).values()]
     write_rows(arguments.output, rows, _COLUMNS)

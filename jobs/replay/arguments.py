@@ -23,21 +23,21 @@ from commitlake.jobs.arguments.selection import (
     TimeRange,
     Topics,
 )
-from commitlake.jobs.arguments.stores import at_least
+from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import (
     Rule,
     Section,
     argument,
+    conflicts_with,
     flag,
-    if_value,
-    needs,
-    not_with,
-    of_actions,
+    only_for_actions,
     option,
-    refuses,
+    refuses_options,
     repeated,
+    requires_one_of,
+    rules_for_values,
     shorthand_option,
     switch,
 )
@@ -179,7 +179,7 @@ class SendingArguments(SelectionOptions):
         metavar="FIELD=RULE",
         section=_CHANGES,
     )
-    limit: int = option("send only the first N (default: all)", parse=at_least(0), default=0, metavar="N")
+    limit: int = option("send only the first N (default: all)", parse=make_integer_parser(0), default=0, metavar="N")
     dry_run: bool = flag("show what would be sent, and send nothing; without --namesrv, nothing is shown of the target")
     # None if it is not given: actions that do not send refuse it.
     verify: bool | None = switch(
@@ -188,7 +188,10 @@ class SendingArguments(SelectionOptions):
     )
     yes: bool = flag("do not ask for confirmation; required to send without a terminal")
     confirm_over: int = option(
-        "ask before more messages than this are sent (default: 0, always)", parse=at_least(0), default=0, metavar="N"
+        "ask before more messages than this are sent (default: 0, always)",
+        parse=make_integer_parser(0),
+        default=0,
+        metavar="N",
     )
 
 
@@ -224,25 +227,31 @@ class ReplayOptions(
         default=SEND,
         metavar="ACTION",
         rules=(
-            *if_value(SEND, rules=needs("namesrv", "dry_run", hint=NO_TARGET)),
-            *if_value(
+            *rules_for_values(SEND, rules=requires_one_of("namesrv", "dry_run", hint=NO_TARGET)),
+            *rules_for_values(
                 SEND,
-                rules=needs(*_SELECTING, hint="as in --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20"),
+                rules=requires_one_of(
+                    *_SELECTING, hint="as in --topic orders --from 2026-11-20T14:00 --to 2026-11-20T14:20"
+                ),
             ),
-            *if_value(LIST, *_OF_ONE, rules=refuses(*_OF_SEND, hint="a replay's messages are fixed when it starts")),
-            *if_value(*_OF_ONE, rules=needs("replay_id", hint=ALL_IDS)),
-            *if_value(THROTTLE, rules=needs("rate", "speed", hint="as in --rate 500/s, --speed 2x or --rate none")),
+            *rules_for_values(
+                LIST, *_OF_ONE, rules=refuses_options(*_OF_SEND, hint="a replay's messages are fixed when it starts")
+            ),
+            *rules_for_values(*_OF_ONE, rules=requires_one_of("replay_id", hint=ALL_IDS)),
+            *rules_for_values(
+                THROTTLE, rules=requires_one_of("rate", "speed", hint="as in --rate 500/s, --speed 2x or --rate none")
+            ),
         ),
     )
     replay_id: str = argument(
-        "id of the replay: 'replay list' shows all", metavar="ID", default="", rules=of_actions(*_OF_ONE)
+        "id of the replay: 'replay list' shows all", metavar="ID", default="", rules=only_for_actions(*_OF_ONE)
     )
-    resume: str | None = option("same as 'replay resume ID'", metavar="ID", rules=of_actions(SEND))
+    resume: str | None = option("same as 'replay resume ID'", metavar="ID", rules=only_for_actions(SEND))
     store: str | None = option(
         "messages from the log of a store in this folder, or of several by a glob; nothing needs to be archived",
         metavar="PATH",
         section=_FROM,
-        rules=(*not_with("from_broker", hint="leave one of them out"), _OF_LAKE),
+        rules=(*conflicts_with("from_broker", hint="leave one of them out"), _OF_LAKE),
     )
     from_broker: str | None = option(
         "messages from live topics of the brokers that these name servers know; needs --topic or --dlq-of",
@@ -250,8 +259,8 @@ class ReplayOptions(
         section=_FROM,
         rules=(
             _OF_LAKE,
-            *not_with("all_copies", hint=_ALL_COPIES_HINT),
-            *needs("topic", "dlq_of", hint="{this} reads whole topics"),
+            *conflicts_with("all_copies", hint=_ALL_COPIES_HINT),
+            *requires_one_of("topic", "dlq_of", hint="{this} reads whole topics"),
         ),
     )
     layout: str | None = layout_option(_FROM)
@@ -268,9 +277,9 @@ class ReplayOptions(
         metavar="GROUP",
         section=WHICH,
         rules=(
-            *not_with("all_copies", hint="{this} selects only dead letters"),
+            *conflicts_with("all_copies", hint="{this} selects only dead letters"),
             _NO_CONSUMER,
-            *not_with("topic", hint="the group determines the topic of its dead letters"),
+            *conflicts_with("topic", hint="the group determines the topic of its dead letters"),
         ),
     )
     not_consumed_by: str | None = option(
@@ -283,7 +292,7 @@ class ReplayOptions(
         parse=parse_time,
         metavar="TIME",
         section=WHICH,
-        rules=needs("not_consumed_by"),
+        rules=requires_one_of("not_consumed_by"),
     )
     all_copies: bool = flag(
         "also copies of messages for retries, and dead letters, each sent to its original topic (default: one of each "
@@ -298,27 +307,27 @@ class ReplayOptions(
         "send by tasks on Spark's workers, each to its own queues of the target; they need the same folders, and reach "
         "the target's brokers (default: send in this process)",
         section=_PACE,
-        rules=of_actions(SEND, RESUME),
+        rules=only_for_actions(SEND, RESUME),
     )
     include_replayed: bool = flag(
         "also messages that an earlier replay has sent; without it, they are skipped", section=WHICH
     )
     group: tuple[str, ...] = repeated(
-        "only this group (default: all that consume the target's topics)", section=_UNDO, rules=of_actions(UNDO)
+        "only this group (default: all that consume the target's topics)", section=_UNDO, rules=only_for_actions(UNDO)
     )
-    apply: bool = flag("set the offsets", section=_UNDO, rules=of_actions(UNDO))
+    apply: bool = flag("set the offsets", section=_UNDO, rules=only_for_actions(UNDO))
     skip_others: bool = flag(
         "also skip messages of others that lie between those of the replay: groups lose them",
         section=_UNDO,
-        rules=of_actions(UNDO),
+        rules=only_for_actions(UNDO),
     )
     online: bool = flag(
         "also while a group has clients; brokers 5.x tell them the new offsets, older ones cannot",
         section=_UNDO,
-        rules=of_actions(UNDO),
+        rules=only_for_actions(UNDO),
     )
 
-    def resolved(self) -> Self:
+    def resolve_options(self) -> Self:
         """Return the command `replay resume ID` for `replay --resume ID`."""
         if self.resume is None or self.action != SEND or self.replay_id:
             return self

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.replay.arguments import SendingArguments
 from commitlake.jobs.report.rows_output import write_rows
-from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_key, parse_mask
+from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_hash_key, parse_mask
 from commitlake.pipelines.replay.changes import (
     MessageChanges,
     Transform,
@@ -45,7 +45,7 @@ def read_changes(arguments: SendingArguments) -> MessageChanges:
     """
     masks = [parse_mask(text) for text in arguments.mask]
     key = os.environ.get(KEY_VARIABLE, "").encode()
-    check_key(masks, key)
+    check_hash_key(masks, key)
     return MessageChanges(None if arguments.transform is None else _load_function(arguments.transform), masks, key)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import in_condition, text_literal
-from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, warn
+from commitlake.jobs.arguments.names import known_names_hint, print_warning, suggest_similar_name
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.replay.actions import PROG
@@ -79,14 +79,14 @@ def _find_not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source:
     except UnknownGroupError as error:
         known = source.offsets(arguments.broker or ([] if source.is_copied else archived_stores(lake))).groups
         groups = [name for name in known if not is_system_group(name)]
-        raise JobError(f"{error}.{did_you_mean(group, groups)}", known_names_hint(groups)) from None
+        raise JobError(f"{error}.{suggest_similar_name(group, groups)}", known_names_hint(groups)) from None
     # A topic without any message is reported as unknown.
     lacking = [] if arguments.all_copies else _topics_with_messages(source, sorted(wanted - found.topic_names))
     for sentence in [
         *found.warnings,
         *(f"the group {group} is not known to consume {topic}: none of its messages is chosen" for topic in lacking),
     ]:
-        warn(PROG, sentence)
+        print_warning(PROG, sentence)
     return found
 
 

@@ -18,11 +18,11 @@ from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.lake_location import open_packs
-from commitlake.jobs.arguments.names import abbreviate_name_list, warn
+from commitlake.jobs.arguments.names import abbreviate_name_list, print_warning
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.confirm import confirm
+from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.limits import enforce_limits, where_condition_limits
 from commitlake.jobs.cli.process import call_on_first_signal
@@ -211,7 +211,7 @@ def _find_other_replays(lake: Lake, source: MessageSource, plan: ReplayPlan) -> 
 
 
 def _warn_of_unreadable_replay(replay_id: str, error: ReplayError) -> None:
-    warn(PROG, f"whether the replay {replay_id} has the same messages is not known: {error}")
+    print_warning(PROG, f"whether the replay {replay_id} has the same messages is not known: {error}")
 
 
 def _open_planned_messages(lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
@@ -370,13 +370,13 @@ def _print_summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts
             f"replay {plan.replay_id}: {counts.sent:,} of {wanted} in the target (this run took {seconds:,.1f} s)"
         )
     if counts.failed:
-        warn(
+        print_warning(
             PROG,
             f"{format_count(counts.failed, 'message')} could not be sent: 'commitlake query --table replay_messages "
             f"--where \"replay_id = '{plan.replay_id}' AND error IS NOT NULL\"' shows why",
         )
     if left > 0:
-        warn(
+        print_warning(
             PROG,
             f"{format_count(left, 'message is', 'messages are')} left: 'commitlake replay resume {plan.replay_id}' "
             "continues",
@@ -524,11 +524,11 @@ def _show_other_replays(others: Sequence[OtherReplay]) -> None:
 
 def _confirm_sending(arguments: SendingArguments, plan: ReplayPlan) -> None:
     """Ask the user to confirm the plan before anything is sent."""
-    confirm(
+    confirm_action(
         f"Send {format_count(plan.wanted, 'message')} to {plan.target.name_servers}",
-        what=f"{format_count(plan.wanted, 'message')} would be sent",
-        nothing="nothing was sent",
-        is_agreed=arguments.yes or plan.wanted <= arguments.confirm_over,
+        intended_action=f"{format_count(plan.wanted, 'message')} would be sent",
+        refusal_message="nothing was sent",
+        is_confirmed=arguments.yes or plan.wanted <= arguments.confirm_over,
     )
 
 

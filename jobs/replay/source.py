@@ -20,7 +20,7 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin
 from commitlake.jobs.arguments.layouts import find_formats
-from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, warn
+from commitlake.jobs.arguments.names import known_names_hint, print_warning, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.progress import counted_progress
@@ -103,7 +103,7 @@ def open_source(arguments: ReplayOptions, lake: Lake) -> Iterator[MessageSource]
     with tempfile.TemporaryDirectory(prefix="commitlake-replay-") as folder:
         source = copy_messages(arguments, Lake(folder))
         if source.damaged:
-            warn(
+            print_warning(
                 PROG,
                 f"{format_count(source.damaged, 'range of the log is', 'ranges of the log are')} damaged, and their "
                 "messages cannot be sent: 'commitlake verify' shows more",
@@ -115,7 +115,7 @@ def _copy_store_messages(path: str, arguments: ReplayOptions, copy: Lake) -> Mes
     from commitlake.jobs.arguments.broker_name import find_named_stores
     from commitlake.jobs.arguments.store_queues import unknown_store_name_sentences
     from commitlake.pipelines.replay.copied_messages import copy_log_messages
-    from commitlake.pipelines.snapshot.files import read_store_progress
+    from commitlake.pipelines.snapshot.files import read_store_snapshot
     from commitlake.pipelines.snapshot.progress import OffsetKind
 
     stores = find_named_stores(path, None, None, find_formats(arguments))
@@ -123,16 +123,16 @@ def _copy_store_messages(path: str, arguments: ReplayOptions, copy: Lake) -> Mes
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     for broker in arguments.broker:
         if broker not in names:
-            near = did_you_mean(broker, names)
+            near = suggest_similar_name(broker, names)
             raise JobError(f"--broker: {path} has no store {broker!a}.{near}", known_names_hint(names))
     for sentence in unknown_store_name_sentences(stores, arguments.topic, arguments.queue):
-        warn(PROG, sentence)
+        print_warning(PROG, sentence)
 
     def read_offsets(_: Sequence[str]) -> KnownOffsets:
         found: dict[str, Places] = {}
         as_of: dict[str, datetime.datetime] = {}
         for store in stores:
-            progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
+            progress = read_store_snapshot(store, datetime.datetime.now(datetime.UTC))
             if progress is None or OffsetKind.GROUP not in progress.taken:
                 continue
             as_of[store.broker] = progress.taken[OffsetKind.GROUP]
@@ -218,7 +218,7 @@ def check_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[s
     brokers = sorted(admin.clusters().broker_addr_table)
     for broker in arguments.broker:
         if broker not in brokers:
-            near = did_you_mean(broker, brokers)
+            near = suggest_similar_name(broker, brokers)
             raise JobError(f"--broker: the name server has no broker {broker!a}.{near}", known_names_hint(brokers))
     known = admin.topics()
     unknown = [_unknown_topic_sentence(topic, known) for topic in topics if topic not in known]
@@ -229,14 +229,14 @@ def check_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[s
         prefix = DLQ_PREFIX if kind is Kind.DLQ else ""
         raise JobError(unknown[0], known_names_hint(topic.removeprefix(prefix) for topic in others))
     for sentence in unknown:
-        warn(PROG, sentence)
+        print_warning(PROG, sentence)
     if arguments.queue:
         queues = [queue for topic in found for queue in subscribe_queues(topic, admin.route(topic))]
         ids = {queue.queue_id for queue in queues if not arguments.broker or queue.broker_name in arguments.broker}
         for queue_id in arguments.queue:
             if queue_id not in ids:
                 of_what, there = " or ".join(f"{topic!a}" for topic in found), ", ".join(map(str, sorted(ids)))
-                warn(PROG, f"no queue {queue_id} of {of_what}; there are {there or 'none'}")
+                print_warning(PROG, f"no queue {queue_id} of {of_what}; there are {there or 'none'}")
     return found
 
 
@@ -244,5 +244,5 @@ def _unknown_topic_sentence(topic: str, known: Sequence[str]) -> str:
     if kind_of(topic) is Kind.DLQ:
         group = topic.removeprefix(DLQ_PREFIX)
         groups = [name.removeprefix(DLQ_PREFIX) for name in known if kind_of(name) is Kind.DLQ]
-        return f"the brokers have no dead letter of the group {group!a}.{did_you_mean(group, groups)}"
-    return f"the brokers have no topic {topic!a}.{did_you_mean(topic, known)}"
+        return f"the brokers have no dead letter of the group {group!a}.{suggest_similar_name(group, groups)}"
+    return f"the brokers have no topic {topic!a}.{suggest_similar_name(topic, known)}"

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.queue_reading import format_queue
-from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, warn
+from commitlake.jobs.arguments.names import known_names_hint, print_warning, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.confirm import confirm
+from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.offsets.apply import NOTHING, check_connected_clients, report_set_offsets
 from commitlake.jobs.offsets.compute_offsets import offset_client
@@ -92,7 +92,8 @@ def _filter_groups(wanted: Sequence[str], known: Mapping[str, Collection[str]]) 
     for group in wanted:
         if group not in names:
             raise JobError(
-                f"--group: no group {group!a} consumes {' or '.join(sorted(known))}.{did_you_mean(group, names)}",
+                f"--group: no group {group!a} consumes "
+                f"{' or '.join(sorted(known))}.{suggest_similar_name(group, names)}",
                 known_names_hint(names),
             )
     return {topic: [group for group in groups if not wanted or group in wanted] for topic, groups in known.items()}
@@ -191,7 +192,9 @@ def _set_offsets(arguments: ReplayOptions, lake: Lake, steps: Sequence[GroupStep
     }
     moving = [step for found in by_group.values() for step in found]
     text = f"{format_count(len(moving), 'offset')} of {_group_names_text(moving)}"
-    confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=arguments.yes)
+    confirm_action(
+        f"Set {text}", intended_action=f"{text} would be set", refusal_message=NOTHING, is_confirmed=arguments.yes
+    )
     is_done = True
     details = []
     for group, found in sorted(by_group.items()):
@@ -204,5 +207,5 @@ def _set_offsets(arguments: ReplayOptions, lake: Lake, steps: Sequence[GroupStep
     if details:
         add_replay_event(lake, arguments.replay_id, ReplayEvent.UNDONE, detail="; ".join(details))
     else:
-        warn(PROG, "no offset was set and read back")
+        print_warning(PROG, "no offset was set and read back")
     return is_done

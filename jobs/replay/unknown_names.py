@@ -12,7 +12,7 @@ from commitlake.jobs.arguments.lake_names import (
     unknown_topic_sentences,
     unknown_value_sentences,
 )
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.source import MessageSource
@@ -32,11 +32,11 @@ def warn_of_unknown_names(arguments: ReplayOptions, lake: Lake, source: MessageS
     """
     if source.is_copied:
         for sentence in _unknown_names_in_copy(arguments, source):
-            warn(PROG, sentence)
+            print_warning(PROG, sentence)
         return
     check_archived_brokers(lake, arguments.broker)
     for sentence in _unknown_names_in_lake(arguments, lake, source):
-        warn(PROG, sentence)
+        print_warning(PROG, sentence)
 
 
 def _unknown_names_in_copy(arguments: ReplayOptions, source: MessageSource) -> Iterator[str]:

@@ -139,7 +139,7 @@ def percent_text(place: float) -> str:
 
 
 def _mark_html(mark: Mark, windows: TimeWindows) -> Html:
-    left, right = windows.place(mark.start), windows.place(mark.end)
+    left, right = windows.relative_position(mark.start), windows.relative_position(mark.end)
     shown = tag("rect", x=percent_text(left), width=percent_text(max(right - left, 0.003)), y=_TOP, height=_HEIGHT,
                 class_=f"mark {mark.kind}")  # fmt: skip
     sign = tag("text", "▲", x=percent_text((left + right) / 2), y=_TOP - 4, text_anchor="middle", class_="damage-sign")

@@ -104,5 +104,5 @@ def _part_html(part: Part) -> Html:
 
 def badge(kind: Kind, word: str = "") -> Html:
     """Return a badge as HTML: a sign and a word in the colour of a severity."""
-    return tag("span", tag("span", _SIGNS[kind], class_="sign", aria_hidden="true"), word or kind.word,
+    return tag("span", tag("span", _SIGNS[kind], class_="sign", aria_hidden="true"), word or kind.badge_text,
                class_=f"badge {kind}")  # fmt: skip

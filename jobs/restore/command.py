@@ -23,15 +23,22 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.broker_conf import read_store_conf
-from commitlake.jobs.arguments.lake_location import LakeArguments, check_packs, open_lake_argument
-from commitlake.jobs.arguments.names import abbreviate_name_list, warn
+from commitlake.jobs.arguments.lake_location import LakeArguments, check_packs_location, open_lake_argument
+from commitlake.jobs.arguments.names import abbreviate_name_list, print_warning
 from commitlake.jobs.arguments.runner import SparkArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
-from commitlake.jobs.arguments.stores import StoreName, delay_levels, file_size, folder_path, positive, store_name
+from commitlake.jobs.arguments.stores import (
+    StoreName,
+    declare_broker_option,
+    parse_delay_levels_option,
+    parse_file_size,
+    parse_folder_path,
+    positive,
+)
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
-from commitlake.jobs.cli.options import before, not_with, option
+from commitlake.jobs.cli.options import conflicts_with, must_be_less_than, option
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import FileSettings
@@ -92,15 +99,18 @@ class Restore(
     EXAMPLES = EXAMPLES
 
     out: Path = option(
-        "folder for the store: new, empty, or of an interrupted run", parse=folder_path, required=True, metavar="DIR"
+        "folder for the store: new, empty, or of an interrupted run",
+        parse=parse_folder_path,
+        required=True,
+        metavar="DIR",
     )
-    broker: str | None = store_name("the store's name in the lake (default: the only one)")
+    broker: str | None = declare_broker_option("the store's name in the lake (default: the only one)")
     start: datetime.datetime | None = option(
         "begin with the first record stored at or after this time: 2026-11-20T14:00, -2h",
         "--from",
         parse=parse_time,
         metavar="TIME",
-        rules=before("end"),
+        rules=must_be_less_than("end"),
     )
     end: datetime.datetime | None = option(
         "end with the last record stored before this time", "--to", parse=parse_time, metavar="TIME"
@@ -109,16 +119,16 @@ class Restore(
         "restore the store as it was at this time: all records stored before",
         parse=parse_time,
         metavar="TIME",
-        rules=not_with("start", "end", hint="{this} restores everything before a time"),
+        rules=conflicts_with("start", "end", hint="{this} restores everything before a time"),
     )
     from_offset: int | None = option(
-        "begin at this physical offset", parse=_parse_offset, metavar="N", rules=before("to_offset")
+        "begin at this physical offset", parse=_parse_offset, metavar="N", rules=must_be_less_than("to_offset")
     )
     to_offset: int | None = option("end before this physical offset", parse=_parse_offset, metavar="N")
     segment_size: int | None = option(
         "size of a file of the log, as 1073741824 or 1GiB: RocketMQ's mappedFileSizeCommitLog "
         "(default: derived from the records, usually 1GiB)",
-        parse=file_size,
+        parse=parse_file_size,
         metavar="SIZE",
     )
     offsets: Path | None = option(
@@ -136,12 +146,12 @@ class Restore(
     )
     delay_levels: tuple[int, ...] | None = option(
         "the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or RocketMQ's)",
-        parse=delay_levels,
+        parse=parse_delay_levels_option,
         metavar="LEVELS",
     )
     queue_file_size: int | None = option(
         "size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: 6000000)",
-        parse=file_size,
+        parse=parse_file_size,
         metavar="SIZE",
     )
     index_slots: int | None = option("maxHashSlotNum (default: 5000000)", parse=positive, metavar="N")
@@ -156,7 +166,7 @@ class Restore(
         _warn_of_masks(self)
         missing = _warn_of_lost_ranges(self)
         try:
-            restored = _restore(self)
+            restored = _run_restore(self)
         except QueryError as error:
             raise_for_damaged_file(open_lake_argument(self), ["messages"], str(error))
             raise JobError(f"the table messages cannot be read: {error}") from None
@@ -185,7 +195,7 @@ def _warn_of_lost_ranges(command: Restore) -> bool:
     lost = lost_ranges(open_lake_argument(command), [command.broker] if command.broker else [], command.start, end)
     lost = [part for part in lost if part.overlaps(command.from_offset, command.to_offset)]
     for sentence in describe_lost_ranges(lost):
-        warn("commitlake restore", sentence)
+        print_warning("commitlake restore", sentence)
     return bool(lost)
 
 
@@ -195,7 +205,7 @@ def _warn_of_masks(command: Restore) -> None:
 
     last = read_last_commit(open_lake_argument(command))
     if last is not None and last.masks is not None:
-        warn(
+        print_warning(
             "commitlake restore",
             f"the lake's messages were masked when they were archived ({describe_rules(last.masks)}): the restored "
             "records differ from the broker's, and records whose size has changed cannot be restored",
@@ -208,7 +218,7 @@ def _check_options(command: Restore) -> None:
     refuse_owned_folder(str(command.out), "--out")
 
 
-def _restore(command: Restore) -> Restored:
+def _run_restore(command: Restore) -> Restored:
     from commitlake.connectors.runtime.local_runner import HERE
     from commitlake.jobs.arguments.lake_names import check_archived_brokers
     from commitlake.pipelines.restore.config import parse_offsets
@@ -216,14 +226,14 @@ def _restore(command: Restore) -> Restored:
     from commitlake.pipelines.restore.run import restore_store
 
     lake = open_lake_argument(command)
-    check_packs(lake)
+    check_packs_location(lake)
     check_archived_brokers(lake, [command.broker] if command.broker else [])
     conf = read_store_conf(command.broker_conf, command.broker or "")
     offsets = parse_offsets(_read_offsets_file(command.offsets), str(command.offsets)) if command.offsets else None
     end = command.end if command.at is None else command.at
     chosen = RestoreSelection(command.broker or "", command.from_offset, command.to_offset, command.start, end)
     runner = make_runner(command, "restore") if command.spark else None
-    with show_progress(f"restoring into {command.out}", quiet=command.quiet, runner=runner or HERE) as begin:
+    with restore_progress(f"restoring into {command.out}", quiet=command.quiet, runner=runner or HERE) as begin:
         return restore_store(
             lake,
             command.out,
@@ -231,9 +241,9 @@ def _restore(command: Restore) -> Restored:
             settings=command.requested_settings(conf),
             segment_size=command.segment_size or conf.segment_size_bytes,
             offsets=offsets,
-            skip=command.on_missing == "skip",
+            skips_missing_bodies=command.on_missing == "skip",
             threads=command.threads,
-            begin=begin,
+            begin_progress=begin,
             runner=runner,
         )
 
@@ -310,7 +320,7 @@ def _needed_broker_settings(restored: Restored) -> dict[str, object]:
     if settings.batch_topics:
         found["mapperFileSizeBatchConsumeQueue"] = settings.batch_file_size, DEFAULT_FILE_ENTRIES * BATCH_ENTRY.size
     needed: dict[str, object] = {name: value for name, (value, default) in found.items() if value != default}
-    if restored.rebuilt.has_other_delays:
+    if restored.rebuilt.has_nondefault_delays:
         needed["messageDelayLevel"] = format_delay_levels(settings.delay_levels_ms)
     return needed
 
@@ -319,12 +329,12 @@ build_parser, main = Restore.parser, Restore.main
 
 
 @contextmanager
-def show_progress(what: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int], Callable[[int], None]]]:
+def restore_progress(label: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int], Callable[[int], None]]]:
     """Yield a function that starts a progress display for a total in bytes, and returns a function to advance it.
 
     Args:
-        what: name of the work, in a few words.
+        label: name of the work, in a few words.
         quiet: whether to show nothing.
     """
     with ExitStack() as stack:
-        yield lambda total: stack.enter_context(runner_progress(runner, what, total, quiet=quiet))
+        yield lambda total: stack.enter_context(runner_progress(runner, label, total, quiet=quiet))

@@ -7,7 +7,7 @@ import datetime
 import re
 from dataclasses import dataclass
 
-from commitlake.jobs.arguments.durations import duration_of, parse_duration
+from commitlake.jobs.arguments.durations import make_duration_parser, parse_duration
 from commitlake.jobs.arguments.layouts import FOLDERS
 from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.arguments.stores import StoreName
@@ -63,14 +63,14 @@ class ShipOptions(Command, StoreName, S3Arguments, after={StoreName: "to", S3Arg
     once: bool = flag("ship what is there now, and end")
     interval: datetime.timedelta = option(
         "how often to look for new records of the log (default: 5s)",
-        parse=duration_of("1s"),
+        parse=make_duration_parser("1s"),
         default=parse_duration("5s"),
         metavar="TIME",
     )
     files_interval: datetime.timedelta = option(
         "how often to look for changes "
         "of queues, indexes and settings; each changed file costs a request (default: 1m)",
-        parse=duration_of("1s"),
+        parse=make_duration_parser("1s"),
         default=parse_duration("1m"),
         metavar="TIME",
     )

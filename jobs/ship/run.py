@@ -19,12 +19,12 @@ from commitlake.connectors.shipping.target import ShipTarget, ShipUnavailableErr
 from commitlake.connectors.storage.opening import is_storage, open_storage
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.uris import check_no_secret, has_scheme, is_s3
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.arguments.s3 import set_s3_environment
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli import run_metrics
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.process import call_on_first_signal, stop_signal
+from commitlake.jobs.cli.process import call_on_first_signal, received_stop_signal
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.ship.arguments import ShipOptions
@@ -72,8 +72,8 @@ def fetch_store(command: ShipOptions) -> ExitCode:
     with closing(FolderTarget(command.to, Pace())) as target:
         target.claim()
         fetcher = Fetcher(source, target)
-        with counted_progress("fetch", fetcher.missing_bytes(), "bytes", quiet=command.quiet) as advance:
-            log = fetcher.fetch(advance)
+        with counted_progress("fetch", fetcher.count_missing_bytes(), "bytes", quiet=command.quiet) as advance:
+            log = fetcher.fetch_missing_files(advance)
     run_metrics.add_to_counter("ship_bytes", fetcher.new_bytes)
     seconds = max(0.001, time.monotonic() - started)
     if not command.quiet:
@@ -112,10 +112,10 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
     return FolderTarget(place, Pace(command.rate))
 
 
-def _open_storage_target(command: ShipOptions, place: str) -> StorageTarget:
+def _open_storage_target(command: ShipOptions, uri: str) -> StorageTarget:
     """Return a prefix in an object store or HDFS, as a target or as a source."""
     set_s3_environment(command)
-    return StorageTarget(open_storage(place, Pace(command.rate)))
+    return StorageTarget(open_storage(uri, Pace(command.rate)))
 
 
 def lower_priority() -> None:
@@ -150,7 +150,7 @@ class _Shipping:
         with self._stop_on_signal():
             self._target.claim()
             agent = self._agent = self._open_agent()
-            with counted_progress("ship", agent.unshipped_bytes(), "bytes", quiet=self._quiet) as advance:
+            with counted_progress("ship", agent.count_unshipped_bytes(), "bytes", quiet=self._quiet) as advance:
                 self._show = advance
                 self._found = agent.ship_round()
                 self._warn_of_unread_messages()
@@ -158,7 +158,7 @@ class _Shipping:
                 if self._found.is_waiting and not self._stop.wait(1.1 * UNCHANGED_SECONDS):
                     self._found = agent.ship_round(with_other_files=False)
         code = self._print_result()
-        if (number := stop_signal()) is not None:  # it was stopped before everything was shipped
+        if (number := received_stop_signal()) is not None:  # it was stopped before everything was shipped
             return ExitCode.TERMINATED if number == signal.SIGTERM else ExitCode.INTERRUPTED
         return code
 
@@ -176,7 +176,7 @@ class _Shipping:
                     if has_files:
                         self._warn_of_unread_messages()
                 except ShipUnavailableError as error:
-                    warn("commitlake ship", f"{error}. Next attempt in {wait:.0f} s")
+                    print_warning("commitlake ship", f"{error}. Next attempt in {wait:.0f} s")
                     self._update_metrics()
                     self._stop.wait(wait)
                     wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
@@ -187,7 +187,7 @@ class _Shipping:
                 self._update_metrics()
                 if time.monotonic() - reported >= _REPORT_SECONDS:
                     reported = time.monotonic()
-                    self._print(self._summary_text())
+                    self._print_unless_quiet(self._summary_text())
                 self._stop.wait(self._interval)
         return self._print_result()
 
@@ -205,17 +205,17 @@ class _Shipping:
             is_stopped=self._stop.is_set,
         )
 
-    def _advance_progress(self, count: int) -> None:
+    def _advance_progress(self, byte_count: int) -> None:
         """Advance the progress bar, if one is shown."""
         if self._show is not None:
-            self._show(count)
+            self._show(byte_count)
 
     def _print_result(self) -> ExitCode:
         self._warn_of_skipped_files()
         self._update_metrics()
-        self._print(self._summary_text())
+        self._print_unless_quiet(self._summary_text())
         agent = self._agent
-        has_damage = agent is not None and (agent.counts.cut or agent.counts.rewritten or agent.log.lost)
+        has_damage = agent is not None and (agent.counts.cut or agent.counts.rewritten or agent.log_manifest.lost)
         return ExitCode.DAMAGE if has_damage or self._skipped else ExitCode.OK
 
     def _summary_text(self) -> str:
@@ -235,7 +235,7 @@ class _Shipping:
             parts.append(f"{format_count(counts.cut, 'segment')} cut or deleted before being shipped completely")
         if counts.rewritten:
             parts.append(f"{format_count(counts.rewritten, 'file')} changed by the broker and sent again")
-        if lost := self._agent.log.lost:
+        if lost := self._agent.log_manifest.lost:
             size = sum(end - start for start, end in lost)
             parts.append(f"{size_text(size)} of the log were deleted before they were shipped")
         if self._found.damaged_at is not None:
@@ -247,16 +247,16 @@ class _Shipping:
 
     def _warn_of_unread_messages(self) -> None:
         """Warn of messages in other folders, which are not shipped."""
-        for sentence in self._source.newer_data(self._settings.broker):
+        for sentence in self._source.newer_data_sentences(self._settings.broker):
             UNREAD.warning("%s", sentence)
 
     def _warn_of_skipped_files(self) -> None:
         """Warn once of each file that is skipped."""
         new = [text for text in self._found.skipped if text not in self._skipped]
         for text in new[:_SHOWN_SKIPPED]:
-            warn("commitlake ship", f"skipped: {text}")
+            print_warning("commitlake ship", f"skipped: {text}")
         if len(new) > _SHOWN_SKIPPED:
-            warn("commitlake ship", f"skipped {format_count(len(new) - _SHOWN_SKIPPED, 'more file')}")
+            print_warning("commitlake ship", f"skipped {format_count(len(new) - _SHOWN_SKIPPED, 'more file')}")
         self._skipped.update(new)
 
     def _update_metrics(self) -> None:
@@ -271,6 +271,6 @@ class _Shipping:
             run_metrics.add_to_counter(name, after - before)
         self._counted = now
 
-    def _print(self, line: str) -> None:
+    def _print_unless_quiet(self, line: str) -> None:
         if not self._quiet:
             print_line(line)

@@ -18,13 +18,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from commitlake.jobs.arguments.durations import duration_of
+from commitlake.jobs.arguments.durations import make_duration_parser
 from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
-from commitlake.jobs.arguments.names import abbreviate_name_list, did_you_mean, warn
-from commitlake.jobs.arguments.stores import StoreName, store_name
+from commitlake.jobs.arguments.names import abbreviate_name_list, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.stores import StoreName, declare_broker_option
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import OneOf, needs, option
+from commitlake.jobs.cli.options import OneOf, option, requires_one_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
@@ -68,14 +68,14 @@ class Snapshot(
         one_of=_SOURCE,
     )
     namesrv: str | None = option("name servers, separated by semicolons", metavar="HOST:PORT", one_of=_SOURCE)
-    broker: str | None = store_name("the store's name in the lake; with --namesrv: only this broker")
+    broker: str | None = declare_broker_option("the store's name in the lake; with --namesrv: only this broker")
     broker_conf: str | None = option(
         "with --store: the broker's settings file broker.conf, for brokerName and the folders of the log",
         metavar="FILE",
-        rules=needs("store", hint="live brokers report their own names"),
+        rules=requires_one_of("store", hint="live brokers report their own names"),
     )
     every: datetime.timedelta | None = option(
-        "take a snapshot at this interval, until stopped (SIGTERM)", parse=duration_of("1s"), metavar="TIME"
+        "take a snapshot at this interval, until stopped (SIGTERM)", parse=make_duration_parser("1s"), metavar="TIME"
     )
 
     def run(self) -> ExitCode:
@@ -96,49 +96,51 @@ class Snapshot(
         return worst
 
 
-def _take_snapshots(command: Snapshot, lake: Lake, shown: set[str]) -> ExitCode:
+def _take_snapshots(command: Snapshot, lake: Lake, printed_notes: set[str]) -> ExitCode:
     """Take one snapshot of each store or broker.
 
     Args:
-        shown: notes that were printed before; new ones are added.
+        printed_notes: notes that were printed before; new ones are added.
     """
     from commitlake.pipelines.snapshot.append import append_snapshot
 
     code = ExitCode.OK
     for progress in (
-        _read_store_offsets(command, lake, command.store, shown)
+        _read_store_offsets(command, lake, command.store, printed_notes)
         if command.store is not None
         else _read_broker_offsets(command)
     ):
         appended = append_snapshot(lake, progress)
         for sentence in progress.unreadable:
             code = ExitCode.DAMAGE
-            warn("commitlake snapshot", f"{sentence}; none of its offsets were saved")
+            print_warning("commitlake snapshot", f"{sentence}; none of its offsets were saved")
         if not command.quiet:
             for line in summary_lines(progress, appended):
                 print_line(line)
     return code
 
 
-def _read_store_offsets(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterator[StoreSnapshot]:
+def _read_store_offsets(
+    command: Snapshot, lake: Lake, store_path: str, printed_notes: set[str]
+) -> Iterator[StoreSnapshot]:
     """Yield the offsets in the files of each store."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.reading.snapshots import take_snapshot
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.arguments.broker_name import choose_broker_name
     from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
-    from commitlake.pipelines.snapshot.files import read_store_progress
+    from commitlake.pipelines.snapshot.files import read_store_snapshot
 
     last = read_last_commit(lake)
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake snapshot", command.broker, known)
     formats = find_formats(command)
-    name = choose_broker_name(place, command.broker, command.broker_conf, known, formats)
-    if name.note and name.note not in shown and not command.quiet:
+    name = choose_broker_name(store_path, command.broker, command.broker_conf, known, formats)
+    if name.note and name.note not in printed_notes and not command.quiet:
         print_line(name.note)
-        shown.add(name.note)
-    for store in find_stores(place, name.name, formats=formats):
-        progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
+        printed_notes.add(name.note)
+    for store in find_stores(store_path, name.name, formats=formats):
+        progress = read_store_snapshot(store, datetime.datetime.now(datetime.UTC))
         if progress is None:
             raise JobError(
                 f"{store.root}: expected a folder of this machine, because the age of a copied store is not known",
@@ -157,7 +159,7 @@ def _read_broker_offsets(command: Snapshot) -> Iterator[StoreSnapshot]:
         brokers = sorted(admin.clusters().broker_addr_table)
         if command.broker is not None and command.broker not in brokers:
             raise JobError(
-                f"the name server has no broker {command.broker!a}.{did_you_mean(command.broker, brokers)}",
+                f"the name server has no broker {command.broker!a}.{suggest_similar_name(command.broker, brokers)}",
                 f"brokers: {abbreviate_name_list(brokers)}",
             )
         for broker in brokers if command.broker is None else [command.broker]:
@@ -167,16 +169,16 @@ def _read_broker_offsets(command: Snapshot) -> Iterator[StoreSnapshot]:
 build_parser, main = Snapshot.parser, Snapshot.main
 
 
-def summary_lines(progress: StoreSnapshot, appended: AppendedCounts) -> list[str]:
+def summary_lines(snapshot: StoreSnapshot, appended_counts: AppendedCounts) -> list[str]:
     """Return lines on the offsets that a snapshot found in a store, and the rows that it added to the lake."""
-    if appended.as_of is None:
-        return [f"{appended.broker}: {progress.note or 'no offsets were read'}"]
-    offsets, groups = format_count(appended.read, "offset"), format_count(appended.groups, "group")
-    found = f"{appended.broker}: {offsets} of {groups} as of {appended.as_of:%FT%TZ}"
-    if appended.is_old:
+    if appended_counts.as_of is None:
+        return [f"{appended_counts.broker}: {snapshot.note or 'no offsets were read'}"]
+    offsets, groups = format_count(appended_counts.read, "offset"), format_count(appended_counts.groups, "group")
+    found = f"{appended_counts.broker}: {offsets} of {groups} as of {appended_counts.as_of:%FT%TZ}"
+    if appended_counts.is_old:
         return [f"{found}; the lake already has this snapshot or a newer one, so nothing was added"]
-    lines = [f"{found}, {format_count(appended.moved, 'offset')} moved"]
-    if progress.subscriptions or appended.subscribed:
-        subscriptions = format_count(len(progress.subscriptions), "subscription")
-        lines[0] += f"; {subscriptions}, {appended.subscribed:,} changed"
+    lines = [f"{found}, {format_count(appended_counts.moved, 'offset')} moved"]
+    if snapshot.subscriptions or appended_counts.subscribed:
+        subscriptions = format_count(len(snapshot.subscriptions), "subscription")
+        lines[0] += f"; {subscriptions}, {appended_counts.subscribed:,} changed"
     return lines

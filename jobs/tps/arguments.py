@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.arguments.durations import duration_of, duration_text, parse_duration
+from commitlake.jobs.arguments.durations import duration_text, make_duration_parser, parse_duration
 from commitlake.jobs.arguments.engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.html import HtmlArgument
-from commitlake.jobs.arguments.names import did_you_mean
+from commitlake.jobs.arguments.names import suggest_similar_name
 from commitlake.jobs.arguments.selection import Brokers, Kinds, Queues, Tags, TimeRange, Topics
-from commitlake.jobs.arguments.stores import at_least
+from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import flag, if_value, needs, option, overrides, shorthand_option
+from commitlake.jobs.cli.options import flag, option, overrides, requires_one_of, rules_for_values, shorthand_option
 from commitlake.jobs.lag.arguments import SourceArguments
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.pipelines.tps.question import GROUPS, SECOND
@@ -84,8 +84,8 @@ class TpsOptions(
         default=RATES,
         choices=tuple(_SHOWN),
         rules=(
-            *if_value(HOT_QUEUES, HOT_KEYS, DELAYED, rules=overrides(*_OF_RATES, hint="leave one of them out")),
-            *if_value(DELAYED, rules=overrides("kind", "topic", "queue", "tag", hint=_OF_DELAYED)),
+            *rules_for_values(HOT_QUEUES, HOT_KEYS, DELAYED, rules=overrides(*_OF_RATES, hint="leave one of them out")),
+            *rules_for_values(DELAYED, rules=overrides("kind", "topic", "queue", "tag", hint=_OF_DELAYED)),
         ),
     )
     by: str | None = option(
@@ -96,14 +96,14 @@ class TpsOptions(
     )
     window: datetime.timedelta | None = option(
         "one row for each window of this length, 1s or more, as in 1s, 5m, 1h (default: one row for the whole time)",
-        parse=duration_of("1s"),
+        parse=make_duration_parser("1s"),
         metavar="TIME",
     )
     step: datetime.timedelta | None = option(
         "with --window: begin a window at this interval, so that windows overlap; must divide --window",
         parse=parse_duration,
         metavar="TIME",
-        rules=needs("window"),
+        rules=requires_one_of("window"),
     )
     percentiles: bool = flag(
         "also show p50, p95 and p99 of size, latency and wait, in ms: see schemas/tables/topic_minutes.py; only for "
@@ -118,11 +118,11 @@ class TpsOptions(
         "with --show delayed: how long segments are kept, the broker's fileReservedTime (default: 72h)",
         parse=parse_duration,
         metavar="TIME",
-        rules=needs("show delayed"),
+        rules=requires_one_of("show delayed"),
     )
     top: int = option(
         "only the groups with the most messages, now or at the time of --compare; 0 for all (default: 20)",
-        parse=at_least(0),
+        parse=make_integer_parser(0),
         default=20,
         metavar="N",
     )
@@ -160,7 +160,8 @@ def parse_group_names(text: str | None) -> list[str]:
     for name in names:
         if name not in GROUPS:
             raise JobError(
-                f"--by: there is no group {name!r}.{did_you_mean(name, GROUPS)}", f"there are: {', '.join(GROUPS)}"
+                f"--by: there is no group {name!r}.{suggest_similar_name(name, GROUPS)}",
+                f"there are: {', '.join(GROUPS)}",
             )
     if len(set(names)) < len(names):
         raise JobError(f"--by names a group twice: {text!r}", "name each once")

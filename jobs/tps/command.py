@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import damage_message
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
@@ -109,7 +109,7 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
             from commitlake.pipelines.tps import comparison
 
             both = comparison.Comparison(rates, question, COMPARED[command.compare])
-            rows = both.rows(has_quantiles=command.percentiles)
+            rows = both.comparison_rows(has_quantiles=command.percentiles)
             columns += comparison.COLUMNS
         else:
             rows = rates.read_rates(question, has_quantiles=command.percentiles)
@@ -146,7 +146,7 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
 def _read_transaction_outcomes(
     command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared: int, *, is_needed: bool
 ) -> ReadOutcomes:
-    """Return transaction outcomes, if the rates or the printed notes need them; warn if `edges` is damaged."""
+    """Return transaction outcomes, if the rates or the printed notes need them; print_warning if `edges` is damaged."""
     from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
 
     if not is_needed and command.quiet:
@@ -154,7 +154,7 @@ def _read_transaction_outcomes(
     outcomes = read_outcomes_if_intact(source.lake, question, prepared, command.counting_engine)
     if outcomes.damage:
         unknown = "how many transactions were rolled back, were given up or are open is not known"
-        warn("commitlake tps", f"{unknown}: {damage_message(source.lake, 'edges', outcomes.damage)}")
+        print_warning("commitlake tps", f"{unknown}: {damage_message(source.lake, 'edges', outcomes.damage)}")
     return outcomes
 
 
@@ -296,7 +296,7 @@ def _choose_table(command: TpsOptions, by: Sequence[str]) -> CountedTable:
     """Choose the table from which messages are counted; for a store, only this table is made from the log."""
     unit = _time_unit(command)
     start = round_time(command.start or EPOCH, unit)
-    end = start + 2 * MINUTE if command.end is None else round_time(command.end, unit, up=True)
+    end = start + 2 * MINUTE if command.end is None else round_time(command.end, unit, rounds_up=True)
     question = RatesQuestion(by, min(start, end), end, command.window, command.step)
     is_cut = command.store is not None and command.window is None and len(question.divide_by_minute()) > 1
     return MESSAGES if is_cut else question.table
@@ -319,7 +319,7 @@ def _make_rates_question(command: TpsOptions, by: Sequence[str], source: TpsSour
     aligned = replace(
         question,
         start=round_time(question.start, unit),
-        end=round_time(question.end, unit, up=True),
+        end=round_time(question.end, unit, rounds_up=True),
         is_by_second=bool(source.stores) and source.table is MESSAGES,
     )
     if aligned.start >= aligned.end:

@@ -123,13 +123,13 @@ def _transactions_note(totals: Mapping[str, int], outcomes: TransactionOutcomes 
         )
         return RateNote("Transactions", sentence, "info" if open_or_back else "good")
     sentence = (
-        f"{format_count(outcomes.total, 'transaction')}: {outcomes.committed:,} committed, "
+        f"{format_count(outcomes.total_count, 'transaction')}: {outcomes.committed:,} committed, "
         f"{outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, {outcomes.open:,} open"
     )
-    missing = totals["prepared"] - outcomes.total
+    missing = totals["prepared"] - outcomes.total_count
     if missing > 0:
         sentence += f"; {missing:,} more are not in the table edges"
-    return RateNote("Transactions", sentence, "good" if outcomes.total == outcomes.committed else "info")
+    return RateNote("Transactions", sentence, "good" if outcomes.total_count == outcomes.committed else "info")
 
 
 def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> Iterator[RateNote]:

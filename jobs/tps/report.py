@@ -170,7 +170,7 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     largest = report.groups[0]
     if report.group_count > 1 and largest["messages"] > _LARGE_SHARE * total["messages"]:
         share = f"{100 * largest['messages'] / total['messages']:.0f} %"
-        sentence += f"; {group_label(report.key_of(largest))} has {share} of them"
+        sentence += f"; {group_label(report.group_key_of_row(largest))} has {share} of them"
     kind = Kind.WARNING if warnings else Kind.GOOD
     return Verdict(kind, " ".join([f"{sentence}.", *warnings]), "Look" if warnings else "Nothing unusual")
 
@@ -195,7 +195,7 @@ def _notes(report: RatesReport, source: RatesSource) -> Iterator[RateNote]:
         yield from tag_notes(total, question)
     if compared is not None:
         earlier = question.shift_earlier(compared)
-        is_complete = not report.coverage.lacks_part_of(earlier.start, earlier.end)
+        is_complete = not report.coverage.lacks_part_of_range(earlier.start, earlier.end)
         yield from comparison_notes(question, compared, report.silent, is_complete=is_complete)
     if total is not None:
         yield RateNote("Peak", f"the busiest time began at {_time_text(total['peak_at'])} UTC")
@@ -243,7 +243,7 @@ def _summary_figures(report: RatesReport) -> Figures | Paragraph:
         "transactions": f"{total['prepared']:,}",
     }
     outcomes = report.outcomes.found
-    if outcomes is not None and outcomes.total:
+    if outcomes is not None and outcomes.total_count:
         figures |= {
             "transactions committed": f"{outcomes.committed:,}",
             "transactions rolled back": f"{outcomes.rolled_back:,}",
@@ -260,7 +260,7 @@ def _advice_blocks(report: RatesReport, source: RatesSource) -> Iterator[Block]:
         if note.kind != Kind.GOOD:
             text = note.names or note.why
             paragraphs = [Paragraph(text)] if text else []
-            advice = [AdviceBlock(on_notes[note.word].filled(places))] if note.word in on_notes else []
+            advice = [AdviceBlock(on_notes[note.word].fill_placeholders(places))] if note.word in on_notes else []
             yield Notice(Kind(note.kind), _note_title(note), *paragraphs, *advice, word=note.word)
 
 
@@ -404,7 +404,7 @@ def _group_table(report: RatesReport) -> Table:
 
 def _group_row(report: RatesReport, row: Row) -> Row:
     """Return a table row for a group: figures, names, share of all messages, and a sparkline."""
-    key, peak = report.key_of(row), row["peak_at"]
+    key, peak = report.group_key_of_row(row), row["peak_at"]
     messages = report.total["messages"] if report.total else 0
     line = report.lines.get(key)
     trend: Text | Trend = ""

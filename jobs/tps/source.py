@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.tps.arguments import TpsOptions
@@ -69,7 +69,7 @@ class TpsSource:
             if queues and not sentences:
                 sentences = unknown_queue_sentences(messages, topics, queues)
         for sentence in sentences:
-            warn("commitlake tps", sentence)
+            print_warning("commitlake tps", sentence)
 
 
 def _has_unnamed_tags(minutes: DeltaTable) -> bool:
@@ -106,7 +106,7 @@ def open_tps_source(
             end = None if is_whole else command.end
             yield _read_store_log(command, table, earlier, columns, end, folder)
         return
-    lake = open_lake_argument(command).pinned()
+    lake = open_lake_argument(command).pin_versions()
     with explain_damaged_files(lake, _READ):
         yield _open_lake_tables(lake, command.broker, table)
 
@@ -156,7 +156,7 @@ def _read_store_log(
         topics=command.topic,
         queue_ids=command.queue,
         start=start - earlier if start is not None and earlier is not None else start,
-        end=None if end is None else round_time(end, unit, up=True),
+        end=None if end is None else round_time(end, unit, rounds_up=True),
     )
     lake = Lake(folder)
     logs = StoreLogs(stores, wanted, columns)

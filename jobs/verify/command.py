@@ -22,7 +22,13 @@ from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
 from commitlake.jobs.arguments.runner import ProcessArguments, make_runner
 from commitlake.jobs.arguments.s3 import S3Arguments, set_s3_environment
-from commitlake.jobs.arguments.stores import StoreName, declare_store_argument, delay_levels, positive, require_store
+from commitlake.jobs.arguments.stores import (
+    StoreName,
+    declare_store_argument,
+    parse_delay_levels_option,
+    positive,
+    require_store,
+)
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import environment_variable_of, option
 from commitlake.jobs.report.output_forms import OutputArguments
@@ -78,7 +84,7 @@ class Verify(
     delay_levels: tuple[int, ...] | None = option(
         "the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
         "levels that the store's schedule queues show)",
-        parse=delay_levels,
+        parse=parse_delay_levels_option,
         metavar="LEVELS",
     )
     findings: int = option(
@@ -104,7 +110,7 @@ class Verify(
         if "s3://" in store:
             set_s3_environment(self)
         elif self.lake is None:
-            self._check_object_store()
+            self._check_object_store_options()
         file = check_page_file(self.html)
         lake = open_lake_argument(self) if self.lake else None
         remedies = Remedies(lake, list(_reading_options(self)))
@@ -119,7 +125,7 @@ class Verify(
         verdict = make_verdict(join_findings(reports), len(reports))
         return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
 
-    def _check_object_store(self) -> None:
+    def _check_object_store_options(self) -> None:
         for name in ("s3-endpoint", "s3-region"):
             if getattr(self, name.replace("-", "_")) is not None and environment_variable_of(name) not in os.environ:
                 raise JobError(f"--{name} has no effect without --lake", "add --lake, or leave it out")
@@ -161,7 +167,7 @@ def _verify_stores(command: Verify) -> list[StoreReport]:
     return _verify_with_progress(command, stores, options, broker)
 
 
-def _find_name_in_lake(command: Verify, place: str) -> str | None:
+def _find_name_in_lake(command: Verify, store_path: str) -> str | None:
     """Return the name under which the lake has the store that is compared with it."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.jobs.arguments.broker_name import choose_broker_name
@@ -171,7 +177,7 @@ def _find_name_in_lake(command: Verify, place: str) -> str | None:
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake verify", command.broker, known)
     layouts = find_formats(command)
-    return choose_broker_name(place, command.broker, command.broker_conf, known, layouts).name
+    return choose_broker_name(store_path, command.broker, command.broker_conf, known, layouts).name
 
 
 def _verify_with_progress(

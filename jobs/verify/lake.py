@@ -13,7 +13,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.message_profiles import Sides, open_sides
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.profile import Differences
-from commitlake.pipelines.audit.span import AuditSpan, to_stretches
+from commitlake.pipelines.audit.span import AuditSpan, to_log_ranges
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
@@ -26,25 +26,25 @@ _NOTHING = "lake_not_archived"
 def add_lake_findings(
     runner: Runner,
     lake: Lake,
-    path: str,
+    store_path: str,
     broker: str | None,
     reports: Sequence[StoreReport],
-    layout: Formats,
+    formats: Formats,
 ) -> None:
-    """Add to each store's report the windows in which the lake differs from the archived part of the store.
+    """Add to each store's report the time windows in which the lake differs from the archived part of the store.
 
     Args:
-        path: path of the stores, as for `find_stores`.
+        store_path: path of the stores, as for `find_stores`.
         broker: the store's name, if the path does not determine it.
         reports: reports of these stores.
-        layout: the layout of the stores.
+        formats: the layout of the stores.
 
     Raises:
         LakeError: if nothing was ever archived into the lake.
         UnavailableError: if an archive run has committed but is not finished.
     """
     moment = read_moment(lake)
-    ranges, _ = find_ranges_in_stores(path, broker, moment.commit.stores, layout)
+    ranges, _ = find_ranges_in_stores(store_path, broker, moment.commit.stores, formats)
     for report in reports:
         if report.broker not in ranges:
             report.findings.add(
@@ -54,8 +54,8 @@ def add_lake_findings(
     if not ranges:
         return
     limit = max(report.findings.limit for report in reports)
-    with open_sides(runner, lake, AuditSpan().since(moment.expired.get("messages")), moment) as sides:
-        differing = _differing_windows(sides, path, broker, ranges, layout, limit)
+    with open_sides(runner, lake, AuditSpan().limit_start(moment.expired.get("messages")), moment) as sides:
+        differing = _differing_windows(sides, store_path, broker, ranges, formats, limit)
     by_name = {report.broker: report for report in reports}
     for (name, difference), count in differing.counts.items():
         rows = [row for row in differing.rows if (row["broker"], row["difference"]) == (name, difference)]
@@ -65,22 +65,25 @@ def add_lake_findings(
 
 def _differing_windows(
     sides: Sides,
-    path: str,
+    store_path: str,
     broker: str | None,
-    ranges: Mapping[str, StoreRange],
-    layout: Formats,
+    store_ranges: Mapping[str, StoreRange],
+    formats: Formats,
     limit: int,
 ) -> Differences:
-    """Compare messages by windows, and return those that differ; repeat if a broker has deleted segments meanwhile."""
+    """Compare messages by time windows, and return those that differ; repeat if a broker has deleted segments."""
     while True:
         with (
-            sides.profile_stores(path, broker, ranges, layout) as store,
-            sides.profile_messages(to_stretches(ranges)) as found,
+            sides.profile_stores(store_path, broker, store_ranges, formats) as store,
+            sides.profile_messages(to_log_ranges(store_ranges)) as found,
         ):
-            sides.correct_store_for_erasures(store, to_stretches(ranges))
+            sides.correct_store_for_erasures(store, to_log_ranges(store_ranges))
             differing = store.compare_with(found, limit=limit)
-        before, (ranges, _) = ranges, find_ranges_in_stores(path, broker, sides.moment.commit.stores, layout)
-        if not differing.count or ranges == before or not ranges:
+        before, (store_ranges, _) = (
+            store_ranges,
+            find_ranges_in_stores(store_path, broker, sides.moment.commit.stores, formats),
+        )
+        if not differing.count or store_ranges == before or not store_ranges:
             return differing
 
 

@@ -64,7 +64,7 @@ def _period_text(reports: Sequence[StoreReport]) -> str:
     return f"{ms_to_time_text(first).removesuffix(' UTC')} to {ms_to_time_text(last)}"
 
 
-def _verification_figures(reports: Sequence[StoreReport], together: Findings) -> Figures:
+def _verification_figures(reports: Sequence[StoreReport], all_findings: Findings) -> Figures:
     figures = {
         "records": f"{sum(report.records for report in reports):,}",
         "log": size_text(sum(report.bytes for report in reports)),
@@ -73,20 +73,20 @@ def _verification_figures(reports: Sequence[StoreReport], together: Findings) ->
         "index files": f"{sum(report.index_files for report in reports):,}",
         "consumer groups": f"{sum(report.groups for report in reports):,}",
     }
-    return Figures(figures | {str(severity): f"{together.count(severity):,}" for severity in Severity})
+    return Figures(figures | {str(severity): f"{all_findings.count_by_severity(severity):,}" for severity in Severity})
 
 
-def _finding_group(kind: FindingClass, findings: Findings, advice: FilledAdvice) -> FindingGroup:
-    kept = findings.kept.get(kind.code, [])
+def _finding_group(finding_class: FindingClass, findings: Findings, advice: FilledAdvice) -> FindingGroup:
+    kept = findings.kept.get(finding_class.code, [])
     return FindingGroup(
-        _KINDS[kind.severity],
-        kind.code.replace("_", " ").capitalize(),
-        findings.counts[kind.code],
-        kind.cause,
+        _KINDS[finding_class.severity],
+        finding_class.code.replace("_", " ").capitalize(),
+        findings.counts[finding_class.code],
+        finding_class.cause,
         advice,
         [_finding_example(finding) for finding in kept],
-        word=str(kind.severity).capitalize(),
-        code=kind.code,
+        word=str(finding_class.severity).capitalize(),
+        code=finding_class.code,
     )
 
 
@@ -110,7 +110,7 @@ def _stores_table(reports: Sequence[StoreReport]) -> Table:
         Column("log", is_number=True, text=size_text), Column("queues", is_number=True),
         *(Column(severity, is_number=True) for severity in Severity),
     ]  # fmt: skip
-    order = sorted(reports, key=lambda report: [-report.findings.count(severity) for severity in Severity])
+    order = sorted(reports, key=lambda report: [-report.findings.count_by_severity(severity) for severity in Severity])
     rest = left_out_text(len(order) - MAX_STORES, "store")
     return Table.of("The worst store first", columns, map(_store_row, order[:MAX_STORES]), rest)
 
@@ -125,5 +125,5 @@ def _store_row(report: StoreReport) -> dict[str, object]:
         "records": report.records,
         "log": report.bytes,
         "queues": report.queues,
-        **{severity: report.findings.count(severity) for severity in Severity},
+        **{severity: report.findings.count_by_severity(severity) for severity in Severity},
     }

@@ -40,12 +40,14 @@ class Remedies:
     lake: Lake | None = None
     settings: Sequence[str] = ()
 
-    def advice_for(self, kind: FindingClass, reports: Sequence[StoreReport]) -> FilledAdvice:
+    def advice_for(self, finding_class: FindingClass, reports: Sequence[StoreReport]) -> FilledAdvice:
         """Return the advice on a class of findings: the sentence for the first store, and the commands for all."""
-        advice = kind.action
-        if kind.action_without_salvage is not None and not all(report.can_salvage for report in reports):
-            advice = kind.action_without_salvage
-        return advice.fill_for_each([self._advice_placeholders(report) for report in reports[:MAX_ADVISED_STORES]])
+        advice = finding_class.action
+        if finding_class.action_without_salvage is not None and not all(report.can_salvage for report in reports):
+            advice = finding_class.action_without_salvage
+        return advice.fill_for_each_place(
+            [self._advice_placeholders(report) for report in reports[:MAX_ADVISED_STORES]]
+        )
 
     def _advice_placeholders(self, report: StoreReport) -> dict[str, str | list[str]]:
         # Nothing but `ship` writes into a copy in an object store, so its repaired files go to a folder.
@@ -59,16 +61,16 @@ class Remedies:
         return places if self.lake is None else places | {"lake": self.lake.root}
 
 
-def print_report(form: str, reports: Sequence[StoreReport], remedies: Remedies) -> None:
+def print_report(output_format: str, reports: Sequence[StoreReport], remedies: Remedies) -> None:
     """Print all stores to standard output: a table with explanations, JSON (a row per store), or CSV of findings."""
-    if form in {"json", "jsonl"}:
-        write_rows(form, (_store_object(report, remedies) for report in reports), [])
+    if output_format in {"json", "jsonl"}:
+        write_rows(output_format, (_store_object(report, remedies) for report in reports), [])
         return
-    if form == "csv":
-        write_rows(form, _all_finding_rows(reports), FINDING_COLUMNS)
+    if output_format == "csv":
+        write_rows(output_format, _all_finding_rows(reports), FINDING_COLUMNS)
         return
     write_table(_first_finding_rows(reports), FINDING_COLUMNS, sys.stdout)
-    for line in _explanations(reports, remedies):
+    for line in _explanation_lines(reports, remedies):
         print_text(line)
 
 
@@ -94,17 +96,17 @@ def _all_finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
 
 def _finding_row(finding: Finding, count: str, *, is_first: bool) -> Row:
     return {
-        "severity": str(finding.kind.severity) if is_first else "",
+        "severity": str(finding.finding_class.severity) if is_first else "",
         "class": finding.code if is_first else "",
         "count": count,
         "store": finding.broker,
-        "place": finding.place,
+        "place": finding.place_text,
         "found": finding.found,
         "expected": finding.expected,
     }
 
 
-def _explanations(reports: Sequence[StoreReport], remedies: Remedies) -> Iterator[str]:
+def _explanation_lines(reports: Sequence[StoreReport], remedies: Remedies) -> Iterator[str]:
     codes = join_findings(reports).codes
     for severity in Severity:
         for code, kind in CLASSES.items():
@@ -116,9 +118,9 @@ def _explanations(reports: Sequence[StoreReport], remedies: Remedies) -> Iterato
                     yield f"  Likewise: {command.line}"
 
 
-def reports_with_finding(code: str, reports: Sequence[StoreReport]) -> list[StoreReport]:
+def reports_with_finding(finding_code: str, reports: Sequence[StoreReport]) -> list[StoreReport]:
     """Return the reports with findings of a class."""
-    return [report for report in reports if report.findings.counts[code]]
+    return [report for report in reports if report.findings.counts[finding_code]]
 
 
 def summary(reports: Sequence[StoreReport]) -> str:
@@ -145,12 +147,14 @@ def _store_object(report: StoreReport, remedies: Remedies) -> dict[str, Any]:
         "index_files": report.index_files,
         "groups": report.groups,
         "counts": {code: findings.counts[code] for code in CLASSES if code in findings.codes},
-        "findings": [_finding_object(finding, remedies.advice_for(finding.kind, [report])) for finding in findings],
+        "findings": [
+            _finding_object(finding, remedies.advice_for(finding.finding_class, [report])) for finding in findings
+        ],
     }
 
 
 def _finding_object(finding: Finding, advice: FilledAdvice) -> dict[str, Any]:
-    kind = finding.kind
+    kind = finding.finding_class
     return {
         "code": finding.code,
         "severity": str(kind.severity),

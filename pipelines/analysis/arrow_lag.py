@@ -21,9 +21,9 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, snapshot_brokers
 from commitlake.connectors.lake.sql import in_condition, text_literal
 from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
 from commitlake.pipelines.lag.groups import GROUP_KINDS
-from commitlake.pipelines.lag.queue_rows import queue_row
+from commitlake.pipelines.lag.queue_rows import queue_lag_row
 from commitlake.pipelines.lag.store_lag import lag_of_lake
-from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes, covered_minutes
+from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes, find_covered_minutes
 from commitlake.pipelines.lag_minutes.minutes import first_minute_at, last_minute_at
 from commitlake.pipelines.lag_minutes.reading import lag_at_minutes
 from commitlake.schemas.layouts.rocketmq.topics import strip_broadcast_suffix
@@ -44,27 +44,27 @@ def lag_table(lake: Lake, question: LagQuestion) -> pa.Table:
         NoTableError: if the lake has no `consumer_offsets`.
         LakeError: if there is no lake, or no permission.
     """
-    lake = lake.pinned()  # all windows are of one version of each table
+    lake = lake.pin_versions()  # all windows are of one version of each table
     lake.table(OFFSETS)
     schema = _QUEUES if question.by == "queue" else pa.schema([_QUEUES.field(name) for name in _OF_GROUPS])
     if isinstance(question, LagHistoryQuestion):
-        tables = list(_history(lake, question, schema.names))
+        tables = list(_history_rows(lake, question, schema.names))
     else:
-        tables = [_measured(lake, question.at, question.selection, schema.names)]
+        tables = [_measure_rows(lake, question.at, question.selection, schema.names)]
     rows = pa.concat_tables([schema.empty_table(), *tables])
     if question.by == "queue":
         return rows
     return _sum_groups(rows, ["as_of"] if isinstance(question, LagHistoryQuestion) else [])
 
 
-def _history(lake: PinnedLake, question: LagHistoryQuestion, names: Sequence[str]) -> Iterator[pa.Table]:
+def _history_rows(lake: PinnedLake, question: LagHistoryQuestion, names: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of all windows, with the given columns of `QUEUE_LAG`."""
     offsets, wanted = lake.table(OFFSETS), question.selection
     first, last = _first_and_last_snapshot(offsets, wanted.brokers)
     times = [end for end in question.window_ends(last).times() if first is not None and first <= end]
     brokers = list(wanted.brokers) or snapshot_brokers(offsets, OFFSETS)
-    covered = covered_minutes(lake, brokers) if _may_be_stored(times, wanted) else {}
-    stored = {broker: [time for time in times if _has(minutes, time)] for broker, minutes in covered.items()}
+    covered = find_covered_minutes(lake, brokers) if _may_be_stored(times, wanted) else {}
+    stored = {broker: [time for time in times if _has_minute(minutes, time)] for broker, minutes in covered.items()}
     stored_names = ["minute" if name == "as_of" else name for name in names]
     for broker, known in stored.items():
         of_broker = replace(wanted, brokers=[broker])
@@ -76,13 +76,13 @@ def _history(lake: PinnedLake, question: LagHistoryQuestion, names: Sequence[str
         for time in sorted({*times} - {*stored.get(broker, ())}):
             left[time].append(broker)
     for time, others in left.items():
-        yield _measured(lake, time, replace(wanted, brokers=others), names)
+        yield _measure_rows(lake, time, replace(wanted, brokers=others), names)
 
 
-def _may_be_stored(times: Sequence[datetime.datetime], wanted: Selection) -> bool:
+def _may_be_stored(times: Sequence[datetime.datetime], selection: Selection) -> bool:
     """Return whether `lag_minutes` may have any of these times; it has groups by their plain names only."""
     return any(_is_minute(time) for time in times) and all(
-        strip_broadcast_suffix(group) == group for group in wanted.groups
+        strip_broadcast_suffix(group) == group for group in selection.groups
     )
 
 
@@ -90,14 +90,16 @@ def _is_minute(time: datetime.datetime) -> bool:
     return first_minute_at(time) == last_minute_at(time)
 
 
-def _has(covered: CoveredMinutes, time: datetime.datetime) -> bool:
-    return _is_minute(time) and covered.has(last_minute_at(time))
+def _has_minute(minutes: CoveredMinutes, time: datetime.datetime) -> bool:
+    return _is_minute(time) and minutes.contains_minute(last_minute_at(time))
 
 
-def _measured(lake: PinnedLake, at: datetime.datetime | None, wanted: Selection, names: Sequence[str]) -> pa.Table:
+def _measure_rows(
+    lake: PinnedLake, as_of: datetime.datetime | None, selection: Selection, names: Sequence[str]
+) -> pa.Table:
     """Return the rows of groups as `lag_of_lake` measures them, with the given columns of `QUEUE_LAG`."""
-    answer = lag_of_lake(lake, at, wanted)
-    rows = [queue_row(row) for row in answer.rows if row.kind in GROUP_KINDS]
+    answer = lag_of_lake(lake, as_of, selection)
+    rows = [queue_lag_row(row) for row in answer.rows if row.kind in GROUP_KINDS]
     return pa.Table.from_pylist(rows, pa.schema([_QUEUES.field(name) for name in names]))
 
 

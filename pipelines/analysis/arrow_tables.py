@@ -24,7 +24,7 @@ from commitlake.connectors.lake.packs.body_batches import (
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql, run_sql_over
-from commitlake.connectors.lake.sql import Engine, column_name, in_condition, text_literal
+from commitlake.connectors.lake.sql import Engine, in_condition, quote_column_name, text_literal
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.pipelines.analysis.arrow_lag import lag_table
 from commitlake.pipelines.analysis.lag_question import LagQuestion
@@ -111,7 +111,7 @@ class ArrowTables:
         where = [*self._where(selection, columns.names), *more]
         if form is None:
             return self._select("messages", columns, where, computed)
-        found = self._select("messages", with_body_columns(columns), where, computed)
+        found = self._select("messages", add_body_columns(columns), where, computed)
         batches = [batch.select([*columns.names, "body", "body_error"]) for batch in self._with_bodies(found, form)]
         return pa.Table.from_batches(batches)
 
@@ -193,12 +193,12 @@ class ArrowTables:
         """
         messages, edges = self.lake.table("messages"), self.lake.find("edges")
         if edges is None:
-            raise NoTableError(no_edges(self.lake.root))
+            raise NoTableError(no_edges_message(self.lake.root))
         wanted = question.selection
         where = self._where(replace(wanted, topics=(), start=question.begin, end=question.end), ())
         if wanted.topics:
             where.append(in_condition("coalesce(origin_topic, topic)", map(text_literal, wanted.topics)))
-        rows = f"(SELECT * FROM {_source(messages, 'messages', MESSAGES)} WHERE {' AND '.join(where)})"
+        rows = f"(SELECT * FROM {_source_sql(messages, 'messages', MESSAGES)} WHERE {' AND '.join(where)})"
         return KeyRecords({"messages": messages, "edges": edges}, Sources(rows, "edges"), question, end_us)
 
     def _where(self, selection: Selection, names: Sequence[str]) -> list[str]:
@@ -217,7 +217,7 @@ class ArrowTables:
             key_places=business_keys_condition(self.lake, selection.keys) if selection.keys else None,
             unique_key_places=partial(unique_key_condition, self.lake),
         )
-        return query.where(Engine.DELTALAKE)
+        return query.where_conditions(Engine.DELTALAKE)
 
     def _select(
         self, name: str, columns: Columns, where: Iterable[str], computed: Mapping[str, str] = MappingProxyType({})
@@ -229,10 +229,10 @@ class ArrowTables:
         """
         table = self.lake.table(name)
         listed = ", ".join(
-            f"{computed.get(each) or column_name(each)} AS {column_name(each)}" for each in columns.names
+            f"{computed.get(each) or quote_column_name(each)} AS {quote_column_name(each)}" for each in columns.names
         )
         condition = " AND ".join(["true", *where])
-        source = _source(table, name, columns)
+        source = _source_sql(table, name, columns)
         found = run_sql(table, name, f"SELECT {listed} FROM {source} WHERE {condition}").read_all()
         return found.cast(arrow_schema(columns))
 
@@ -248,7 +248,7 @@ class ArrowTables:
                 yield from (convert_bodies(each, form) for each in decompress_bodies(stored, DEFAULT_MAX_BYTES))
 
 
-def no_edges(lake: str) -> str:
+def no_edges_message(lake: str) -> str:
     """Return the text of the error for a lake without the table `edges`."""
     return (
         f"the lake {lake} has no table 'edges', which journeys need; 'commitlake archive --lake LAKE --backfill edges' "
@@ -256,11 +256,11 @@ def no_edges(lake: str) -> str:
     )
 
 
-def _source(table: DeltaTable, name: str, columns: Columns) -> str:
+def _source_sql(table: DeltaTable, name: str, columns: Columns) -> str:
     """Return a table in SQL, with the given columns; those that an older lake lacks are null."""
     there = {field.name for field in table.schema().fields}
     # Conditions may name columns that an older lake lacks.
-    lacking = [f"{_null_sql(each)} AS {column_name(each.name)}" for each in columns if each.name not in there]
+    lacking = [f"{_null_sql(each)} AS {quote_column_name(each.name)}" for each in columns if each.name not in there]
     return f"(SELECT *, {', '.join(lacking)} FROM {name})" if lacking else name
 
 
@@ -290,7 +290,7 @@ def _add_rates(counted: pa.Table, question: RatesQuestion, groups: Sequence[str]
     return counted.cast(arrow_schema(rate_columns(groups)))
 
 
-def with_body_columns(columns: Columns) -> Columns:
+def add_body_columns(columns: Columns) -> Columns:
     """Return the given columns of `messages`, followed by those that are needed to read bodies."""
     needed = (name for name in ("body_ref", "body_crc", "body_codec") if name not in columns.names)
     return Columns([*columns, *MESSAGES.only(needed)])

@@ -34,7 +34,7 @@ def make_journeys_question(
     """
     start, end = parse_time_argument("since", since), parse_time_argument("until", until)
     if start is None or end is None:
-        raise UsageError("expected since and until, found None")
+        raise UsageError("expected times for since and until, found None")
     if start >= end:
         raise UsageError(f"expected since before until, found {start.isoformat()} and {end.isoformat()}")
     if not isinstance(max_steps, int) or not 1 <= max_steps <= MAX_STEPS:

@@ -54,13 +54,13 @@ class LagHistoryQuestion(LagQuestion):
     since: datetime.datetime | None = None
     until: datetime.datetime | None = None
 
-    def window_ends(self, last: datetime.datetime | None) -> WindowEnds:
+    def window_ends(self, last_snapshot: datetime.datetime | None) -> WindowEnds:
         """Return the ends of the windows that end after `since`, up to `until`.
 
         Args:
-            last: time of the last snapshot; None if there is none.
+            last_snapshot: time of the last snapshot; None if there is none.
         """
-        until = self.until or last
+        until = self.until or last_snapshot
         if until is None:
             return WindowEnds(EPOCH, self.window, 0)
         since = self.since or max(until - _DAY, EPOCH)
@@ -82,7 +82,7 @@ class WindowEnds(NamedTuple):
     windows: int
 
     def times(self) -> Iterator[datetime.datetime]:
-        """Yield all of them."""
+        """Yield the end of each window, in order."""
         return (self.first + number * self.window for number in range(self.windows))
 
 

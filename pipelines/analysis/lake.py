@@ -131,7 +131,7 @@ class Lake(Generic[Frame]):
     @property
     def bodies(self) -> str:
         """Root folder of the packs."""
-        return self._packs.root or self.paths.bodies
+        return self._packs.root or self.paths.bodies_root
 
     @property
     def _tables(self) -> _Tables[Frame]:
@@ -199,7 +199,7 @@ class Lake(Generic[Frame]):
         if len(set(asked)) < len(asked):
             raise UsageError(f"columns: expected different columns, found {', '.join(asked)}")
         wanted = declared.only(asked)
-        form = BodyForm.named(body)
+        form = BodyForm.from_name(body)
         return self._tables.messages(make_selection(**chosen), wanted, form)
 
     @with_selection_signature
@@ -266,9 +266,9 @@ class Lake(Generic[Frame]):
         from commitlake.connectors.lake.packs.body_batches import BodyForm
 
         selection = make_selection(**chosen)
-        selection.refuse("dead_letters", "kinds")
+        selection.refuse_conditions("dead_letters", "kinds")
         wanted = replace(selection, groups=parse_text_arguments("group", group))
-        return self._tables.dead_letters(wanted, BodyForm.named(body))
+        return self._tables.dead_letters(wanted, BodyForm.from_name(body))
 
     def lag(
         self,
@@ -496,10 +496,10 @@ class Lake(Generic[Frame]):
 
             story = add_bodies_to_story(story, rows, open_store(self.paths.packs))
         if masks:
-            from commitlake.pipelines.masking.masks import check_key, parse_mask
+            from commitlake.pipelines.masking.masks import check_hash_key, parse_mask
 
             rules = [parse_mask(text) for text in masks]
-            check_key(rules, mask_key)
+            check_hash_key(rules, mask_key)
             story = mask_story(story, rules, mask_key)
         return story
 
@@ -538,7 +538,7 @@ class Lake(Generic[Frame]):
         question = Question(message_id=place) if isinstance(place, str) else Question(place=place)
         rows = read_matching_rows(self.paths, question)
         if len(rows) != 1:
-            raise UsageError(f"expected one record of {question.as_words}, found {len(rows)}")
+            raise UsageError(f"expected one record of {question.question_text}, found {len(rows)}")
         return fetch_body(open_store(self.paths.packs), rows[0])
 
     def topics(self, since: Time, until: Time) -> TopicGraph:
@@ -553,5 +553,5 @@ class Lake(Generic[Frame]):
         """
         start, end = parse_time_argument("since", since), parse_time_argument("until", until)
         if start is None or end is None:
-            raise UsageError("topics: expected since and until, found None")
+            raise UsageError("topics: expected times for since and until, found None")
         return build_topic_graph(self.paths, start, end)

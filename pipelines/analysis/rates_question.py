@@ -60,7 +60,7 @@ def make_rates_question(by: Texts, window: datetime.timedelta | str, selection: 
     for name in groups:
         if name not in RATE_GROUPS.names:
             raise UsageError(f"by: expected some of {', '.join(RATE_GROUPS.names)}, found {name!r}")
-    is_by_message = "tag" in groups or not {"tags", "keys", "ids", "where"}.isdisjoint(selection.given)
+    is_by_message = "tag" in groups or not {"tags", "keys", "ids", "where"}.isdisjoint(selection.given_conditions)
     return RatesQuestion(
         [name.replace("_", "-") for name in groups],
         selection.start or EPOCH,

@@ -96,7 +96,7 @@ def make_selection(
     Raises:
         UsageError: if a time is not one, or a list is empty or has other values.
 
-    >>> make_selection(topic="orders", queue=[0, 1], since="2026-11-20").values
+    >>> make_selection(topic="orders", queue=[0, 1], since="2026-11-20").column_values
     [('topic', ['orders']), ('queue_id', [0, 1])]
     """
     return Selection(

@@ -66,7 +66,7 @@ def lag_frame(spark: SparkSession, pinned: PinnedTables, question: LagQuestion) 
         match_sql92=match_sql92 if expressions else None,
     )
     progress = [
-        (broker, known.end, None if known.topics is None else list(known.topics))
+        (broker, known.end, None if known.pulled_topics is None else list(known.pulled_topics))
         for broker, known in pinned.progress.items()
     ]
     tables = LagTables(
@@ -112,7 +112,7 @@ def find_log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
         return {}
     time = F.unix_micros("as_of")
     marks = _snapshot_rows(offsets)
-    before = time <= moments.first_at_or_after(F.lit(0))  # of a store's first moment, the snapshot that holds
+    before = time <= moments.first_moment_from(F.lit(0))  # of a store's first moment, the snapshot that holds
     marks = marks.where(time <= F.lit(moments.last_us)).withColumn("is_before", before)
     first = F.max_by(F.struct("log_start"), F.when(F.col("is_before"), time)).alias("first")
     later = ~F.coalesce("is_before", F.lit(False))

@@ -19,11 +19,11 @@ from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.connectors.lake.spark_reader import column_in_values, selection_condition, table_name
-from commitlake.connectors.lake.sql import Engine, column_name
+from commitlake.connectors.lake.sql import Engine, quote_column_name
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.worker_check import choose_python
-from commitlake.connectors.storage.uris import absolute_place
-from commitlake.pipelines.analysis.arrow_tables import no_edges, with_body_columns
+from commitlake.connectors.storage.uris import absolute_path_or_uri
+from commitlake.pipelines.analysis.arrow_tables import add_body_columns, no_edges_message
 from commitlake.pipelines.analysis.lag_question import LagQuestion
 from commitlake.pipelines.analysis.spark_lag import PinnedTables, lag_frame
 from commitlake.pipelines.dead_letters.letters import computed_columns_sql
@@ -32,7 +32,7 @@ from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.pipelines.tps.question import Origins, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
-from commitlake.pipelines.transforms.rates import compute_rates, window_counts
+from commitlake.pipelines.transforms.rates import compute_rates, count_by_window
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
@@ -113,11 +113,11 @@ class SparkTables:
         return self._with_bodies(found, DEAD_LETTERS, form)
 
     def _with_bodies(self, found: DataFrame, columns: Columns, form: BodyForm | None) -> DataFrame:
-        names = [column_name(name, Engine.SPARK) for name in columns.names]
+        names = [quote_column_name(name, Engine.SPARK) for name in columns.names]
         if form is None:
             return found.select(*names)
         choose_python(self.spark)
-        needed = [column_name(name, Engine.SPARK) for name in with_body_columns(columns).names]
+        needed = [quote_column_name(name, Engine.SPARK) for name in add_body_columns(columns).names]
         return with_bodies(found.select(*needed), self._find_packs(), form=form).select(*names, "body", "body_error")
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> DataFrame:
@@ -146,8 +146,10 @@ class SparkTables:
             keys = dict(zip(groups, part.groups, strict=True))
             of_messages = part.table == "messages"
             time = "store_timestamp" if of_messages else "minute"
-            wanted = rows.where(selection_condition(part.selection, has_dates=of_messages, time=time)).where(part.more)
-            parts.append(window_counts(wanted, keys, part.window, counts))
+            wanted = rows.where(selection_condition(part.selection, has_dates=of_messages, time_column=time)).where(
+                part.more
+            )
+            parts.append(count_by_window(wanted, keys, part.window, counts))
         start_us, end_us = epoch_us(question.start), epoch_us(question.end)
         assert question.window is not None
         return compute_rates(parts, groups, question.window // _MICROSECOND, start_us, end_us)
@@ -195,7 +197,7 @@ class SparkTables:
         messages = self.table(LAKE_TABLES["messages"])
         edges = self._try_open(LAKE_TABLES["edges"])[0]
         if edges is None:
-            raise NoTableError(no_edges(self._place_text))
+            raise NoTableError(no_edges_message(self._place_text))
         wanted = question.selection
         chosen = selection_condition(replace(wanted, topics=(), start=question.begin, end=question.end))
         if wanted.topics:
@@ -255,7 +257,7 @@ class SparkTables:
     def _find_packs(self) -> PackLocation:
         packs = self.place.packs if isinstance(self.place, Lake) else self.packs
         if isinstance(self.place, Lake) or packs.root:
-            return pack_location(absolute_place(packs.root), packs.s3)  # workers have other working folders
+            return pack_location(absolute_path_or_uri(packs.root), packs.s3)  # workers have other working folders
         row = self.spark.sql(f"DESCRIBE DETAIL `{self.place.catalog}`.`{self.place.schema}`.messages").first()
         assert row is not None
         return pack_location(f"{lake_root_of_table(row['location'], 'messages')}/{BODIES}")

@@ -25,7 +25,7 @@ from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedMessages
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
+from commitlake.connectors.lake.packs.writer import PackWriter, open_pack_writer
 from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.connectors.reading.decoding.columns import DecodedBatch
 from commitlake.connectors.reading.kernel import hop as h
@@ -49,12 +49,12 @@ def _day_numbers(store_timestamps: Array) -> Array:
     return np.where((store_timestamps < 0) | (days > _LAST_DAY), _NO_DAY, days)
 
 
-def _zero_erased_bodies(window: Array, erased: Array, positions: Array, lengths: Array) -> Array:
+def _zero_erased_bodies(window: Array, erased_rows: Array, positions: Array, lengths: Array) -> Array:
     """Return a window of log bytes in which the bodies of erased messages are replaced by zeros."""
-    if not len(erased):
+    if not len(erased_rows):
         return window
     window = np.array(window)
-    for row in erased.tolist():
+    for row in erased_rows.tolist():
         window[positions[row] : positions[row] + lengths[row]] = 0
     return window
 
@@ -116,12 +116,12 @@ class BodyPacks:
     ) -> None:
         self._stack.__exit__(kind, error, trace)
 
-    def add(self, decoded: DecodedBatch) -> None:
+    def add_batch(self, batch: DecodedBatch) -> None:
         """Add the bodies of a decoded batch, while the window of log bytes that it refers to is in memory."""
-        positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
-        erased = self._erased_rows(decoded.int64("physical_offset"), decoded.column)
-        window = _zero_erased_bodies(decoded.window, erased, positions, lengths)
-        self._append_bodies(_day_numbers(decoded.int64("store_timestamp")), window, positions, lengths)
+        positions, lengths = batch.parts[h.BODY], batch.parts[h.BODY_LENGTH]
+        erased = self._erased_rows(batch.int64_values("physical_offset"), batch.column)
+        window = _zero_erased_bodies(batch.window, erased, positions, lengths)
+        self._append_bodies(_day_numbers(batch.int64_values("store_timestamp")), window, positions, lengths)
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
         """Add the bodies of rows that have them in a column.
@@ -147,7 +147,7 @@ class BodyPacks:
         for day in known.tolist():
             pack = self._open_pack_of_day(day)
             rows = np.flatnonzero(days == day)
-            pack.writer.append(window, positions[rows], lengths[rows])
+            pack.writer.append_bodies(window, positions[rows], lengths[rows])
             pack.rows.append(rows + self._rows)
         self._rows += len(days)
 
@@ -158,11 +158,15 @@ class BodyPacks:
             for _, pack in sorted(self._packs.items())
         ]
 
-    def _erased_rows(self, offsets: Array, column: Callable[[str], pa.Array]) -> Array:
+    def _erased_rows(self, offsets: Array, read_column: Callable[[str], pa.Array]) -> Array:
         """Return the row indexes of messages that were erased before, or are copies of erased ones."""
-        found = self._erased.erasure_ids(self._broker, offsets) >= 0 if self._erased else np.zeros(len(offsets), bool)
+        found = (
+            self._erased.find_erasure_indexes(self._broker, offsets) >= 0
+            if self._erased
+            else np.zeros(len(offsets), bool)
+        )
         if self._copies and len(offsets):
-            found |= self._copies.find_copies_in(len(offsets), column) > 0
+            found |= self._copies.find_copied_erasures(len(offsets), read_column) > 0
         return np.flatnonzero(found)
 
     def _has_room_for(self, day: int) -> bool:
@@ -173,5 +177,5 @@ class BodyPacks:
     def _open_pack_of_day(self, day: int) -> _OpenPack:
         if day not in self._packs:
             name = pack_name(date_of_day(day), self._broker, self._start, self._end, self._token)
-            self._packs[day] = _OpenPack(name, self._stack.enter_context(write_pack(self._store, name)))
+            self._packs[day] = _OpenPack(name, self._stack.enter_context(open_pack_writer(self._store, name)))
         return self._packs[day]

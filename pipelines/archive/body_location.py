@@ -13,7 +13,7 @@ from pathlib import Path
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.lake import BODIES, Lake
-from commitlake.connectors.lake.owned_folders import broker_folders, refuse_owned_folder
+from commitlake.connectors.lake.owned_folders import broker_folder_names, refuse_owned_folder
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError, local_folder_or_none
 from commitlake.connectors.reading.stores import Store
@@ -40,20 +40,21 @@ def check_bodies_writable(lake: Lake) -> None:
             folder of any broker's store.
         S3Error: if the root is in an object store but names no bucket, or the store cannot be reached.
     """
-    folder = find_forbidden_folder(lake, lake.bodies)
+    folder = find_forbidden_folder(lake, lake.bodies_root)
     if folder is not None:
         if not _has_bodies(lake):
             raise LakeError(
-                f"--bodies {lake.bodies} is in {folder}, a folder of a lake: expected a folder outside the lake, or "
+                f"--bodies {lake.bodies_root} is in {folder}, a folder of a lake: expected a folder outside the "
+                "lake, or "
                 f"{lake.uri(BODIES)}, because maintain deletes files that no table refers to"
             )
         logger.warning("the bodies of this lake are in %s, a folder of a lake, where maintain would delete them. %s",
                        folder, WAY_OUT)  # fmt: skip
-    open_store(lake.packs).check()
+    open_store(lake.packs).check_writable()
     if folder is not None or bodies_root(lake) == IN_LAKE:
         return
     try:
-        refuse_owned_folder(lake.bodies, "--bodies", lake.packs.s3)
+        refuse_owned_folder(lake.bodies_root, "--bodies", lake.packs.s3)
     except LakeError as error:
         if not _has_bodies(lake):
             raise
@@ -87,7 +88,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
         if store.is_remote:
             continue
         root = Path(os.path.realpath(store.root)).parent
-        for name in sorted(broker_folders(store.format)):
+        for name in sorted(broker_folder_names(store.format)):
             if chosen.is_relative_to(root / name):
                 raise LakeError(
                     f"{option} {place} is in {root / name}, which belongs to the broker: expected a folder outside it"
@@ -96,7 +97,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
 
 def bodies_root(lake: Lake) -> str:
     """Return the root folder of the packs in the form in which commits record it."""
-    root = _canonical_root(lake.bodies)
+    root = _canonical_root(lake.bodies_root)
     return IN_LAKE if root == _canonical_root(lake.uri(BODIES)) else root
 
 

@@ -30,7 +30,12 @@ from commitlake.pipelines.archive.run import Config, OnRefusal, Progress, Result
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.pipelines.quality.figures import FIGURE_COLUMNS, PageFigures
-from commitlake.pipelines.quality.partitions import PARTITIONS, partition_counts, plan_groups, select_group_rows
+from commitlake.pipelines.quality.partitions import (
+    PARTITIONS,
+    group_partitions,
+    partition_row_counts,
+    select_group_rows,
+)
 from commitlake.pipelines.quality.report import expectation_sentences, join_reports
 from commitlake.schemas.errors import ConcurrentRunError
 
@@ -70,10 +75,10 @@ def archive_concurrently(
     with _shared_progress(progress, runner, work.snapshot.size) as shared:
         try:
             while step is not work:
-                series.add(_archive_in_one_commit(runner, series.config, step, step.snapshot, shared, wait))
-                work = plan_work(config, until=series.wanted)
+                series.add_result(_archive_in_one_commit(runner, series.config, step, step.snapshot, shared, wait))
+                work = plan_work(config, end_snapshot=series.wanted)
                 step = work.first_commit_work(most)
-            series.add(_archive_in_one_commit(runner, series.config, work, work.snapshot, shared, wait))
+            series.add_result(_archive_in_one_commit(runner, series.config, work, work.snapshot, shared, wait))
         except BaseException:
             if (so_far := series.finish_after_error()) is not None:
                 on_committed(so_far)
@@ -105,7 +110,7 @@ def _archive_in_one_commit(
     runner: Runner,
     config: Config,
     work: ArchiveWork,
-    wanted: Snapshot,
+    ranges: Snapshot,
     progress: Progress | None,
     wait: Callable[[float], object],
 ) -> Result:
@@ -119,10 +124,10 @@ def _archive_in_one_commit(
                 raise
             _LOG.info("%s", error)
         else:
-            return replace(result, bytes_of_others=wanted.size - own.snapshot.size)
+            return replace(result, bytes_of_others=ranges.size - own.snapshot.size)
         if attempt:  # after the first try, usually little or nothing is left
             wait(backoff_seconds(attempt))
-        own = plan_work(config, until=wanted)
+        own = plan_work(config, end_snapshot=ranges)
     raise AssertionError  # the last try has returned or raised
 
 
@@ -147,7 +152,7 @@ class CommitSeries:
         self._results: list[Result] = []
         self._started = time.monotonic()
 
-    def add(self, result: Result) -> None:
+    def add_result(self, result: Result) -> None:
         """Add the result of one commit; it may be empty, because other runs have archived the range."""
         self._results.append(result)
 
@@ -167,13 +172,13 @@ class CommitSeries:
             self._page.show(self._join_shown_runs(self._shown, result))
         return result
 
-    def _join_results(self, shown: Sequence[ShownRun]) -> Result:
+    def _join_results(self, shown_runs: Sequence[ShownRun]) -> Result:
         made = [result for result in self._results if result.sequence]
         last = self._results[-1]
         verdict, warnings = last.verdict, last.warnings
         problems = list(dict.fromkeys(problem for result in self._results for problem in result.problems))
-        if shown:
-            reports = [run.report for run in shown if run.report is not None]
+        if shown_runs:
+            reports = [run.report for run in shown_runs if run.report is not None]
             report = join_reports(reports) if reports else None
             losses = make_losses(
                 self.config, sum(result.quarantined for result in made), sum(result.gaps for result in made)
@@ -212,25 +217,27 @@ class CommitSeries:
     def _newer_data_sentences(self) -> list[str]:
         return [sentence for wanted in self.wanted.ranges.values() for sentence in wanted.newer]
 
-    def _archived_ranges(self, made: Sequence[Result]) -> dict[str, StoreRange]:
+    def _archived_ranges(self, results: Sequence[Result]) -> dict[str, StoreRange]:
         """Return the range of each store's log that the run has archived."""
         ranges: dict[str, StoreRange] = {}
         for broker, wanted in self.wanted.ranges.items():
-            parts = [result.ranges[broker] for result in made if broker in result.ranges and result.ranges[broker].size]
+            parts = [
+                result.ranges[broker] for result in results if broker in result.ranges and result.ranges[broker].size
+            ]
             start = min((part.start for part in parts), default=wanted.end)
             end = max((part.end for part in parts), default=wanted.end)
             ranges[broker] = replace(wanted, start=start) if end == wanted.end else StoreRange(start, end)
         return ranges
 
-    def _join_shown_runs(self, shown: Sequence[ShownRun], result: Result) -> ShownRun:
-        reports = [run.report for run in shown if run.report is not None]
-        lake, ids = shown[-1].lake, [run.run_id for run in shown]
-        counts = shown[-1].counts
+    def _join_shown_runs(self, shown_runs: Sequence[ShownRun], result: Result) -> ShownRun:
+        reports = [run.report for run in shown_runs if run.report is not None]
+        lake, ids = shown_runs[-1].lake, [run.run_id for run in shown_runs]
+        counts = shown_runs[-1].counts
         assert counts is not None  # every commit has them
         counts = replace(counts, messages=result.messages, quarantined=result.quarantined, gaps=result.gaps)
         return replace(
-            shown[-1],
-            earlier=[(run.sequence or 0, run.run_id) for run in shown[:-1]],
+            shown_runs[-1],
+            earlier=[(run.sequence or 0, run.run_id) for run in shown_runs[:-1]],
             verdict=result.verdict,
             ranges={
                 broker: CommittedRange(part.start, part.end) for broker, part in result.ranges.items() if part.size
@@ -240,7 +247,7 @@ class CommitSeries:
             counts=counts,
             metadata_bytes=result.metadata_bytes,
             pack_bytes=result.pack_bytes,
-            started_at=shown[0].started_at,
+            started_at=shown_runs[0].started_at,
             seconds=result.seconds,
             problems=result.problems,
             newer=self._newer_data_sentences,
@@ -249,7 +256,7 @@ class CommitSeries:
 
 def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
     """Sum up the rows of `profiles` of several commits, for their page. Few topics are in memory at a time."""
-    files = lake.folder("profiles")
+    files = lake.open_folder("profiles")
 
     def batches(columns: Sequence[str]) -> Iterator[pa.Table]:
         for run_id in run_ids:
@@ -262,8 +269,8 @@ def read_page_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
                     yield pa.Table.from_batches([batch])
 
     figures = PageFigures()
-    counts = sum(map(partition_counts, batches(["broker", "topic"])), np.zeros(PARTITIONS, np.int64))
-    for group in plan_groups(counts):
+    counts = sum(map(partition_row_counts, batches(["broker", "topic"])), np.zeros(PARTITIONS, np.int64))
+    for group in group_partitions(counts):
         chosen = [select_group_rows(batch, group) for batch in batches(FIGURE_COLUMNS)]
         if chosen:
             figures.add_windows(pa.concat_tables(chosen).combine_chunks())

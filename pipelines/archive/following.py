@@ -21,7 +21,7 @@ from commitlake.pipelines.consumptions.follow import ConsumptionsUpdate as Follo
 from commitlake.pipelines.consumptions.follow import follow_consume_logs
 from commitlake.pipelines.edges.follow import EdgesUpdate as FollowedEdges
 from commitlake.pipelines.edges.follow import catch_up_edges
-from commitlake.pipelines.edges.progress import followed_version
+from commitlake.pipelines.edges.progress import followed_messages_version
 from commitlake.pipelines.edges.retry_states import RetryStates
 from commitlake.pipelines.message_keys.files import PreparedKeys
 from commitlake.pipelines.message_keys.follow import KeysUpdate as FollowedKeys
@@ -60,32 +60,32 @@ def follow_tables(
     stores: Sequence[Store],
     runner: Runner,
     *,
-    with_edges: bool,
-    prepared: PreparedKeys | None = None,
-    without_roles: Collection[str] = (),
+    updates_edges: bool,
+    prepared_keys: PreparedKeys | None = None,
+    files_without_roles: Collection[str] = (),
 ) -> FollowedTables:
     """Update the tables to the newest version of `messages`, and to the ends of the stores' consume logs.
 
     Args:
         stores: stores whose consume logs and retry stores are read.
         runner: runs the tasks if there is much to do.
-        with_edges: True to update `edges` and `consumptions`, too.
-        prepared: keys that the run's tasks have written.
-        without_roles: names of data files of `messages` that, as the tasks know, have no row with a role.
+        updates_edges: True to update `edges` and `consumptions`, too.
+        prepared_keys: keys that the run's tasks have written.
+        files_without_roles: names of data files of `messages` that, as the tasks know, have no row with a role.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
         UnsafeFileError: if a file of a consume log or a retry store is a link or not regular.
     """
-    keys = catch_up_keys(lake, runner, prepared=prepared)
-    if not with_edges:
+    keys = catch_up_keys(lake, runner, prepared_keys=prepared_keys)
+    if not updates_edges:
         return FollowedTables(keys)
     consumed = follow_consume_logs(lake, stores)
-    reading = lake.pinned()
-    if followed_version(reading) < 0 and _count_messages(reading) > MAX_FIRST_ROWS:
+    reading = lake.pin_versions()
+    if followed_messages_version(reading) < 0 and _count_messages(reading) > MAX_FIRST_ROWS:
         return FollowedTables(keys, consumptions=consumed, problems=consumed.problems, notes=[_LACKS_EDGES])
     states, problems = read_retry_states(stores)
-    edges = catch_up_edges(lake, runner, states=states, without_roles=without_roles, reading=reading)
+    edges = catch_up_edges(lake, runner, states=states, files_without_roles=files_without_roles, lake_view=reading)
     return FollowedTables(keys, edges, consumed, [*consumed.problems, *problems], unreadable_trace_notes(edges))
 
 

@@ -138,7 +138,7 @@ def _day_before_newest(table: DeltaTable) -> datetime.datetime | None:
     return None if newest is None else newest - _DAY
 
 
-def _to_past_run(row: Mapping[str, Any], judged: _QualitySummary | None) -> PastRun:
+def _to_past_run(row: Mapping[str, Any], quality: _QualitySummary | None) -> PastRun:
     begun, ended = row["started_at"], row["finished_at"]
     has_length = begun is not None and not row["recovered"]
     return PastRun(
@@ -151,6 +151,6 @@ def _to_past_run(row: Mapping[str, Any], judged: _QualitySummary | None) -> Past
         row["bytes"] or 0,
         row["quarantined"] or 0,
         row["gaps"] or 0,
-        None if judged is None else judged.unmet,
+        None if quality is None else quality.unmet,
         is_recovered=bool(row["recovered"]),
     )

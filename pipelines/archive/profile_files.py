@@ -28,9 +28,9 @@ from commitlake.pipelines.quality.partitions import (
     GROUP_ROWS,
     PartitionGroup,
     PartitionIndex,
+    group_partitions,
     parse_partitions,
-    partition_counts,
-    plan_groups,
+    partition_row_counts,
     select_group_rows,
     serialize_partitions,
 )
@@ -50,20 +50,23 @@ _LEAST_ROW_BYTES = 8  # a checksum, which cannot be compressed
 _READERS = 8
 
 
-def max_inline_bytes(tasks: int) -> int:
+def max_inline_bytes(task_count: int) -> int:
     """Return how many bytes a profile may have in its task's manifest, given the number of tasks."""
-    return min(_INLINE_BYTES, _INLINE_ALL_BYTES // max(tasks, 1))
+    return min(_INLINE_BYTES, _INLINE_ALL_BYTES // max(task_count, 1))
 
 
-def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, most_inline: int) -> TaskProfile:
+def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, inline_limit_bytes: int) -> TaskProfile:
     """Serialize a task's profile for its manifest; write a large one to a file, and return a reference to it.
 
     Args:
         run_id: id of the archive run.
         name: name of the file, if one is written, without suffix.
-        most_inline: largest size in bytes of a profile in the manifest.
+        inline_limit_bytes: largest size in bytes of a profile in the manifest.
     """
-    if profile.num_rows * _LEAST_ROW_BYTES <= most_inline and len(data := serialize_profile(profile)) <= most_inline:
+    if (
+        profile.num_rows * _LEAST_ROW_BYTES <= inline_limit_bytes
+        and len(data := serialize_profile(profile)) <= inline_limit_bytes
+    ):
         return TaskProfile(data)
     written, index = serialize_partitions(profile)
     path = f"{STAGED}/{run_id}/{name}.arrow"
@@ -72,12 +75,12 @@ def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, most_in
     return TaskProfile(index.to_bytes(), path)
 
 
-def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], most: int = GROUP_ROWS) -> Iterator[pa.Table]:
+def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], max_windows: int = GROUP_ROWS) -> Iterator[pa.Table]:
     """Merge the tasks' profiles, and yield tables that each have all windows of their topics; at least one table.
 
     Args:
         manifest: rows of all tasks.
-        most: number of windows of all tasks that are merged at once; one topic may have more.
+        max_windows: number of windows of all tasks that are merged at once; one topic may have more.
 
     Raises:
         ProfileError: if a file is missing or damaged.
@@ -86,17 +89,17 @@ def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], most: int = GRO
     inline = [parse_profile(one.data) for one in profiles if not one.path]
     small = pa.concat_tables(inline) if inline else SCHEMA.empty_table()
     staged = [(one.path, PartitionIndex.from_bytes(one.data)) for one in profiles if one.path]
-    if not staged and small.num_rows <= most:
+    if not staged and small.num_rows <= max_windows:
         yield merge_profiles([small])
         return
-    counts = sum((index.rows for _, index in staged), partition_counts(small))
+    counts = sum((index.row_counts for _, index in staged), partition_row_counts(small))
     with ThreadPoolExecutor(_READERS) as readers:
-        for group in plan_groups(counts, most):
+        for group in group_partitions(counts, max_windows):
             yield merge_profiles([select_group_rows(small, group), *_read_profile_group(readers, lake, staged, group)])
 
 
 @contextmanager
-def staged_profile_files(lake: Lake, run_id: str) -> Iterator[list[ManifestRow]]:
+def clean_up_staged_profiles(lake: Lake, run_id: str) -> Iterator[list[ManifestRow]]:
     """Delete a run's staged profile files when the context ends; VACUUM deletes those that cannot be deleted then.
 
     Args:
@@ -118,7 +121,7 @@ def _delete_folder(lake: Lake, folder: str) -> None:
         shutil.rmtree(Path(lake.uri("profiles")) / folder, ignore_errors=True)
         return
     with suppress(Exception):  # an error here must not replace the run's own
-        lake.folder("profiles").delete_dir(folder)
+        lake.open_folder("profiles").delete_dir(folder)
 
 
 def _read_profile_group(
@@ -136,7 +139,7 @@ class _StagedReader:
 
     def __init__(self, lake: Lake, group: PartitionGroup) -> None:
         self._folder = lake.uri("profiles")
-        self._files = lake.folder("profiles")
+        self._files = lake.open_folder("profiles")
         self._group = group
 
     def read(self, path: str, index: PartitionIndex) -> pa.Table:
@@ -169,7 +172,7 @@ class ProfilesFile:
         self._rows = 0
         self._written: DataFile | None = None
 
-    def add(self, profile: pa.Table) -> None:
+    def add_windows(self, profile: pa.Table) -> None:
         """Write windows of the run to the file, given as a table of `PROFILE`."""
         self._writer.write_table(to_profiles(profile, self._run_id))
         self._rows += profile.num_rows

@@ -65,8 +65,8 @@ def judge_run(
     manifest: Sequence[ManifestRow],
     page: RunPage | None = None,
     losses: Losses | None = None,
-    begin: BeginJudging | None = None,
-    ends: QueueEnds | None = None,
+    start_judge: BeginJudging | None = None,
+    queue_ends: QueueEnds | None = None,
     *,
     is_masked: bool = False,
 ) -> JudgedRun:
@@ -77,8 +77,8 @@ def judge_run(
         page: page on which to show a run that is stopped; None for no page. Other runs are shown after their commit,
             because the verdict is not final before.
         losses: losses of the run, for the verdict.
-        begin: starts the judge; by default this process judges.
-        ends: the ends of queues after the commit before; read if they are not known.
+        start_judge: starts the judge; by default this process judges.
+        queue_ends: the ends of queues after the commit before; read if they are not known.
         is_masked: True if rows may be masked.
 
     Raises:
@@ -87,20 +87,22 @@ def judge_run(
         ProfileError: if a task's profile is missing or damaged.
     """
     run_id = work.commit.run_id
-    facts, ends = _collect_run_facts(work, manifest, is_masked=is_masked), ends or QueueEnds()
-    ends.begin_commit(lake, work.last, [name for name, broker in facts.brokers.items() if broker.log_bytes is not None])
-    judging, figures = (begin or _make_local_judge)(facts), PageFigures()
+    facts, queue_ends = _collect_run_facts(work, manifest, is_masked=is_masked), queue_ends or QueueEnds()
+    queue_ends.begin_commit(
+        lake, work.last, [name for name, broker in facts.brokers.items() if broker.log_bytes is not None]
+    )
+    judging, figures = (start_judge or _make_local_judge)(facts), PageFigures()
     with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in split_by_topics(piece):
-                judging.add(pa.concat_tables([stretch, ends.previous_end_rows(stretch)]))
-                ends.add_profile(stretch)
+                judging.add_profile_part(pa.concat_tables([stretch, queue_ends.previous_end_rows(stretch)]))
+                queue_ends.add_profile(stretch)
                 figures.add_windows(stretch)
-                profiles.add(stretch)
-        report = judging.report()
+                profiles.add_windows(stretch)
+        report = judging.make_report()
         verdict = (losses or Losses()).verdict(report)
         results = to_quality_results(report, run_id=run_id, verdict=verdict)
-        if not report.passed:
+        if not report.has_passed:
             append_rows(lake, "quality_results", results)
             if page is not None:
                 page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))
@@ -117,9 +119,9 @@ def _make_local_judge(facts: RunFacts) -> ProfileJudge:
     return ProfileJudging(facts=facts)
 
 
-def _quality_error(report: QualityReport, work: ArchiveWork, where: Path | None) -> CriticalQualityError:
+def _quality_error(report: QualityReport, work: ArchiveWork, page_path: Path | None) -> CriticalQualityError:
     problems = "\n  ".join(expectation_sentences(report))
-    shown = f" {where} shows it." if where is not None else ""
+    shown = f" {page_path} shows it." if page_path is not None else ""
     return CriticalQualityError(
         f"{len(report.critical_failures)} critical expectations were not met, and nothing of this commit was archived."
         f"{shown} {_failure_advice(report, work)}\n  {problems}"

@@ -58,7 +58,7 @@ class Refusals:
     _waiting: dict[str, list[pa.Table]] = field(default_factory=lambda: {table: [] for table in TABLES})
     _files: int = 0
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[ManifestRow]:
+    def add_batch(self, batch: pa.RecordBatch) -> Iterator[ManifestRow]:
         """Add the refused rows of a batch of the source. Yields a manifest row for each file that was filled.
 
         Args:
@@ -68,7 +68,7 @@ class Refusals:
         if marks.null_count == len(marks):
             return
         is_message = pc.is_valid(batch.column("size"))
-        columns = {"broker": _without_dictionary(batch.column("broker")), "mark": marks, "is_message": is_message}
+        columns = {"broker": _decode_dictionary(batch.column("broker")), "mark": marks, "is_message": is_message}
         rows = pa.table(columns).filter(pc.is_valid(marks))
         fields = rows.column("mark").combine_chunks().flatten()
         names = [part.name for part in marks.type]
@@ -114,10 +114,10 @@ class Refusals:
         self._waiting[table] = []
         file = write_plain_file(rows, self.lake, table, f"{self.name}-{self._files:03d}.zstd.parquet")
         self._files += 1
-        yield ManifestRow.of_file(file, table)
+        yield ManifestRow.from_data_file(file, table)
 
 
-def _without_dictionary(column: pa.Array) -> pa.Array:
+def _decode_dictionary(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 

@@ -1,4 +1,4 @@
-"""The last queue offset that earlier runs archived of each queue, with which a run's queue offsets must continue.
+"""The last archived queue offset of each queue, after which a run's queue offsets must continue.
 
 The suites judge the profile of one commit. Before that, a profile gets a row without messages for the end of each of
 its queues, so that a jump between two commits is found as one within a commit. The ends are read from the newest files
@@ -49,20 +49,20 @@ class QueueEnds:
     _new: list[pa.Table] = field(default_factory=list)
     _until: dict[str, int] = field(default_factory=dict)  # end of the log that `_ends` covers, by broker
 
-    def begin_commit(self, lake: Lake, last: ArchiveCommit, brokers: Collection[str]) -> None:
+    def begin_commit(self, lake: Lake, last_commit: ArchiveCommit, brokers: Collection[str]) -> None:
         """Begin a commit, and read the ends of queues that are not known from the commit before it.
 
         Args:
-            last: the newest commit in the lake.
+            last_commit: the newest commit in the lake.
             brokers: brokers of the new commit.
         """
         self._new = []
-        stores = {name: last.stores[name] for name in brokers if name in last.stores}
+        stores = {name: last_commit.stores[name] for name in brokers if name in last_commit.stores}
         unknown = [name for name, store in stores.items() if self._until.get(name) != store.end]
         if unknown:
             # A run that pulls may leave out queues that cannot be read.
             whole = [name for name in unknown if stores[name].pulled is None]
-            read = _read_ends(lake, last, whole) if whole else _ENDS.empty_table()
+            read = _read_ends(lake, last_commit, whole) if whole else _ENDS.empty_table()
             self._ends = pa.concat_tables([_drop_brokers(self._ends, unknown), read])
             self._until |= {name: stores[name].end for name in unknown}
 
@@ -96,23 +96,27 @@ class QueueEnds:
         """Note the ends of queues in a profile of the new commit, given as a table of `PROFILE`."""
         self._new.append(_ends_in_profiles(profile.append_column(RUN_ID.name, pa.nulls(profile.num_rows, pa.string()))))
 
-    def finish_commit(self, ranges: Mapping[str, CommittedRange], incomplete: Collection[str]) -> None:
+    def finish_commit(self, ranges: Mapping[str, CommittedRange], incomplete_brokers: Collection[str]) -> None:
         """End a commit that has succeeded.
 
         Args:
             ranges: ranges of the brokers' logs that it archived.
-            incomplete: brokers of which it lacks messages, which explains any later jump.
+            incomplete_brokers: brokers of which it lacks messages, which explains any later jump.
         """
-        self._ends = _drop_brokers(_newest_ends([self._ends, *self._new]), incomplete)
+        self._ends = _drop_brokers(_newest_ends([self._ends, *self._new]), incomplete_brokers)
         self._until |= {name: part.end for name, part in ranges.items()}
         self._new = []
 
 
-def _read_ends(lake: Lake, last: ArchiveCommit, brokers: Collection[str]) -> pa.Table:
+def _read_ends(lake: Lake, last_commit: ArchiveCommit, brokers: Collection[str]) -> pa.Table:
     """Read the ends of all queues of some brokers from the lake; none if its tables cannot be read."""
     try:
         ends, runs = _read_profiles(lake, brokers)
-        return _ends_after_damage(lake, _ends_after_unprofiled_runs(lake, ends, runs, last)) if ends.num_rows else ends
+        return (
+            _ends_after_damage(lake, _ends_after_unprofiled_runs(lake, ends, runs, last_commit))
+            if ends.num_rows
+            else ends
+        )
     except CommitLakeError as error:
         _LOG.warning("%s; queue offsets are not compared with those of earlier runs", error)
         return _ENDS.empty_table()
@@ -126,7 +130,7 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
     reader = TableRows(uri, lake.s3, _READ)
     ends, more, waiting = _ENDS.empty_table(), list[pa.Table](), 0
     for file in files[:_MAX_FILES]:
-        for rows in reader.read(file):
+        for rows in reader.read_file(file):
             runs.update(pc.unique(rows.column(RUN_ID.name)).to_pylist())
             more.append(_ends_in_profiles(rows.filter(_are_of_brokers(rows, brokers))))
             waiting += more[-1].num_rows
@@ -138,19 +142,20 @@ def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[
     return _newest_ends([ends, *more]), runs
 
 
-def _ends_after_unprofiled_runs(lake: Lake, ends: pa.Table, runs: set[str], last: ArchiveCommit) -> pa.Table:
+def _ends_after_unprofiled_runs(lake: Lake, ends: pa.Table, runs: set[str], last_commit: ArchiveCommit) -> pa.Table:
     """Return the ends after the last run without a known profile, which may have continued any queue."""
-    if last.counts is not None and last.counts.messages and last.run_id not in runs:
+    if last_commit.counts is not None and last_commit.counts.messages and last_commit.run_id not in runs:
         return _ENDS.empty_table()
     table = lake.find("archive_runs")
     if table is None:
         return _ENDS.empty_table()
-    sql = f"SELECT run_id, sequence FROM archive_runs WHERE messages > 0 AND sequence > {last.sequence - _MAX_RUNS}"
+    after = last_commit.sequence - _MAX_RUNS
+    sql = f"SELECT run_id, sequence FROM archive_runs WHERE messages > 0 AND sequence > {after}"
     sequences = dict(
         zip(*(column.to_pylist() for column in run_sql(table, "archive_runs", sql).read_all()), strict=True)
     )
     barrier = max((number for run_id, number in sequences.items() if run_id not in runs), default=0)
-    sequences.setdefault(last.run_id, last.sequence)
+    sequences.setdefault(last_commit.run_id, last_commit.sequence)
     later = [run_id for run_id, number in sequences.items() if number > barrier]
     return ends.filter(pc.is_in(ends.column(RUN_ID.name), pa.array(later, pa.string())))
 

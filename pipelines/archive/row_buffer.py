@@ -81,7 +81,7 @@ class RowBuffer:
         self._bytes = 0
         self._files = 0
 
-    def add(self, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
+    def add_rows(self, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
         """Add the rows of one range, in the order of the log, with their packs. Writes files if there are enough rows.
 
         Args:
@@ -99,11 +99,11 @@ class RowBuffer:
         for first in range(0, rows.num_rows, length):
             part = rows.slice(first, length)
             if self._bytes + part.nbytes > PART_BYTES:
-                yield from self.write()
+                yield from self.write_files()
             self._tables.append(part)
             self._bytes += part.nbytes
 
-    def write(self) -> Iterator[ManifestRow]:
+    def write_files(self) -> Iterator[ManifestRow]:
         """Write all buffered rows to data files, one for each date, and yield their manifest rows."""
         if not self._tables:
             return
@@ -121,12 +121,12 @@ class RowBuffer:
                 part = self._erased.erase(part)
             if self.profile is not None:
                 self.profile = merge_profiles([self.profile, profile_rows(part)])
-            self._minutes.add(part)
+            self._minutes.add_messages(part)
             if self._keys is not None:
-                self._keys.add(part)
+                self._keys.add_messages(part)
             has_roles = rows_may_have_roles(part)
             file = write_data_file(part, self._lake, text, name, close_later=later)
-            yield ManifestRow.of_file(file, "messages", may_have_roles=has_roles)
+            yield ManifestRow.from_data_file(file, "messages", may_have_roles=has_roles)
         self._files += 1
 
 
@@ -141,10 +141,10 @@ def join_rows(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
-def _body_refs(count: int, packs: Sequence[PackOfBodies]) -> pa.Array:
-    codes = np.empty(count, np.int32)
-    frame_offsets = np.empty(count, np.int64)
-    frame_lengths, offsets, lengths = (np.empty(count, np.int32) for _ in range(3))
+def _body_refs(row_count: int, packs: Sequence[PackOfBodies]) -> pa.Array:
+    codes = np.empty(row_count, np.int32)
+    frame_offsets = np.empty(row_count, np.int64)
+    frame_lengths, offsets, lengths = (np.empty(row_count, np.int32) for _ in range(3))
     for code, pack in enumerate(packs):
         codes[pack.rows] = code
         frame_offsets[pack.rows] = pack.refs.frame_offsets
@@ -182,28 +182,31 @@ class ErasureOnArrival:
         if self._copies:
             rows = rows.combine_chunks()
             found = (
-                self._copies.find_copies_in(rows.num_rows, lambda name: rows.column(name).chunk(0))
+                self._copies.find_copied_erasures(rows.num_rows, lambda name: rows.column(name).chunk(0))
                 if rows.num_rows
                 else _NONE
             )
             copies = np.flatnonzero(found)
             if len(copies):
-                rows = self._erase_rows(rows, self._places_of_copies(rows, copies, found[copies]), ErasureEvent.COPY)
+                rows = self._erase_rows(rows, self._erased_copies(rows, copies, found[copies]), ErasureEvent.COPY)
         return rows
 
-    def _erase_rows(self, rows: pa.Table, places: ErasedMessages, event: ErasureEvent) -> pa.Table:
-        after, hits = erase_rows(rows, places)
+    def _erase_rows(self, rows: pa.Table, erased_messages: ErasedMessages, event: ErasureEvent) -> pa.Table:
+        after, hits = erase_rows(rows, erased_messages)
         if len(hits):
             numbers = pa.array(hits)
             before = rows.combine_chunks().take(numbers).combine_chunks()
             columns = (before.column(name).combine_chunks() for name in ("broker", "physical_offset"))
-            codes = places.erasure_ids_of_rows(*columns).tolist()
-            ids, erasures = [places.ids[code] for code in codes], [places.numbers[code] for code in codes]
+            codes = erased_messages.find_row_erasure_indexes(*columns).tolist()
+            ids, erasures = (
+                [erased_messages.ids[code] for code in codes],
+                [erased_messages.numbers[code] for code in codes],
+            )
             erased = after.take(numbers).combine_chunks()
             self._rows.append(make_erasure_rows(before, erased, ids, erasures, event, self._writer, is_counted=True))
         return after
 
-    def _places_of_copies(self, rows: pa.Table, copies: Array, numbers: Array) -> ErasedMessages:
+    def _erased_copies(self, rows: pa.Table, copies: Array, numbers: Array) -> ErasedMessages:
         named = rows.select(["broker", "physical_offset"]).take(pa.array(copies))
         ids = [self._copies.ids[number] for number in numbers.tolist()]
         named = named.append_column("erasure_id", pa.array(ids)).append_column("number", pa.array(numbers))

@@ -52,7 +52,7 @@ from commitlake.pipelines.archive.body_location import (
     check_outside_stores,
 )
 from commitlake.pipelines.archive.following import NOTHING_FOLLOWED, FollowedTables, follow_tables
-from commitlake.pipelines.archive.profile_files import staged_profile_files
+from commitlake.pipelines.archive.profile_files import clean_up_staged_profiles
 from commitlake.pipelines.archive.quality_check import JudgedRun, judge_run
 from commitlake.pipelines.archive.queue_ends import QueueEnds
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
@@ -64,7 +64,7 @@ from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_m
 from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.pipelines.message_keys.files import PreparedKeys
 from commitlake.pipelines.quality.judge_input import BeginJudging
-from commitlake.pipelines.quality.loading import start_loading
+from commitlake.pipelines.quality.loading import start_loading_thread
 from commitlake.pipelines.quality.report import Losses, RunVerdict
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -207,12 +207,14 @@ class Result:
         return [sentence for store_range in self.ranges.values() for sentence in store_range.newer]
 
 
-def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[], object] | None = None) -> ArchiveWork:
+def plan_work(
+    config: Config, end_snapshot: Snapshot | None = None, on_new_data: Callable[[], object] | None = None
+) -> ArchiveWork:
     """Compare the lake's progress with the stores or brokers.
 
     Args:
-        until: ends to archive to; None for the current ends. See `find_archive_work` and `find_broker_work`.
-        on_new: called as soon as something new seems to be there.
+        end_snapshot: ends to archive to; None for the current ends. See `find_archive_work` and `find_broker_work`.
+        on_new_data: called as soon as something new seems to be there.
 
     Raises:
         CommitLogError: if a store cannot be read, or is not the one that was archived.
@@ -222,10 +224,17 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
     if config.source is not None:
         from commitlake.pipelines.archive.from_broker.planning import find_broker_work  # noqa: PLC0415 (of few runs)
 
-        work: ArchiveWork = find_broker_work(config.source, config.lake, until, on_new)
+        work: ArchiveWork = find_broker_work(config.source, config.lake, end_snapshot, on_new_data)
     else:
         formats = config.layout
-        work = find_archive_work(config.store, config.broker, config.lake, until=until, formats=formats, on_new=on_new)
+        work = find_archive_work(
+            config.store,
+            config.broker,
+            config.lake,
+            end_snapshot=end_snapshot,
+            formats=formats,
+            on_new_data=on_new_data,
+        )
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
     return work
 
@@ -255,11 +264,11 @@ def run_archive(
     if work is None:
         check_bodies_writable(lake)
         work = plan_work(config)
-    check_outside_stores(work.stores, lake.bodies, "--bodies")
+    check_outside_stores(work.stores, lake.bodies_root, "--bodies")
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
-    if not work.has_new:
+    if not work.has_new_data:
         result = finish_earlier_runs(config, work, runner)
-        put = _follow_hbase(config, runner)
+        put = _update_hbase(config, runner)
         unfinished_tables = (*result.unfinished_tables, *_unfinished_tables(NOTHING_FOLLOWED, put))
         seconds = time.monotonic() - started
         return replace(
@@ -272,8 +281,8 @@ def run_archive(
     _check_gaps(parts, config.on_gap)
     open_for_append(lake)
     if config.quality and config.judge is None:
-        start_loading()
-    erased = _erased_places(config, work)
+        start_loading_thread()
+    erased = _read_erased_messages(config, work)
     tasks = ArchiveTasks(
         parts,
         lake,
@@ -286,7 +295,7 @@ def run_archive(
         keyed=config.keys,
         copies=read_later_copies(lake),
     )
-    with staged_profile_files(lake, work.commit.run_id) as manifest:
+    with clean_up_staged_profiles(lake, work.commit.run_id) as manifest:
         with progress(runner, work.snapshot.size) if progress else nullcontext(_ignore_progress) as advance:
             manifest.extend(tasks.run_all(runner, advance))
         check_files_written(lake, manifest)
@@ -336,7 +345,7 @@ def run_archive(
         newer=work.newer_data_notes,
     )
     try:
-        put = _follow_hbase(config, runner)
+        put = _update_hbase(config, runner)
     except HBaseError:
         _show_on_page(config, replace(shown, verdict=verdict.with_outdated_follower("HBase")))
         raise
@@ -371,12 +380,12 @@ def run_archive(
     )
 
 
-def _erased_places(config: Config, work: ArchiveWork) -> ErasedMessages:
+def _read_erased_messages(config: Config, work: ArchiveWork) -> ErasedMessages:
     """Return the places of erased messages that the run may archive again, as after a restore of the lake."""
     erased = read_erased_messages(config.lake)
     if config.source is not None:  # a pull may get messages before the end, of a topic that no run has pulled yet
         return erased
-    return erased.beyond({broker: store.end for broker, store in work.progress_before.items()})
+    return erased.select_after_offsets({broker: store.end for broker, store in work.previous_progress.items()})
 
 
 def _write_config(
@@ -450,7 +459,7 @@ def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> li
     counts = RunCounts(started_at.isoformat(), 0, 0, 0)
     commit = work.commit.with_results(counts, {"store_config": [file]})
     commit = replace(commit, bodies=work.last.bodies, masks=work.last.masks)
-    commit_run(config.lake, [], commit, work.progress_before)
+    commit_run(config.lake, [], commit, work.previous_progress)
     finish_runs(config.lake, commit.run_id, config.parser_version)
     return [f"{format_count(file.rows, 'changed topic or group', 'changed topics and groups')} recorded"]
 
@@ -480,7 +489,12 @@ def _update_following_tables(
     prepared = _prepared_key_files(manifest, erasure)
     without_roles = [row.path for row in manifest if not row.may_have_roles]
     followed = follow_tables(
-        config.lake, stores, runner, with_edges=config.edges, prepared=prepared, without_roles=without_roles
+        config.lake,
+        stores,
+        runner,
+        updates_edges=config.edges,
+        prepared_keys=prepared,
+        files_without_roles=without_roles,
     )
     return replace(followed, problems=[*problems, *followed.problems])
 
@@ -496,7 +510,7 @@ def _unfinished_tables(tables: FollowedTables, hbase: FollowedInHBase) -> list[s
     return [name for name, is_unfinished in found.items() if is_unfinished]
 
 
-def _follow_hbase(config: Config, runner: Runner) -> FollowedInHBase:
+def _update_hbase(config: Config, runner: Runner) -> FollowedInHBase:
     lake = config.lake
     if config.hbase is None or not DeltaTable.is_deltatable(lake.uri("messages"), lake.storage_options):
         return _NOTHING_IN_HBASE
@@ -514,11 +528,11 @@ def _commit_run(
     config: Config,
     work: ArchiveWork,
     manifest: Sequence[ManifestRow],
-    judged: JudgedRun,
+    judged_run: JudgedRun,
     configuration: Mapping[str, DataFile],
     started_at: datetime.datetime,
 ) -> ArchiveCommit:
-    single_files = {**judged.files, **configuration}
+    single_files = {**judged_run.files, **configuration}
     files: dict[str, list[DataFile]] = defaultdict(list, {table: [file] for table, file in single_files.items()})
     for row in manifest:
         if row.path:
@@ -528,26 +542,28 @@ def _commit_run(
     quarantined, gaps = _count_refused_rows(manifest)
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
     commit = replace(work.commit.with_results(counts, files), bodies=bodies_root(config.lake))
-    commit = replace(commit, masks=None if config.masks is None else config.masks.to_text())
-    commit = commit_run(config.lake, messages, commit, work.progress_before)
-    if judged.report is not None:
-        config.queue_ends.finish_commit(commit.ranges, judged.incomplete)
+    commit = replace(commit, masks=None if config.masks is None else config.masks.serialize_rules())
+    commit = commit_run(config.lake, messages, commit, work.previous_progress)
+    if judged_run.report is not None:
+        config.queue_ends.finish_commit(commit.ranges, judged_run.incomplete)
     return commit
 
 
 def _count_refused_rows(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
     """Return how many rows a run's tasks wrote for `quarantine` and for `gaps`."""
     counts = [counts for row in manifest for counts in row.refusal_counts.values()]
-    return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
+    return sum(count.quarantined_rows for count in counts), sum(count.missing_ranges for count in counts)
 
 
 def _losses_in_manifest(manifest: Sequence[ManifestRow], config: Config) -> Losses:
     return make_losses(config, *_count_refused_rows(manifest))
 
 
-def make_losses(config: Config, quarantined: int, gaps: int) -> Losses:
+def make_losses(config: Config, quarantined_count: int, gap_count: int) -> Losses:
     """Return a run's losses, with whether its settings accept damaged ranges and gaps."""
-    return Losses(quarantined, gaps, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT)
+    return Losses(
+        quarantined_count, gap_count, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT
+    )
 
 
 def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:

@@ -30,7 +30,7 @@ from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, 
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.shipped import small_files_folder
+from commitlake.connectors.reading.files.shipped import open_small_files_folder
 from commitlake.connectors.reading.files.shipped_files import NoCopyError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.single_records import LogRecords
@@ -72,7 +72,7 @@ def write_config_changes(
 
 
 def _collect_changes(
-    known_of: Callable[[str], dict[Key, str]],
+    read_known: Callable[[str], dict[Key, str]],
     stores: Sequence[Store],
     kinds: Sequence[str],
     problems: list[str] | None,
@@ -80,17 +80,17 @@ def _collect_changes(
     """Return the changed configuration values of all stores; several stores are read at a time.
 
     Args:
-        known_of: returns what the lake has of a broker.
+        read_known: returns what the lake has of a broker.
         kinds: kinds of the values to compare.
         problems: receives sentences on files that cannot be read.
     """
 
-    def read(store: Store) -> tuple[list[tuple[Key, str | None]], list[str]]:
+    def read_changes(store: Store) -> tuple[list[tuple[Key, str | None]], list[str]]:
         of_store: list[str] = []
-        return list(_changes_of_store(known_of(store.broker), store, of_store, kinds)), of_store
+        return list(_changes_of_store(read_known(store.broker), store, of_store, kinds)), of_store
 
     rows = []
-    for store, (changes, of_store) in zip(stores, for_each_store(read, stores), strict=True):
+    for store, (changes, of_store) in zip(stores, for_each_store(read_changes, stores), strict=True):
         rows += [(store.broker, key, value) for key, value in changes]
         if problems is not None:
             problems += of_store
@@ -141,19 +141,19 @@ def _recorded_config(lake: Lake, broker: str) -> dict[Key, str]:
 
 
 def _changes_of_store(
-    known: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
+    known_config: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
 ) -> Iterator[tuple[Key, str | None]]:
-    with small_files_folder(store.root) as root:
+    with open_small_files_folder(store.root) as root:
         if root is not None:
-            yield from _changes_in_folder(root, known, store, problems, kinds)
+            yield from _changes_in_folder(root, known_config, store, problems, kinds)
 
 
 def _changes_in_folder(
-    root: Path, known: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
+    root: Path, known_config: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
 ) -> Iterator[tuple[Key, str | None]]:
     readers: dict[str, Callable[[], dict[str, Any] | None]] = {
-        TOPIC: lambda: _load_entries(root, TOPICS, TABLE, problems),
-        GROUP: lambda: _load_entries(root, GROUPS, GROUPS_TABLE, problems),
+        TOPIC: lambda: _load_config_entries(root, TOPICS, TABLE, problems),
+        GROUP: lambda: _load_config_entries(root, GROUPS, GROUPS_TABLE, problems),
         SETTING: lambda: read_broker_settings(store, problems),
     }
     for kind in kinds:
@@ -161,12 +161,12 @@ def _changes_in_folder(
         if found is None:
             continue
         current = {(kind, _printable_name(name)): _canonical_json(value) for name, value in found.items()}
-        yield from ((key, value) for key, value in current.items() if known.get(key) != value)
+        yield from ((key, value) for key, value in current.items() if known_config.get(key) != value)
         if kind != SETTING:  # a setting that is no longer in a file was still the store's
-            yield from ((key, None) for key in known if key[0] == kind and key not in current)
+            yield from ((key, None) for key in known_config if key[0] == kind and key not in current)
 
 
-def _load_entries(root: Path, name: str, table: str, problems: list[str]) -> dict[str, Any] | None:
+def _load_config_entries(root: Path, name: str, table: str, problems: list[str]) -> dict[str, Any] | None:
     """Return the entries of a configuration file; None if it is missing or cannot be read."""
     try:
         read = load_table(root, name, table)
@@ -191,8 +191,8 @@ def _canonical_json(value: object) -> str:
 
 def read_store_topics(store: Store) -> dict[str, Any]:
     """Return the topics in a store's own settings, by name; empty if they cannot be read."""
-    with small_files_folder(store.root) as root:
-        found = None if root is None else _load_entries(root, TOPICS, TABLE, [])
+    with open_small_files_folder(store.root) as root:
+        found = None if root is None else _load_config_entries(root, TOPICS, TABLE, [])
     return {_printable_name(name): value for name, value in (found or {}).items()}
 
 
@@ -214,27 +214,27 @@ def read_broker_settings(store: Store, problems: list[str] | None = None) -> dic
     return found
 
 
-def _add_settings_from_files(store: Store, found: dict[str, Any]) -> None:
+def _add_settings_from_files(store: Store, settings: dict[str, Any]) -> None:
     if len(store.segments) > 1:  # a single file may be a truncated copy
-        found["segment_size_bytes"] = segment_size(store)
+        settings["segment_size_bytes"] = segment_size(store)
     try:
         files = open_store_files(store_folder_of_log(store.root))
     except NoCopyError:
         return
     queues, dialect = store.format.queues.layout, store.format.dialects.dialect_of(store.segments)
     if size := _file_size(files, queues):
-        found["queue_file_size_bytes"] = size
+        settings["queue_file_size_bytes"] = size
         levels = _list_level_numbers(files, f"{queues.folder}/{dialect.schedule_topic}")
         folders = [(dialect.schedule_topic, number) for number in levels]
         records = LogRecords(store.segments, store.format)
         if delays := observe_delays(files, folders, dialect.schedule_topic, size, queues, records):
-            found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
+            settings["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
     if (batches := store.format.queues.batch_layout) and (size := _file_size(files, batches)):
-        found["batch_queue_file_size_bytes"] = size
+        settings["batch_queue_file_size_bytes"] = size
     for name in _list_files(files, _INDEX, 1):
         with suppress(OSError, LayoutError):
             geometry = geometry_of(files.size_of(f"{_INDEX}/{name}"))
-            found |= {"index_slots": geometry.slots, "index_entries": geometry.entries}
+            settings |= {"index_slots": geometry.slots, "index_entries": geometry.entries}
 
 
 def _list_level_numbers(files: StoreFiles, folder: str) -> list[int]:
@@ -256,14 +256,14 @@ def _file_size(files: StoreFiles, layout: QueueLayout) -> int | None:
 
 def _list_folders(files: StoreFiles, folder: str, limit: int) -> list[str]:
     """Return the first folders in a folder, without links; none if it is a link, no folder, or cannot be read."""
-    if is_uri(place := files.place_of(folder)):
+    if is_uri(place := files.location_of(folder)):
         return files.folders_in(folder)[:limit]
     return [entry.name for entry in _list_entries(place, limit) if entry.is_dir(follow_symlinks=False)]
 
 
 def _list_files(files: StoreFiles, folder: str, limit: int) -> list[str]:
     """Return the first files in a folder, without links; none if it is a link, no folder, or cannot be read."""
-    if is_uri(place := files.place_of(folder)):
+    if is_uri(place := files.location_of(folder)):
         return files.files_in(folder)[:limit]
     return [entry.name for entry in _list_entries(place, limit) if entry.is_file(follow_symlinks=False)]
 

@@ -50,7 +50,7 @@ from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import BODY, SOURCE
 
-_COLUMNS = SOURCE.without(BODY.name)
+_COLUMNS = SOURCE.drop_columns(BODY.name)
 _MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
 _MAX_CLOSING = 16  # open files of a task; a broken clock can give rows of many dates
 _MIN_KEYED_BYTES = 64 << 20  # of the log, for each of several files of keys, because a look-up reads a part of each
@@ -105,13 +105,15 @@ class ArchiveTasks:
             yield from rows
             advance(sum(part.size for part in groups[number]))
 
-    def run(self, number: int, parts: Sequence[Part], most_inline: int = max_inline_bytes(1)) -> Iterator[ManifestRow]:
+    def run_task(
+        self, number: int, parts: Sequence[Part], inline_limit_bytes: int = max_inline_bytes(1)
+    ) -> Iterator[ManifestRow]:
         """Run one task. Yields a row for each file, and one row with all other counts.
 
         Args:
             number: number of the first part, for the names of files.
             parts: parts of the task.
-            most_inline: largest size of a profile in the manifest; a larger one is staged.
+            inline_limit_bytes: largest size of a profile in the manifest; a larger one is staged.
         """
         # Two attempts of one task at the same time must not write to the same files.
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}"
@@ -126,7 +128,9 @@ class ArchiveTasks:
             closing = _BackgroundCloser(background)
             again = ErasureOnArrival(self.lake, name, self.erased, self.copies, self.parser_version) if erases else None
             keys = KeyWriter(self.lake, name, self.erased) if self.keyed else None
-            waiting = RowBuffer(self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys)
+            waiting = RowBuffer(
+                self.lake, name, minutes, closing.close_later, profiled=self.profiled, erased=again, keys=keys
+            )
             for stretch in self._divide_by_pack(parts):
                 with ExitStack() as open_packs:
                     store = open_store(self.lake.packs)
@@ -134,26 +138,28 @@ class ArchiveTasks:
                     rows, refused = _read_parts(stretch, packs, refusals, masking, last_decoder)
                     yield from refused
                     written = packs.finish()
-                    closing.add(open_packs.pop_all().close)
+                    closing.close_later(open_packs.pop_all().close)
                 sizes |= {pack.pack: pack.refs.end for pack in written}
                 if rows:
-                    yield from waiting.add(rows, written)
+                    yield from waiting.add_rows(rows, written)
                     del rows
-            yield from waiting.write()
-            yield from (ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish())
-            yield from (ManifestRow.of_file(file, "message_keys") for file in (keys.finish() if keys else ()))
-            yield from (ManifestRow.of_file(file, "erasures") for file in (again.finish() if again else ()))
+            yield from waiting.write_files()
+            yield from (ManifestRow.from_data_file(file, "topic_minutes") for file in minutes.finish_files())
+            yield from (
+                ManifestRow.from_data_file(file, "message_keys") for file in (keys.finish_files() if keys else ())
+            )
+            yield from (ManifestRow.from_data_file(file, "erasures") for file in (again.finish() if again else ()))
             yield from refusals.finish()
             profile: TaskProfile | None = None
             if waiting.profile is not None:
-                profile = stage_profile(waiting.profile, self.lake, self.run_id, name, most_inline)
+                profile = stage_profile(waiting.profile, self.lake, self.run_id, name, inline_limit_bytes)
             closing.finish()
-        yield ManifestRow.of_task(sizes, refusals.counts, refusals.first, profile, masking.left_out)
+        yield ManifestRow.from_task_results(sizes, refusals.counts, refusals.first, profile, masking.left_out)
 
     def _group_parts(self, cores: int) -> list[Sequence[Part]]:
         """Group parts for tasks. The last tasks are small, so that all cores have work until the end."""
         costs = read_costs(self.parts)
-        groups = group_by_size(self.parts, costs, choose_part_size(sum(costs), cores, least=1))
+        groups = group_by_size(self.parts, costs, choose_part_size(sum(costs), cores, min_size=1))
         if cores > _MAX_CORES_WITH_SMALL_ENDS:
             return [*groups]
         return [*groups[:-cores], *chain.from_iterable(map(self._divide_single_range, groups[-cores:]))]
@@ -186,15 +192,15 @@ class ArchiveTasks:
             else:
                 yield part
 
-    def _fits_into_pack(self, joined: Sequence[Part], piece: Part) -> bool:
+    def _fits_into_pack(self, pack_parts: Sequence[Part], part: Part) -> bool:
         """Return whether a part directly follows the joined parts in the log, and fits into their pack."""
-        last = joined[-1]
+        last = pack_parts[-1]
         return (
-            isinstance(piece, Split)
+            isinstance(part, Split)
             and isinstance(last, Split)
             and self.pack_bytes is not None
-            and (last.broker, last.end) == (piece.broker, piece.start)
-            and piece.end - joined[0].start <= self.pack_bytes
+            and (last.broker, last.end) == (part.broker, part.start)
+            and part.end - pack_parts[0].start <= self.pack_bytes
         )
 
 
@@ -205,11 +211,11 @@ class _BackgroundCloser:
         self._thread = thread
         self._pending: deque[Future[None]] = deque()
 
-    def add(self, close: Callable[[], None]) -> None:
+    def close_later(self, close_file: Callable[[], None]) -> None:
         """Close a file later; wait for others if too many are open."""
         if len(self._pending) >= _MAX_CLOSING:
             self._pending.popleft().result()
-        self._pending.append(self._thread.submit(close))
+        self._pending.append(self._thread.submit(close_file))
 
     def finish(self) -> None:
         """Wait until all files are closed."""
@@ -241,7 +247,7 @@ class Masking:
     @property
     def reads_bodies(self) -> bool:
         """True if bodies are read as a column: masks change them, or the packs need masked keys."""
-        return self._masks is not None and (self._masks.reads_bodies or self._needs_rows)
+        return self._masks is not None and (self._masks.changes_bodies or self._needs_rows)
 
     def mask(self, batch: pa.RecordBatch, packs: BodyPacks) -> pa.RecordBatch:
         """Mask the rows of a batch. If they have a column of bodies, move it to the packs; return the other columns."""
@@ -266,17 +272,17 @@ def _read_parts(
     loose: list[pa.Table] = []
     manifest: list[ManifestRow] = []
     reports: list[QueueReport] = []
-    inspect = _ignore_window if masking.reads_bodies else packs.add
+    inspect = _ignore_window if masking.reads_bodies else packs.add_batch
     request = _source_request(with_bodies=masking.reads_bodies)
     for batch in chain.from_iterable(read_part(part, request, inspect, reports.append, last_decoder) for part in parts):
-        manifest += refusals.add(batch)
+        manifest += refusals.add_batch(batch)
         if batch.column("size").null_count == 0:  # bad ranges have batches of their own
             masked = masking.mask(batch.drop_columns([CORRUPT_RECORD]), packs)
             loose.append(pa.Table.from_batches([masked]))
         if len(loose) >= _MAX_BATCHES:
             rows.append(join_rows(loose))
             loose.clear()
-    return [*rows, *loose], [*manifest, *map(ManifestRow.of_queue, reports)]
+    return [*rows, *loose], [*manifest, *map(ManifestRow.from_queue_report, reports)]
 
 
 @cache
@@ -289,8 +295,10 @@ def _ignore_window(_: object) -> None:
     """Do nothing with a window of log bytes, because the bodies are in a column of the batch."""
 
 
-def _run_group(settings: ArchiveTasks, most_inline: int, task: tuple[int, Sequence[Part]]) -> list[ManifestRow]:
-    return list(settings.run(*task, most_inline))
+def _run_group(
+    archive_tasks: ArchiveTasks, inline_limit_bytes: int, task: tuple[int, Sequence[Part]]
+) -> list[ManifestRow]:
+    return list(archive_tasks.run_task(*task, inline_limit_bytes))
 
 
 def check_files_written(lake: Lake, manifest: Sequence[ManifestRow]) -> None:
@@ -314,7 +322,7 @@ def check_files_written(lake: Lake, manifest: Sequence[ManifestRow]) -> None:
                 found = None
                 with suppress(PackError):
                     found = store.size(name)
-                _check_written_size(f"{lake.bodies}/{name}", size, found)
+                _check_written_size(f"{lake.bodies_root}/{name}", size, found)
 
 
 def _file_size(path: Path) -> int | None:
@@ -324,10 +332,11 @@ def _file_size(path: Path) -> int | None:
         return None
 
 
-def _check_written_size(place: str, written: int, found: int | None) -> None:
-    if found != written:
-        there = "no such file" if found is None else f"{found:,} bytes"
+def _check_written_size(path: str, written_bytes: int, found_bytes: int | None) -> None:
+    if found_bytes != written_bytes:
+        there = "no such file" if found_bytes is None else f"{found_bytes:,} bytes"
         raise LakeError(
-            f"{place}: a task wrote {written:,} bytes, found {there}: the task ran on a machine where this path is a "
+            f"{path}: a task wrote {written_bytes:,} bytes, found {there}: the task ran on a machine where this path "
+            "is a "
             "different folder. Nothing was committed. Choose a folder that all machines share, or an object store"
         )

@@ -22,19 +22,19 @@ Part: TypeAlias = "Split | PulledPart"
 def read_part(
     part: Part,
     request: Request,
-    inspect: BatchInspector,
-    done: Callable[[QueueReport], None],
+    inspect_batch: BatchInspector,
+    on_report: Callable[[QueueReport], None],
     last_decoder: LastDecoder | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read one part of a log, from files or from a broker, and yield its rows in batches.
 
     Args:
-        inspect: called with the records of each batch before it is yielded.
-        done: called with a report on each pulled range.
+        inspect_batch: called with the records of each batch before it is yielded.
+        on_report: called with a report on each pulled range.
         last_decoder: the decoder of the part before.
     """
     if isinstance(part, Split):
-        yield from read_split(part, request, inspect, last_decoder)
+        yield from read_split(part, request, inspect_batch, last_decoder)
         check_not_truncated(part)
     else:
-        yield from part.read(request, inspect, done)
+        yield from part.read(request, inspect_batch, on_report)

@@ -25,9 +25,9 @@ from commitlake.connectors.reading.snapshots import (
     Snapshot,
     StoreRange,
     TailKind,
+    add_last_record,
     plan_splits,
     take_snapshot,
-    with_last_record,
 )
 from commitlake.connectors.reading.stores import Store, find_stores, for_each_store
 from commitlake.connectors.sources.stream_offsets import StorePosition
@@ -71,12 +71,12 @@ class ArchiveWork:
     unfinished: Sequence[ArchiveCommit]
 
     @property
-    def progress_before(self) -> Mapping[str, StoreProgress]:
+    def previous_progress(self) -> Mapping[str, StoreProgress]:
         """Progress of each store before the run."""
         return self.last.stores
 
     @property
-    def has_new(self) -> bool:
+    def has_new_data(self) -> bool:
         """True if a store has messages that are not archived yet."""
         return bool(self.snapshot.size)
 
@@ -88,7 +88,7 @@ class ArchiveWork:
     @property
     def has_nothing_to_do(self) -> bool:
         """True if there is nothing to do."""
-        return not self.has_new and not self.unfinished
+        return not self.has_new_data and not self.unfinished
 
     def parts(self, pack_bytes: int, cores: int) -> Sequence[Part]:
         """Divide the ranges of all stores into parts for tasks, in order. A task divides its parts further, into packs.
@@ -97,7 +97,9 @@ class ArchiveWork:
             pack_bytes: size of the log whose bodies go into one pack.
             cores: number of tasks that run at a time.
         """
-        return self.splits(choose_part_size(self.snapshot.size, cores, unit=pack_bytes, least=pack_bytes), cores)
+        return self.splits(
+            choose_part_size(self.snapshot.size, cores, multiple_of=pack_bytes, min_size=pack_bytes), cores
+        )
 
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[Part]:  # noqa: ARG002 (of other work)
         """Divide the ranges of all stores into parts, in order."""
@@ -107,24 +109,24 @@ class ArchiveWork:
         )
         return [split for splits in planned for split in splits]
 
-    def first_commit_work(self, most_bytes: int) -> ArchiveWork:
+    def first_commit_work(self, max_bytes: int) -> ArchiveWork:
         """Return the work of the first of several commits, or this work if it is no larger.
 
         Each store has the same share, so that the messages of one time are in the same or neighbouring commits.
 
         Args:
-            most_bytes: size of the log for one commit; a store's last record may exceed its share.
+            max_bytes: size of the log for one commit; a store's last record may exceed its share.
         """
         new = [store for store in self.stores if self.snapshot.ranges[store.broker].size]
-        if self.snapshot.size <= most_bytes or not new:
+        if self.snapshot.size <= max_bytes or not new:
             return self
-        shares = fair_shares({store.broker: self.snapshot.ranges[store.broker].size for store in new}, most_bytes)
+        shares = fair_shares({store.broker: self.snapshot.ranges[store.broker].size for store in new}, max_bytes)
 
-        def cut(store: Store) -> tuple[StoreRange, StoreProgress]:
+        def truncate_store(store: Store) -> tuple[StoreRange, StoreProgress]:
             found = _truncate_range(store, self.snapshot.ranges[store.broker], shares[store.broker])
             return found, _progress_after_range(store, found, self.last.stores.get(store.broker))
 
-        taken = dict(zip([store.broker for store in new], for_each_store(cut, new), strict=True))
+        taken = dict(zip([store.broker for store in new], for_each_store(truncate_store, new), strict=True))
         ranges = {broker: found for broker, (found, _) in taken.items()}
         commit = replace(
             self.commit,
@@ -147,26 +149,26 @@ def find_archive_work(
     path: str,
     broker: str | None,
     lake: Lake,
-    until: Snapshot | None = None,
+    end_snapshot: Snapshot | None = None,
     formats: Formats | None = None,
-    on_new: Callable[[], object] | None = None,
+    on_new_data: Callable[[], object] | None = None,
 ) -> ArchiveWork:
     """Compare the lake's progress with the stores.
 
     Args:
         path: stores, as for `find_stores`.
         broker: name of the store, if the path does not have it.
-        until: ends of the stores to archive to, as a stream offers them; None for the current ends. The lake determines
-            the starts, so a range that is offered again adds nothing. The stream has already checked that the lake can
-            be written.
+        end_snapshot: ends of the stores to archive to, as a stream offers them; None for the current ends. The lake
+            determines the starts, so a range that is offered again adds nothing. The stream has already checked that
+            the lake can be written.
         formats: formats of stores to take from the path; None for all.
-        on_new: called as soon as a store seems to have something new, to start slow preparations early.
+        on_new_data: called as soon as a store seems to have something new, to start slow preparations early.
 
     Raises:
         CommitLogError: if a store cannot be read, or is not the one that was archived.
         LakeError: if the folder is no lake, or its tables are damaged.
     """
-    if until is None:
+    if end_snapshot is None:
         lake.check_writable()
     stores = find_stores(path, broker, formats=all_formats() if formats is None else formats)
     for store in stores:
@@ -174,21 +176,21 @@ def find_archive_work(
     check_outside_stores(stores, lake.root, "--lake")
     last = read_last_commit(lake) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
-    if on_new is not None and any(
+    if on_new_data is not None and any(
         for_each_store(lambda store: _has_data_after(store, starts.get(store.broker)), stores)
     ):
-        on_new()
+        on_new_data()
 
-    def examine(store: Store) -> tuple[StoreRange, StoreProgress | None]:
+    def examine_store(store: Store) -> tuple[StoreRange, StoreProgress | None]:
         _check_store(store, last)
         start = starts.get(store.broker)
-        if until is None:
+        if end_snapshot is None:
             found = take_snapshot([store], starts).ranges[store.broker]
         else:
-            found = _unarchived_part(store, start, until.ranges.get(store.broker))
+            found = _unarchived_part(store, start, end_snapshot.ranges.get(store.broker))
         return found, _progress_after_range(store, found, last.stores.get(store.broker)) if found.size else None
 
-    examined = dict(zip([store.broker for store in stores], for_each_store(examine, stores), strict=True))
+    examined = dict(zip([store.broker for store in stores], for_each_store(examine_store, stores), strict=True))
     snapshot = Snapshot({name: store_range for name, (store_range, _) in examined.items()})
     taken = {name: progress for name, (_, progress) in examined.items() if progress is not None}
     ranges = {name: CommittedRange(snapshot.ranges[name].start, snapshot.ranges[name].end) for name in taken}
@@ -196,25 +198,25 @@ def find_archive_work(
     return ArchiveWork(stores, snapshot, commit, last, unfinished_commits(lake, last.sequence))
 
 
-def _has_data_after(store: Store, end: int | None) -> bool:
-    """Return whether a log has data at or after the offset `end`; True if it is None."""
+def _has_data_after(store: Store, end_offset: int | None) -> bool:
+    """Return whether a log has data at or after `end_offset`; True if it is None."""
     newest = store.segments[-1]
-    if end is None or end < newest.base_offset:
+    if end_offset is None or end_offset < newest.base_offset:
         return True
-    if end >= newest.base_offset + newest.file_size:
+    if end_offset >= newest.base_offset + newest.file_size:
         return False
     head = np.zeros(store.format.records.head_bytes, np.uint8)
     with suppress(FileNotFoundError), OpenSegment(newest.path) as file:
-        file.read_into(head, end - newest.base_offset)
+        file.read_into(head, end_offset - newest.base_offset)
     return bool(head.any())
 
 
-def _check_store(store: Store, last: ArchiveCommit) -> None:
-    progress = last.stores.get(store.broker)
-    if progress is not None and progress.topics is not None:
+def _check_store(store: Store, last_commit: ArchiveCommit) -> None:
+    progress = last_commit.stores.get(store.broker)
+    if progress is not None and progress.pulled_topics is not None:
         raise StoreError(
             f"{store.broker} was pulled from its broker, and the last run took only the topics "
-            f"{', '.join(progress.topics)}: its files would be read from physical offset {progress.end} on, and "
+            f"{', '.join(progress.pulled_topics)}: its files would be read from physical offset {progress.end} on, and "
             "earlier messages of other topics would never be archived. Run 'archive --from-broker' without --topic "
             "once, or archive the files into another lake"
         )
@@ -233,25 +235,27 @@ def check_is_same_store(store: Store, progress: StoreProgress) -> None:
         check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
 
 
-def _unarchived_part(store: Store, start: int | None, offered: StoreRange | None) -> StoreRange:
+def _unarchived_part(store: Store, start: int | None, offered_range: StoreRange | None) -> StoreRange:
     """Return the part of the range that a store offers which is not archived yet."""
     oldest = store.segments[0].base_offset
-    first = start if start is not None else min(oldest, offered.start if offered else oldest)
-    if offered is None or offered.end <= first:
+    first = start if start is not None else min(oldest, offered_range.start if offered_range else oldest)
+    if offered_range is None or offered_range.end <= first:
         return StoreRange(first, first)
-    is_new = offered.last_record is not None and offered.last_record >= first
-    return StoreRange(first, offered.end, TailKind.CLOSED, last_record=offered.last_record if is_new else None)
+    is_new = offered_range.last_record is not None and offered_range.last_record >= first
+    return StoreRange(
+        first, offered_range.end, TailKind.CLOSED, last_record=offered_range.last_record if is_new else None
+    )
 
 
-def _truncate_range(store: Store, whole: StoreRange, size: int) -> StoreRange:
+def _truncate_range(store: Store, store_range: StoreRange, size: int) -> StoreRange:
     """Return the first part of a range, which ends at the end of a record."""
-    start, end = StorePosition(whole.start), StorePosition(whole.end)
+    start, end = StorePosition(store_range.start), StorePosition(store_range.end)
     cut = end_of_share(store, start, end, size, DEFAULT_MAX_RECORD_BYTES)
     if cut is end:
-        return whole
-    is_inside = cut.record is not None and whole.start <= cut.record.offset < cut.offset
+        return store_range
+    is_inside = cut.record is not None and store_range.start <= cut.record.offset < cut.offset
     last_record = cut.record.offset if is_inside and cut.record is not None else None
-    return StoreRange(whole.start, cut.offset, TailKind.CLOSED, last_record=last_record)
+    return StoreRange(store_range.start, cut.offset, TailKind.CLOSED, last_record=last_record)
 
 
 def _check_store_name(store: Store) -> None:
@@ -261,11 +265,13 @@ def _check_store_name(store: Store) -> None:
         raise StoreError(f"{store.root}: {error}; '--broker NAME' gives the store another name") from None
 
 
-def _progress_after_range(store: Store, store_range: StoreRange, before: StoreProgress | None) -> StoreProgress:
+def _progress_after_range(
+    store: Store, store_range: StoreRange, previous_progress: StoreProgress | None
+) -> StoreProgress:
     """Return a store's progress once a range is archived, with the last valid record before the range's end."""
-    found = with_last_record(store, store_range)
+    found = add_last_record(store, store_range)
     is_taken = found.last_record is not None and found.last_record < store_range.end
     digest = record_digest(store, found.last_record) if is_taken and found.last_record is not None else None
     if digest is None or found.last_record is None:
-        return StoreProgress(store_range.end, before.last_record if before else None)
+        return StoreProgress(store_range.end, previous_progress.last_record if previous_progress else None)
     return StoreProgress(store_range.end, LastRecord(found.last_record, *digest))

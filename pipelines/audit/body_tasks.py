@@ -56,7 +56,7 @@ class PackedMessages:
 
     def _read_unerased(self, file: AddedFile) -> Iterator[pa.Table]:
         for rows in self.rows.read(file):
-            left = self.erased.without(rows)
+            left = self.erased.drop_erased_rows(rows)
             yield left if self.kept_since is None else _drop_expired(left, self.kept_since)
 
     def count_by_window(self, file: AddedFile) -> pa.Table:
@@ -94,10 +94,10 @@ def _flatten_body_refs(rows: pa.Table) -> pa.Table:
     places = rows.column(BODY_REF.name)
     columns = {name: rows.column(name) for name in _COMPARED}
     columns |= {name: pc.struct_field(places, name) for name in _PLACE}
-    return pa.table([_without_dictionary(column) for column in columns.values()], list(columns))
+    return pa.table([_decode_dictionary(column) for column in columns.values()], list(columns))
 
 
-def _without_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Decode a dictionary column, because rows are divided without dictionaries."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
@@ -150,11 +150,11 @@ def _check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> 
 def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
     """Check the rows of one pack together; if the pack is missing, report all of them without further reads."""
     if pack is None:
-        return [_set_error(rows, "the message has no body_ref")]
+        return [_to_error_rows(rows, "the message has no body_ref")]
     try:
         pack_size(store, pack)
     except PackError as error:
-        return [_set_error(rows, str(error))]
+        return [_to_error_rows(rows, str(error))]
     return _check_rows(rows, store, cache)
 
 
@@ -170,12 +170,12 @@ def _check_rows(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> li
         ]
     except PackError as error:
         if rows.num_rows == 1:
-            return [_set_error(rows, str(error))]
+            return [_to_error_rows(rows, str(error))]
         half = rows.num_rows // 2
         return [*_check_rows(rows.slice(0, half), store, cache), *_check_rows(rows.slice(half), store, cache)]
 
 
-def _set_error(rows: pa.RecordBatch, error: str) -> pa.RecordBatch:
+def _to_error_rows(rows: pa.RecordBatch, error: str) -> pa.RecordBatch:
     return _to_result_rows(rows, pa.nulls(rows.num_rows), pa.nulls(rows.num_rows), pa.repeat(error, rows.num_rows))
 
 
@@ -185,8 +185,8 @@ def _to_result_rows(rows: pa.RecordBatch, sizes: pa.Array, crcs: pa.Array, error
     return pa.RecordBatch.from_arrays([*columns, *found], [*_KEPT, "body_size", "body_crc", _ERROR])
 
 
-def _read_first_errors(found: pa.Table) -> Iterator[tuple[str, int, str]]:
-    broken = found.filter(pc.is_valid(found.column(_ERROR))).select(["broker", "physical_offset", _ERROR])
+def _read_first_errors(rows: pa.Table) -> Iterator[tuple[str, int, str]]:
+    broken = rows.filter(pc.is_valid(rows.column(_ERROR))).select(["broker", "physical_offset", _ERROR])
     if broken.num_rows:
         order = [(name, "ascending", "at_start") for name in broken.column_names]
         for row in rows_to_dicts(broken.take(pc.sort_indices(broken, order)[:SHOWN])):

@@ -13,7 +13,7 @@ from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.pipelines.audit.message_profiles import Sides
 from commitlake.pipelines.audit.moment import Moment, wait_for_hbase
 from commitlake.pipelines.audit.profile import Profile
-from commitlake.pipelines.audit.span import to_stretches
+from commitlake.pipelines.audit.span import to_log_ranges
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
 from commitlake.pipelines.audit.verdicts import AuditVerdict, compare_profiles
 from commitlake.pipelines.maintenance.expiry import read_expiries
@@ -37,7 +37,7 @@ class ComparedStores:
     broker: str | None = None
     layout: Formats = ANY_FORMAT
 
-    def ranges(self, moment: Moment) -> tuple[Mapping[str, StoreRange], Sequence[str]]:
+    def find_common_ranges(self, moment: Moment) -> tuple[Mapping[str, StoreRange], Sequence[str]]:
         """Return the ranges of logs that the stores and the lake have in common, and notes on stores without any.
 
         Raises:
@@ -79,13 +79,13 @@ def compare_run_counts(sides: Sides, messages: Profile, notes: Sequence[str] = (
             return compare_profiles(names, archived, found, notes=[*notes, *([reason] if left_out else [])])
 
 
-def compare_packed_bodies(sides: Sides, kept: datetime.timedelta | None = None) -> AuditVerdict:
+def compare_packed_bodies(sides: Sides, retention: datetime.timedelta | None = None) -> AuditVerdict:
     """Compare `messages` with the bodies in the packs. Packs that `maintain` deletes meanwhile are not reported.
 
     Args:
-        kept: age at which a lifecycle rule deletes bodies, if there is one.
+        retention: age at which a lifecycle rule deletes bodies, if there is one.
     """
-    since = _first_unexpired_date(sides.moment.expired, kept)
+    since = _first_unexpired_date(sides.moment.expired, retention)
     while True:
         notes = [] if since is None else [f"bodies of messages stored before {since} may have expired: left out"]
         if sides.erased.count:
@@ -93,7 +93,10 @@ def compare_packed_bodies(sides: Sides, kept: datetime.timedelta | None = None) 
         with sides.profile_bodies(since) as bodies:
             notes += bodies.errors
             verdict = compare_profiles(("messages", "packs"), bodies.messages, bodies.found, BODY_FIGURES, notes)
-        before, since = since, _first_unexpired_date(read_expiries(sides.lake.newest().table("messages")), kept)
+        before, since = (
+            since,
+            _first_unexpired_date(read_expiries(sides.lake.unpin_versions().table("messages")), retention),
+        )
         if not verdict.differing or since == before:
             return verdict
 
@@ -110,12 +113,12 @@ def compare_store_logs(
     while True:
         with (
             sides.profile_stores(stores.path, stores.broker, ranges, stores.layout) as store,
-            sides.profile_messages(to_stretches(ranges)) as found,
+            sides.profile_messages(to_log_ranges(ranges)) as found,
         ):
-            sides.correct_store_for_erasures(store, to_stretches(ranges))
+            sides.correct_store_for_erasures(store, to_log_ranges(ranges))
             verdict = compare_profiles(("store", "messages"), store, found, notes=notes)
         before = ranges
-        ranges, notes = stores.ranges(sides.moment)
+        ranges, notes = stores.find_common_ranges(sides.moment)
         if not verdict.differing or ranges == before:
             return verdict
 
@@ -124,36 +127,36 @@ def compare_hbase(
     sides: Sides,
     messages: Profile,
     options: HBaseOptions,
-    version_there: Callable[[], int | None],
-    kept: datetime.timedelta | None = None,
+    read_hbase_version: Callable[[], int | None],
+    retention: datetime.timedelta | None = None,
 ) -> AuditVerdict:
     """Compare `messages` with HBase.
 
     Args:
         options: options for HBase.
-        version_there: returns the version of `messages` that HBase has.
-        kept: age at which HBase drops messages, if it does.
+        read_hbase_version: returns the version of `messages` that HBase has.
+        retention: age at which HBase drops messages, if it does.
 
     Raises:
         UnavailableError: if HBase does not reach the version in time.
     """
-    wait_for_hbase(version_there, sides.moment)
+    wait_for_hbase(read_hbase_version, sides.moment)
     names = ("messages", "hbase")
-    if kept is None:
+    if retention is None:
         with sides.profile_hbase(options) as found:
             return compare_profiles(names, messages, found)
-    since = (datetime.datetime.now(datetime.UTC) - kept).date()
+    since = (datetime.datetime.now(datetime.UTC) - retention).date()
     notes = [f"messages stored before {since} may have expired in HBase: left out"]
-    recent = sides.since(since)
+    recent = sides.limit_start(since)
     with recent.profile_messages() as expected, recent.profile_hbase(options) as found:
         return compare_profiles(names, expected, found, notes=notes)
 
 
 def _first_unexpired_date(
-    expired: Mapping[str, datetime.date], kept: datetime.timedelta | None
+    expired: Mapping[str, datetime.date], retention: datetime.timedelta | None
 ) -> datetime.date | None:
     """Return the first date whose bodies must all exist; None if nothing has expired."""
     dates = [expired[what] for what in ("messages", "bodies") if what in expired]
-    if kept is not None:
-        dates.append((datetime.datetime.now(datetime.UTC) - kept).date())
+    if retention is not None:
+        dates.append((datetime.datetime.now(datetime.UTC) - retention).date())
     return max(dates, default=None)

@@ -22,7 +22,12 @@ from commitlake.pipelines.audit.message_rows import RowCriteria
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan, Stretch
 from commitlake.pipelines.audit.windows import SCHEMA, merge_windows, window_starts
-from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, CHECKSUMS, figure_changes, newest_row_by_message
+from commitlake.pipelines.masking.erasure_rows import (
+    CHANGED_FIGURES,
+    CHECKSUMS,
+    newest_row_by_message,
+    sum_changes_by_row,
+)
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 
@@ -54,7 +59,7 @@ class AuditedErasures:
         return 0 if self.rows is None else int(self.rows.num_rows)
 
     @property
-    def places(self) -> ErasedMessages:
+    def erased_messages(self) -> ErasedMessages:
         """Places of the erased messages."""
         return NOTHING_ERASED if self.rows is None else parse_erased_messages(self.rows, 0)
 
@@ -70,7 +75,7 @@ class AuditedErasures:
     def unknown_checksum_count(self) -> int:
         """Number of rows in `uncounted_rows` that lack a checksum."""
         rows = self.uncounted_rows
-        return 0 if rows is None else int(figure_changes(rows)["unknown"].sum())
+        return 0 if rows is None else int(sum_changes_by_row(rows)["unknown"].sum())
 
     def notes(self) -> list[str]:
         """Return notes for a report."""
@@ -92,22 +97,22 @@ class AuditedErasures:
             )
         return notes
 
-    def window_corrections(self, span: AuditSpan, stretches: Sequence[Stretch] | None) -> pa.Table | None:
+    def window_corrections(self, span: AuditSpan, log_ranges: Sequence[Stretch] | None) -> pa.Table | None:
         """Return corrections for erased messages, to add to an expected profile, as a table of `AUDIT`; None if none.
 
         Args:
             span: time range of the messages.
-            stretches: ranges of the brokers' logs; None for all.
+            log_ranges: ranges of the brokers' logs; None for all.
         """
         rows = self.uncounted_rows
         if rows is None:
             return None
-        rows = RowCriteria(span, stretches).select_rows_of(rows)
+        rows = RowCriteria(span, log_ranges).select_rows_of(rows)
         if not rows.num_rows:
             return None
         columns = {name: rows.column(name) for name in ("broker", "topic", "queue_id")}
         columns["window_start"] = window_starts(rows.column("store_timestamp"))
-        changes = figure_changes(rows)
+        changes = sum_changes_by_row(rows)
         for name in CHANGED_FIGURES:
             columns[name] = pa.array(changes[name], mask=changes["unknown"] if name in CHECKSUMS else None)
         for column in SCHEMA:
@@ -134,5 +139,5 @@ def read_erased(lake: Lake, moment: Moment) -> AuditedErasures:
     is_done = pc.or_(pc.less_equal(rows.column("number"), moment.erasure), was_erased)
     done = newest_row_by_message(rows.filter(is_done))
     known = parse_erased_messages(done, 0)
-    pending = known.without(rows.filter(pc.invert(is_done))).num_rows
+    pending = known.drop_erased_rows(rows.filter(pc.invert(is_done))).num_rows
     return AuditedErasures(done if done.num_rows else None, pending, moment.counted_erasure)

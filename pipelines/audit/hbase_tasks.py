@@ -19,10 +19,10 @@ def read_salts(options: HBaseOptions) -> range:
         return range(open_existing(client).salts)
 
 
-def count_messages_of_salt(options: HBaseOptions, wanted: RowCriteria, salt: int) -> pa.Table:
+def count_messages_of_salt(options: HBaseOptions, criteria: RowCriteria, salt: int) -> pa.Table:
     """Count the messages of a salt by window. Returns a table of `AUDIT`."""
-    with Client(options.with_patient_connect()) as client:
+    with Client(options.with_long_connect_timeout()) as client:
         batches = read_salt(client, salt, MESSAGES.names)
         return merge_windows(
-            [count_messages_by_window(wanted.select_rows_of(pa.Table.from_batches([batch]))) for batch in batches]
+            [count_messages_by_window(criteria.select_rows_of(pa.Table.from_batches([batch]))) for batch in batches]
         )

@@ -52,7 +52,7 @@ class _DifferingParts:
         """Yield a file's keys that are in differing parts, with the file's sign, and the number of each key's part."""
         place = np.full(self.parts, -1)
         place[list(self.differing)] = np.arange(len(self.differing))
-        for rows in task.keys.read(task.file):
+        for rows in task.keys.read_keys(task.file):
             hashes = key_row_hashes(rows)
             places = place[part_numbers(hashes, self.parts)]
             is_chosen = places >= 0
@@ -71,14 +71,18 @@ def count_different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) ->
     Returns:
         The number of rows that differ, and sentences on the first ones.
     """
-    needed = partition_count(expected.rows + found.rows)
+    needed = partition_count(expected.row_count + found.row_count)
     parts = min(needed, _MAX_SUMS)
     sums = [sum_keys(keys, runner, parts) for keys in (expected, found)]
     differing = tuple(np.flatnonzero((sums[0] != sums[1]).any(axis=0)).tolist())
     if not differing:
         return 0, []
     chosen = _DifferingParts(parts, differing, -(-needed // parts))
-    tasks = [_SignedFile(keys.reader, sign, file) for keys, sign in ((expected, 1), (found, -1)) for file in keys.files]
+    tasks = [
+        _SignedFile(keys.reader_without_files, sign, file)
+        for keys, sign in ((expected, 1), (found, -1))
+        for file in keys.files
+    ]
     count, first = 0, _COUNTED.empty_table()
     for rows, shown in runner.shuffle(chosen.divide, tasks, _count_differing_keys, len(differing) * chosen.split):
         count += rows

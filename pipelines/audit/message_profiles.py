@@ -42,14 +42,14 @@ from commitlake.pipelines.audit.message_rows import DICTIONARIES, MessageRows, R
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.profile import Profile
 from commitlake.pipelines.audit.run_counts import CountedLogPart
-from commitlake.pipelines.audit.span import AuditSpan, Stretch, to_stretches
+from commitlake.pipelines.audit.span import AuditSpan, Stretch, to_log_ranges
 from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 from commitlake.pipelines.masking.archiving import ArchiveMasks, parse_lake_masks
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.message_keys.check import open_keys_of_messages, open_keys_of_table
 from commitlake.schemas.tables.messages import BODY, BODY_REF, CORRUPT_RECORD, MESSAGES, SOURCE
 
-_COLUMNS = SOURCE.without(BODY.name)
+_COLUMNS = SOURCE.drop_columns(BODY.name)
 _PART_ROWS = 1 << 16
 _MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
 _MESSAGES: pa.Schema = arrow_schema(MESSAGES)
@@ -74,19 +74,19 @@ def plan_store_splits(
 
 
 def count_split_by_window(
-    wanted: RowCriteria, masks: ArchiveMasks | None, erased: ErasedMessages, split: Split
+    criteria: RowCriteria, masks: ArchiveMasks | None, erased: ErasedMessages, split: Split
 ) -> pa.Table:
     """Count the wanted messages in a part of a store's log, by window. Returns a table of `AUDIT`.
 
     Args:
-        wanted: criteria for the messages.
+        criteria: criteria for the messages.
         masks: rules by which the lake's messages are masked; None for none.
         erased: messages to count as the lake has them after their erasure.
         split: part of a store's log.
     """
     return merge_windows(
         [
-            count_messages_by_window(wanted.select_rows_of(_erase_as_in_lake(rows, erased)))
+            count_messages_by_window(criteria.select_rows_of(_erase_as_in_lake(rows, erased)))
             for rows in _read_split_rows(split, masks)
         ]
     )
@@ -101,7 +101,7 @@ def _erase_as_in_lake(rows: pa.Table, erased: ErasedMessages) -> pa.Table:
 
 
 def _read_split_rows(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:
-    with_bodies = masks is not None and masks.reads_bodies
+    with_bodies = masks is not None and masks.changes_bodies
     columns = SOURCE if with_bodies else _COLUMNS
     request = Request(arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
     waiting: list[pa.Table] = []
@@ -154,40 +154,40 @@ class Sides:
     runner: Runner
     scratch: Path
 
-    def since(self, date: datetime.date) -> Self:
+    def limit_start(self, date: datetime.date) -> Self:
         """Return a copy that only counts messages stored on a date or later."""
-        return replace(self, span=self.span.since(date))
+        return replace(self, span=self.span.limit_start(date))
 
     @property
     def erased_in_stores(self) -> ErasedMessages:
         """Erased messages that must be reduced to their erased form when they are read from a store."""
-        return self.erased.places if self.moment.erased_form >= FORM else NOTHING_ERASED
+        return self.erased.erased_messages if self.moment.erased_form >= FORM else NOTHING_ERASED
 
-    def correct_store_for_erasures(self, expected: Profile, stretches: Sequence[Stretch]) -> None:
+    def correct_store_for_erasures(self, expected: Profile, log_ranges: Sequence[Stretch]) -> None:
         """Correct a store's profile for erasures, if an earlier version of CommitLake has erased the messages."""
         if self.moment.erased_form < FORM:
-            self.correct_for_erasures(expected, stretches)
+            self.correct_for_erasures(expected, log_ranges)
 
-    def correct_for_erasures(self, expected: Profile, stretches: Sequence[Stretch] | None) -> None:
+    def correct_for_erasures(self, expected: Profile, log_ranges: Sequence[Stretch] | None) -> None:
         """Correct an expected profile, which counts messages as before their erasure, to what the lake has now.
 
         Args:
             expected: profile of the runs' counts.
-            stretches: ranges that are compared; None for all.
+            log_ranges: ranges that are compared; None for all.
         """
-        windows = self.erased.window_corrections(self.span, stretches)
+        windows = self.erased.window_corrections(self.span, log_ranges)
         if windows is not None:
             expected.add_windows(windows)
 
-    def profile_messages(self, within: Sequence[Stretch] | None = None) -> Profile:
+    def profile_messages(self, log_ranges: Sequence[Stretch] | None = None) -> Profile:
         """Count the messages in the table `messages` by window.
 
         Args:
-            within: ranges of the brokers' logs to limit it to, which do not overlap.
+            log_ranges: ranges of the brokers' logs to limit it to, which do not overlap.
         """
         names = {field.name for field in self.lake.table("messages").schema().fields}
         columns = pa.schema([field for field in _MESSAGES if field.name in names])
-        rows, files = self._message_rows(columns, within)
+        rows, files = self._message_rows(columns, log_ranges)
         return self._profile_files(partial(count_file_by_window, rows), files)
 
     def profile_run_counts(self) -> Profile:
@@ -211,7 +211,7 @@ class Sides:
             kept_since: bodies of earlier dates may have expired; None if all are kept.
         """
         rows, files = self._message_rows(pa.schema([_MESSAGES.field(name) for name in body_tasks.COLUMNS]))
-        packed = body_tasks.PackedMessages(rows, kept_since, self.erased.places)
+        packed = body_tasks.PackedMessages(rows, kept_since, self.erased.erased_messages)
         parts = partition_count(sum(file.rows or 0 for file in files))
         check = partial(body_tasks.check_packs, self.lake.packs)
         errors: body_tasks.BodyErrors = []
@@ -237,7 +237,7 @@ class Sides:
         from commitlake.pipelines.audit import hbase_tasks  # noqa: PLC0415 (happybase, only where it is wanted)
 
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
-        wanted = RowCriteria(self.span, to_stretches(ends))
+        wanted = RowCriteria(self.span, to_log_ranges(ends))
         salts = [[salt] for salt in hbase_tasks.read_salts(options)]
         return self._profile_groups(partial(hbase_tasks.count_messages_of_salt, options, wanted), salts)
 
@@ -250,17 +250,17 @@ class Sides:
         expected, found = open_keys_of_messages(self.lake, self.moment.version), open_keys_of_table(self.lake, version)
         return count_different_keys(expected, found, self.runner)
 
-    def _profile_files(self, count: Callable[[AddedFile], pa.Table], files: Sequence[AddedFile]) -> Profile:
-        return self._profile_groups(count, self._group_files(files))
+    def _profile_files(self, count_file: Callable[[AddedFile], pa.Table], files: Sequence[AddedFile]) -> Profile:
+        return self._profile_groups(count_file, self._group_files(files))
 
     def _group_files(self, files: Sequence[AddedFile]) -> list[Sequence[AddedFile]]:
         return group_small_tasks(files, [file.size for file in files], self.runner.cores)
 
-    def _profile_groups(self, count: Callable[[Task], pa.Table], groups: Sequence[Sequence[Task]]) -> Profile:
-        """Run `count` on all groups of tasks, and return the profile of the counted windows."""
+    def _profile_groups(self, count_task: Callable[[Task], pa.Table], groups: Sequence[Sequence[Task]]) -> Profile:
+        """Run `count_task` on all groups of tasks, and return the profile of the counted windows."""
         profile = Profile(self.scratch)
         try:
-            for _, windows in self.runner.run(partial(_count_tasks, count), groups):
+            for _, windows in self.runner.run(partial(_count_tasks, count_task), groups):
                 profile.add_windows(windows)
         except BaseException:
             profile.close()
@@ -268,10 +268,10 @@ class Sides:
         return profile
 
     def _message_rows(
-        self, columns: pa.Schema, within: Sequence[Stretch] | None = None
+        self, columns: pa.Schema, log_ranges: Sequence[Stretch] | None = None
     ) -> tuple[MessageRows, Sequence[AddedFile]]:
         """Return a reader of the wanted messages, and the data files that may have them."""
-        wanted = RowCriteria(self.span, within)
+        wanted = RowCriteria(self.span, log_ranges)
         table, files = self._open_table_rows("messages", columns, self.moment.version, DICTIONARIES)
         return MessageRows(table, wanted), [file for file in files if wanted.may_have_rows(file)]
 
@@ -290,12 +290,12 @@ class Sides:
         return TableRows(uri, self.lake.s3, columns, dictionaries), files
 
 
-def _count_tasks(count: Callable[[Task], pa.Table], tasks: Sequence[Task]) -> pa.Table:
-    return merge_windows([count(task) for task in tasks])
+def _count_tasks(count_task: Callable[[Task], pa.Table], tasks: Sequence[Task]) -> pa.Table:
+    return merge_windows([count_task(task) for task in tasks])
 
 
 def _read_all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
-    return pa.concat_tables([table.schema.empty_table(), *(rows for file in files for rows in table.read(file))])
+    return pa.concat_tables([table.schema.empty_table(), *(rows for file in files for rows in table.read_file(file))])
 
 
 @contextmanager
@@ -307,5 +307,5 @@ def open_sides(runner: Runner, lake: Lake, span: AuditSpan, moment: Moment) -> I
         lake: the lake, or a view of it that was opened after the moment.
     """
     with tempfile.TemporaryDirectory(prefix="commitlake-audit-") as scratch:
-        view = lake.pinned()
+        view = lake.pin_versions()
         yield Sides(view, span, moment, read_erased(view, moment), runner, Path(scratch))

@@ -72,10 +72,10 @@ def times_within_span(span: AuditSpan, times: pa.ChunkedArray) -> pa.ChunkedArra
     return wanted
 
 
-def _range_bounds(stretches: Sequence[Stretch]) -> _Bounds:
+def _range_bounds(log_ranges: Sequence[Stretch]) -> _Bounds:
     """Return the sorted starts and ends of each broker's ranges."""
     by_broker: dict[str, list[tuple[int, int]]] = {}
-    for broker, first, last in stretches:
+    for broker, first, last in log_ranges:
         by_broker.setdefault(broker, []).append((first, last))
     return {
         broker: (np.array([first for first, _ in sorted(found)]), np.array([last for _, last in sorted(found)]))
@@ -114,7 +114,7 @@ class MessageRows:
 
     def read(self, file: AddedFile) -> Iterator[pa.Table]:
         """Yield the wanted rows of a data file."""
-        for rows in self.table.read(file):
+        for rows in self.table.read_file(file):
             chosen = self.wanted.select_rows_of(rows)
             if chosen.num_rows:
                 yield chosen

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.erasures import newest_erasure_number
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql_over
-from commitlake.connectors.lake.sql import microseconds_literal, window_start
+from commitlake.connectors.lake.sql import microseconds_literal, window_start_expression
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.profile import SHOWN
@@ -71,17 +71,19 @@ def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str
     return ([TableFinding("topic_minutes", count, "windows", shown)] if count else []), note
 
 
-def _counted_runs_sql(last: int, covered: int) -> str:
+def _counted_runs_sql(last_sequence: int, covered_end: int) -> str:
     """Return SQL for the runs whose messages are counted in both `profiles` and `topic_minutes`."""
     both = "run_id IN (SELECT run_id FROM profiles) AND run_id IN (SELECT run_id FROM topic_minutes)"
-    runs = f"SELECT run_id FROM archive_runs WHERE sequence <= {last} AND {both}"
-    return f"{runs} UNION SELECT run_id FROM archive_runs WHERE sequence <= {min(last, covered)}"
+    runs = f"SELECT run_id FROM archive_runs WHERE sequence <= {last_sequence} AND {both}"
+    return f"{runs} UNION SELECT run_id FROM archive_runs WHERE sequence <= {min(last_sequence, covered_end)}"
 
 
-def _find_different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int) -> Iterator[dict[str, Any]]:
+def _find_different_windows(
+    tables: Mapping[str, DeltaTable], last_sequence: int, covered_end: int
+) -> Iterator[dict[str, Any]]:
     """Yield the windows in which `topic_minutes` differs from `profiles`, with the counts of both."""
-    runs = _counted_runs_sql(last, covered)
-    window = window_start("minute", WINDOW_SECONDS)
+    runs = _counted_runs_sql(last_sequence, covered_end)
+    window = window_start_expression("minute", WINDOW_SECONDS)
     key = "broker, topic, queue_id, window_start"
     sums = ", ".join(
         f"sum(profiled_{name}) AS expected_{name}, sum(counted_{name}) AS found_{name}" for name in _COUNTED
@@ -108,7 +110,9 @@ def _day_starts(tables: Mapping[str, DeltaTable]) -> list[int | None]:
     """Return the starts of the days with rows in `profiles` or `topic_minutes`, in microseconds; None for no time."""
     days: set[int | None] = set()
     for table, column in (("profiles", "window_start"), ("topic_minutes", "minute")):
-        answer = run_sql_over(tables, f"SELECT DISTINCT {window_start(column, _DAY_SECONDS)} FROM {table}").read_all()
+        answer = run_sql_over(
+            tables, f"SELECT DISTINCT {window_start_expression(column, _DAY_SECONDS)} FROM {table}"
+        ).read_all()
         days.update(answer.column(0).cast(pa.int64()).to_pylist())
     return sorted(days, key=lambda day: (day is not None, day))
 

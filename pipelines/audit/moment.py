@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
-from commitlake.connectors.lake.erasures import FORM, erased_form, newest_erasure_number
+from commitlake.connectors.lake.erasures import FORM, erased_form_number, newest_erasure_number
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
@@ -84,29 +84,29 @@ def read_moment(lake: Lake) -> Moment:
         read_expiries(table),
         newest_erasure_number(table),
         newest_erasure_number(table if profiles is None else profiles),
-        erased_form(table),
+        erased_form_number(table),
     )
 
 
-def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> None:
+def wait_for_hbase(read_hbase_version: Callable[[], int | None], moment: Moment) -> None:
     """Wait until HBase has all messages that the tables had at a moment.
 
     Args:
-        version_there: returns the version of `messages` that HBase has, None before its first.
+        read_hbase_version: returns the version of `messages` that HBase has, None before its first.
         moment: moment that it must reach.
 
     Raises:
         UnavailableError: if it does not in time.
     """
 
-    def is_there() -> bool:
-        version = version_there()
+    def is_up_to_date() -> bool:
+        version = read_hbase_version()
         return version is not None and version >= moment.committed
 
-    if not _wait_until(is_there):
+    if not _wait_until(is_up_to_date):
         raise UnavailableError(
             f"HBase has not followed run {moment.commit.sequence}: expected version {moment.committed} of messages "
-            f"in it, found {version_there()}. Run 'commitlake archive --hbase', then audit again"
+            f"in it, found {read_hbase_version()}. Run 'commitlake archive --hbase', then audit again"
         )
 
 

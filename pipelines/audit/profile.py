@@ -115,15 +115,15 @@ class Profile:
         """Delete the files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def parts(self, *, divided: bool) -> Iterator[pa.Table]:
+    def parts(self, *, is_divided: bool) -> Iterator[pa.Table]:
         """Yield all windows, each merged into one row, as one table or in partitions.
 
         Args:
-            divided: True to yield partitions, which are the same for every profile; else one table.
+            is_divided: True to yield partitions, which are the same for every profile; else one table.
         """
         held = merge_windows(self._held)
         self._held, self._rows = [held], held.num_rows
-        if not divided:
+        if not is_divided:
             assert not self._files
             yield held
             return
@@ -135,7 +135,7 @@ class Profile:
     def count_totals(self) -> Totals:
         """Count windows and messages."""
         windows = messages = 0
-        for part in self.parts(divided=self.is_on_disk):
+        for part in self.parts(is_divided=self.is_on_disk):
             windows += part.num_rows
             messages += count_messages(part)
         return Totals(windows, messages)
@@ -150,12 +150,14 @@ class Profile:
         counts: Counter[tuple[str, str]] = Counter()
         rows: list[Mapping[str, Any]] = []
         divided = self.is_on_disk or found.is_on_disk
-        for expected_part, found_part in zip(self.parts(divided=divided), found.parts(divided=divided), strict=True):
+        for expected_part, found_part in zip(
+            self.parts(is_divided=divided), found.parts(is_divided=divided), strict=True
+        ):
             differing = differing_windows(expected_part, found_part, columns)
             if differing.num_rows:
                 counts.update(_count_differences_by_kind(differing))
                 first = _first_windows_of_each_kind(differing, limit)
-                rows = _limit_rows([*rows, *_to_rows(first, expected_part, found_part, columns)], limit)
+                rows = _limit_rows([*rows, *_to_difference_rows(first, expected_part, found_part, columns)], limit)
         return Differences(counts, rows)
 
 
@@ -183,7 +185,7 @@ def _first_windows_of_each_kind(differing: pa.Table, limit: int) -> pa.Table:
     return ordered.take(pa.array(chosen, pa.int64()))
 
 
-def _to_rows(
+def _to_difference_rows(
     differing: pa.Table, expected: pa.Table, found: pa.Table, columns: Sequence[str]
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of `Differences`."""

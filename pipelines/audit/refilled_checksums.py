@@ -24,7 +24,7 @@ from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.windows import window_starts
 from commitlake.pipelines.maintenance.table_files import replace_table_files
-from commitlake.pipelines.repair.refill_from_stores import find_refilled_since
+from commitlake.pipelines.repair.refill_from_stores import find_files_refilled_since
 from commitlake.pipelines.repair.repeat_runs import REFILL_ID
 from commitlake.schemas.tables.profile import KEY_COLUMNS
 from commitlake.schemas.times import epoch_us, with_time_zone
@@ -44,7 +44,7 @@ def update_refilled_checksums(lake: Lake, runner: Runner) -> None:
     if profiles is None:
         return
     reached = profiles.transaction_version(REFILL_ID)
-    refilled = find_refilled_since(lake, reached or -1)
+    refilled = find_files_refilled_since(lake, reached or -1)
     is_new = reached == 0  # profiles that runs have written again have no places of the lake at all
     if not refilled.paths and not is_new:
         return
@@ -59,7 +59,7 @@ def update_refilled_checksums(lake: Lake, runner: Runner) -> None:
 
 
 def _windows_of_files(lake: Lake, paths: Sequence[str]) -> Iterator[_Window]:
-    folder = lake.folder("messages")
+    folder = lake.open_folder("messages")
     for path in paths:
         with folder.open_input_file(path) as source:
             rows = pq.read_table(source, columns=["broker", "topic", "queue_id", "store_timestamp"])
@@ -98,7 +98,7 @@ def _rewrite_profiles(
     left: dict[_Window, int] = dict(changes)
     removed, added = [], []
     for file in files if left else ():
-        with lake.folder("profiles").open_input_file(unquote(file.path)) as source:
+        with lake.open_folder("profiles").open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, page_checksum_verification=True)
         checksums: list[Any] = rows.column(_CHECKSUM).to_pylist()
         is_changed = False

@@ -58,15 +58,15 @@ class RunProfiles:
     table: TableRows
     later: tuple[str, ...]
 
-    def _without_later_runs(self, rows: pa.Table) -> pa.Table:
+    def _drop_later_runs(self, rows: pa.Table) -> pa.Table:
         is_later = pc.is_in(rows.column("run_id"), value_set=pa.array(self.later, pa.string()))
         return rows.filter(pc.invert(is_later)) if self.later else rows
 
     def read_windows(self, span: AuditSpan, file: AddedFile) -> pa.Table:
         """Return the counts of the runs in a data file, as a table of `AUDIT`."""
         parts = []
-        for rows in self.table.read(file):
-            kept = self._without_later_runs(rows)
+        for rows in self.table.read_file(file):
+            kept = self._drop_later_runs(rows)
             if (span.first, span.last) != (None, None):
                 kept = kept.filter(times_within_span(span, kept.column("window_start")))
             parts.append(kept.select(SCHEMA.names))
@@ -74,34 +74,34 @@ class RunProfiles:
 
     def read_run_extents(self, files: Sequence[AddedFile]) -> pa.Table:
         """Return the first and last physical offset of each run and broker in data files."""
-        parts = (rows for file in files for rows in self.table.read(file))
-        return _merge_run_extents([self._without_later_runs(rows).select(TAKEN.names) for rows in parts])
+        parts = (rows for file in files for rows in self.table.read_file(file))
+        return _merge_run_extents([self._drop_later_runs(rows).select(TAKEN.names) for rows in parts])
 
 
-def _merge_run_extents(parts: Sequence[pa.Table]) -> pa.Table:
-    if not parts:
+def _merge_run_extents(tables: Sequence[pa.Table]) -> pa.Table:
+    if not tables:
         return TAKEN.empty_table()
     extremes = [("first_physical_offset", "min"), ("last_physical_offset", "max")]
-    grouped = pa.concat_tables(parts).group_by(_RUN, use_threads=False).aggregate(extremes)
+    grouped = pa.concat_tables(tables).group_by(_RUN, use_threads=False).aggregate(extremes)
     names = [*_RUN, *(f"{name}_{function}" for name, function in extremes)]
     return grouped.select(names).rename_columns(TAKEN.names)
 
 
 def find_counted_part(
-    runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_expired: bool
+    runs: pa.Table, run_extents: Sequence[pa.Table], sequence: int, *, has_expired: bool
 ) -> CountedLogPart | None:
     """Return the part of the brokers' logs for which archive runs recorded counts.
 
     Args:
         runs: rows of `archive_runs`, with `RUN_COLUMNS`.
-        taken: results of `RunProfiles.read_run_extents`.
+        run_extents: results of `RunProfiles.read_run_extents`.
         sequence: sequence of the newest run that counts.
         has_expired: True if rows of `profiles` or `archive_runs` may have expired.
 
     Returns:
         None if no run with messages has counts.
     """
-    ranges = _merge_run_extents(taken)
+    ranges = _merge_run_extents(run_extents)
     took = pc.and_(pc.less_equal(runs.column("sequence"), sequence), pc.greater(runs.column("messages"), 0))
     runs = runs.filter(took)
     profiled = pc.unique(ranges.column("run_id"))

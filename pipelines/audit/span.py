@@ -36,7 +36,7 @@ class AuditSpan:
             last=None if last is None or last > _LAST_WINDOW else last + (EPOCH - last) % _WINDOW,
         )
 
-    def since(self, date: datetime.date | None) -> Self:
+    def limit_start(self, date: datetime.date | None) -> Self:
         """Return the part of the range from a date on."""
         if date is None:
             return self
@@ -56,6 +56,6 @@ class Stretch(NamedTuple):
     last: int
 
 
-def to_stretches(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
+def to_log_ranges(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
     """Convert ranges of stores, by broker, to a list of `Stretch`."""
     return [Stretch(broker, part.start, part.end) for broker, part in ranges.items()]

@@ -73,20 +73,20 @@ class TableFinding:
         return format_count(self.count, re.sub(r"s\b", "", self.what, count=1), self.what)
 
 
-def damaged_files(lake: Lake, *, deep: bool, runner: Runner = HERE) -> list[TableFinding]:
+def find_damaged_table_files(lake: Lake, *, is_deep: bool, runner: Runner = HERE) -> list[TableFinding]:
     """Find the data files that do not match the log, and entries of the log that name other files, table by table.
 
     Args:
-        deep: True to read every page.
+        is_deep: True to read every page.
     """
-    lake, found = lake.pinned(), []
+    lake, found = lake.pin_versions(), []
     for table in LAKE_TABLES:
         if lake.find(table) is None:
             continue
-        damages = sorted(map(str, find_damaged_files(lake, table, deep=deep, runner=runner)))
+        damages = sorted(map(str, find_damaged_files(lake, table, deep=is_deep, runner=runner)))
         if damages:
             found.append(TableFinding(table, len(damages), "data files", damages[:SHOWN]))
-        folder = lake.log(table)
+        folder = lake.open_log(table)
         outside = [str(damage) for damage in find_forged_entries(folder, folder.read_listing())]
         if outside:
             found.append(TableFinding(table, len(outside), "entries of the log", outside[:SHOWN]))
@@ -104,19 +104,19 @@ def find_lost_messages(lake: Lake, span: AuditSpan) -> list[TableFinding]:
     return [TableFinding("messages", len(lost), "lost ranges", describe_lost_ranges(lost))] if lost else []
 
 
-def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = ()) -> list[TableFinding]:
+def compare_archive_runs(lake: Lake, moment: Moment, damaged_tables: Collection[str] = ()) -> list[TableFinding]:
     """Check that the tables filled by archive runs have the rows that the commits of `messages` recorded for them.
 
     Args:
         moment: moment to compare.
-        damaged: tables that cannot be read, which are left out.
+        damaged_tables: tables that cannot be read, which are left out.
     """
     if {"archive_runs", "gaps", "quarantine"} & moment.expired.keys():
         return []
     commits = [made for made in commits_after(lake, 0) if made.sequence <= moment.commit.sequence]
     wrong = list(_find_wrong_runs(lake, commits, moment.commit.sequence))
     found = [TableFinding("archive_runs", len(wrong), "runs", wrong[:SHOWN])] if wrong else []
-    for table in sorted({"gaps", "quarantine"} - {*damaged}):
+    for table in sorted({"gaps", "quarantine"} - {*damaged_tables}):
         counts = Counter(row["run_id"] for row in _read_rows(lake, table, ["run_id"]))
         differing = [
             (made.sequence, expected, counts[made.run_id])
@@ -130,7 +130,7 @@ def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = 
                 for sequence, expected, there in differing
             ]
             found.append(TableFinding(table, len(wrong), "runs", wrong[:SHOWN]))
-    others = [table for table in FOLLOWING if table not in {*_COUNTED, *moment.expired, *damaged}]
+    others = [table for table in FOLLOWING if table not in {*_COUNTED, *moment.expired, *damaged_tables}]
     compared = ((table, list(_wrong_row_counts(lake, table, commits))) for table in others)
     return found + [TableFinding(table, len(wrong), "runs", wrong[:SHOWN]) for table, wrong in compared if wrong]
 
@@ -200,7 +200,7 @@ def _count_written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
 _COUNTED = {"gaps": "gaps", "quarantine": "quarantined"}
 
 
-def _find_wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: int) -> Iterator[str]:
+def _find_wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last_sequence: int) -> Iterator[str]:
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in _read_rows(lake, "archive_runs", ["sequence", "run_id", "messages", "bytes", "quarantined", "gaps"]):
         rows.setdefault(row["run_id"], []).append(row)
@@ -209,7 +209,7 @@ def _find_wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: int) ->
         if len(found) != 1:
             yield f"run {made.sequence}: expected a row, found {len(found)}"
             continue
-        expected: dict[str, int] = {"sequence": made.sequence, "bytes": made.bytes}
+        expected: dict[str, int] = {"sequence": made.sequence, "bytes": made.log_bytes}
         if made.counts is not None:
             expected |= {name: getattr(made.counts, name) for name in ("messages", "quarantined", "gaps")}
         for name, value in expected.items():
@@ -219,7 +219,7 @@ def _find_wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: int) ->
     first = commits[0].sequence if commits else 0
     for run_id, found in rows.items():
         for row in found:
-            if run_id not in named and first <= row["sequence"] <= last:
+            if run_id not in named and first <= row["sequence"] <= last_sequence:
                 yield f"run {row['sequence']}: expected no row, as messages has no commit of {run_id}, found one"
 
 
@@ -232,7 +232,7 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
     """Compare `message_keys` with the keys of `messages`. Returns findings, and a note if it was not possible."""
     if {"messages", "message_keys"} & sides.moment.expired.keys():
         return [], "message_keys is not compared: some of its rows, or of those of messages, have expired"
-    table = sides.lake.newest().find("message_keys")  # it follows later than the tables of the moment
+    table = sides.lake.unpin_versions().find("message_keys")  # it follows later than the tables of the moment
     if table is None:
         return [], "message_keys is not compared: it has not followed messages yet"
     followed = table.transaction_version(APPLICATION_ID)
@@ -268,17 +268,19 @@ def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
     return ([TableFinding("edges", len(wrong), "kinds of records", lines)] if wrong else []), ""
 
 
-def compare_contents(lake: Lake, damaged: Collection[str], runner: Runner) -> tuple[list[TableFinding], list[str]]:
+def compare_contents(
+    lake: Lake, damaged_tables: Collection[str], runner: Runner
+) -> tuple[list[TableFinding], list[str]]:
     """Find tables whose rows are not exactly those that CommitLake wrote, except `messages` and `message_keys`.
 
     Returns findings, and notes on tables that could not be compared.
 
     Args:
-        damaged: tables that cannot be read, which are left out.
+        damaged_tables: tables that cannot be read, which are left out.
     """
     found, notes = [], []
-    for contents in sum_table_contents(lake, [table for table in SUMMED_TABLES if table not in damaged], runner):
-        if contents.differs:
+    for contents in sum_table_contents(lake, [table for table in SUMMED_TABLES if table not in damaged_tables], runner):
+        if contents.has_difference:
             found.append(TableFinding(contents.table, 1, "tables of other rows", contents.difference_sentences(SHOWN)))
         elif contents.expected is None and contents.rows:
             notes.append(
@@ -294,4 +296,4 @@ def format_findings(findings: Sequence[TableFinding], lake: Lake) -> Iterator[st
         yield f"DAMAGED     {finding.table}: {finding.counted_text}"
         yield from (f"  {note}" for note in finding.notes)
     if findings:
-        yield f"  {REPAIR.filled({'lake': lake.root}).sentence}"
+        yield f"  {REPAIR.fill_placeholders({'lake': lake.root}).sentence}"

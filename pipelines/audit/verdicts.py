@@ -48,7 +48,7 @@ class AuditVerdict:
 
 
 def compare_profiles(
-    names: tuple[str, str],
+    side_names: tuple[str, str],
     expected: Profile,
     found: Profile,
     columns: Sequence[str] = FIGURES,
@@ -57,7 +57,7 @@ def compare_profiles(
     """Compare an expected profile with one that was found, and return a verdict with the differences.
 
     Args:
-        names: names of the two sides.
+        side_names: names of the two sides.
         expected: the profile that is taken as correct.
         columns: columns to compare.
         notes: notes to add to the verdict.
@@ -69,7 +69,7 @@ def compare_profiles(
         kinds[kind] += count
     ordered = sort_by_key(differences.rows)
     first = [row for kind in sorted(kinds) for row in [row for row in ordered if row["difference"] == kind][:SHOWN]]
-    return AuditVerdict(*names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
+    return AuditVerdict(*side_names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
 
 
 def collect_audit_evidence(

@@ -89,7 +89,7 @@ def cause_condition_sql(
         for row in rows.to_pylist():
             places.setdefault(row["broker"], []).append(row["physical_offset"])
         _check_list_length(places, f"the cause {cause.digest}")
-    return f"{narrowed} AND {_places_sql(places)}"
+    return f"{narrowed} AND {_offsets_sql(places)}"
 
 
 def find_replayed_offsets(lake: Lake, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
@@ -119,24 +119,24 @@ def find_replayed_offsets(lake: Lake, table: DeltaTable, where: str) -> dict[str
     return found
 
 
-def exclude_places_sql(where: str, places: Iterable[Mapping[str, Sequence[int]]]) -> str:
+def exclude_letters_sql(where: str, excluded_offsets: Iterable[Mapping[str, Sequence[int]]]) -> str:
     """Return the SQL condition `where`, extended so that it excludes the given dead letters.
 
     Args:
         where: the condition.
-        places: physical offsets of these dead letters, by store.
+        excluded_offsets: physical offsets of these dead letters, by store.
 
     Raises:
         UsageError: if there are too many.
     """
     merged: dict[str, set[int]] = {}
-    for one in places:
+    for one in excluded_offsets:
         for broker, offsets in one.items():
             merged.setdefault(broker, set()).update(offsets)
     if not merged:
         return where
     _check_list_length(merged, "dead letters redriven before")
-    return f"{where} AND NOT {_places_sql({broker: list(offsets) for broker, offsets in merged.items()})}"
+    return f"{where} AND NOT {_offsets_sql({broker: list(offsets) for broker, offsets in merged.items()})}"
 
 
 def _cause_values(cause: Cause) -> tuple[object, ...]:
@@ -154,16 +154,16 @@ def _cause_condition(table: DeltaTable, cause: Cause) -> str:
     return " AND ".join([*same, f"reconsume_times = {cause.attempts}"])
 
 
-def _check_list_length(places: Mapping[str, Iterable[int]], what: str) -> None:
-    count = sum(len(list(offsets)) for offsets in places.values())
+def _check_list_length(offsets_by_store: Mapping[str, Iterable[int]], subject: str) -> None:
+    count = sum(len(list(offsets)) for offsets in offsets_by_store.values())
     if count > MAX_LISTED:
         raise UsageError(
-            f"{what}: expected at most {MAX_LISTED:,} dead letters in a list of offsets, found "
+            f"{subject}: expected at most {MAX_LISTED:,} dead letters in a list of offsets, found "
             f"more: choose fewer at a time with --from and --to"
         )
 
 
-def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
+def _offsets_sql(offsets_by_store: Mapping[str, Sequence[int]]) -> str:
     """Return an SQL condition for the messages at the given physical offsets, as several short IN lists.
 
     A list of 16,000 numbers overflows the engine's stack and ends the process. The ranges stop the engine from merging
@@ -172,8 +172,8 @@ def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
     parts = [
         f"(broker = {text_literal(broker)} AND physical_offset BETWEEN {offsets[0]} AND {offsets[-1]} "
         f"AND physical_offset IN ({', '.join(map(str, offsets))}))"
-        for broker in sorted(places)
-        for offsets in _divide_list(sorted(places[broker]), _LIST_LENGTH)
+        for broker in sorted(offsets_by_store)
+        for offsets in _divide_list(sorted(offsets_by_store[broker]), _LIST_LENGTH)
     ]
     return join_with_or(parts)
 

@@ -147,7 +147,7 @@ class DeadLetters:
     replayed: int = 0
 
     @property
-    def left_out(self) -> int:
+    def left_out_count(self) -> int:
         """Number of dead letters whose cause is not in `causes`."""
         return self.messages - sum(cause.messages for cause in self.causes)
 
@@ -162,39 +162,39 @@ class GroupCount:
 
 
 def group_by_cause(
-    lake: Lake, wanted: Selection = ALL_MESSAGES, packs: PackStore | None = None, *, samples: int = 1
+    lake: Lake, selection: Selection = ALL_MESSAGES, packs: PackStore | None = None, *, max_samples: int = 1
 ) -> DeadLetters:
     """Group the dead letters of a lake by cause.
 
     Args:
         choice: The dead letters to group; None for all.
         packs: The lake's bodies; None if the shape should not be part of a cause.
-        samples: Number of dead letters kept for each cause, at least one.
+        max_samples: Number of dead letters kept for each cause, at least one.
 
     Raises:
         QueryError: The table cannot be read, or a condition is invalid.
         PackStoreError: The place of the packs cannot be reached.
     """
     table = lake.table("messages")
-    return group_rows_by_cause(table, dead_letter_condition(table, wanted), packs, samples=samples)
+    return group_rows_by_cause(table, dead_letter_condition(table, selection), packs, max_samples=max_samples)
 
 
-def group_rows_by_cause(table: DeltaTable, where: str, packs: PackStore | None, *, samples: int) -> DeadLetters:
+def group_rows_by_cause(table: DeltaTable, where: str, packs: PackStore | None, *, max_samples: int) -> DeadLetters:
     """Group the dead letters that match a condition by cause, like `group_by_cause`.
 
     Args:
         where: the condition, from `dead_letter_condition` or narrower.
         packs: like in `group_by_cause`.
-        samples: like in `group_by_cause`.
+        max_samples: like in `group_by_cause`.
     """
     columns = [
         "topic", f"{original_topic_sql(table)} AS origin", "tags", "reconsume_times",
         f"{failure_reason_sql()} AS reason",
         f"{replayed_sql()} AS replayed", "store_timestamp", "physical_offset", "msg_id", "keys",
     ]  # fmt: skip
-    counter = _Counter(max(1, samples))
+    counter = _Counter(max(1, max_samples))
     for letters in read_letters(table, where, columns, packs):
-        counter.add(letters)
+        counter.add_letters(letters)
     return counter.result()
 
 
@@ -244,7 +244,7 @@ class _Counter:
         self._replayed = 0
         self._hours = 0
 
-    def add(self, letters: Letters) -> None:
+    def add_letters(self, letters: Letters) -> None:
         """Count dead letters."""
         rows = letters.rows
         self._messages += rows.num_rows
@@ -315,13 +315,13 @@ class _Counter:
         return DeadLetters(causes, self._messages, self._groups, self._replayed)
 
 
-def _newest_rows_by_code(codes: Array, times: Array, most: int) -> Array:
-    """Return the indexes of the newest rows of each code, at most `most` rows per code."""
+def _newest_rows_by_code(codes: Array, times: Array, max_rows: int) -> Array:
+    """Return the indexes of the newest rows of each code, at most `max_rows` rows per code."""
     order = np.lexsort((-times, codes))
     sorted_codes = codes[order]
     starts = np.flatnonzero(np.append(True, sorted_codes[1:] != sorted_codes[:-1]))
     ranks = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-    rows: Array = order[ranks < most]
+    rows: Array = order[ranks < max_rows]
     return rows
 
 

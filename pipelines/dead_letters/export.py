@@ -27,7 +27,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.atomic_files import open_atomic
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.printable import escape_csv_formula, escape_json, printable
+from commitlake.connectors.printable import escape_csv_formula, escape_json, escape_unprintable
 from commitlake.pipelines.dead_letters.causes import cause_digest, cause_texts
 from commitlake.pipelines.dead_letters.letters import Letters, failure_reason_sql, read_letters, replayed_sql
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
@@ -69,7 +69,7 @@ def export_letters(
     where: str,
     packs: PackStore | None,
     path: Path,
-    form: ExportFormat,
+    export_format: ExportFormat,
     *,
     with_bodies: bool,
     is_raw: bool = False,
@@ -95,8 +95,8 @@ def export_letters(
     count = 0
     try:
         with open_atomic(path) as file:
-            writer = _WRITERS[form](file, with_bodies=with_bodies, is_raw=is_raw)
-            for letters in read_letters(table, where, columns, packs, in_order=True):
+            writer = _WRITERS[export_format](file, with_bodies=with_bodies, is_raw=is_raw)
+            for letters in read_letters(table, where, columns, packs, is_ordered=True):
                 writer.write(_export_rows(letters, writer, with_bodies=with_bodies))
                 count += letters.rows.num_rows
             writer.close()
@@ -158,7 +158,7 @@ class _JsonWriter:
     def write(self, rows: Iterable[Row]) -> None:
         """Write the given rows."""
         for row in rows:
-            texts = _with_body_as_text(row) | {"properties": dict(row["properties"] or ())}
+            texts = _encode_body_as_text(row) | {"properties": dict(row["properties"] or ())}
             line = escape_json(json.dumps({name: texts[name] for name in self._names}, ensure_ascii=False))
             self._file.write(line.encode() + b"\n")
 
@@ -181,7 +181,7 @@ class _CsvWriter:
     def write(self, rows: Iterable[Row]) -> None:
         """Write the given rows."""
         for row in rows:
-            texts = _with_body_as_text(row) | {
+            texts = _encode_body_as_text(row) | {
                 "keys": escape_json(json.dumps(row["keys"] or [], ensure_ascii=False)),
                 "properties": escape_json(json.dumps(dict(row["properties"] or ()), ensure_ascii=False)),
             }
@@ -236,7 +236,7 @@ def _column_names(*, with_bodies: bool) -> list[str]:
     return [name for name, _ in _COLUMNS] + (["body", "body_base64", "body_error"] if with_bodies else [])
 
 
-def _with_body_as_text(row: Row) -> Row:
+def _encode_body_as_text(row: Row) -> Row:
     """Return a row with its body as text if it is UTF-8, or else in base64."""
     body: bytes | None = row.get("body")
     if body is None:
@@ -251,4 +251,4 @@ def _escape_csv_field(value: object, *, is_raw: bool = False) -> object:
     """Return a CSV field that spreadsheets do not treat as a formula, and terminals not as a command."""
     if is_raw or not isinstance(value, str):
         return value
-    return "\r\n".join(printable(line) for line in escape_csv_formula(value).split("\r\n"))
+    return "\r\n".join(escape_unprintable(line) for line in escape_csv_formula(value).split("\r\n"))

@@ -15,7 +15,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import Engine, column_name, in_condition, text_literal
+from commitlake.connectors.lake.sql import Engine, in_condition, quote_column_name, text_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
@@ -37,17 +37,17 @@ SLICE_BYTES = 32 << 20
 """Total size of the stored bodies in memory at the same time."""
 
 
-def dead_letter_condition(table: DeltaTable, wanted: Selection = ALL_MESSAGES) -> str:
+def dead_letter_condition(table: DeltaTable, selection: Selection = ALL_MESSAGES) -> str:
     """Return SQL for the rows of `messages` that are the selected dead letters.
 
     Args:
         table: `messages`; tables of earlier versions have fewer columns.
-        wanted: selected dead letters. Topics are those to which the messages were originally sent, and times those at
-            which they were stored as dead letters.
+        selection: selected dead letters. Topics are those to which the messages were originally sent, and times those
+            at which they were stored as dead letters.
     """
-    found = selection_condition(replace(wanted, topics=(), kinds=[Kind.DLQ]), has_replayed=True)
-    if wanted.topics:
-        found += f" AND {in_condition(original_topic_sql(table), map(text_literal, wanted.topics))}"
+    found = selection_condition(replace(selection, topics=(), kinds=[Kind.DLQ]), has_replayed=True)
+    if selection.topics:
+        found += f" AND {in_condition(original_topic_sql(table), map(text_literal, selection.topics))}"
     return found
 
 
@@ -59,7 +59,7 @@ def failure_reason_sql() -> str:
 
 def replayed_sql(engine: Engine = Engine.DELTALAKE) -> str:
     """Return SQL that is true if a replay has sent the message, so that it has failed again."""
-    return f"array_contains(map_keys({column_name('properties', engine)}), {text_literal(REPLAY_ID)})"
+    return f"array_contains(map_keys({quote_column_name('properties', engine)}), {text_literal(REPLAY_ID)})"
 
 
 def computed_columns_sql(table: DeltaTable | None, engine: Engine = Engine.DELTALAKE) -> dict[str, str]:
@@ -130,7 +130,7 @@ class Letters:
 
 
 def read_letters(
-    table: DeltaTable, where: str, columns: Sequence[str], packs: PackStore | None = None, *, in_order: bool = False
+    table: DeltaTable, where: str, columns: Sequence[str], packs: PackStore | None = None, *, is_ordered: bool = False
 ) -> Iterator[Letters]:
     """Yield dead letters in batches that fit into memory.
 
@@ -138,16 +138,16 @@ def read_letters(
         where: the condition, from `dead_letter_condition` or narrower.
         columns: SQL of each column with its name: `topic`, or `left(topic, 5) AS start`.
         packs: the lake's bodies; None if no bodies are needed.
-        in_order: true to order by store and physical offset.
+        is_ordered: true to order by store and physical offset.
 
     Raises:
         QueryError: if the table cannot be read, or the condition is invalid.
         PackStoreError: if the place of the packs cannot be reached.
     """
-    order = " ORDER BY broker, physical_offset" if in_order else ""
+    order = " ORDER BY broker, physical_offset" if is_ordered else ""
     places = BODY_PLACE_COLUMNS if packs is not None else ()
     sql = f"SELECT {', '.join([*columns, *places])} FROM messages WHERE {where}{order}"
-    for batch in run_sql(table, "messages", sql, sorts_all=in_order):
+    for batch in run_sql(table, "messages", sql, sorts_all=is_ordered):
         rows = pa.table({name: _cast_to_message_type(name, batch.column(name)) for name in batch.schema.names})
         if packs is None:
             if rows.num_rows:

@@ -116,17 +116,17 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> ParsedTraces:
         parents: the trace messages, with `PARENTS`.
         bodies: binary, decompressed, one for each trace message; null if it cannot be read.
     """
-    sizes = to_numpy_numbers(pc.binary_length(bodies).cast(pa.int64()), null=0)
+    sizes = to_numpy_numbers(pc.binary_length(bodies).cast(pa.int64()), null_value=0)
     bodies = bodies.filter(to_boolean_array(sizes <= MAX_BODY_BYTES)) if (sizes > MAX_BODY_BYTES).any() else bodies
     passed_over = int((sizes > MAX_BODY_BYTES).sum())
     rows = np.flatnonzero(sizes <= MAX_BODY_BYTES)
-    counts = to_numpy_numbers(pc.count_substring(bodies, "\x02").cast(pa.int64()), null=0)
+    counts = to_numpy_numbers(pc.count_substring(bodies, "\x02").cast(pa.int64()), null_value=0)
     few = counts <= MAX_ENTRIES
     passed_over += int((~few).sum())
     rows, bodies = rows[few], bodies.filter(to_boolean_array(few))
     records, parent, numbers = _split_records(bodies)
     columns = pc.split_pattern(records, "\x01", max_splits=_MAX_COLUMNS)
-    widths = to_numpy_numbers(pc.list_value_length(columns).cast(pa.int64()), null=0)
+    widths = to_numpy_numbers(pc.list_value_length(columns).cast(pa.int64()), null_value=0)
     names = pc.list_element(columns, 0) if len(columns) else records
     found, taken = [ENTRIES.empty_table()], 0
     for action, least in _LEAST_COLUMNS.items():
@@ -147,7 +147,7 @@ def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
     records, parents = pc.list_flatten(lists), to_numpy_numbers(pc.list_parent_indices(lists))
     starts = np.searchsorted(parents, parents, side="left")
     numbers = np.arange(len(parents)) - starts
-    is_there = to_numpy_numbers(pc.binary_length(records).cast(pa.int64()), null=0) > 0
+    is_there = to_numpy_numbers(pc.binary_length(records).cast(pa.int64()), null_value=0) > 0
     return records.filter(to_boolean_array(is_there)), parents[is_there], numbers[is_there]
 
 
@@ -166,36 +166,36 @@ class _TextColumns:
         """Number of columns of each record."""
         return self._widths
 
-    def text(self, number: int) -> pa.Array:
+    def texts(self, column_index: int) -> pa.Array:
         """Return a column as text; null if it is missing or not UTF-8."""
-        has_it = self._widths > number
+        has_it = self._widths > column_index
         if has_it.all():
-            return _decode_utf8(pc.list_element(self._columns, number))
+            return _decode_utf8(pc.list_element(self._columns, column_index))
         places = np.flatnonzero(has_it)
         index = np.full(len(self._columns), -1, np.int64)
         index[places] = np.arange(len(places))
         if not len(places):
             return pa.nulls(len(self._columns), pa.string())
-        found = _decode_utf8(pc.list_element(self._columns.take(pa.array(places)), number))
+        found = _decode_utf8(pc.list_element(self._columns.take(pa.array(places)), column_index))
         return found.take(pa.array(index, mask=index < 0))
 
-    def number(self, number: int) -> pa.Array:
+    def integers(self, column_index: int) -> pa.Array:
         """Return a column of integers; null if it is not a number of up to 18 digits."""
-        return _parse_integers(self.text(number))
+        return _parse_integers(self.texts(column_index))
 
-    def time(self, number: int) -> pa.Array:
+    def times(self, column_index: int) -> pa.Array:
         """Return a column of milliseconds as times; null if it is not a valid time."""
-        return _to_times(self.number(number))
+        return _to_times(self.integers(column_index))
 
 
 def _parse_entries(
-    action: Action, texts: _TextColumns, parents: pa.Table, rows: Array, numbers: Array
+    action: Action, texts: _TextColumns, parents: pa.Table, rows: Array, entry_numbers: Array
 ) -> tuple[pa.Table, int]:
     """Return the entries of trace records of one kind, and the number of records left out for their unknown format."""
     told = _COLUMNS[action](texts)
     of_trace = parents.select(PARENTS).take(pa.array(rows))
     known: dict[str, pa.Array] = {name: of_trace.column(name).combine_chunks() for name in PARENTS}
-    known |= {"entry": pa.array(numbers, pa.int64()).cast(pa.int32()), **told}
+    known |= {"entry": pa.array(entry_numbers, pa.int64()).cast(pa.int32()), **told}
     known["action"] = pa.array([str(action)], pa.string()).take(pa.array(np.zeros(len(texts), np.int64)))
     event = known.get("event_timestamp", pa.nulls(len(texts), TIME))
     known["event_timestamp"] = pc.coalesce(event, known["store_timestamp"])
@@ -247,8 +247,8 @@ def parse_offsets_of_ids(ids: pa.Array) -> pa.Array:
     return pa.array(offsets, mask=offsets < 0)
 
 
-def _filter_ids(ids: pa.Array | pa.ChunkedArray, chosen: pa.Array | pa.ChunkedArray) -> pa.Array:
-    mask = chosen.combine_chunks() if isinstance(chosen, pa.ChunkedArray) else chosen
+def _filter_ids(ids: pa.Array | pa.ChunkedArray, row_mask: pa.Array | pa.ChunkedArray) -> pa.Array:
+    mask = row_mask.combine_chunks() if isinstance(row_mask, pa.ChunkedArray) else row_mask
     return ids.filter(mask)
 
 
@@ -260,63 +260,63 @@ def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 def _parse_published_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     is_long = to_boolean_array(texts.column_counts >= 14)
-    succeeded = pc.if_else(is_long, texts.text(13), texts.text(12))
+    succeeded = pc.if_else(is_long, texts.texts(13), texts.texts(12))
     return {
-        "event_timestamp": texts.time(1),
-        "group": _without_placeholders(texts.text(3)),
-        "topic": _without_placeholders(texts.text(4)),
-        "unique_key": _without_placeholders(texts.text(5)),
-        "cost_ms": texts.number(10),
-        "offset_id": _without_placeholders(pc.if_else(is_long, texts.text(12), None)),
+        "event_timestamp": texts.times(1),
+        "group": _replace_placeholders(texts.texts(3)),
+        "topic": _replace_placeholders(texts.texts(4)),
+        "unique_key": _replace_placeholders(texts.texts(5)),
+        "cost_ms": texts.integers(10),
+        "offset_id": _replace_placeholders(pc.if_else(is_long, texts.texts(12), None)),
         "outcome": _success_outcomes(succeeded),
     }
 
 
 def _parse_consume_start_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     return {
-        "event_timestamp": texts.time(1),
-        "group": _without_placeholders(texts.text(3)),
-        "request_id": _without_placeholders(texts.text(4)),
-        "unique_key": _without_placeholders(texts.text(5)),
-        "attempt": _to_int32(texts.number(6)),
+        "event_timestamp": texts.times(1),
+        "group": _replace_placeholders(texts.texts(3)),
+        "request_id": _replace_placeholders(texts.texts(4)),
+        "unique_key": _replace_placeholders(texts.texts(5)),
+        "attempt": _to_int32(texts.integers(6)),
     }
 
 
 def _parse_consume_end_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
-    codes = to_numpy_numbers(texts.number(6), null=-1)
+    codes = to_numpy_numbers(texts.integers(6), null_value=-1)
     by_code = pa.array([*map(str, _CONTEXT), None], pa.string())
     known = np.where((codes >= 0) & (codes < len(_CONTEXT)), codes, len(_CONTEXT))
     return {
-        "request_id": _without_placeholders(texts.text(1)),
-        "unique_key": _without_placeholders(texts.text(2)),
-        "cost_ms": texts.number(3),
-        "outcome": pc.coalesce(by_code.take(pa.array(known)), _success_outcomes(texts.text(4))),
-        "event_timestamp": texts.time(7),
-        "group": _without_placeholders(texts.text(8)),
+        "request_id": _replace_placeholders(texts.texts(1)),
+        "unique_key": _replace_placeholders(texts.texts(2)),
+        "cost_ms": texts.integers(3),
+        "outcome": pc.coalesce(by_code.take(pa.array(known)), _success_outcomes(texts.texts(4))),
+        "event_timestamp": texts.times(7),
+        "group": _replace_placeholders(texts.texts(8)),
     }
 
 
 def _parse_transaction_end_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
-    states = texts.text(11)
+    states = texts.texts(11)
     outcome: pa.Array = pa.nulls(len(texts), pa.string())
     for state, meaning in _STATES.items():
         outcome = pc.if_else(pc.fill_null(pc.equal(states, state), False), str(meaning), outcome)
     return {
-        "event_timestamp": texts.time(1),
-        "group": _without_placeholders(texts.text(3)),
-        "topic": _without_placeholders(texts.text(4)),
-        "unique_key": _without_placeholders(texts.text(5)),
+        "event_timestamp": texts.times(1),
+        "group": _replace_placeholders(texts.texts(3)),
+        "topic": _replace_placeholders(texts.texts(4)),
+        "unique_key": _replace_placeholders(texts.texts(5)),
         "outcome": outcome,
     }
 
 
 def _parse_recall_columns(texts: _TextColumns) -> Mapping[str, pa.Array]:
     return {
-        "event_timestamp": texts.time(1),
-        "group": _without_placeholders(texts.text(3)),
-        "topic": _without_placeholders(texts.text(4)),
-        "unique_key": _without_placeholders(texts.text(5)),
-        "outcome": _success_outcomes(texts.text(6)),
+        "event_timestamp": texts.times(1),
+        "group": _replace_placeholders(texts.texts(3)),
+        "topic": _replace_placeholders(texts.texts(4)),
+        "unique_key": _replace_placeholders(texts.texts(5)),
+        "outcome": _success_outcomes(texts.texts(6)),
     }
 
 
@@ -334,7 +334,7 @@ def _success_outcomes(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(pc.equal(texts, "true"), False), str(StepOutcome.SUCCESS), failed)
 
 
-def _without_placeholders(texts: pa.Array) -> pa.Array:
+def _replace_placeholders(texts: pa.Array) -> pa.Array:
     """Return texts, with null for placeholders of missing values."""
     is_none = pc.or_(pc.equal(texts, _NULL), pc.equal(texts, ""))
     return pc.if_else(pc.fill_null(is_none, False), None, texts)

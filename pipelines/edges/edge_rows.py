@@ -122,7 +122,7 @@ def open_steps_of_rows(rows: pa.Table) -> pa.Table:
     known |= {
         "from_key": pc.if_else(of_replays, pa.scalar(None, pa.string()), keys),
         "to_key": keys,
-        "may_change": _may_change(rows),
+        "may_change": _may_change_end(rows),
     }
     for name, told, column in zip(("broker", "offset"), evidence, ("broker", "physical_offset"), strict=True):
         of_record = pc.if_else(lacks_to, rows.column(f"from_{column}"), rows.column(f"to_{column}"))
@@ -130,7 +130,7 @@ def open_steps_of_rows(rows: pa.Table) -> pa.Table:
     return pa.table([known[f.name].cast(f.type) for f in STEPS], schema=STEPS)
 
 
-def _may_change(rows: pa.Table) -> Column:
+def _may_change_end(rows: pa.Table) -> Column:
     """Return a mask of the open steps that do not lack an end: actions of clients, which may have another one."""
     kinds = rows.column("kind")
     no_end = pc.and_(pc.is_null(rows.column("outcome")), pc.is_null(rows.column("cost_ms")))
@@ -217,7 +217,7 @@ def steps_to_entries(steps: pa.Table) -> pa.Table:
 
 
 def _action_steps_to_entries(
-    steps: pa.Table, action: Action, groups: Column, without: tuple[str, ...] = (), end: str = TO
+    steps: pa.Table, action: Action, groups: Column, excluded_columns: tuple[str, ...] = (), end: str = TO
 ) -> pa.Table:
     steps = steps.combine_chunks()
     count = steps.num_rows
@@ -237,13 +237,13 @@ def _action_steps_to_entries(
         "cost_ms": steps.column("cost_ms"),
         "event_timestamp": steps.column("event_timestamp"),
     }
-    known = {name: column for name, column in known.items() if name not in without}
+    known = {name: column for name, column in known.items() if name not in excluded_columns}
     return pa.table(
         [known[f.name].cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in ENTRIES], schema=ENTRIES
     )
 
 
-def places_to_read(steps: pa.Table) -> pa.Table:
+def positions_to_read(steps: pa.Table) -> pa.Table:
     """Return the places of records in open steps that must be read to link these steps again."""
     of_clients = _is_client_action(steps.column("kind"))
     lacks_from = pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False)
@@ -254,7 +254,7 @@ def places_to_read(steps: pa.Table) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def need_relinking(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Array, spans: Spans) -> Array:
+def need_relinking(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancelled_keys: pa.Array, spans: Spans) -> Array:
     """Return a mask of the open steps that must be linked again, because new rows may complete them.
 
     Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
@@ -265,7 +265,7 @@ def need_relinking(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.A
         steps: open steps.
         keys: unique keys of new rows.
         ops: new op records, which name half messages by queue offsets.
-        cancels: unique keys that new marks in the topic of timers cancel.
+        cancelled_keys: unique keys that new marks in the topic of timers cancel.
         spans: extent of the lake, with the increment.
     """
     key = pc.coalesce(steps.column("from_key"), steps.column("to_key"))
@@ -285,13 +285,13 @@ def need_relinking(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.A
         ends = [steps.column(f"from_{name}") for name in ("broker", "queue_id", "queue_offset")]
         left, right = encode_key_columns(ends, [ops.column(name) for name in ("broker", "queue_id", "half_offset")])
         found = found | ((left >= 0) & np.isin(left, right))
-    if len(cancels):
+    if len(cancelled_keys):
         named = pc.binary_join_element_wise(steps.column("to_topic"), key, "_")
-        called_back = pc.or_(pc.is_in(key, cancels), pc.is_in(named, cancels)).to_numpy()
+        called_back = pc.or_(pc.is_in(key, cancelled_keys), pc.is_in(named, cancelled_keys)).to_numpy()
         found = found | called_back
     return found
 
 
-def select_rows(table: pa.Table, chosen: Array) -> pa.Table:
+def select_rows(table: pa.Table, mask: Array) -> pa.Table:
     """Return the rows of a table that a boolean mask selects."""
-    return table.filter(to_boolean_array(chosen))
+    return table.filter(to_boolean_array(mask))

@@ -35,7 +35,7 @@ from commitlake.connectors.lake.packs.location import PackLocation, pack_locatio
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.connectors.lake.rows.table_rows import data_file_errors
+from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
 from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, map_concurrently
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -48,9 +48,9 @@ from commitlake.pipelines.edges.progress import (
     APPLICATION_ID,
     CONSUMPTIONS_ID,
     OPEN_PREFIX,
-    followed_consumptions,
-    followed_erasure,
-    followed_version,
+    followed_consumptions_version,
+    followed_erasure_number,
+    followed_messages_version,
     is_open_file,
 )
 from commitlake.pipelines.edges.reading import (
@@ -62,7 +62,7 @@ from commitlake.pipelines.edges.reading import (
     open_messages_table,
 )
 from commitlake.pipelines.edges.retry_states import RetryStates, are_retry_entries, link_retry_entries
-from commitlake.pipelines.edges.row_lookup import WantedRows, file_may_have_roles, read_rows_at_places
+from commitlake.pipelines.edges.row_lookup import WantedRows, file_may_have_roles, read_rows_at_positions
 from commitlake.pipelines.edges.spans import LinkedExtents, Spans
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
@@ -112,34 +112,36 @@ def catch_up_edges(
     runner: Runner = HERE,
     wait: Callable[[float], object] = time.sleep,
     states: RetryStates = _NO_STATES,
-    without_roles: Collection[str] = (),
-    reading: Lake | None = None,
+    files_without_roles: Collection[str] = (),
+    lake_view: Lake | None = None,
 ) -> EdgesUpdate:
     """Add the steps of all rows in `messages`, with retries if other runs commit first.
 
     Args:
         runner: runs the tasks that update `message_keys`, if it is not up to date.
         wait: waits for a number of seconds.
-        without_roles: names of data files of `messages` that are known to have no row with a role.
-        reading: view of the lake to update from first; by default its newest versions.
+        files_without_roles: names of data files of `messages` that are known to have no row with a role.
+        lake_view: view of the lake to update from first; by default its newest versions.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    reading = reading or lake.pinned()
-    wanted, consumed = reading.table("messages").version(), _consumptions_version(reading)
-    is_done = (version := followed_version(reading)) >= wanted and followed_consumptions(reading) >= consumed
-    if is_done and not _has_changes(reading, states):
+    lake_view = lake_view or lake.pin_versions()
+    wanted, consumed = lake_view.table("messages").version(), _consumptions_version(lake_view)
+    is_done = (version := followed_messages_version(lake_view)) >= wanted and followed_consumptions_version(
+        lake_view
+    ) >= consumed
+    if is_done and not _has_changes(lake_view, states):
         return EdgesUpdate(version, seconds=time.monotonic() - started)
-    views = chain([reading], repeat(None))  # what other runs have committed is read before each further attempt
+    views = chain([lake_view], repeat(None))  # what other runs have committed is read before each further attempt
     tries = list(
-        repeat_until_version(wanted, lambda: follow_edges(lake, runner, states, without_roles, next(views)), wait)
+        repeat_until_version(wanted, lambda: follow_edges(lake, runner, states, files_without_roles, next(views)), wait)
     )
     version = tries[-1].version
     rows, passed_over = sum(one.rows for one in tries), sum(one.passed_over for one in tries)
     unread = sum(one.unread for one in tries)
-    is_unfinished = version < wanted or followed_consumptions(lake) < consumed
+    is_unfinished = version < wanted or followed_consumptions_version(lake) < consumed
     return EdgesUpdate(version, rows, time.monotonic() - started, is_unfinished, passed_over, unread)
 
 
@@ -147,36 +149,36 @@ def follow_edges(
     lake: Lake,
     runner: Runner = HERE,
     states: RetryStates = _NO_STATES,
-    without_roles: Collection[str] = (),
-    reading: Lake | None = None,
+    files_without_roles: Collection[str] = (),
+    lake_view: Lake | None = None,
 ) -> EdgesUpdate:
     """Add the steps of new rows in `messages` and `consumptions`. If these can no longer be read, rebuild the table.
 
     Args:
         runner: runs the tasks that update `message_keys`, which is needed to find earlier messages.
         states: content of retry stores, which replaces their earlier content.
-        without_roles: names of data files of `messages` that are known to have no row with a role.
-        reading: view of the lake to update from; by default its newest versions.
+        files_without_roles: names of data files of `messages` that are known to have no row with a role.
+        lake_view: view of the lake to update from; by default its newest versions.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    reading = reading or lake.pinned()
-    progress, done = followed_version(reading), followed_erasure(reading)
-    consumptions = followed_consumptions(reading)
-    erased = read_erased_messages(reading)
-    new, consumed = _find_new_files(reading, progress, consumptions)
+    lake_view = lake_view or lake.pin_versions()
+    progress, done = followed_messages_version(lake_view), followed_erasure_number(lake_view)
+    consumptions = followed_consumptions_version(lake_view)
+    erased = read_erased_messages(lake_view)
+    new, consumed = _find_new_files(lake_view, progress, consumptions)
     is_done = new.version <= progress and not new.from_scratch and consumed.version <= consumptions
-    if is_done and not _has_changes(reading, states):
+    if is_done and not _has_changes(lake_view, states):
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
-    if followed_keys(reading) < new.version:
+    if followed_keys(lake_view) < new.version:
         catch_up_keys(lake, runner)
-        reading = lake.pinned()
+        lake_view = lake.pin_versions()
     begins = progress < 0 or new.from_scratch
-    removed = [] if begins else _list_open_step_files(reading)
-    work = _EdgesWriter(reading, erased, secrets.token_hex(8), without_roles)
-    states = states.without_places_of(_to_places_table(erased))
+    removed = [] if begins else _list_open_step_files(lake_view)
+    work = _EdgesWriter(lake_view, erased, secrets.token_hex(8), files_without_roles)
+    states = states.drop_positions(_to_positions_table(erased))
     files = work.link_files(
         list(new.files), consumed.files, _read_open_steps(lake, removed), states, has_earlier=not begins
     )
@@ -193,10 +195,10 @@ def follow_edges(
         APPLICATION_ID,
         step,
         from_scratch=new.from_scratch,
-        beside=beside,
-        removed=gone,
+        other_transactions=beside,
+        removed_files=gone,
     ):
-        return EdgesUpdate(followed_version(lake), seconds=time.monotonic() - started)
+        return EdgesUpdate(followed_messages_version(lake), seconds=time.monotonic() - started)
     rows = sum(file.rows for file in files)
     return EdgesUpdate(new.version, rows, time.monotonic() - started, passed_over=work.passed_over, unread=work.unread)
 
@@ -205,7 +207,7 @@ def _has_changes(lake: Lake, states: RetryStates) -> bool:
     """Return whether `edges` is out of date with the given content of retry stores."""
     if not states.brokers:
         return False
-    wanted = states.without_places_of(_to_places_table(read_erased_messages(lake)))
+    wanted = states.drop_positions(_to_positions_table(read_erased_messages(lake)))
     return wanted.differ_from(_read_open_steps(lake, _list_open_step_files(lake)))
 
 
@@ -241,17 +243,17 @@ class _EdgesWriter:
         self._lake = lake
         self._run_id = run_id
         self._without_roles = frozenset(without_roles)
-        self._reader = RowReader(open_store(_packs_of(lake)), erased, levels)
+        self._reader = RowReader(open_store(_find_packs(lake)), erased, levels)
         self._delay_levels = levels
         self._messages = messages
-        self._increments = Increments(lake, _to_places_table(erased), levels)
+        self._increments = Increments(lake, _to_positions_table(erased), levels)
         self.passed_over = 0
         self.unread = 0
 
     def link_files(
         self,
         files: Sequence[AddedFile],
-        consumed: Sequence[AddedFile],
+        consumption_files: Sequence[AddedFile],
         open_steps: pa.Table,
         states: RetryStates,
         *,
@@ -261,7 +263,7 @@ class _EdgesWriter:
 
         Args:
             files: new files of `messages`.
-            consumed: new files of `consumptions`.
+            consumption_files: new files of `consumptions`.
             open_steps: steps that were open before.
             has_earlier: True if the lake has messages that were linked before.
 
@@ -271,8 +273,8 @@ class _EdgesWriter:
         written: list[DataFile] = []
         oldest_first = sorted(files, key=lambda file: file.store_date or "")
         # Even without new files, the open steps are written to a new file.
-        parts = list(group_files(oldest_first, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS)) or [[]]
-        logs = list(group_files(consumed, _CHUNK_ROWS, unknown_rows=_CHUNK_ROWS))
+        parts = list(group_files(oldest_first, _CHUNK_ROWS, assumed_rows=_CHUNK_ROWS)) or [[]]
+        logs = list(group_files(consumption_files, _CHUNK_ROWS, assumed_rows=_CHUNK_ROWS))
         count = max(len(parts), len(logs))
         # A consumption may name a message of any part.
         has_others = has_earlier or (count > 1 and bool(logs))
@@ -293,30 +295,37 @@ class _EdgesWriter:
     def _link_retry_states(self, states: RetryStates, spans: Spans) -> pa.Table:
         """Return a step from each message in a retry store to its entry there."""
         places = states.rows.select(PLACES.names).cast(PLACES)
-        members = members_of_rows(read_rows_at_places(self._lake, places), self._delay_levels)
+        members = members_of_rows(read_rows_at_positions(self._lake, places), self._delay_levels)
         return link_retry_entries(LinkableRecords(members), states.rows, spans)
 
     def _read_contents(
-        self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table
+        self, files: Sequence[AddedFile], consumption_files: Sequence[AddedFile], waiting: pa.Table
     ) -> RowContents:
         """Read new data files of `messages` and `consumptions`, except files that have nothing that a step can need."""
-        folder = self._lake.folder("messages")
+        folder = self._lake.open_folder("messages")
         table = open_messages_table(self._lake)
         unknown = [file for file in files if file.name not in self._without_roles]
         have_roles = map_concurrently(partial(file_may_have_roles, folder), unknown, LOCAL_THREADS)
         with_roles = {file.name for file, has_roles in zip(unknown, have_roles, strict=True) if has_roles}
-        found = [part for file in files if file.name in with_roles for part in self._reader.read(table.read(file))]
-        new = self._add_consumptions(join_contents(found), consumed)
+        found = [
+            part
+            for file in files
+            if file.name in with_roles
+            for part in self._reader.read_contents(table.read_file(file))
+        ]
+        new = self._add_consumptions(join_contents(found), consumption_files)
         wanted = WantedRows(new, waiting)
-        others = [file for file in files if file.name not in with_roles and wanted.may_be_in(folder, file)]
-        return join_contents([new, *(part for file in others for part in self._reader.read(table.read(file)))])
+        others = [file for file in files if file.name not in with_roles and wanted.may_be_in_file(folder, file)]
+        return join_contents(
+            [new, *(part for file in others for part in self._reader.read_contents(table.read_file(file)))]
+        )
 
     def _add_consumptions(self, new: RowContents, files: Sequence[AddedFile]) -> RowContents:
         """Add the entries of data files of `consumptions` to the contents of rows of `messages`."""
         if not files:
             return new
         table = open_consumptions(self._lake)
-        entries = [consumptions_to_entries(rows) for file in files for rows in table.read(file)]
+        entries = [consumptions_to_entries(rows) for file in files for rows in table.read_file(file)]
         return replace(new, entries=pa.concat_tables([new.entries, *entries]))
 
     def _write_steps(self, steps: pa.Table, name: str) -> list[DataFile]:
@@ -342,23 +351,23 @@ def _read_open_steps(lake: Lake, files: Sequence[_OpenStepsFile]) -> pa.Table:
     tables = [STEPS.empty_table()]
     if not files:
         return tables[0]
-    folder = lake.folder("edges")
+    folder = lake.open_folder("edges")
     for found in files:
         name = unquote(found.path)
-        with data_file_errors(lake.uri("edges"), name), folder.open_input_file(name) as file:
+        with convert_data_file_errors(lake.uri("edges"), name), folder.open_input_file(name) as file:
             rows = pq.read_table(file, page_checksum_verification=True)
         tables.append(open_steps_of_rows(rows.select(SCHEMA.names).cast(SCHEMA)))
     return pa.concat_tables(tables)
 
 
-def _packs_of(lake: Lake) -> PackLocation:
+def _find_packs(lake: Lake) -> PackLocation:
     """Return the location of the packs: that of the newest archive run, or that of the lake if the run names none."""
     newest = newest_commit(lake, lake.table("messages"))
     bodies = None if newest is None else newest[1].bodies
     return lake.packs if bodies in {None, _IN_LAKE} else pack_location(str(bodies), lake.s3)
 
 
-def _to_places_table(erased: ErasedMessages) -> pa.Table:
+def _to_positions_table(erased: ErasedMessages) -> pa.Table:
     tables = [PLACES.empty_table()]
     for broker, found in erased.brokers.items():
         names = pa.array([broker] * len(found.offsets), pa.string())

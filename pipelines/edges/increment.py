@@ -16,22 +16,22 @@ from commitlake.pipelines.edges.client_actions import ENTRIES, Action
 from commitlake.pipelines.edges.edge_rows import (
     link_records,
     need_relinking,
-    places_to_read,
+    positions_to_read,
     select_rows,
     steps_to_entries,
     waiting_members,
 )
 from commitlake.pipelines.edges.matching import Column, encode_key_columns, match_same_key
 from commitlake.pipelines.edges.members import MEMBERS, TIME, DelayLevels
-from commitlake.pipelines.edges.reading import RowContents, distinct_places, members_of_rows, plain_members_where
+from commitlake.pipelines.edges.reading import RowContents, distinct_positions, members_of_rows, plain_members_where
 from commitlake.pipelines.edges.row_lookup import (
-    find_places_by_key,
-    find_places_of_halves,
-    read_rows_at_places,
-    refer_to_places,
+    find_half_positions,
+    find_positions_by_key,
+    read_rows_at_positions,
+    refer_to_positions,
 )
 from commitlake.pipelines.edges.spans import LINK_US, Spans
-from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, are_open_steps, close_overdue
+from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, are_open_steps, close_overdue_steps
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
 _PLACE = ("broker", "physical_offset")
@@ -67,84 +67,92 @@ class Increments:
         self._spans = Spans()
         self._erased = erased_places
 
-    def link_increment(self, new: RowContents, waiting: pa.Table, spans: Spans, *, has_earlier: bool) -> LinkedSteps:
+    def link_increment(
+        self, new_rows: RowContents, open_steps: pa.Table, spans: Spans, *, has_earlier: bool
+    ) -> LinkedSteps:
         """Find the steps of new rows, and link open steps again.
 
         Args:
-            new: contents of rows of `messages` that were not linked before.
-            waiting: steps that were open before.
+            new_rows: contents of rows of `messages` that were not linked before.
+            open_steps: steps that were open before.
             spans: extent of the lake, with the increments, and what is linked of it.
             has_earlier: True if rows of `messages` were linked before, which may be ends of new steps.
         """
-        if not any(rows.num_rows for rows in (waiting, new.members, new.entries, new.ops)):
+        if not any(rows.num_rows for rows in (open_steps, new_rows.members, new_rows.entries, new_rows.ops)):
             return LinkedSteps()  # as in most increments: ordinary messages belong to no step
-        cancels = new.members.column("cancels").combine_chunks().drop_null()
+        cancels = new_rows.members.column("cancels").combine_chunks().drop_null()
         self._spans = spans
-        touched = need_relinking(waiting, _keys_of_open_steps(new, waiting), new.ops, cancels, spans)
-        again, left = select_rows(waiting, touched), select_rows(waiting, ~touched)
+        touched = need_relinking(open_steps, _keys_of_open_steps(new_rows, open_steps), new_rows.ops, cancels, spans)
+        again, left = select_rows(open_steps, touched), select_rows(open_steps, ~touched)
         definers = pa.concat_tables([
-            distinct_places(new.members, *_PLACE),
-            distinct_places(new.entries, *_PLACE),
+            distinct_positions(new_rows.members, *_PLACE),
+            distinct_positions(new_rows.entries, *_PLACE),
         ])  # fmt: skip
-        entries = pa.concat_tables([new.entries, self._with_store_times(steps_to_entries(again))])
-        whole = [new.members, self._read_members_at(places_to_read(again)), self._needed_plain_members(new, again)]
+        entries = pa.concat_tables([new_rows.entries, self._add_store_times(steps_to_entries(again))])
+        whole = [
+            new_rows.members,
+            self._read_members_at(positions_to_read(again)),
+            self._needed_plain_members(new_rows, again),
+        ]
         members = [*whole, waiting_members(again)]
-        steps = self._link_members(members, entries, new.ops, definers, again)
+        steps = self._link_members(members, entries, new_rows.ops, definers, again)
         if has_earlier:
             actions = _entries_linked_by_key(entries)
-            more_keys = [*_keys_of_client_copies(new), *actions.column("unique_key").chunks]
+            more_keys = [*_keys_of_client_copies(new_rows), *actions.column("unique_key").chunks]
             since = _earliest_link_time(actions, ("event_timestamp", "store_timestamp"))
-            known = pa.concat_tables([distinct_places(table, *_PLACE) for table in whole])
+            known = pa.concat_tables([distinct_positions(table, *_PLACE) for table in whole])
             found = self._read_earlier_members(steps, pa.chunked_array(more_keys, pa.string()), since, known)
             if found.num_rows:
-                steps = self._link_members([found, *members], entries, new.ops, definers, again)
-        steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
+                steps = self._link_members([found, *members], entries, new_rows.ops, definers, again)
+        steps = pa.concat_tables([close_overdue_steps(steps, self._spans), close_overdue_steps(left, self._spans)])
         steps = self._drop_erased(steps)
         chosen = are_open_steps(steps)
         return LinkedSteps(select_rows(steps, ~chosen), select_rows(steps, chosen).combine_chunks())
 
     def _link_members(
-        self, members: list[pa.Table], entries: pa.Table, ops: pa.Table, definers: pa.Table, again: pa.Table
+        self, members: list[pa.Table], entries: pa.Table, ops: pa.Table, definers: pa.Table, relinked_steps: pa.Table
     ) -> pa.Table:
         """Return the steps that a new record defines or that were open before; `edges` has all others already."""
         steps = link_records(_distinct_members(pa.concat_tables(members)), entries, ops, self._spans)
-        is_new = refer_to_places(steps, ("definer_broker", "definer_offset"), definers).to_numpy(zero_copy_only=False)
-        return steps.filter(to_boolean_array(is_new | _were_open(steps, again)))
+        is_new = refer_to_positions(steps, ("definer_broker", "definer_offset"), definers).to_numpy(
+            zero_copy_only=False
+        )
+        return steps.filter(to_boolean_array(is_new | _were_open(steps, relinked_steps)))
 
-    def _needed_plain_members(self, new: RowContents, again: pa.Table) -> pa.Table:
+    def _needed_plain_members(self, new_rows: RowContents, relinked_steps: pa.Table) -> pa.Table:
         """Return, as members, the new rows without a role to which a step may lead, by unique key or place."""
         keys = pa.chunked_array([
-            new.members.column("unique_key").combine_chunks(),
-            new.entries.column("unique_key").combine_chunks(),
-            pc.coalesce(again.column("from_key"), again.column("to_key")).combine_chunks(),
+            new_rows.members.column("unique_key").combine_chunks(),
+            new_rows.entries.column("unique_key").combine_chunks(),
+            pc.coalesce(relinked_steps.column("from_key"), relinked_steps.column("to_key")).combine_chunks(),
         ], pa.string())  # fmt: skip
         wanted = pc.unique(keys.drop_null())
         origins = pa.concat_tables([
-            distinct_places(new.members, "replay_broker", "replay_offset"),
-            distinct_places(again, "from_broker", "from_physical_offset"),
+            distinct_positions(new_rows.members, "replay_broker", "replay_offset"),
+            distinct_positions(relinked_steps, "from_broker", "from_physical_offset"),
         ])  # fmt: skip
 
-        def needed(rows: pa.Table) -> Array:
+        def is_needed(rows: pa.Table) -> Array:
             by_key: Array = pc.is_in(rows.column("unique_key"), wanted).to_numpy()
             if origins.num_rows:
-                by_key = by_key | refer_to_places(rows, _PLACE, origins).to_numpy(zero_copy_only=False)
+                by_key = by_key | refer_to_positions(rows, _PLACE, origins).to_numpy(zero_copy_only=False)
             return by_key
 
-        return plain_members_where(new.plain, needed)
+        return plain_members_where(new_rows.plain, is_needed)
 
-    def _read_members_at(self, places: pa.Table) -> pa.Table:
-        if not places.num_rows:
+    def _read_members_at(self, positions: pa.Table) -> pa.Table:
+        if not positions.num_rows:
             return MEMBERS.empty_table()
-        return members_of_rows(read_rows_at_places(self._lake, places), self._delay_levels)
+        return members_of_rows(read_rows_at_positions(self._lake, positions), self._delay_levels)
 
-    def _with_store_times(self, entries: pa.Table) -> pa.Table:
+    def _add_store_times(self, entries: pa.Table) -> pa.Table:
         """Return entries of open steps, with the store times of their traces where the link depends on these."""
         is_by_time = pc.and_(
             pc.equal(entries.column("action"), str(Action.PUB)), pc.is_null(entries.column("sent_offset"))
         )
         if not is_by_time.combine_chunks().true_count:
             return entries
-        rows = read_rows_at_places(self._lake, distinct_places(entries.filter(is_by_time), *_PLACE))
+        rows = read_rows_at_positions(self._lake, distinct_positions(entries.filter(is_by_time), *_PLACE))
         at, _ = match_same_key(
             *encode_key_columns(*([table.column(name) for name in _PLACE] for table in (entries, rows)))
         )
@@ -153,13 +161,13 @@ class Increments:
         return entries.set_column(ENTRIES.get_field_index("store_timestamp"), ENTRIES.field("store_timestamp"), times)
 
     def _read_earlier_members(
-        self, steps: pa.Table, more_keys: pa.ChunkedArray, since: int, known: pa.Table
+        self, steps: pa.Table, extra_keys: pa.ChunkedArray, since_us: int, known_positions: pa.Table
     ) -> pa.Table:
-        """Read earlier records from the lake, as members: those at absent ends of steps, and those with `more_keys`.
+        """Read earlier records from the lake, as members: those at absent ends of steps, and those with `extra_keys`.
 
         Args:
-            since: store time of the oldest records with `more_keys` that are needed, microseconds since 1970.
-            known: places of records that need not be read, as a table of `PLACES`.
+            since_us: store time of the oldest records with `extra_keys` that are needed, microseconds since 1970.
+            known_positions: places of records that need not be read, as a table of `PLACES`.
         """
         lacking = steps.filter(pc.is_valid(steps.column("absent_end")))
         is_final = pc.is_in(lacking.column("absent_reason"), pa.array(list(map(str, _FINAL))))
@@ -168,22 +176,24 @@ class Increments:
             pc.equal(lacking.column("absent_end"), TO),
         )
         lacking = lacking.filter(pc.invert(pc.or_(is_final, waits))).combine_chunks()
-        more_keys = more_keys.drop_null()
-        if not lacking.num_rows and not len(more_keys):
+        extra_keys = extra_keys.drop_null()
+        if not lacking.num_rows and not len(extra_keys):
             return MEMBERS.empty_table()
-        times = [since] * bool(len(more_keys)) + [_earliest_link_time(lacking, _END_TIMES)] * bool(lacking.num_rows)
-        since = min(*times, self._spans.last_us - LINK_US)  # a client's clock may be ahead by any time
-        found = [self._read_members_at(distinct_places(lacking, "from_broker", "from_physical_offset"))]
+        times = [since_us] * bool(len(extra_keys)) + [_earliest_link_time(lacking, _END_TIMES)] * bool(lacking.num_rows)
+        since_us = min(*times, self._spans.last_us - LINK_US)  # a client's clock may be ahead by any time
+        found = [self._read_members_at(distinct_positions(lacking, "from_broker", "from_physical_offset"))]
         halves = lacking.filter(pc.equal(lacking.column("kind"), str(EdgeKind.FINISHED)))
         keys = pc.coalesce(lacking.column("from_key"), lacking.column("to_key")).combine_chunks()
         if halves.num_rows:
             names = ["from_broker", "from_queue_id", "from_queue_offset"]
             numbers = halves.select(names).rename_columns(["broker", "queue_id", "queue_offset"])
-            found.append(self._read_members_at(find_places_of_halves(self._lake, numbers, since)))
+            found.append(self._read_members_at(find_half_positions(self._lake, numbers, since_us)))
             keys = pa.concat_arrays([keys, found[-1].column("unique_key").combine_chunks()])
-        keys = pa.concat_arrays([keys, more_keys.combine_chunks()])
-        places = find_places_by_key(self._lake, keys, since)
-        found.append(self._read_members_at(places.filter(pc.invert(refer_to_places(places, _PLACE, known)))))
+        keys = pa.concat_arrays([keys, extra_keys.combine_chunks()])
+        places = find_positions_by_key(self._lake, keys, since_us)
+        found.append(
+            self._read_members_at(places.filter(pc.invert(refer_to_positions(places, _PLACE, known_positions))))
+        )
         return _distinct_members(pa.concat_tables(found))
 
     def _drop_erased(self, steps: pa.Table) -> pa.Table:
@@ -191,14 +201,14 @@ class Increments:
             return steps
         for end in ("from", "to", "evidence"):
             names = (f"{end}_broker", f"{end}_physical_offset")
-            steps = steps.filter(pc.invert(refer_to_places(steps, names, self._erased)))
+            steps = steps.filter(pc.invert(refer_to_positions(steps, names, self._erased)))
         return steps
 
 
-def _keys_of_client_copies(new: RowContents) -> list[pa.Array]:
+def _keys_of_client_copies(new_rows: RowContents) -> list[pa.Array]:
     """Return the unique keys of new copies that clients made, which only the key links to their originals."""
-    is_by_client = pc.fill_null(new.members.column("by_client"), False)
-    return list(new.members.filter(is_by_client).column("unique_key").chunks)
+    is_by_client = pc.fill_null(new_rows.members.column("by_client"), False)
+    return list(new_rows.members.filter(is_by_client).column("unique_key").chunks)
 
 
 def _entries_linked_by_key(entries: pa.Table) -> pa.Table:
@@ -212,9 +222,9 @@ def _entries_linked_by_key(entries: pa.Table) -> pa.Table:
     return entries.filter(pc.invert(pc.or_(has_place, pc.equal(actions, str(Action.LOGGED)))))
 
 
-def _were_open(steps: pa.Table, again: pa.Table) -> Array:
+def _were_open(steps: pa.Table, relinked_steps: pa.Table) -> Array:
     """Return a mask of the steps that were open before, by their defining record and kind."""
-    left, right = encode_key_columns(_step_key_columns(steps), _step_key_columns(again))
+    left, right = encode_key_columns(_step_key_columns(steps), _step_key_columns(relinked_steps))
     found: Array = (left >= 0) & np.isin(left, right)
     return found
 
@@ -224,12 +234,12 @@ def _step_key_columns(steps: pa.Table) -> list[Column]:
     return [*columns, pc.fill_null(steps.column("evidence_entry"), -1)]
 
 
-def _keys_of_open_steps(new: RowContents, waiting: pa.Table) -> pa.Array:
+def _keys_of_open_steps(new_rows: RowContents, open_steps: pa.Table) -> pa.Array:
     """Return the unique keys that new rows and open steps have in common."""
-    open_keys = pc.unique(pc.coalesce(waiting.column("from_key"), waiting.column("to_key")).drop_null())
-    columns = [new.members.column("unique_key"), new.entries.column("unique_key")]
-    if new.plain is not None:
-        columns.append(new.plain.column("unique_key"))
+    open_keys = pc.unique(pc.coalesce(open_steps.column("from_key"), open_steps.column("to_key")).drop_null())
+    columns = [new_rows.members.column("unique_key"), new_rows.entries.column("unique_key")]
+    if new_rows.plain is not None:
+        columns.append(new_rows.plain.column("unique_key"))
     found = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string())
     return pc.unique(found.filter(pc.is_in(found, open_keys)))
 

@@ -51,7 +51,7 @@ def encode_key_columns(left: Sequence[Column], right: Sequence[Column]) -> tuple
 def _encode_values(left: Column, right: Column) -> Array:
     """Number the values of two columns."""
     both = pa.chunked_array([*_list_chunks(left), *_list_chunks(right)], left.type).combine_chunks()
-    codes: Array = to_numpy_numbers(pc.dictionary_encode(both).indices.cast(pa.int64()), null=NONE)
+    codes: Array = to_numpy_numbers(pc.dictionary_encode(both).indices.cast(pa.int64()), null_value=NONE)
     return codes
 
 
@@ -59,14 +59,14 @@ def _list_chunks(column: Column) -> list[pa.Array]:
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def match_latest_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
+def match_latest_before(left: Array, left_positions: Array, right: Array, right_positions: Array) -> Array:
     """Find, for each row on the left, the last row on the right with the same key that is before it.
 
     Args:
         left: key numbers from `encode_key_columns`, `NONE` for none.
-        left_places: int64, position of each row.
+        left_positions: int64, position of each row.
         right: key numbers of the other side.
-        right_places: positions of the other side.
+        right_positions: positions of the other side.
 
     Returns:
         Row numbers on the right; `NONE` if there is none.
@@ -75,17 +75,17 @@ def match_latest_before(left: Array, left_places: Array, right: Array, right_pla
     >>> match_latest_before(np.array([7, 8]), np.array([25, 5]), keys, np.array([10, 20, 30, 10]))
     array([ 1, -1])
     """
-    order, composite, wanted = _rank_keys(left, left_places, right, right_places)
+    order, composite, wanted = _rank_keys(left, left_positions, right, right_positions)
     at = np.searchsorted(composite, wanted, side="left") - 1
     return _keep_same_key(left, right, order, at)
 
 
-def match_first_after(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
+def match_first_after(left: Array, left_positions: Array, right: Array, right_positions: Array) -> Array:
     """Find, for each row on the left, the first row on the right with the same key that is at or after it.
 
     Arguments and result are those of `match_latest_before`.
     """
-    order, composite, wanted = _rank_keys(left, left_places, right, right_places)
+    order, composite, wanted = _rank_keys(left, left_positions, right, right_positions)
     at = np.searchsorted(composite, wanted, side="left")
     at[at == len(order)] = NONE
     return _keep_same_key(left, right, order, at)
@@ -98,9 +98,9 @@ def count_same_key(left: Array, right: Array) -> Array:
     return np.where(left < 0, 0, found)
 
 
-def count_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
+def count_before(left: Array, left_positions: Array, right: Array, right_positions: Array) -> Array:
     """Count, for each row on the left, the rows on the right with the same key that are before it."""
-    order, composite, wanted = _rank_keys(left, left_places, right, right_places)
+    order, composite, wanted = _rank_keys(left, left_positions, right, right_positions)
     ordered = right[order]
     found: Array = np.searchsorted(composite, wanted) - np.searchsorted(ordered, left)
     return np.where(left < 0, 0, found)
@@ -113,9 +113,9 @@ def match_same_key(left: Array, right: Array) -> tuple[Array, Array]:
     return match_first_after(left, zeros, right, np.zeros(len(right), np.int64)), counts
 
 
-def rank_within_key(keys: Array, places: Array) -> Array:
+def rank_within_key(keys: Array, positions: Array) -> Array:
     """Number the rows of each key by position, from 0."""
-    order = np.lexsort((places, keys))
+    order = np.lexsort((positions, keys))
     ordered = keys[order]
     starts = np.searchsorted(ordered, ordered, side="left")
     ranks = np.empty(len(keys), np.int64)
@@ -123,20 +123,20 @@ def rank_within_key(keys: Array, places: Array) -> Array:
     return ranks
 
 
-def _rank_keys(left: Array, left_places: Array, right: Array, right_places: Array) -> tuple[Array, Array, Array]:
+def _rank_keys(left: Array, left_positions: Array, right: Array, right_positions: Array) -> tuple[Array, Array, Array]:
     known = np.flatnonzero(right >= 0)
-    order = known[np.lexsort((right_places[known], right[known]))]
-    places = np.unique(right_places[known])
+    order = known[np.lexsort((right_positions[known], right[known]))]
+    places = np.unique(right_positions[known])
     width = np.int64(len(places) + 1)
-    composite = right[order] * width + np.searchsorted(places, right_places[order])  # less than left's if before it
-    wanted = np.where(left < 0, np.int64(NONE), left * width + np.searchsorted(places, left_places))
+    composite = right[order] * width + np.searchsorted(places, right_positions[order])  # less than left's if before it
+    wanted = np.where(left < 0, np.int64(NONE), left * width + np.searchsorted(places, left_positions))
     return order, composite, wanted
 
 
-def _keep_same_key(left: Array, right: Array, order: Array, at: Array) -> Array:
+def _keep_same_key(left: Array, right: Array, order: Array, order_indexes: Array) -> Array:
     found = np.full(len(left), NONE, np.int64)
-    is_there = (at >= 0) & (left >= 0)
-    found[is_there] = order[at[is_there]]
+    is_there = (order_indexes >= 0) & (left >= 0)
+    found[is_there] = order[order_indexes[is_there]]
     hits = np.flatnonzero(found >= 0)
     found[hits[right[found[hits]] != left[hits]]] = NONE
     return found
@@ -177,7 +177,7 @@ class LinkableRecords:
 
     def numbers(self, name: str, null: int = 0) -> Array:
         """Return a column of integers, times or booleans as an array."""
-        return to_numpy_numbers(self.table.column(name), null=null)
+        return to_numpy_numbers(self.table.column(name), null_value=null)
 
     def column(self, name: str, rows: Array | None = None) -> pa.Array:
         """Return a column's values for the given member numbers, or for all members."""
@@ -189,43 +189,43 @@ class LinkableRecords:
         """Return the values of several columns for the given member numbers."""
         return [self.column(name, rows) for name in names]
 
-    def with_role(self, *roles: Role) -> Array:
+    def indexes_with_role(self, *roles: Role) -> Array:
         """Return the numbers of the members that have one of the given roles."""
         return self.indexes_where(self.has_value("role", *roles))
 
     @staticmethod
-    def indexes_where(chosen: Array) -> Array:
+    def indexes_where(mask: Array) -> Array:
         """Return the numbers of the members for which a condition is true."""
-        return np.flatnonzero(chosen)
+        return np.flatnonzero(mask)
 
     def match_before(
         self,
-        later: Array,
-        earlier: Array,
-        same: Sequence[str | tuple[str, str]],
+        later_members: Array,
+        earlier_members: Array,
+        equal_columns: Sequence[str | tuple[str, str]],
         *,
         by_time: bool = False,
-        shifts: Collection[str] = (),
+        shifted_columns: Collection[str] = (),
     ) -> Array:
-        """Find, for each member in `later`, the last member in `earlier` that precedes it and has equal columns.
+        """Find, for each of `later_members`, the last of `earlier_members` that precedes it and has equal columns.
 
         Args:
-            later: member numbers.
-            earlier: member numbers to search.
-            same: columns that must be equal; a pair if their names differ.
+            later_members: member numbers.
+            earlier_members: member numbers to search.
+            equal_columns: columns that must be equal; a pair if their names differ.
             by_time: True to order by store time, as for different brokers; otherwise by physical offset.
-            shifts: integer columns in which the earlier member must be one less.
+            shifted_columns: integer columns in which the earlier member must be one less.
 
         Returns:
             Member numbers; `NONE` if there is none.
         """
-        pairs = [(name, name) if isinstance(name, str) else name for name in same]
-        left = [self._shifted_column(name, later, name in shifts) for name, _ in pairs]
-        right = self.columns([name for _, name in pairs], earlier)
+        pairs = [(name, name) if isinstance(name, str) else name for name in equal_columns]
+        left = [self._shifted_column(name, later_members, name in shifted_columns) for name, _ in pairs]
+        right = self.columns([name for _, name in pairs], earlier_members)
         left_codes, right_codes = encode_key_columns(left, right)
         places = self.times if by_time else self.offsets
-        found = match_latest_before(left_codes, places[later], right_codes, places[earlier])
-        return np.where(found >= 0, earlier[found], NONE) if len(earlier) else found
+        found = match_latest_before(left_codes, places[later_members], right_codes, places[earlier_members])
+        return np.where(found >= 0, earlier_members[found], NONE) if len(earlier_members) else found
 
     def _shifted_column(self, name: str, rows: Array, is_shifted: bool) -> Column:
         column = self.column(name, rows)

@@ -154,7 +154,7 @@ class Properties:
         """Return a property as int64; -1 if it is not a number of up to 18 digits."""
         texts = self.texts(name)
         is_number = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False)
-        found: Array = to_numpy_numbers(pc.if_else(is_number, texts, None).cast(pa.int64()), null=-1)
+        found: Array = to_numpy_numbers(pc.if_else(is_number, texts, None).cast(pa.int64()), null_value=-1)
         return found
 
     def _entry_indexes(self, names: Sequence[str]) -> Array:
@@ -165,8 +165,8 @@ class Properties:
         found: Array = places[(places >= self._offsets[0]) & (places < self._offsets[-1])]
         return found
 
-    def _rows_of_entries(self, places: Array) -> Array:
-        found: Array = np.searchsorted(self._offsets, places, side="right") - 1
+    def _rows_of_entries(self, entry_indexes: Array) -> Array:
+        found: Array = np.searchsorted(self._offsets, entry_indexes, side="right") - 1
         return found
 
 
@@ -224,10 +224,10 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     return _to_members(known, rows.num_rows).filter(pa.array(roles != ""))
 
 
-def _find_roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
+def _find_roles(rows: pa.Table, columns: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
     """Return the role of each row, empty for none, and whether the row is or was delayed by a timer."""
-    kinds = np.array(known["kind"].to_pylist(), object)
-    topics, next_topics = known["topic"], properties.texts(REAL_TOPIC)
+    kinds = np.array(columns["kind"].to_pylist(), object)
+    topics, next_topics = columns["topic"], properties.texts(REAL_TOPIC)
     is_there = pc.fill_null(pc.equal(topics, next_topics), False).to_numpy(zero_copy_only=False)
     by_level = properties.numbers(DELAY) > 0
     by_timer = properties.have_any([TIMER_OUT]) & ~by_level
@@ -262,23 +262,23 @@ def _due_times(
     rows: pa.Table,
     brokers: pa.Array,
     properties: Properties,
-    waits: Array,
-    by_timer: Array,
+    is_delayed: Array,
+    is_by_timer: Array,
     delay_levels: DelayLevels,
 ) -> pa.Array:
     queues = _number_column(rows, "queue_id").astype(np.int64)
     delays = np.zeros(rows.num_rows, np.int64)
     by_broker = pc.dictionary_encode(brokers)
-    codes = to_numpy_numbers(by_broker.indices, null=-1)
-    chosen = waits & ~by_timer
+    codes = to_numpy_numbers(by_broker.indices, null_value=-1)
+    chosen = is_delayed & ~is_by_timer
     for code in np.unique(codes[chosen & (codes >= 0)]).tolist():
         levels = np.array(delay_levels.delays_of(by_broker.dictionary[code].as_py()), np.int64)
         mine = chosen & (codes == code)
         delays[mine] = levels[np.clip(queues[mine], 0, len(levels) - 1)]
     by_level = _number_column(rows, "store_timestamp") + delays * _US_OF_MS
     timers = properties.numbers(TIMER_OUT)
-    is_known = waits & np.where(by_timer, (timers >= 0) & (timers <= _MAX_MS), True)
-    due = np.where(by_timer, np.clip(timers, 0, _MAX_MS) * _US_OF_MS, by_level)
+    is_known = is_delayed & np.where(is_by_timer, (timers >= 0) & (timers <= _MAX_MS), True)
+    due = np.where(is_by_timer, np.clip(timers, 0, _MAX_MS) * _US_OF_MS, by_level)
     return pa.array(due, pa.int64(), mask=~is_known).cast(TIME)
 
 
@@ -337,9 +337,10 @@ def _columns_of_rows(rows: pa.Table) -> dict[str, pa.Array]:
     }
 
 
-def _to_members(known: dict[str, pa.Array], count: int) -> pa.Table:
+def _to_members(known_columns: dict[str, pa.Array], row_count: int) -> pa.Table:
     columns = [
-        known[field.name].cast(field.type) if field.name in known else pa.nulls(count, field.type) for field in MEMBERS
+        known_columns[field.name].cast(field.type) if field.name in known_columns else pa.nulls(row_count, field.type)
+        for field in MEMBERS
     ]
     return pa.table(columns, schema=MEMBERS)
 
@@ -382,14 +383,14 @@ class DelayLevels:
         there is a warning.
         """
         if broker not in self._known:
-            self._known[broker] = self._read(broker) or DEFAULT_DELAY_LEVELS_MS
+            self._known[broker] = self._read_delays(broker) or DEFAULT_DELAY_LEVELS_MS
         return self._known[broker]
 
-    def _read(self, broker: str) -> Sequence[int] | None:
+    def _read_delays(self, broker: str) -> Sequence[int] | None:
         if self._lake is None:
             return None
         try:
-            return read_archived_delays(read_store_config(self._lake, broker).of_kind(SETTING))
+            return read_archived_delays(read_store_config(self._lake, broker).values_of_kind(SETTING))
         except QueryError as error:
             _LOGGER.warning(
                 "store_config of %s cannot be read: %s; delayed messages of broker %s are taken to be due by "

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import processed_erasure, processed_version
+from commitlake.connectors.lake.new_files import processed_erasure_number, processed_version
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
@@ -34,24 +34,24 @@ _EXPECTED: tuple[tuple[Kind, str, tuple[EdgeKind, ...]], ...] = (
 """A kind of record, the end of the step at which it is, and the kinds of steps of which it has at least one."""
 
 
-def followed_version(lake: Lake) -> int:
+def followed_messages_version(lake: Lake) -> int:
     """Return the version of `messages` that `edges` has reached; -1 before the first."""
     return processed_version(lake, "edges", APPLICATION_ID)
 
 
-def followed_consumptions(lake: Lake) -> int:
+def followed_consumptions_version(lake: Lake) -> int:
     """Return the version of `consumptions` that `edges` has reached; -1 before the first."""
     return max(processed_version(lake, "edges", CONSUMPTIONS_ID), 0) - 1
 
 
-def followed_erasure(lake: Lake) -> int:
+def followed_erasure_number(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `edges`; 0 for none."""
-    return processed_erasure(lake, "edges")
+    return processed_erasure_number(lake, "edges")
 
 
 def is_ahead_of_messages(lake: Lake) -> bool:
     """Return whether `edges` has a later version than the newest of `messages`, as after a restored version."""
-    return followed_version(lake) > lake.table("messages").version()
+    return followed_messages_version(lake) > lake.table("messages").version()
 
 
 def is_open_file(path: str) -> bool:

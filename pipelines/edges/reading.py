@@ -101,23 +101,23 @@ class RowReader:
     erased: ErasedMessages = field(default_factory=ErasedMessages)
     delay_levels: DelayLevels = field(default_factory=DelayLevels)
 
-    def read(self, tables: Iterable[pa.Table]) -> Iterator[RowContents]:
+    def read_contents(self, tables: Iterable[pa.Table]) -> Iterator[RowContents]:
         """Yield the members, entries and op records of each table of rows; tables have `COLUMNS`."""
         for table in tables:
-            rows = self.erased.without(table).combine_chunks()
+            rows = self.erased.drop_erased_rows(table).combine_chunks()
             chosen = has_role(rows)
             special = rows.filter(to_boolean_array(chosen)).combine_chunks()
             plain = rows.select(_PLAIN).filter(to_boolean_array(~chosen))
             yield self._contents_with_roles(special, plain)
 
-    def _contents_with_roles(self, rows: pa.Table, plain: pa.Table) -> RowContents:
+    def _contents_with_roles(self, rows: pa.Table, plain_rows: pa.Table) -> RowContents:
         kinds = rows.column("kind")
         traces = rows.filter(pc.equal(kinds, str(Kind.TRACE)))
         ops = rows.filter(pc.equal(kinds, str(Kind.OP)))
         entries, passed_over, unread = self._parse_traces(traces)
         finished, unread_ops = self._parse_ops(ops)
         members = role_members(rows, self.delay_levels)
-        return RowContents(members, plain, entries, finished, passed_over, unread + unread_ops)
+        return RowContents(members, plain_rows, entries, finished, passed_over, unread + unread_ops)
 
     def _parse_traces(self, rows: pa.Table) -> tuple[pa.Table, int, int]:
         tables, passed_over, unread = [ENTRIES.empty_table()], 0, 0
@@ -190,20 +190,20 @@ def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     return pa.concat_tables([role_members(special, delay_levels), plain_members(plain)])
 
 
-def plain_members_where(plain: pa.Table | None, chosen: Any) -> pa.Table:
+def plain_members_where(plain_rows: pa.Table | None, make_mask: Any) -> pa.Table:
     """Convert the selected rows without a role to members.
 
     Args:
-        plain: the rows, from `RowContents`.
-        chosen: function that returns the selected rows as an array of booleans.
+        plain_rows: the rows, from `RowContents`.
+        make_mask: function that returns the selected rows as an array of booleans.
     """
-    if plain is None or not plain.num_rows:
+    if plain_rows is None or not plain_rows.num_rows:
         return MEMBERS.empty_table()
-    mask: Array = chosen(plain)
-    return plain_members(plain.filter(to_boolean_array(mask)).combine_chunks())
+    mask: Array = make_mask(plain_rows)
+    return plain_members(plain_rows.filter(to_boolean_array(mask)).combine_chunks())
 
 
-def distinct_places(rows: pa.Table, broker: str, offset: str) -> pa.Table:
+def distinct_positions(rows: pa.Table, broker_column: str, offset_column: str) -> pa.Table:
     """Return the distinct places in two columns of a table, which have brokers and physical offsets."""
-    chosen = rows.select([broker, offset]).rename_columns(PLACES.names).drop_null()
+    chosen = rows.select([broker_column, offset_column]).rename_columns(PLACES.names).drop_null()
     return chosen.group_by(PLACES.names).aggregate([]).select(PLACES.names).cast(PLACES)

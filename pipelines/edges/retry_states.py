@@ -19,7 +19,7 @@ from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.edges.client_actions import build_unique_keys
 from commitlake.pipelines.edges.matching import LinkableRecords, encode_key_columns, match_same_key
 from commitlake.pipelines.edges.members import MEMBERS
-from commitlake.pipelines.edges.row_lookup import refer_to_places
+from commitlake.pipelines.edges.row_lookup import refer_to_positions
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, TO, make_steps
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
@@ -37,11 +37,11 @@ class RetryStates:
     brokers: Collection[str] = ()
     rows: pa.Table = field(default_factory=RETRY_ROWS.empty_table)
 
-    def without_places_of(self, places: pa.Table) -> RetryStates:
+    def drop_positions(self, positions: pa.Table) -> RetryStates:
         """Return these states without messages at the given places, a table of `PLACES`."""
-        if not places.num_rows or not self.rows.num_rows:
+        if not positions.num_rows or not self.rows.num_rows:
             return self
-        chosen = pc.invert(refer_to_places(self.rows, ("broker", "physical_offset"), places))
+        chosen = pc.invert(refer_to_positions(self.rows, ("broker", "physical_offset"), positions))
         return replace(self, rows=self.rows.filter(chosen))
 
     def differ_from(self, steps: pa.Table) -> bool:
@@ -106,7 +106,8 @@ def link_retry_entries(f: LinkableRecords, rows: pa.Table, spans: Spans) -> pa.T
         "definer_broker": brokers,
         "definer_offset": places,
         "absent_end": pc.if_else(is_there, TO, FROM),
-        "absent_reason": pc.if_else(is_there, str(AbsentReason.RETRY_STORE), spans.reasons_at_places(brokers, places)),
+        "absent_reason": pc.if_else(is_there, str(AbsentReason.RETRY_STORE), spans.reasons_at_positions(brokers,
+        places)),
     })  # fmt: skip
 
 

@@ -24,10 +24,10 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.rows.table_rows import data_file_errors
+from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.members import KEYS_LEAF, MARKING
-from commitlake.pipelines.edges.reading import PLACES, ROWS, RowContents, distinct_places
+from commitlake.pipelines.edges.reading import PLACES, ROWS, RowContents, distinct_positions
 from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.pipelines.message_keys.progress import UNIQUE_KEY
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
@@ -41,7 +41,7 @@ _PROPERTIES = "properties"
 _KEYS = ["broker", "physical_offset", "key", "kind"]
 
 
-def find_places_by_key(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
+def find_positions_by_key(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
     """Return the places of messages with the given unique keys.
 
     Args:
@@ -54,14 +54,14 @@ def find_places_by_key(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
         return found[0]
     keys = pc.unique(keys.drop_null())
     hashes = np.unique(key_hashes(keys))
-    folder = lake.folder("message_keys")
+    folder = lake.open_folder("message_keys")
     for action in file_actions(table).to_pylist():
         last = (action.get("max") or {}).get("store_timestamp")
         if last is not None and epoch_us(last) < since_us:
             continue
         name = unquote(action["path"])
         with (
-            data_file_errors(lake.uri("message_keys"), name),
+            convert_data_file_errors(lake.uri("message_keys"), name),
             folder.open_input_file(name) as file,
             open_parquet(file) as parquet,
         ):
@@ -81,13 +81,13 @@ def _find_keys_in_file(parquet: pq.ParquetFile, keys: pa.Array, hashes: Array) -
             yield rows.filter(is_wanted).select(PLACES.names).cast(PLACES)
 
 
-def read_rows_at_places(lake: Lake, places: pa.Table) -> pa.Table:
+def read_rows_at_positions(lake: Lake, positions: pa.Table) -> pa.Table:
     """Return the rows of `messages` at the given places, with the columns of `ROWS`.
 
     Args:
-        places: table of `PLACES`; places without a row are ignored.
+        positions: table of `PLACES`; places without a row are ignored.
     """
-    wanted = _offsets_by_broker(places)
+    wanted = _offsets_by_broker(positions)
     found = [ROWS.empty_table()]
     if wanted:
         for action, folder in _message_files(lake):
@@ -95,7 +95,7 @@ def read_rows_at_places(lake: Lake, places: pa.Table) -> pa.Table:
             if len(offsets):
                 name = unquote(action["path"])
                 with (
-                    data_file_errors(lake.uri("messages"), name),
+                    convert_data_file_errors(lake.uri("messages"), name),
                     folder.open_input_file(name) as file,
                     open_parquet(file) as parquet,
                 ):
@@ -103,14 +103,16 @@ def read_rows_at_places(lake: Lake, places: pa.Table) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def _read_file_rows_at(parquet: pq.ParquetFile, wanted: Mapping[str, Array], offsets: Array) -> Iterator[pa.Table]:
+def _read_file_rows_at(
+    parquet: pq.ParquetFile, offsets_by_broker: Mapping[str, Array], sorted_offsets: Array
+) -> Iterator[pa.Table]:
     for group in range(parquet.num_row_groups):
-        if not _group_may_contain(parquet, group, "physical_offset", offsets):
+        if not _group_may_contain(parquet, group, "physical_offset", sorted_offsets):
             continue
         rows = parquet.read_row_group(group, PLACES.names, use_threads=False).combine_chunks()
         chosen = np.zeros(rows.num_rows, bool)
         numbers, brokers = to_numpy_numbers(rows.column("physical_offset")), rows.column("broker")
-        for broker, mine in wanted.items():
+        for broker, mine in offsets_by_broker.items():
             candidates = np.isin(numbers, mine)
             if candidates.any():
                 chosen |= candidates & pc.equal(brokers, broker).to_numpy()
@@ -118,7 +120,7 @@ def _read_file_rows_at(parquet: pq.ParquetFile, wanted: Mapping[str, Array], off
             yield _read_rows_at(parquet, group, np.flatnonzero(chosen))
 
 
-def find_places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
+def find_half_positions(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
     """Find the places of half messages in `messages`, given their queue offsets.
 
     Args:
@@ -136,7 +138,7 @@ def find_places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Tab
             continue
         name = unquote(action["path"])
         with (
-            data_file_errors(lake.uri("messages"), name),
+            convert_data_file_errors(lake.uri("messages"), name),
             folder.open_input_file(name) as file,
             open_parquet(file) as parquet,
         ):
@@ -150,22 +152,22 @@ def find_places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Tab
 
 
 def _message_files(lake: Lake) -> Iterator[tuple[dict[str, Any], pafs.FileSystem]]:
-    folder = lake.folder("messages")
+    folder = lake.open_folder("messages")
     for action in file_actions(lake.table("messages")).to_pylist():
         yield action, folder
 
 
-def _offsets_by_broker(places: pa.Table) -> dict[str, Array]:
-    known = places.drop_null()
+def _offsets_by_broker(positions: pa.Table) -> dict[str, Array]:
+    known = positions.drop_null()
     brokers = known.column("broker")
     offsets = to_numpy_numbers(known.column("physical_offset"))
     return {name: np.unique(offsets[pc.equal(brokers, name).to_numpy()]) for name in pc.unique(brokers).to_pylist()}
 
 
-def _offsets_possibly_in_file(action: Mapping[str, Any], wanted: Mapping[str, Array]) -> Array:
+def _offsets_possibly_in_file(action: Mapping[str, Any], offsets_by_broker: Mapping[str, Array]) -> Array:
     least, greatest = action.get("min") or {}, action.get("max") or {}
     found = [np.empty(0, np.int64)]
-    for broker, offsets in wanted.items():
+    for broker, offsets in offsets_by_broker.items():
         if "broker" in least and "broker" in greatest and not least["broker"] <= broker <= greatest["broker"]:
             continue
         first, last = least.get("physical_offset"), greatest.get("physical_offset")
@@ -175,7 +177,7 @@ def _offsets_possibly_in_file(action: Mapping[str, Any], wanted: Mapping[str, Ar
     return np.unique(np.concatenate(found))
 
 
-def _group_may_contain(parquet: pq.ParquetFile, group: int, name: str, wanted: Array) -> bool:
+def _group_may_contain(parquet: pq.ParquetFile, group: int, name: str, sorted_numbers: Array) -> bool:
     """Return whether a row group may have any of the given sorted numbers."""
     for place in range(parquet.metadata.num_columns):
         column = parquet.metadata.row_group(group).column(place)
@@ -183,14 +185,14 @@ def _group_may_contain(parquet: pq.ParquetFile, group: int, name: str, wanted: A
             statistics = column.statistics
             if statistics is None or not statistics.has_min_max:
                 return True
-            at = np.searchsorted(wanted, [statistics.min, statistics.max + 1])
+            at = np.searchsorted(sorted_numbers, [statistics.min, statistics.max + 1])
             return bool(at[1] > at[0])
     return True
 
 
-def _read_rows_at(parquet: pq.ParquetFile, group: int, places: Array) -> pa.Table:
+def _read_rows_at(parquet: pq.ParquetFile, group: int, row_indexes: Array) -> pa.Table:
     there = [name for name in ROWS.names if name in parquet.schema_arrow.names]
-    rows = parquet.read_row_group(group, there, use_threads=False).take(pa.array(places))
+    rows = parquet.read_row_group(group, there, use_threads=False).take(pa.array(row_indexes))
     columns = [
         rows.column(field.name).cast(field.type) if field.name in there else pa.nulls(rows.num_rows, field.type)
         for field in ROWS
@@ -203,15 +205,18 @@ def open_parquet(file: pa.NativeFile, dictionaries: list[str] | None = None) -> 
     return pq.ParquetFile(file, read_dictionary=dictionaries, page_checksum_verification=True)
 
 
-def refer_to_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa.Array:
+def refer_to_positions(rows: pa.Table, position_columns: tuple[str, str], positions: pa.Table) -> pa.Array:
     """Return a mask of the rows that refer to any of the given places.
 
     Args:
         rows: any table.
-        names: the columns of brokers and offsets.
+        position_columns: the columns of brokers and offsets.
     """
-    wanted = _offsets_by_broker(places)
-    brokers, offsets = rows.column(names[0]), to_numpy_numbers(rows.column(names[1]), null=-1)
+    wanted = _offsets_by_broker(positions)
+    brokers, offsets = (
+        rows.column(position_columns[0]),
+        to_numpy_numbers(rows.column(position_columns[1]), null_value=-1),
+    )
     found = np.zeros(rows.num_rows, bool)
     for broker, mine in wanted.items():
         found |= np.isin(offsets, mine) & pc.fill_null(pc.equal(brokers, broker), False).to_numpy()
@@ -236,17 +241,17 @@ class WantedRows:
         chunks = [chunk for column in columns for chunk in column.chunks]
         self._keys = pc.unique(pa.chunked_array(chunks, pa.string()).drop_null())
         self._places = pa.concat_tables([
-            distinct_places(new.members, "replay_broker", "replay_offset"),
-            distinct_places(waiting, "from_broker", "from_physical_offset"),
+            distinct_positions(new.members, "replay_broker", "replay_offset"),
+            distinct_positions(waiting, "from_broker", "from_physical_offset"),
         ])  # fmt: skip
 
-    def may_be_in(self, folder: pafs.FileSystem, file: AddedFile) -> bool:
+    def may_be_in_file(self, filesystem: pafs.FileSystem, file: AddedFile) -> bool:
         """Return whether a data file of `messages` may have a row with one of these keys or places."""
         names = [_KEY] * bool(len(self._keys)) + PLACES.names * bool(self._places.num_rows)
         if not names:
             return False
         try:
-            with folder.open_input_file(file.name) as source, open_parquet(source) as parquet:
+            with filesystem.open_input_file(file.name) as source, open_parquet(source) as parquet:
                 return any(
                     self._has_wanted_row(parquet.read_row_group(group, names, use_threads=False))
                     for group in range(parquet.num_row_groups)
@@ -258,7 +263,8 @@ class WantedRows:
         if len(self._keys) and pc.any(pc.is_in(rows.column(_KEY), self._keys)).as_py():
             return True
         return bool(
-            self._places.num_rows and pc.any(refer_to_places(rows, ("broker", "physical_offset"), self._places)).as_py()
+            self._places.num_rows
+            and pc.any(refer_to_positions(rows, ("broker", "physical_offset"), self._places)).as_py()
         )
 
 
@@ -275,14 +281,14 @@ def rows_may_have_roles(rows: pa.Table) -> bool:
     return any(_has_role_property(_property_names(maps)) for maps in rows.column(_PROPERTIES).chunks)
 
 
-def file_may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
+def file_may_have_roles(filesystem: pafs.FileSystem, file: AddedFile) -> bool:
     """Return whether a data file of `messages` may have a row that `members.has_role` selects.
 
     Args:
         file: the data file.
     """
     try:
-        with folder.open_input_file(file.name) as source, open_parquet(source, [KEYS_LEAF]) as parquet:
+        with filesystem.open_input_file(file.name) as source, open_parquet(source, [KEYS_LEAF]) as parquet:
             return any(_group_may_have_roles(parquet, group) for group in range(parquet.num_row_groups))
     except (pa.ArrowException, OSError, KeyError):
         return True  # the reader of the file reports the fault

@@ -75,42 +75,42 @@ class Spans:
         return max((span.last_us for span in self.brokers.values()), default=0)
 
     @property
-    def _reason_before(self) -> str:
+    def _reason_before_first(self) -> str:
         return str(AbsentReason.EXPIRED if self.has_expired else AbsentReason.BEFORE_ARCHIVE)
 
-    def reasons_at_places(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
+    def reasons_at_positions(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
         """Return, for each given place in a broker's log, the reason why the lake has no record there."""
-        known = to_numpy_numbers(offsets.cast(pa.int64()), null=-1)
+        known = to_numpy_numbers(offsets.cast(pa.int64()), null_value=-1)
         names = pc.dictionary_encode(brokers)
-        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null=-1)
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=-1)
         found = np.full(len(known), str(AbsentReason.NOT_YET), object)
         for code, name in enumerate(names.dictionary.to_pylist()):
             span = self.brokers.get(name)
             if span is not None:
                 mine = codes == code
                 found[mine & (known < span.end_offset)] = str(AbsentReason.LOST)
-                found[mine & (known < span.first_offset)] = self._reason_before
+                found[mine & (known < span.first_offset)] = self._reason_before_first
         return pa.array(found, pa.string())
 
-    def reasons_before(self, brokers: pa.Array, times: Array, by_client: Array | None = None) -> pa.Array:
+    def reasons_before(self, brokers: pa.Array, times: Array, is_by_client: Array | None = None) -> pa.Array:
         """Return, for each given record, the reason why the lake lacks an earlier record of it within `LINK_DAYS`.
 
         Args:
             brokers: brokers of the later records.
             times: int64, store times of the later records.
-            by_client: True for records that a client sent; the earlier record may then be of another broker.
+            is_by_client: True for records that a client sent; the earlier record may then be of another broker.
         """
         names = pc.dictionary_encode(brokers)
-        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null=-1)
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=-1)
         found = np.full(len(times), str(AbsentReason.NOT_YET), object)
         for code, name in enumerate(names.dictionary.to_pylist()):
             span = self.brokers.get(name)
             if span is not None and name not in self.pulled:
                 mine = codes == code
                 found[mine] = str(AbsentReason.LOST)
-                found[mine & (times < span.first_us + LINK_US)] = self._reason_before
-        if by_client is not None:
-            found[by_client] = str(AbsentReason.NOT_YET)
+                found[mine & (times < span.first_us + LINK_US)] = self._reason_before_first
+        if is_by_client is not None:
+            found[is_by_client] = str(AbsentReason.NOT_YET)
         return pa.array(found, pa.string())
 
     def complete_until_us(self, broker: str) -> int:
@@ -126,7 +126,7 @@ class Spans:
         """Return, for each broker and time, whether all rows up to the time are linked; False if the broker is null."""
         names = pc.dictionary_encode(brokers)
         ends = [self.complete_until_us(name) if name in self.brokers else 0 for name in names.dictionary.to_pylist()]
-        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null=len(ends))
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=len(ends))
         found: Array = np.array([*ends, 0], np.int64)[codes] > times
         return found
 
@@ -144,7 +144,7 @@ class Spans:
             self.brokers[name].last_us if name in self.brokers else self.last_us
             for name in names.dictionary.to_pylist()
         ]
-        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null=len(lasts))
+        codes = to_numpy_numbers(names.indices.cast(pa.int64()), null_value=len(lasts))
         return np.array([*lasts, self.last_us], np.int64)[codes]
 
 
@@ -179,9 +179,9 @@ class LinkedExtents:
         pulled = frozenset(broker for broker, store in stores.items() if store.pulled is not None)
         self._spans = Spans(whole, _EXPIRED in messages.metadata().configuration, pulled)
 
-    def spans_after(self, names: Iterable[str]) -> Spans:
+    def spans_after(self, file_names: Iterable[str]) -> Spans:
         """Return the extents once further files are linked."""
-        for name in names:
+        for name in file_names:
             self._left.pop(name, None)
         complete: dict[str, int] = {}
         for brokers, first_us in self._left.values():
@@ -192,18 +192,18 @@ class LinkedExtents:
         return spans
 
 
-def _to_span(least: dict[str, Any], greatest: dict[str, Any]) -> LakeSpan | None:
-    first, last = least.get("physical_offset"), greatest.get("physical_offset")
-    begin, end = least.get("store_timestamp"), greatest.get("store_timestamp")
+def _to_span(minimums: dict[str, Any], maximums: dict[str, Any]) -> LakeSpan | None:
+    first, last = minimums.get("physical_offset"), maximums.get("physical_offset")
+    begin, end = minimums.get("store_timestamp"), maximums.get("store_timestamp")
     if first is None or last is None or begin is None or end is None:
         return None
     return LakeSpan(first, last + 1, epoch_us(begin), epoch_us(end))
 
 
-def _join_spans(one: LakeSpan, other: LakeSpan) -> LakeSpan:
+def _join_spans(first: LakeSpan, second: LakeSpan) -> LakeSpan:
     return LakeSpan(
-        min(one.first_offset, other.first_offset),
-        max(one.end_offset, other.end_offset),
-        min(one.first_us, other.first_us),
-        max(one.last_us, other.last_us),
+        min(first.first_offset, second.first_offset),
+        max(first.end_offset, second.end_offset),
+        min(first.first_us, second.first_us),
+        max(first.last_us, second.last_us),
     )

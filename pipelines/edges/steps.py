@@ -59,7 +59,7 @@ def make_steps(
     members: pa.Table,
     from_rows: Array | None,
     to_rows: Array | None,
-    more: Mapping[str, Column],
+    extra_columns: Mapping[str, Column],
 ) -> pa.Table:
     """Return a table with one step for each pair of records, given by member numbers; one of the two may be absent.
 
@@ -67,12 +67,12 @@ def make_steps(
         kind: kind of all steps, or of each.
         from_rows: member numbers, -1 if the end is absent; None if the kind has no such end.
         to_rows: member numbers of the other end, -1 or None as for `from_rows`.
-        more: further columns. A column of an end gives the known values of an absent end.
+        extra_columns: further columns. A column of an end gives the known values of an absent end.
     """
     given = from_rows if from_rows is not None else to_rows
     assert given is not None
     count = len(given)
-    known: dict[str, Column] = dict(more)
+    known: dict[str, Column] = dict(extra_columns)
     known["kind"] = repeat_text(str(kind), count) if isinstance(kind, EdgeKind) else kind
     for end, rows in ((FROM, from_rows), (TO, to_rows)):
         if rows is None:
@@ -110,7 +110,7 @@ def are_open_steps(steps: pa.Table) -> Array:
     return found
 
 
-def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
+def close_overdue_steps(steps: pa.Table, spans: Spans) -> pa.Table:
     """Set the final reason of steps that have been open for more than `LINK_DAYS`.
 
     Below, a delayed message was never delivered. One consumption is of a message that was stored before the lake began,
@@ -129,7 +129,7 @@ def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
     ...     6000            K9         bill  0       864000000000    success
     ... ''').append_column("is_begun", [[False] * 2])
     >>> for steps in (link_deliveries(members, MONTH)[0], link_consumptions(members, entries, MONTH)):
-    ...     print_steps(close_overdue(steps, MONTH))
+    ...     print_steps(close_overdue_steps(steps, MONTH))
     kind    from to outcome absent_reason
     delayed 1000 -  -       overdue
     kind     from to outcome absent_reason
@@ -142,7 +142,7 @@ def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
     chosen = steps.take(pa.array(waiting))
     names = ("due_timestamp", "to_timestamp", "from_timestamp", "event_timestamp")
     since = pc.coalesce(*(chosen.column(name) for name in names))
-    times = to_numpy_numbers(since, null=0)
+    times = to_numpy_numbers(since, null_value=0)
     brokers = pc.coalesce(*(chosen.column(f"{name}_broker") for name in ("evidence", "to", "from")))
     overdue = times + LINK_US < spans.last_times_of(brokers.combine_chunks())
     if not overdue.any():

@@ -30,13 +30,13 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
-from commitlake.connectors.lake.erasures import FORM, erased_form, newest_erasure_number, open_erasures
+from commitlake.connectors.lake.erasures import FORM, erased_form_number, newest_erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.erasure.ledger import newest_erasure_rows, read_erasure_rows
 from commitlake.pipelines.erasure.rewriting import TableWork, commit_rewritten_files
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, new_table_file, replace_table_files
-from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, figure_changes
+from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, sum_changes_by_row
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, count_minutes, write_minutes_file
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS
@@ -57,11 +57,11 @@ Changes = Mapping[int, Mapping[str, int]]
 """By row of a data file, what to add to each figure."""
 
 
-def recount_minutes(lake: Lake, number: int) -> TableWork | None:
+def recount_minutes(lake: Lake, erasure_number: int) -> TableWork | None:
     """Count again the rows of `topic_minutes` that include erased messages.
 
     Args:
-        number: number of the newest erasure, which is done in `messages`.
+        erasure_number: number of the newest erasure, which is done in `messages`.
 
     Returns:
         The work; None if it was done before, or the lake has no `topic_minutes`.
@@ -71,7 +71,7 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
         if table is None:
             return None
         done = newest_erasure_number(table)
-        if done >= number:
+        if done >= erasure_number:
             return None
         keys = _keys_to_recount(lake, done)
         runs, files = _runs_of_keys(lake, table, keys)
@@ -84,7 +84,7 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
                 for file in removed
             ]
             new = [file for file in added if file.rows] + _write_minutes(lake, counted, whole)
-            commit_rewritten_files(lake, "topic_minutes", removed, new, number, table.version())
+            commit_rewritten_files(lake, "topic_minutes", removed, new, erasure_number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in removed), sum(file.size for file in new)
@@ -95,14 +95,14 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
     )
 
 
-def _keys_to_recount(lake: Lake, done: int) -> set[Key]:
+def _keys_to_recount(lake: Lake, done_number: int) -> set[Key]:
     rows = newest_erasure_rows(read_erasure_rows(lake))
-    rows = rows.filter(pc.greater(rows.column("number"), done))
+    rows = rows.filter(pc.greater(rows.column("number"), done_number))
     return set(_minute_keys(rows, "store_timestamp"))
 
 
-def _minute_keys(rows: pa.Table, time: str) -> Iterator[Key]:
-    times = rows.column(time).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+def _minute_keys(rows: pa.Table, time_column: str) -> Iterator[Key]:
+    times = rows.column(time_column).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
     minutes = (None if at is None else at // _MINUTE_US * _MINUTE_US for at in times)
     columns = [rows.column(name).cast(pa.string()).to_pylist() for name in ("broker", "topic")]
     yield from zip(*columns, rows.column("queue_id").to_pylist(), minutes, strict=True)
@@ -112,7 +112,7 @@ def _runs_of_keys(
     lake: Lake, table: DeltaTable, keys: set[Key]
 ) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
     """Return, for each given key of `topic_minutes`, the offset range and count of each run; also the keys by file."""
-    folder = lake.folder("topic_minutes")
+    folder = lake.open_folder("topic_minutes")
     runs: dict[Key, dict[str, dict[str, Any]]] = defaultdict(dict)
     files: dict[str, set[Key]] = {}
     for file in read_table_files(table) if keys else ():
@@ -182,19 +182,21 @@ def _drop_rows_of_keys(keys: frozenset[Key], batches: Iterator[pa.Table]) -> Ite
             yield kept
 
 
-def _write_minutes(lake: Lake, counted: Sequence[tuple[Key, pa.Table]], whole: set[Key]) -> list[TableFile]:
-    parts = [rows for key, rows in counted if key in whole]
+def _write_minutes(
+    lake: Lake, counted_rows: Sequence[tuple[Key, pa.Table]], complete_keys: set[Key]
+) -> list[TableFile]:
+    parts = [rows for key, rows in counted_rows if key in complete_keys]
     if not parts:
         return []
     name = f"part-erased-{secrets.token_hex(16)}.zstd.parquet"
     return [new_table_file(write_minutes_file(pa.concat_tables(parts), lake, name))]
 
 
-def correct_profiles(lake: Lake, number: int) -> TableWork | None:
+def correct_profiles(lake: Lake, erasure_number: int) -> TableWork | None:
     """Change profiles so that they count messages as they are after all erasures up to a number.
 
     Args:
-        number: number of the newest erasure, which is done in `messages`.
+        erasure_number: number of the newest erasure, which is done in `messages`.
 
     Returns:
         The work; None if it was done before, or the lake has no profiles.
@@ -204,13 +206,13 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
         if table is None:
             return None
         done = newest_erasure_number(table)
-        if done >= number:
+        if done >= erasure_number:
             return None
         changes = _changes_by_file(lake, table, _changes_by_window(lake, done))
         files = [file for file in read_table_files(table) if file.path in changes]
         try:
             added = [rewrite_file(lake, "profiles", file, partial(_correct_rows, changes[file.path])) for file in files]
-            commit_rewritten_files(lake, "profiles", files, added, number, table.version())
+            commit_rewritten_files(lake, "profiles", files, added, erasure_number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
@@ -221,11 +223,11 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
     )
 
 
-def _changes_by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
+def _changes_by_window(lake: Lake, done_number: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
     """Return the offsets of each window's erased messages, with the changes that their erasure makes to figures."""
     rows = newest_erasure_rows(read_erasure_rows(lake))
-    rows = rows.filter(pc.greater(rows.column("number"), done)).combine_chunks()
-    changes = figure_changes(rows)
+    rows = rows.filter(pc.greater(rows.column("number"), done_number)).combine_chunks()
+    changes = sum_changes_by_row(rows)
     times = rows.column("store_timestamp").cast(pa.int64()).to_pylist()
     places = [rows.column(name).to_pylist() for name in ("broker", "topic", "queue_id", "physical_offset")]
     found: dict[Window, list[tuple[int, dict[str, int]]]] = defaultdict(list)
@@ -239,18 +241,18 @@ def _changes_by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, di
 
 
 def _changes_by_file(
-    lake: Lake, table: DeltaTable, wanted: dict[Window, list[tuple[int, dict[str, int]]]]
+    lake: Lake, table: DeltaTable, changes_by_window: dict[Window, list[tuple[int, dict[str, int]]]]
 ) -> dict[str, dict[int, dict[str, int]]]:
     """Return, by data file and row of `profiles`, the changes to add to its figures; each message counts once."""
-    folder = lake.folder("profiles")
+    folder = lake.open_folder("profiles")
     found: dict[str, dict[int, dict[str, int]]] = {}
-    for file in read_table_files(table) if wanted else ():
+    for file in read_table_files(table) if changes_by_window else ():
         with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, columns=_PLACE, page_checksum_verification=True)
         starts = rows.column("window_start").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
         columns = [rows.column(name).to_pylist() for name in _PLACE if name != "window_start"]
         for row, (broker, topic, queue, first, last) in enumerate(zip(*columns, strict=True)):
-            left = wanted.get((broker, topic, queue, starts[row]))
+            left = changes_by_window.get((broker, topic, queue, starts[row]))
             if not left:
                 continue
             own = [change for offset, change in left if first <= offset <= last]
@@ -281,36 +283,39 @@ def _correct_rows(changes: Changes, batches: Iterator[pa.Table]) -> Iterator[pa.
         yield changed
 
 
-def delete_content_hashes(lake: Lake, number: int) -> TableWork | None:
+def delete_content_hashes(lake: Lake, erasure_number: int) -> TableWork | None:
     """Delete from `erasures` the hashes of rows as they were before their erasure, and the CRCs of bodies.
 
     Args:
-        number: number of an erasure; what profiles do not count yet is kept.
+        erasure_number: number of an erasure; what profiles do not count yet is kept.
 
     Returns:
         The work; None if there is nothing to delete.
     """
-    number = min(number, _newest_erasure_in_profiles(lake))
+    erasure_number = min(erasure_number, _newest_erasure_in_profiles(lake))
     for _ in range(_MAX_TRIES):
         table = open_erasures(lake)
         if table is None:
             return None
         files: list[TableFile] = []
         rows = 0
-        folder = lake.folder("erasures")
+        folder = lake.open_folder("erasures")
         for file in read_table_files(table):
             with folder.open_input_file(unquote(file.path)) as source:
-                count = int(_rows_with_hashes(pq.read_table(source, page_checksum_verification=True), number).sum())
+                count = int(
+                    _rows_with_hashes(pq.read_table(source, page_checksum_verification=True), erasure_number).sum()
+                )
             if count:
                 files.append(file)
                 rows += count
         if not files:
             return None
         try:
-            added = [rewrite_file(lake, "erasures", file, partial(_delete_hashes, number)) for file in files]
+            added = [rewrite_file(lake, "erasures", file, partial(_delete_hashes, erasure_number)) for file in files]
             replace_table_files(
-                lake, "erasures", files, added, changes_data=True, note={"forgotten": number}, key=ERASURE_KEY,
-                at_version=table.version(),
+                lake, "erasures", files, added, changes_data=True, note={"forgotten": erasure_number},
+                note_key=ERASURE_KEY,
+                expected_version=table.version(),
             )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
@@ -325,7 +330,7 @@ def delete_content_hashes(lake: Lake, number: int) -> TableWork | None:
 def _newest_erasure_in_profiles(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `messages` and in `profiles`."""
     messages = lake.table("messages")
-    if erased_form(messages) < FORM:
+    if erased_form_number(messages) < FORM:
         return 0
     done = newest_erasure_number(messages)
     profiles = lake.find("profiles")
@@ -335,9 +340,9 @@ def _newest_erasure_in_profiles(lake: Lake) -> int:
 _TO_FORGET = ("row_before", "lake_before", "body_crc", "detail")
 
 
-def _rows_with_hashes(rows: pa.Table, number: int) -> Array:
+def _rows_with_hashes(rows: pa.Table, erasure_number: int) -> Array:
     is_message = pc.is_in(rows.column("event").cast(pa.string()), pa.array([str(event) for event in MESSAGE_EVENTS]))
-    is_done = pc.and_(is_message, pc.less_equal(rows.column("number"), number)).fill_null(False)
+    is_done = pc.and_(is_message, pc.less_equal(rows.column("number"), erasure_number)).fill_null(False)
     holds = [pc.is_valid(rows.column(name)) for name in _TO_FORGET if name in rows.column_names]
     return np.asarray(pc.and_(is_done, _any_true(holds)).to_numpy(), bool)
 
@@ -349,9 +354,9 @@ def _any_true(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
     return found
 
 
-def _delete_hashes(number: int, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _delete_hashes(erasure_number: int, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
-        hits = pa.array(_rows_with_hashes(batch, number))
+        hits = pa.array(_rows_with_hashes(batch, erasure_number))
         changed = batch
         for name in _TO_FORGET:
             place, field = batch.schema.get_field_index(name), batch.schema.field(name)

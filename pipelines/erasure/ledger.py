@@ -99,7 +99,9 @@ def make_erasure_writer(parser_version: str) -> ErasureWriter:
 def read_erasure_rows(lake: Lake) -> pa.Table:
     """Read all rows of `erasures`; none if nothing was ever erased."""
     table = open_erasures(lake)
-    return to_erasures_schema(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read_all(table)
+    return (
+        to_erasures_schema(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read_all_rows(table)
+    )
 
 
 def newest_erasure_rows(rows: pa.Table) -> pa.Table:
@@ -108,7 +110,7 @@ def newest_erasure_rows(rows: pa.Table) -> pa.Table:
     return newest_row_by_message(rows)
 
 
-def _read_all(table: Any) -> pa.Table:
+def _read_all_rows(table: Any) -> pa.Table:
     return to_erasures_schema(table.to_pyarrow_table())
 
 
@@ -133,7 +135,7 @@ def read_erasure_states(lake: Lake) -> list[ErasureState]:
     return [_to_erasure_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
 
 
-def _to_erasure_state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: int) -> ErasureState:
+def _to_erasure_state(erasure_number: int, events: Mapping[str, list[dict[str, Any]]], messages: int) -> ErasureState:
     begun, erased, purged = (next(iter(events.get(name, ())), None) for name in ("begun", "erased", "purged"))
     # If a repair undid an erasure and it was done again, the retention starts again: the newest rows count.
     newest = events["erased"][-1] if erased else None
@@ -144,7 +146,7 @@ def _to_erasure_state(number: int, events: Mapping[str, list[dict[str, Any]]], m
         retention = datetime.timedelta(seconds=float(detail["retention_s"]))
         counts = json.loads(erased["detail"] or "{}") if erased else {}
         state = ErasureState(
-            number,
+            erasure_number,
             begun["erasure_id"],
             begun["at"],
             begun["reason"] or "",
@@ -157,7 +159,7 @@ def _to_erasure_state(number: int, events: Mapping[str, list[dict[str, Any]]], m
         assert state.purge_due_at is None or state.purge_due_at > state.begun_at
     except (AssertionError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise UsageError(
-            f"{_LEDGER}: erasure {number} cannot be read: {error!r}. Expected rows as 'erase' writes them"
+            f"{_LEDGER}: erasure {erasure_number} cannot be read: {error!r}. Expected rows as 'erase' writes them"
         ) from None
     return state
 
@@ -194,7 +196,8 @@ def begin_erasure(
         table = pa.concat_tables([
             _event_row(number, erasure_id, ErasureEvent.BEGUN, detail, by, reason),
             _message_rows(rows, number, erasure_id, by),
-            _later_copy_rows(number, erasure_id, copies.to_details(texts, is_kept=keeps_later_copies), by),
+            _later_copy_rows(number, erasure_id, copies.iterate_detail_json(texts,
+            are_copies_kept=keeps_later_copies), by),
         ])  # fmt: skip
         file = write_plain_file(table, lake, "erasures", f"part-{secrets.token_hex(16)}.zstd.parquet")
         before = number - 1 or None
@@ -206,29 +209,31 @@ def begin_erasure(
     )
 
 
-def _message_rows(rows: pa.Table, number: int, erasure_id: str, by: ErasureWriter) -> pa.Table:
+def _message_rows(rows: pa.Table, erasure_number: int, erasure_id: str, writer: ErasureWriter) -> pa.Table:
     count = rows.num_rows
     if not count:
         return to_erasures_schema(pa.table({"number": pa.array([], pa.int64())}))
     named = rows.select(["broker", "physical_offset"]).append_column("erasure_id", pa.array([erasure_id] * count))
-    places = parse_erased_messages(named.append_column("number", pa.array([number] * count, pa.int64())), number)
+    places = parse_erased_messages(
+        named.append_column("number", pa.array([erasure_number] * count, pa.int64())), erasure_number
+    )
     after, hits = erase_rows(rows, places)
     assert len(hits) == count, (
         f"{format_count(count, 'message was', 'messages were')} selected, {len(hits)} of them can be erased"
     )
-    return make_erasure_rows(rows, after, [erasure_id] * count, [number] * count, ErasureEvent.MESSAGE, by)
+    return make_erasure_rows(rows, after, [erasure_id] * count, [erasure_number] * count, ErasureEvent.MESSAGE, writer)
 
 
-def _later_copy_rows(number: int, erasure_id: str, details: Iterable[str], by: ErasureWriter) -> pa.Table:
+def _later_copy_rows(erasure_number: int, erasure_id: str, details: Iterable[str], writer: ErasureWriter) -> pa.Table:
     found = list(details)
     values = {
-        "number": pa.array([number] * len(found), pa.int64()),
+        "number": pa.array([erasure_number] * len(found), pa.int64()),
         "erasure_id": pa.array([erasure_id] * len(found), pa.string()),
         "event": pa.array([str(ErasureEvent.LATER)] * len(found), pa.string()),
-        "at": pa.array(np.full(len(found), by.at, np.int64)),
-        "owner": pa.array([by.owner] * len(found), pa.string()),
+        "at": pa.array(np.full(len(found), writer.at, np.int64)),
+        "owner": pa.array([writer.owner] * len(found), pa.string()),
         "detail": pa.array(found, pa.string()),
-        "parser_version": pa.array([by.parser_version] * len(found), pa.string()),
+        "parser_version": pa.array([writer.parser_version] * len(found), pa.string()),
     }
     return to_erasures_schema(pa.table(values))
 
@@ -242,17 +247,22 @@ def add_erasure_event(
 
 
 def _event_row(
-    number: int, erasure_id: str, event: ErasureEvent, detail: Mapping[str, Any], by: ErasureWriter, reason: str | None
+    erasure_number: int,
+    erasure_id: str,
+    event: ErasureEvent,
+    detail: Mapping[str, Any],
+    writer: ErasureWriter,
+    reason: str | None,
 ) -> pa.Table:
     values = {
-        "number": pa.array([number], pa.int64()),
+        "number": pa.array([erasure_number], pa.int64()),
         "erasure_id": pa.array([erasure_id]),
         "event": pa.array([str(event)]),
-        "at": pa.array(np.array([by.at], np.int64)),
+        "at": pa.array(np.array([writer.at], np.int64)),
         "reason": pa.array([reason], pa.string()),
-        "owner": pa.array([by.owner]),
+        "owner": pa.array([writer.owner]),
         "detail": pa.array([json.dumps(detail, sort_keys=True)]),
-        "parser_version": pa.array([by.parser_version]),
+        "parser_version": pa.array([writer.parser_version]),
     }
     return to_erasures_schema(pa.table(values))
 

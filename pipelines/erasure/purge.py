@@ -91,7 +91,7 @@ def purge_old_versions(
     last = read_last_commit(lake)
     if last is not None and unfinished_commits(lake, last.sequence):
         raise UsageError(
-            f"archive run {last.sequence} of {lake.root} is not finished, expected that no file waits for its table. "
+            f"archive run {last.sequence} of {lake.root} is not finished, expected that every run is finished. "
             "Run 'commitlake archive', then this again"
         )
     purged = Purged()
@@ -100,7 +100,7 @@ def purge_old_versions(
             continue
         garbage = find_garbage(lake, table, retention)
         if garbage.count:
-            vacuum(lake, table, retention, is_alone=is_alone)
+            vacuum(lake, table, retention, is_only_user=is_alone)
         entries, checkpoints = strip_log_statistics(lake, table, now - retention)
         purged = replace(
             purged,
@@ -110,51 +110,53 @@ def purge_old_versions(
             checkpoints=purged.checkpoints + checkpoints,
         )
     purged = _purge_packs(lake, last or ArchiveCommit(0, ""), retention, now, purged)
-    return replace(purged, aside=_delete_aside_files(lake, now - retention))
+    return replace(purged, aside=_delete_moved_files(lake, now - retention))
 
 
 def _purge_packs(
     lake: Lake,
-    last: ArchiveCommit,
-    age: datetime.timedelta,
+    last_commit: ArchiveCommit,
+    min_age: datetime.timedelta,
     now: datetime.datetime,
     purged: Purged,
 ) -> Purged:
     store = open_store(lake.packs)
     orphans = find_orphan_packs(
-        store, lake, store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max
+        store, lake, store.list_packs(), last_commit.stores, now, min_age, age_range=datetime.timedelta.max
     )
     delete_packs(store, orphans)
-    store.delete_unfinished(now - age)
+    store.delete_unfinished(now - min_age)
     found = measure_files(orphans)
     return replace(purged, packs=found.count, pack_bytes=found.bytes)
 
 
-def strip_log_statistics(lake: Lake, name: str, before: datetime.datetime) -> tuple[int, int]:
+def strip_log_statistics(lake: Lake, table_name: str, cutoff: datetime.datetime) -> tuple[int, int]:
     """Write a checkpoint of a table's log, and remove column statistics from older entries.
 
     Args:
-        name: name of the table.
-        before: unfinished files of the log that are older than this are deleted.
+        table_name: name of the table.
+        cutoff: unfinished files of the log that are older than this are deleted.
 
     Returns:
         The number of entries that were rewritten, and of other files of the log that were deleted.
     """
-    check_table_links(lake.uri(name))
-    table = lake.table(name)
+    check_table_links(lake.uri(table_name))
+    table = lake.table(table_name)
     table.create_checkpoint()
-    folder = lake.log(name)
+    folder = lake.open_log(table_name)
     listing = folder.read_listing()
-    base = listing.base
+    base = listing.checkpoint_version
     if base < table.version():
-        raise UsageError(f"{lake.uri(name)}: expected a checkpoint of version {table.version()}, found that of {base}")
+        raise UsageError(
+            f"{lake.uri(table_name)}: expected a checkpoint of version {table.version()}, found that of {base}"
+        )
     row_sum = expected_row_sum(folder, listing, read_newest_seal(folder, listing)[0])
-    write_seal(folder, listing, row_sum, from_scratch=True)  # from now on no seal covers the entries before it
-    entries = sum(_strip_entry(folder, version) for version in sorted(listing.entries) if version < base)
-    return entries, _delete_old_log_files(folder, listing, before)
+    write_seal(folder, listing, row_sum, replaces_older_seals=True)  # from now on no seal covers the entries before it
+    entries = sum(_strip_log_entry(folder, version) for version in sorted(listing.entries) if version < base)
+    return entries, _delete_old_log_files(folder, listing, cutoff)
 
 
-def _strip_entry(folder: LogFolder, version: int) -> bool:
+def _strip_log_entry(folder: LogFolder, version: int) -> bool:
     name = entry_name(version)
     data = folder.read(name)
     lines = [_strip_line(line) for line in data.splitlines()]
@@ -183,7 +185,7 @@ def _strip_line(line: bytes) -> bytes:
             file["stats"] = stats
     info = action.get("commitInfo")
     if isinstance(info, dict) and isinstance(info.get("userMetadata"), str):
-        metadata = _without_statistics(info["userMetadata"])
+        metadata = _remove_statistics(info["userMetadata"])
         changed |= metadata != info["userMetadata"]
         info["userMetadata"] = metadata
     return json.dumps(action, ensure_ascii=False, separators=(",", ":")).encode() if changed else line
@@ -198,7 +200,7 @@ def _strip_statistics(stats: str) -> str:
     return json.dumps(kept, separators=(",", ":"))
 
 
-def _without_statistics(metadata: str) -> str:
+def _remove_statistics(metadata: str) -> str:
     """Return the metadata of an archive commit without minimum and maximum values of its files."""
     commit = ArchiveCommit.from_metadata(metadata)
     if commit is None:
@@ -210,24 +212,24 @@ def _without_statistics(metadata: str) -> str:
     return metadata if files == commit.files else replace(commit, files=files).to_metadata()
 
 
-def _delete_old_log_files(folder: LogFolder, listing: LogListing, before: datetime.datetime) -> int:
+def _delete_old_log_files(folder: LogFolder, listing: LogListing, cutoff: datetime.datetime) -> int:
     """Delete a log's old checkpoints, Spark checksums and unfinished files, but no log entries or CommitLake seals.
 
     These are checkpoints, and checksums of Spark, which may have the data of a checkpoint. Returns the number of files.
     """
     count = 0
-    for info in folder.files.get_file_info(pafs.FileSelector(LOG, recursive=True, allow_not_found=True)):
+    for info in folder.filesystem.get_file_info(pafs.FileSelector(LOG, recursive=True, allow_not_found=True)):
         name = info.path.removeprefix(f"{LOG}/")
         if not info.is_file or info.path.startswith(SEALS) or name == POINTER:
             continue
         named = _VERSION.match(info.base_name)
         if named is None:
-            is_wanted = _UNFINISHED.search(info.base_name) is None or _modification_time(info) > before
+            is_wanted = _UNFINISHED.search(info.base_name) is None or _modification_time(info) > cutoff
         elif name in {file.name for file in listing.entries.values()}:
             is_wanted = True
         else:
-            is_wanted = int(named[1]) >= listing.base and not (
-                _UNFINISHED.search(name) and _modification_time(info) <= before
+            is_wanted = int(named[1]) >= listing.checkpoint_version and not (
+                _UNFINISHED.search(name) and _modification_time(info) <= cutoff
             )
         if not is_wanted:
             folder.delete(name)
@@ -239,13 +241,13 @@ def _modification_time(info: pafs.FileInfo) -> datetime.datetime:
     return from_seconds((info.mtime_ns or 0) / 1e9)
 
 
-def _delete_aside_files(lake: Lake, before: datetime.datetime) -> int:
+def _delete_moved_files(lake: Lake, cutoff: datetime.datetime) -> int:
     """Delete files that repairs moved aside. Returns their number."""
     if lake.s3 is None:
         check_folder_links(Path(lake.root) / ASIDE)
-    files = lake.folder()
+    files = lake.open_folder()
     infos = files.get_file_info(pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True))
-    old = [info for info in infos if info.is_file and _modification_time(info) <= before]
+    old = [info for info in infos if info.is_file and _modification_time(info) <= cutoff]
     for info in old:
         files.delete_file(info.path)
     return len(old)

@@ -25,7 +25,7 @@ from commitlake.connectors.lake.erasures import (
     FORM,
     FORM_ID,
     ErasedMessages,
-    erased_form,
+    erased_form_number,
     newest_erasure_number,
 )
 from commitlake.connectors.lake.lake import Lake
@@ -40,7 +40,7 @@ from commitlake.pipelines.erasure.selection import (
     drop_erased_hits,
     find_files_with_messages,
     read_hit_rows,
-    refer_to_messages,
+    rows_refer_to_messages,
 )
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, replace_table_files
@@ -75,33 +75,33 @@ class TableWork:
     bytes_after: int = 0
 
 
-def erase_messages(places: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def erase_messages(erased: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Erase data in rows of `messages`."""
     for batch in batches:
-        yield erase_rows(batch, places)[0].cast(batch.schema)
+        yield erase_rows(batch, erased)[0].cast(batch.schema)
 
 
-def drop_erased_rows(places: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def drop_erased_rows(erased: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out rows of erased messages."""
     for batch in batches:
-        ids = _erasure_codes(places, batch)
+        ids = _erasure_codes(erased, batch)
         kept = batch.filter(pa.array(ids < 0)) if (ids >= 0).any() else batch
         if kept.num_rows:
             yield kept
 
 
-def drop_erased_edges(places: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def drop_erased_edges(erased: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out rows of `edges` that refer to an erased message as an end or as evidence."""
     for batch in batches:
-        kept = batch.filter(pa.array(~refer_to_messages(batch, places, _PREFIXES["edges"])))
+        kept = batch.filter(pa.array(~rows_refer_to_messages(batch, erased, _PREFIXES["edges"])))
         if kept.num_rows:
             yield kept
 
 
-def clear_erased_rows(places: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def clear_erased_rows(erased: ErasedMessages, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Remove the data of erased messages from rows of `replay_rows`; a resumed replay skips them."""
     for batch in batches:
-        is_erased = _erasure_codes(places, batch) >= 0
+        is_erased = _erasure_codes(erased, batch) >= 0
         if not is_erased.any():
             yield batch
             continue
@@ -116,9 +116,9 @@ def clear_erased_rows(places: ErasedMessages, batches: Iterator[pa.Table]) -> It
         yield rows.take(pa.array(np.argsort(np.concatenate([stays, hits]))))
 
 
-def _erasure_codes(places: ErasedMessages, batch: pa.Table) -> Array:
+def _erasure_codes(erased: ErasedMessages, batch: pa.Table) -> Array:
     columns = batch.select(["broker", "physical_offset"]).combine_chunks()
-    return places.erasure_ids_of_rows(columns.column(0).chunk(0), columns.column(1).chunk(0))
+    return erased.find_row_erasure_indexes(columns.column(0).chunk(0), columns.column(1).chunk(0))
 
 
 CHANGES: Mapping[str, Change] = {
@@ -130,51 +130,51 @@ CHANGES: Mapping[str, Change] = {
 """Tables whose rows refer to messages and have data of them, in the order of the commits."""
 
 
-def find_table_work(lake: Lake, table: str, places: ErasedMessages) -> TableWork | None:
+def find_table_work(lake: Lake, table: str, erased: ErasedMessages) -> TableWork | None:
     """Return the work that would be done on a table; None if the lake does not have it."""
     opened = lake.find(table)
     if opened is None:
         return None
-    hits = list(_find_unerased_rows(lake, table, opened, places))
-    return TableWork(table, sum(one.rows for one in hits), len(hits), sum(one.file.size for one in hits))
+    hits = list(_find_unerased_rows(lake, table, opened, erased))
+    return TableWork(table, sum(one.row_count for one in hits), len(hits), sum(one.file.size for one in hits))
 
 
-def is_erasure_done(lake: Lake, table: str, number: int) -> bool:
+def is_erasure_done(lake: Lake, table: str, erasure_number: int) -> bool:
     """Return whether all erasures up to a number are done in a table, or the table does not exist."""
     opened = lake.find(table)
     if opened is None:
         return True
-    return newest_erasure_number(opened) >= number and (
-        table != "messages" or not number or erased_form(opened) >= FORM
+    return newest_erasure_number(opened) >= erasure_number and (
+        table != "messages" or not erasure_number or erased_form_number(opened) >= FORM
     )
 
 
-def add_missing_erasure_rows(lake: Lake, places: ErasedMessages, parser_version: str) -> None:
+def add_missing_erasure_rows(lake: Lake, erased: ErasedMessages, parser_version: str) -> None:
     """Add rows to `erasures` for erased messages whose tags, sizes and CRCs an older version of CommitLake kept.
 
     Args:
         parser_version: version of CommitLake.
     """
     opened = lake.table("messages")
-    if erased_form(opened) >= FORM:
+    if erased_form_number(opened) >= FORM:
         return
     recorded = newest_erasure_rows(read_ledger(lake))
     known = {
         (row["broker"], row["physical_offset"]): row
         for row in recorded.select(["broker", "physical_offset", *_RECORDED_BEFORE]).to_pylist()
     }
-    folder = lake.folder("messages")
-    for hits in find_files_with_messages(opened, folder, places):
+    folder = lake.open_folder("messages")
+    for hits in find_files_with_messages(opened, folder, erased):
         left = drop_erased_hits(folder, hits)
         rows = read_hit_rows(folder, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
         old = rows.filter(pa.array(are_erased(rows, by_any_version=True))).combine_chunks()
         if not old.num_rows:
             continue
-        after, _ = erase_rows(old, places)
-        codes = places.erasure_ids_of_rows(
+        after, _ = erase_rows(old, erased)
+        codes = erased.find_row_erasure_indexes(
             *(old.column(name).chunk(0) for name in ("broker", "physical_offset"))
         ).tolist()
-        ids, numbers = [places.ids[code] for code in codes], [places.numbers[code] for code in codes]
+        ids, numbers = [erased.ids[code] for code in codes], [erased.numbers[code] for code in codes]
         made = make_erasure_rows(old, after, ids, numbers, ErasureEvent.AGAIN, ledger_writer(parser_version))
         keys = zip(old.column("broker").to_pylist(), old.column("physical_offset").to_pylist(), strict=True)
         before = [known.get(key, {}) for key in keys]
@@ -184,7 +184,7 @@ def add_missing_erasure_rows(lake: Lake, places: ErasedMessages, parser_version:
         append_rows(lake, "erasures", made)
 
 
-def erase_from_table(lake: Lake, table: str, places: ErasedMessages, runner: Runner = HERE) -> TableWork | None:
+def erase_from_table(lake: Lake, table: str, erased: ErasedMessages, runner: Runner = HERE) -> TableWork | None:
     """Erase data from a table.
 
     Args:
@@ -197,40 +197,40 @@ def erase_from_table(lake: Lake, table: str, places: ErasedMessages, runner: Run
     uri = lake.uri(table)
     written: dict[str, TableFile] = {}
     for _ in range(_MAX_TRIES):
-        if is_erasure_done(lake, table, places.number):
+        if is_erasure_done(lake, table, erased.number):
             return None
         opened = lake.table(table)
         try:
-            hits = list(_find_unerased_rows(lake, table, opened, places))
+            hits = list(_find_unerased_rows(lake, table, opened, erased))
             new = [one.file for one in hits if one.file.path not in written]
-            for number, file in runner.run(partial(_rewrite_data_file, lake, table, places), new):
+            for number, file in runner.run(partial(_rewrite_data_file, lake, table, erased), new):
                 written[new[number].path] = file
             removed = [one.file for one in hits]
             added = [written[file.path] for file in removed]
             commit_rewritten_files(
-                lake, table, removed, [file for file in added if file.rows], places.number, opened.version(),
-                with_form=table == "messages",
+                lake, table, removed, [file for file in added if file.rows], erased.number, opened.version(),
+                records_form=table == "messages",
             )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         before, after = sum(file.size for file in removed), sum(file.size for file in added)
-        return TableWork(table, sum(one.rows for one in hits), len(removed), before, after)
+        return TableWork(table, sum(one.row_count for one in hits), len(removed), before, after)
     raise ConcurrentRunError(
         f"{uri}: another writer committed first at each of {_MAX_TRIES} attempts. Finished steps remain done: "
         "run the command again"
     )
 
 
-def _find_unerased_rows(lake: Lake, table: str, opened: DeltaTable, places: ErasedMessages) -> Iterator[FileHits]:
-    folder = lake.folder(table)
-    for hits in find_files_with_messages(opened, folder, places, _PREFIXES.get(table, ("",))):
+def _find_unerased_rows(lake: Lake, table: str, delta_table: DeltaTable, erased: ErasedMessages) -> Iterator[FileHits]:
+    folder = lake.open_folder(table)
+    for hits in find_files_with_messages(delta_table, folder, erased, _PREFIXES.get(table, ("",))):
         left = drop_erased_hits(folder, hits) if table == "messages" else hits
         if left.groups:
             yield left
 
 
-def _rewrite_data_file(lake: Lake, table: str, places: ErasedMessages, file: TableFile) -> TableFile:
-    return rewrite_file(lake, table, file, partial(CHANGES[table], places))
+def _rewrite_data_file(lake: Lake, table: str, erased: ErasedMessages, file: TableFile) -> TableFile:
+    return rewrite_file(lake, table, file, partial(CHANGES[table], erased))
 
 
 def commit_rewritten_files(
@@ -238,25 +238,25 @@ def commit_rewritten_files(
     table: str,
     removed: Sequence[TableFile],
     added: Sequence[TableFile],
-    number: int,
+    erasure_number: int,
     at_version: int,
     *,
-    with_form: bool = False,
+    records_form: bool = False,
 ) -> None:
     """Replace data files of a table in one commit, which records that all erasures up to a number are done in it.
 
     Raises:
         ConcurrentMaintenanceError: if another writer has committed first.
     """
-    form = [Transaction(FORM_ID, FORM)] if with_form else []
+    form = [Transaction(FORM_ID, FORM)] if records_form else []
     replace_table_files(
         lake,
         table,
         removed,
         added,
         changes_data=True,
-        note={"number": number},
-        key=ERASURE_KEY,
-        transactions=[Transaction(APPLICATION_ID, number), *form],
-        at_version=at_version,
+        note={"number": erasure_number},
+        note_key=ERASURE_KEY,
+        transactions=[Transaction(APPLICATION_ID, erasure_number), *form],
+        expected_version=at_version,
     )

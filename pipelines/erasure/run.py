@@ -56,7 +56,7 @@ from commitlake.pipelines.erasure.rewriting import (
     is_erasure_done,
 )
 from commitlake.pipelines.erasure.selection import FoundMessages, KeysToErase, select_messages
-from commitlake.pipelines.erasure.texts import TABLES, erase_texts, measure_texts_work
+from commitlake.pipelines.erasure.texts import TABLES, erase_texts, measure_text_erasure
 from commitlake.pipelines.maintenance.log_cleanup import SHORTEST_RETENTION
 from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.schemas.counts import format_count
@@ -75,7 +75,7 @@ OnStep = Callable[[str], object]
 
 @dataclass(frozen=True)
 class ErasureTarget:
-    """A lake, with what changes it.
+    """A lake to erase from, with the runner and the HBase table for it.
 
     Attributes:
         lake: the lake.
@@ -109,14 +109,14 @@ class ErasurePlan:
     lifted: int = 0
 
     @property
-    def messages(self) -> int:
-        """Number of messages."""
+    def message_count(self) -> int:
+        """Number of messages that the erasure would erase."""
         return int(self.selection.rows.num_rows)
 
     @property
     def is_empty_plan(self) -> bool:
         """True if the lake has none of the requested data."""
-        return not self.messages and not self.lifted and not any(work.rows for work in self.tables)
+        return not self.message_count and not self.lifted and not any(work.rows for work in self.tables)
 
 
 @dataclass(frozen=True)
@@ -144,34 +144,34 @@ class ErasureResult:
         return {"messages": self.state.messages, "tables": tables, "packs": asdict(self.packs), "hbase": self.hbase}
 
 
-def plan_erasure(place: ErasureTarget, wanted: KeysToErase, *, keeps_later_copies: bool = False) -> ErasurePlan:
+def plan_erasure(target: ErasureTarget, keys_to_erase: KeysToErase, *, keeps_later_copies: bool = False) -> ErasurePlan:
     """Find the work that an erasure would do.
 
     Args:
-        wanted: keys and ids of the messages.
+        keys_to_erase: keys and ids of the messages.
         keeps_later_copies: True to archive later copies of the messages as they are.
 
     Raises:
         UsageError: if there are too many messages.
         LakeError: if there is no lake, or a table of it is damaged.
     """
-    selection = select_messages(place.lake, wanted)
+    selection = select_messages(target.lake, keys_to_erase)
     if selection.rows.num_rows > MAX_MESSAGES:
         raise UsageError(
             f"{format_count(selection.rows.num_rows, 'message is', 'messages are')} to be erased, expected at most "
             f"{MAX_MESSAGES:,} at a time: use fewer keys at a time"
         )
-    works = [measure_texts_work(place.lake, table, selection.texts) for table in TABLES]
-    works += [find_table_work(place.lake, table, selection.places) for table in CHANGES]
-    packs = measure_pack_work(bodies_by_pack(selection.rows), place.lake.packs)
+    works = [measure_text_erasure(target.lake, table, selection.texts) for table in TABLES]
+    works += [find_table_work(target.lake, table, selection.messages_to_erase) for table in CHANGES]
+    packs = measure_pack_work(bodies_by_pack(selection.rows), target.lake.packs)
     lifted = 0
     if keeps_later_copies:
-        lifted = len(list(read_later_copies(place.lake).to_details(selection.copies, is_kept=True)))
+        lifted = len(list(read_later_copies(target.lake).iterate_detail_json(selection.copies, are_copies_kept=True)))
     return ErasurePlan(selection, [work for work in works if work is not None], packs, keeps_later_copies, lifted)
 
 
 def run_erasure(
-    place: ErasureTarget, plan: ErasurePlan, reason: str, retention: datetime.timedelta, on_step: OnStep
+    target: ErasureTarget, plan: ErasurePlan, reason: str, retention: datetime.timedelta, on_step: OnStep
 ) -> ErasureResult:
     """Erase the data that a plan has found.
 
@@ -186,17 +186,17 @@ def run_erasure(
         PackError: if a pack cannot be read or written.
         UnsafeFileError: if the lake contains a link.
     """
-    place.lake.check_links()
+    target.lake.check_links()
     works = []
     for table in TABLES:
         on_step(table)
-        works.append(erase_texts(place.lake, table, plan.selection.texts))
+        works.append(erase_texts(target.lake, table, plan.selection.texts))
     on_step("erasures")
     state = begin_erasure(
-        place.lake, plan.selection.rows, reason, retention, place.parser_version, plan.selection.copies,
+        target.lake, plan.selection.rows, reason, retention, target.parser_version, plan.selection.copies,
         keeps_later_copies=plan.kept_copies,
     )  # fmt: skip
-    (outcome,) = finish_erasures(place, on_step, only=state)
+    (outcome,) = finish_erasures(target, on_step, only_state=state)
     if outcome.error is not None:
         raise outcome.error
     found = [work for work in works if work is not None and work.rows]
@@ -214,11 +214,13 @@ def unfinished_erasures(lake: Lake) -> list[ErasureState]:
     ]
 
 
-def finish_erasures(place: ErasureTarget, on_step: OnStep, only: ErasureState | None = None) -> list[ErasureResult]:
+def finish_erasures(
+    target: ErasureTarget, on_step: OnStep, only_state: ErasureState | None = None
+) -> list[ErasureResult]:
     """Complete erasures that were begun.
 
     Args:
-        only: the erasure that has just begun; by default all unfinished ones.
+        only_state: the erasure that has just begun; by default all unfinished ones.
 
     Returns:
         A result for each erasure that was unfinished, also for those that still are, because of a pack.
@@ -226,33 +228,33 @@ def finish_erasures(place: ErasureTarget, on_step: OnStep, only: ErasureState | 
     Raises:
         UsageError, ConcurrentRunError: in the cases of `run_erasure`.
     """
-    states = [only] if only else unfinished_erasures(place.lake)
+    states = [only_state] if only_state else unfinished_erasures(target.lake)
     if not states:
         return []
-    place.lake.check_links()
-    places = read_erased_messages(place.lake)
-    add_missing_erasure_rows(place.lake, places, place.parser_version)
-    works = _erase_from_tables(place, places, on_step)
+    target.lake.check_links()
+    places = read_erased_messages(target.lake)
+    add_missing_erasure_rows(target.lake, places, target.parser_version)
+    works = _erase_from_tables(target, places, on_step)
     on_step("profiles")
-    corrected = correct_profiles(place.lake, places.number)
+    corrected = correct_profiles(target.lake, places.number)
     on_step("topic_minutes")
-    recounted = recount_minutes(place.lake, places.number)
+    recounted = recount_minutes(target.lake, places.number)
     works += [work for work in (corrected, recounted) if work is not None]
     on_step("packs")
-    packs_of = _packs_by_erasure(place.lake, states)
-    packs, errors = erase_bodies(place.lake, set().union(*packs_of.values()), place.runner)
-    _delete_run_page(place.lake)
+    packs_of = _packs_by_erasure(target.lake, states)
+    packs, errors = erase_bodies(target.lake, set().union(*packs_of.values()), target.runner)
+    _delete_run_page(target.lake)
     hbase = None
-    if place.hbase is not None:
+    if target.hbase is not None:
         on_step("HBase")
-        hbase = update_hbase(place)
+        hbase = update_hbase(target)
     outcomes = [
         ErasureResult(state, works, packs, hbase, _first_pack_error(packs_of[state.number], errors)) for state in states
     ]
     for outcome in outcomes:
         # Also for an erasure that a repair has undone: the retention begins again with the version of the new erasure.
         if outcome.error is None:
-            add_erasure_event(place.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, place.parser_version)
+            add_erasure_event(target.lake, outcome.state, ErasureEvent.ERASED, outcome.counts, target.parser_version)
     return outcomes
 
 
@@ -269,42 +271,44 @@ def _first_pack_error(packs: set[str], errors: Mapping[str, PackError]) -> PackE
 
 def _delete_run_page(lake: Lake) -> None:
     """Delete the HTML page of the newest archive run, which may show erased values; the next run writes a new one."""
-    if lake.page is None:
+    if lake.report_page is None:
         return
     try:
-        Path(lake.page).unlink(missing_ok=True)
+        Path(lake.report_page).unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(f"{lake.page} cannot be deleted, and may show erased values: {error.strerror}") from None
+        raise UsageError(
+            f"{lake.report_page} cannot be deleted, and may show erased values: {error.strerror}"
+        ) from None
 
 
-def _erase_from_tables(place: ErasureTarget, places: ErasedMessages, on_step: OnStep) -> list[TableWork]:
+def _erase_from_tables(target: ErasureTarget, erased: ErasedMessages, on_step: OnStep) -> list[TableWork]:
     works = []
     for table in CHANGES:
         on_step(table)
-        work = erase_from_table(place.lake, table, places, place.runner)
+        work = erase_from_table(target.lake, table, erased, target.runner)
         if work is not None:
             works.append(work)
     return works
 
 
-def update_hbase(place: ErasureTarget) -> int:
-    """Update HBase to the newest version of `messages`, and delete older cells. Returns the number of messages."""
+def update_hbase(target: ErasureTarget) -> int:
+    """Update HBase to the newest version of `message_count`, and delete older cells. Returns the number of messages."""
     from commitlake.connectors.hbase.client import Client  # noqa: PLC0415 (happybase, only where it is wanted)
     from commitlake.connectors.hbase.errors import ConcurrentFollowError  # noqa: PLC0415
     from commitlake.connectors.hbase.follower import follow_messages  # noqa: PLC0415
 
-    assert place.hbase is not None
+    assert target.hbase is not None
     for attempt in range(MAX_TRIES):
         try:
-            done = follow_messages(place.runner, place.lake, place.hbase)
+            done = follow_messages(target.runner, target.lake, target.hbase)
         except ConcurrentFollowError:
             if attempt == MAX_TRIES - 1:
                 raise
             time.sleep(backoff_seconds(attempt))
         else:
             break
-    with Client(place.hbase) as client:
-        client.compact()
+    with Client(target.hbase) as client:
+        client.request_compaction()
     return done.rows
 
 
@@ -320,7 +324,7 @@ def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_a
 
 
 def purge_erasures(
-    place: ErasureTarget, now: datetime.datetime, on_step: OnStep, *, is_alone: bool = False
+    target: ErasureTarget, now: datetime.datetime, on_step: OnStep, *, is_alone: bool = False
 ) -> tuple[list[ErasureState], Purged, PackError | None]:
     """Delete the data of all erasures that are due from packs and from older versions of tables.
 
@@ -335,20 +339,20 @@ def purge_erasures(
         UsageError: if an archive run is unfinished.
         PackError: if the location of the packs cannot be used.
     """
-    due = due_erasures(read_erasure_states(place.lake), now, is_alone=is_alone)
+    due = due_erasures(read_erasure_states(target.lake), now, is_alone=is_alone)
     if not due:
         return [], Purged(), None
     on_step("packs")
-    _, errors = erase_bodies(place.lake, packs_of_erasures(read_erasure_rows(place.lake)), place.runner)
-    packs_of = _packs_by_erasure(place.lake, due)
+    _, errors = erase_bodies(target.lake, packs_of_erasures(read_erasure_rows(target.lake)), target.runner)
+    packs_of = _packs_by_erasure(target.lake, due)
     error = next((found for packs in packs_of.values() if (found := _first_pack_error(packs, errors))), None)
     due = [state for state in due if not packs_of[state.number] & errors.keys()]
     if not due:
         return [], Purged(), error
-    delete_content_hashes(place.lake, max(state.number for state in due))
+    delete_content_hashes(target.lake, max(state.number for state in due))
     on_step("older versions")
     retention = datetime.timedelta() if is_alone else max(MIN_RETENTION, min(state.retention for state in due))
-    purged = purge_old_versions(place.lake, retention, now, is_alone=is_alone)
+    purged = purge_old_versions(target.lake, retention, now, is_alone=is_alone)
     for state in due:
-        add_erasure_event(place.lake, state, ErasureEvent.PURGED, asdict(purged), place.parser_version)
+        add_erasure_event(target.lake, state, ErasureEvent.PURGED, asdict(purged), target.parser_version)
     return due, purged, error

@@ -31,7 +31,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts
-from commitlake.pipelines.message_keys.lookup import find_places_by_keys
+from commitlake.pipelines.message_keys.lookup import find_message_places
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.errors import LayoutError
@@ -84,24 +84,27 @@ class FoundMessages:
     copies: CopyTexts = NO_TEXTS
 
     @property
-    def places(self) -> ErasedMessages:
-        """Places of the messages."""
+    def messages_to_erase(self) -> ErasedMessages:
+        """Brokers and physical offsets of the messages to erase."""
         return _to_erased_places(self.rows.select(_PLACE.names))
 
 
-def select_messages(lake: Lake, wanted: KeysToErase) -> FoundMessages:
+def select_messages(lake: Lake, keys_to_erase: KeysToErase) -> FoundMessages:
     """Find the wanted messages and their copies.
 
     Raises:
         LakeError: if there is no lake, or a table of it is damaged.
         VersionsError: if `message_keys` cannot be updated.
     """
-    places = [_find_key_places(lake, wanted.keys, BUSINESS_KEY), _find_key_places(lake, wanted.unique_keys, UNIQUE_KEY)]
-    for message_id in wanted.ids:
-        found = _places_of_offset_id(lake, message_id)
+    places = [
+        _find_key_places(lake, keys_to_erase.keys, BUSINESS_KEY),
+        _find_key_places(lake, keys_to_erase.unique_keys, UNIQUE_KEY),
+    ]
+    for message_id in keys_to_erase.ids:
+        found = _find_offset_id_places(lake, message_id)
         places.append(found if found.num_rows else _find_key_places(lake, [message_id], UNIQUE_KEY))
     rows = read_message_rows(lake, _to_erased_places(_distinct_places(places)))
-    known = set(wanted.unique_keys)
+    known = set(keys_to_erase.unique_keys)
     while new := _unique_keys(rows) - known:
         known |= new
         more = _distinct_places(
@@ -115,9 +118,9 @@ def select_messages(lake: Lake, wanted: KeysToErase) -> FoundMessages:
             break
         rows = read_message_rows(lake, _to_erased_places(more))
     found = _keys_and_ids(rows)
-    ids = {*known, *rows.column("msg_id").drop_null().to_pylist(), *wanted.ids}
-    copies = CopyTexts(ids, set(wanted.keys))
-    return FoundMessages(rows, wanted.texts | known, wanted.texts - found, copies)
+    ids = {*known, *rows.column("msg_id").drop_null().to_pylist(), *keys_to_erase.ids}
+    copies = CopyTexts(ids, set(keys_to_erase.keys))
+    return FoundMessages(rows, keys_to_erase.texts | known, keys_to_erase.texts - found, copies)
 
 
 def count_inner_batches(lake: Lake) -> int:
@@ -131,12 +134,12 @@ def count_inner_batches(lake: Lake) -> int:
     return int(run_sql(lake.table("messages"), "messages", sql).read_all().column("batches")[0].as_py())
 
 
-def read_message_rows(lake: Lake, places: ErasedMessages) -> pa.Table:
+def read_message_rows(lake: Lake, erased_messages: ErasedMessages) -> pa.Table:
     """Read the rows of messages that are not erased yet."""
-    table, folder = lake.table("messages"), lake.folder("messages")
+    table, folder = lake.table("messages"), lake.open_folder("messages")
     found = [ROWS.empty_table()]
-    if places:
-        for hits in find_files_with_messages(table, folder, places):
+    if erased_messages:
+        for hits in find_files_with_messages(table, folder, erased_messages):
             left = drop_erased_hits(folder, hits)
             if left.groups:
                 found.append(read_hit_rows(folder, left, ROWS))
@@ -158,10 +161,10 @@ def _keys_and_ids(rows: pa.Table) -> set[str]:
 
 def _find_key_places(lake: Lake, keys: Iterable[str], kind: str) -> pa.Table:
     wanted = sorted(set(keys))
-    return find_places_by_keys(lake, wanted, kind).select(_PLACE.names) if wanted else _PLACE.empty_table()
+    return find_message_places(lake, wanted, kind).select(_PLACE.names) if wanted else _PLACE.empty_table()
 
 
-def _places_of_offset_id(lake: Lake, message_id: str) -> pa.Table:
+def _find_offset_id_places(lake: Lake, message_id: str) -> pa.Table:
     try:
         offset = parse_message_id(message_id).physical_offset
     except LayoutError:
@@ -172,8 +175,8 @@ def _places_of_offset_id(lake: Lake, message_id: str) -> pa.Table:
     return pa.table([answer.column(name).cast(_PLACE.field(name).type) for name in _PLACE.names], schema=_PLACE)
 
 
-def _distinct_places(parts: Iterable[pa.Table]) -> pa.Table:
-    return pa.concat_tables([part.cast(_PLACE) for part in parts]).group_by(_PLACE.names).aggregate([])
+def _distinct_places(place_tables: Iterable[pa.Table]) -> pa.Table:
+    return pa.concat_tables([part.cast(_PLACE) for part in place_tables]).group_by(_PLACE.names).aggregate([])
 
 
 def _to_erased_places(rows: pa.Table) -> ErasedMessages:
@@ -195,27 +198,27 @@ class FileHits:
     groups: Mapping[int, Array]
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Number of rows."""
         return sum(map(len, self.groups.values()))
 
 
 def find_files_with_messages(
-    table: DeltaTable, folder: pafs.FileSystem, places: ErasedMessages, prefixes: Sequence[str] = ("",)
+    table: DeltaTable, folder: pafs.FileSystem, messages: ErasedMessages, column_prefixes: Sequence[str] = ("",)
 ) -> Iterator[FileHits]:
     """Find the data files of a table that have rows of the given messages.
 
     Args:
         table: has the columns `broker` and `physical_offset`.
         folder: its folder.
-        prefixes: prefixes of the names of these columns; a row may refer to several messages.
+        column_prefixes: prefixes of the names of these columns; a row may refer to several messages.
 
     Raises:
         UsageError: if a file has a deletion vector.
     """
     actions = file_actions(table).to_pylist()
     for action, file in zip(actions, read_table_files(table), strict=True):
-        if not any(_file_may_refer(action, places, prefix) for prefix in prefixes):
+        if not any(_file_may_refer_to_messages(action, messages, prefix) for prefix in column_prefixes):
             continue
         if file.has_deletions:
             raise UsageError(
@@ -225,31 +228,33 @@ def find_files_with_messages(
         groups = {}
         with folder.open_input_file(unquote(file.path)) as source, _open_parquet(source) as parquet:
             for group in range(parquet.num_row_groups):
-                names = [f"{prefix}{name}" for prefix in prefixes for name in _PLACE_COLUMNS]
+                names = [f"{prefix}{name}" for prefix in column_prefixes for name in _PLACE_COLUMNS]
                 rows = parquet.read_row_group(group, names, use_threads=False)
-                if rows.num_rows and len(found := np.flatnonzero(refer_to_messages(rows, places, prefixes))):
+                if rows.num_rows and len(
+                    found := np.flatnonzero(rows_refer_to_messages(rows, messages, column_prefixes))
+                ):
                     groups[group] = found
         if groups:
             yield FileHits(file, groups)
 
 
-def refer_to_messages(rows: pa.Table, places: ErasedMessages, prefixes: Sequence[str] = ("",)) -> Array:
+def rows_refer_to_messages(rows: pa.Table, messages: ErasedMessages, column_prefixes: Sequence[str] = ("",)) -> Array:
     """Return a mask of the rows that refer to any of the given messages.
 
     Args:
         rows: rows with the columns of a broker and an offset for each prefix.
-        prefixes: as for `find_files_with_messages`.
+        column_prefixes: as for `find_files_with_messages`.
     """
     rows = rows.combine_chunks()
     found = np.zeros(rows.num_rows, bool)
-    for prefix in prefixes if rows.num_rows else ():
+    for prefix in column_prefixes if rows.num_rows else ():
         columns = (rows.column(f"{prefix}{name}").chunk(0) for name in _PLACE_COLUMNS)
-        found |= places.erasure_ids_of_rows(*columns) >= 0
+        found |= messages.find_row_erasure_indexes(*columns) >= 0
     return found
 
 
 def drop_erased_hits(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
-    """Return the rows of a data file of `messages`, in its folder, that are not erased yet."""
+    """Leave out those hits in a data file of `messages` whose rows are erased already."""
     groups = {}
     with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         for group, rows in hits.groups.items():
@@ -280,14 +285,18 @@ def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(source, page_checksum_verification=True)
 
 
-def _file_may_refer(action: Mapping[str, Any], places: ErasedMessages, prefix: str) -> bool:
-    least: dict[str, Any] = {name: (action.get("min") or {}).get(f"{prefix}{name}") for name in _PLACE_COLUMNS}
-    greatest: dict[str, Any] = {name: (action.get("max") or {}).get(f"{prefix}{name}") for name in _PLACE_COLUMNS}
+def _file_may_refer_to_messages(file_action: Mapping[str, Any], messages: ErasedMessages, column_prefix: str) -> bool:
+    least: dict[str, Any] = {
+        name: (file_action.get("min") or {}).get(f"{column_prefix}{name}") for name in _PLACE_COLUMNS
+    }
+    greatest: dict[str, Any] = {
+        name: (file_action.get("max") or {}).get(f"{column_prefix}{name}") for name in _PLACE_COLUMNS
+    }
     first, last = least["physical_offset"], greatest["physical_offset"]
-    for broker, found in places.brokers.items():
+    for broker, found in messages.brokers.items():
         is_known = least.get("broker") is not None and greatest.get("broker") is not None
         if is_known and not least["broker"] <= broker <= greatest["broker"]:
             continue
-        if first is None or last is None or places.has_any_in_range(broker, first, last + 1):
+        if first is None or last is None or messages.has_any_in_range(broker, first, last + 1):
             return bool(len(found.offsets))
     return False

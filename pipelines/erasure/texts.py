@@ -35,8 +35,8 @@ _MAX_TRIES = 50
 _WORD = r"[\w-]"
 
 
-def measure_texts_work(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
-    """Return the work that `erase_texts` would do on a table; None if the lake does not have it."""
+def measure_text_erasure(lake: Lake, table: str, texts: Collection[str]) -> TableWork | None:
+    """Return how much `erase_texts` would change in a table; None if the lake does not have the table."""
     opened = lake.find(table)
     if opened is None:
         return None
@@ -64,10 +64,12 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
             return TableWork(table)
         removed = [file for file, _ in hits]
         try:
-            added = [rewrite_file(lake, table, file, partial(_erase_from_batches, table, texts)) for file in removed]
+            added = [
+                rewrite_file(lake, table, file, partial(_erase_texts_in_batches, table, texts)) for file in removed
+            ]
             replace_table_files(
-                lake, table, removed, added, changes_data=True, note={"texts": True}, key=ERASURE_KEY,
-                at_version=opened.version(),
+                lake, table, removed, added, changes_data=True, note={"texts": True}, note_key=ERASURE_KEY,
+                expected_version=opened.version(),
             )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
@@ -79,11 +81,11 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
 
 
 def _files_with_texts(
-    lake: Lake, table: str, opened: DeltaTable, texts: Collection[str]
+    lake: Lake, table: str, delta_table: DeltaTable, texts: Collection[str]
 ) -> Iterator[tuple[TableFile, int]]:
-    folder = lake.folder(table)
+    folder = lake.open_folder(table)
     columns = _COLUMNS[table]
-    for file in read_table_files(opened):
+    for file in read_table_files(delta_table):
         with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, columns=list(columns), page_checksum_verification=True)
         count = int(_contain_texts(rows, table, texts).sum())
@@ -91,7 +93,7 @@ def _files_with_texts(
             yield file, count
 
 
-def _erase_from_batches(table: str, texts: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _erase_texts_in_batches(table: str, texts: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
         hits = _contain_texts(batch, table, texts)
         if not hits.any():
@@ -129,16 +131,16 @@ def _quoted_forms(text: str) -> set[str]:
 def _contains_any_text(value: str | bytes, texts: Collection[str]) -> bool:
     shown = value.decode("latin-1") if isinstance(value, bytes) else value
     wanted = [text.encode().decode("latin-1") for text in texts] if isinstance(value, bytes) else texts
-    if _replace_words(shown, wanted) != shown:
+    if _replace_whole_words(shown, wanted) != shown:
         return True
     return isinstance(value, str) and _replace_texts(value, texts) != value
 
 
-def _to_null(_: str | None, __: Collection[str]) -> None:
+def _always_null(_text: str | None, _texts: Collection[str]) -> None:
     return None
 
 
-def _erase_if_found(value: str | None, texts: Collection[str]) -> str | None:
+def _null_if_text_found(value: str | None, texts: Collection[str]) -> str | None:
     return ERASED if value is not None and _contains_any_text(value, texts) else value
 
 
@@ -149,22 +151,22 @@ def _replace_texts(value: str | None, texts: Collection[str]) -> str | None:
     try:
         document = json.loads(value)
     except (ValueError, RecursionError):
-        return _replace_words(value, texts)
-    changed = _replace_in_value(document, texts)
+        return _replace_whole_words(value, texts)
+    changed = _replace_texts_in_value(document, texts)
     return value if changed == document else json.dumps(changed, ensure_ascii=False)
 
 
-def _replace_in_value(value: object, texts: Collection[str]) -> object:
+def _replace_texts_in_value(value: object, texts: Collection[str]) -> object:
     if isinstance(value, str):
-        return _replace_words(value, texts)
+        return _replace_whole_words(value, texts)
     if isinstance(value, list):
-        return [_replace_in_value(each, texts) for each in value]
+        return [_replace_texts_in_value(each, texts) for each in value]
     if isinstance(value, dict):
-        return {name: _replace_in_value(each, texts) for name, each in value.items()}
+        return {name: _replace_texts_in_value(each, texts) for name, each in value.items()}
     return value
 
 
-def _replace_words(value: str, texts: Collection[str]) -> str:
+def _replace_whole_words(value: str, texts: Collection[str]) -> str:
     for text in sorted(texts, key=len, reverse=True):
         for form in _quoted_forms(text):
             if form in value:
@@ -173,7 +175,7 @@ def _replace_words(value: str, texts: Collection[str]) -> str:
 
 
 _COLUMNS: Mapping[str, Mapping[str, Callable[[str | None, Collection[str]], str | None]]] = {
-    "quarantine": {"first_bytes": _to_null, "found": _erase_if_found, "expected": _erase_if_found},
+    "quarantine": {"first_bytes": _always_null, "found": _null_if_text_found, "expected": _null_if_text_found},
     "replays": {"plan": _replace_texts, "detail": _replace_texts},
 }
 TABLES = tuple(_COLUMNS)

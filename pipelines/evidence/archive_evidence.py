@@ -15,17 +15,17 @@ from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 _CHECKSUMS = ("checksum", *OPTIONAL_CHECKSUMS)
 
 
-def collect_archive_evidence(lake: Lake, after: int) -> Iterator[dict[str, Any]]:
+def collect_archive_evidence(lake: Lake, after_sequence: int) -> Iterator[dict[str, Any]]:
     """Yield the data to be signed as evidence for each archive run after the given one, oldest first.
 
     Args:
-        after: sequence of the newest run that has evidence already.
+        after_sequence: sequence of the newest run that has evidence already.
     """
-    for commit in commits_after(lake, after):
-        yield _run_evidence(lake, commit)
+    for commit in commits_after(lake, after_sequence):
+        yield _make_run_evidence(lake, commit)
 
 
-def _run_evidence(lake: Lake, commit: ArchiveCommit) -> dict[str, Any]:
+def _make_run_evidence(lake: Lake, commit: ArchiveCommit) -> dict[str, Any]:
     counts = commit.counts
     stores = {
         broker: {"start": part.start, "end": part.end, "last_record_digest": _last_record_digest(commit, broker)}
@@ -40,7 +40,7 @@ def _run_evidence(lake: Lake, commit: ArchiveCommit) -> dict[str, Any]:
         "erased_on_arrival": sum(file.rows for file in commit.files.get("erasures", ())),
         "quarantined": counts.quarantined if counts else None,
         "gaps": counts.gaps if counts else None,
-        "bytes": commit.bytes,
+        "bytes": commit.log_bytes,
         "checksums": _profile_checksums(lake, commit.run_id),
     }
 

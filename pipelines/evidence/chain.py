@@ -87,17 +87,18 @@ def highest_written_number(lake: Lake) -> int:
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
-def find_undocumented_work(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str]:
-    """Yield a sentence for each kind of work whose newest archive run, erasure or purge has no document.
+def find_undocumented_work(lake: Lake, newest_numbers: Mapping[str, int], newest_document_time: str) -> Iterator[str]:
+    """Yield a sentence for each kind of work (archive run, erasure, purge) whose newest one has no evidence document.
 
     Archive runs, erasures and purges are signed in order, and a run with a key also signs older ones that lack a
     document. So only the newest ones can lack one: because no key was used since, or because the last documents were
     cut off.
 
     Args:
-        newest: number of the newest archive run, erasure and purge that has a document, by kind; kinds without one may
-            be missing.
-        at: time of the newest document, ISO 8601. Work of a kind without any document counts if it is newer.
+        newest_numbers: number of the newest archive run, erasure and purge that has a document, by kind; kinds without
+            one may be missing.
+        newest_document_time: time of the newest document, ISO 8601. Work of a kind without any document counts if it
+            is newer.
     """
     for kind, name, uri, number_of, _, at_of, where in _SUBJECTS:
         table = lake.find(uri)
@@ -105,9 +106,13 @@ def find_undocumented_work(lake: Lake, newest: Mapping[str, int], at: str) -> It
             continue
         sql = f"SELECT max({number_of}) AS number, max({at_of}) AS at FROM {uri} WHERE {where}"
         number, done_at = (column[0].as_py() for column in run_sql(table, uri, sql).read_all().columns)
-        is_newer = done_at is not None and bool(at) and format_iso_time(done_at, "milliseconds") > at
-        is_signed = is_newer or (kind == "purge" and "erasure" in newest)
-        if number is not None and number > newest.get(kind, 0 if is_signed else number):
+        is_newer = (
+            done_at is not None
+            and bool(newest_document_time)
+            and format_iso_time(done_at, "milliseconds") > newest_document_time
+        )
+        is_signed = is_newer or (kind == "purge" and "erasure" in newest_numbers)
+        if number is not None and number > newest_numbers.get(kind, 0 if is_signed else number):
             yield (
                 f"{name} {number} in the table {uri} has no document: the last documents were cut off, or it was made "
                 "without --evidence-key"
@@ -115,21 +120,21 @@ def find_undocumented_work(lake: Lake, newest: Mapping[str, int], at: str) -> It
 
 
 def find_work_missing_in_lake(
-    lake: Lake, newest: Mapping[str, int], newest_ids: Mapping[str, str | None]
+    lake: Lake, newest_numbers: Mapping[str, int], newest_ids: Mapping[str, str | None]
 ) -> Iterator[str]:
-    """Yield a sentence for each kind of work whose newest documented run, erasure or purge is not in the lake.
+    """Yield a sentence for each kind of work (archive run, erasure, purge) of which the lake lacks the newest.
 
     So the documents are those of another lake, or this lake was replaced by an older copy.
 
     Args:
-        newest: number of the newest archive run, erasure and purge that has a document, by kind.
+        newest_numbers: number of the newest archive run, erasure and purge that has a document, by kind.
         newest_ids: its random id, by kind; None if its document does not have it.
     """
     for kind, name, uri, number_of, id_of, _, where in _SUBJECTS:
         wanted, table = newest_ids.get(kind), lake.find(uri)
         if wanted is None or table is None:
             continue
-        number = newest[kind]
+        number = newest_numbers[kind]
         sql = f"SELECT {number_of} AS number, {id_of} AS id FROM {uri} WHERE {where} AND {number_of} >= {number}"
         rows = rows_to_dicts(run_sql(table, uri, sql).read_all())
         ids = {str(row["id"]) for row in rows if row["number"] == number}
@@ -160,7 +165,9 @@ def _read_newest_in_table(table: DeltaTable | None, kind: str | None = None) -> 
     return parse_document(answer.column(0)[0].as_py()) if answer.num_rows else None
 
 
-def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[str, Any], program: str) -> Document:
+def append_evidence(
+    lake: Lake, private_key: Ed25519PrivateKey, kind: str, facts: dict[str, Any], program: str
+) -> Document:
     """Sign the next document and add it to the lake.
 
     Args:
@@ -183,7 +190,7 @@ def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[s
         at = datetime.datetime.now(datetime.UTC)
         # A repair that creates the table messages again gives it another id; the chain keeps its first one.
         lake_id = str(before.payload["lake"] if before else lake.table("messages").metadata().id)
-        document = sign_document(key, before, kind, facts, lake=lake_id, program=program, at=at)
+        document = sign_document(private_key, before, kind, facts, lake_id=lake_id, program=program, signed_at=at)
         row = {"number": document.number, "at": at, "kind": kind, "key_id": document.key_id, "document": document.text}
         rows = pa.Table.from_pylist([row], schema=_SCHEMA)
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"

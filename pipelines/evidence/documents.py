@@ -114,58 +114,58 @@ class Document:
         """SHA-256 of the text; the next document refers to it."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def check_signature(self, key: Ed25519PublicKey) -> None:
+    def check_signature(self, public_key: Ed25519PublicKey) -> None:
         """Raise an error if the document was not signed with the given key.
 
         Raises:
             SignatureError: if the signature is invalid.
         """
         try:
-            key.verify(self.signature, _PREFIX + _canonical_json(self.payload).encode())
+            public_key.verify(self.signature, _PREFIX + _canonical_json(self.payload).encode())
         except InvalidSignature:
             raise SignatureError(
                 f"document {self.number}: expected a signature by the key {self.key_id}, found another: it was changed"
             ) from None
 
 
-def compute_key_id(key: Ed25519PublicKey) -> str:
+def compute_key_id(public_key: Ed25519PublicKey) -> str:
     """Return the id of a key."""
-    return hashlib.sha256(key.public_bytes_raw()).hexdigest()[:32]
+    return hashlib.sha256(public_key.public_bytes_raw()).hexdigest()[:32]
 
 
 def sign_document(
-    key: Ed25519PrivateKey,
-    before: Document | None,
+    private_key: Ed25519PrivateKey,
+    previous_document: Document | None,
     kind: str,
     facts: dict[str, Any],
     *,
-    lake: str,
+    lake_id: str,
     program: str,
-    at: datetime.datetime,
+    signed_at: datetime.datetime,
 ) -> Document:
     """Create and sign the next document.
 
     Args:
-        before: the newest document; None for the first one.
+        previous_document: the newest document; None for the first one.
         kind: its subject: archive, audit, erasure or purge.
         facts: JSON values; numbers are integers.
-        lake: id of the table `messages`.
+        lake_id: id of the table `messages`.
         program: version of CommitLake.
-        at: the time, UTC.
+        signed_at: the time, UTC.
     """
     payload = {
         "format": FORMAT,
         "version": VERSION,
-        "number": 1 if before is None else before.number + 1,
-        "previous": None if before is None else before.hash,
+        "number": 1 if previous_document is None else previous_document.number + 1,
+        "previous": None if previous_document is None else previous_document.hash,
         "kind": kind,
-        "at": format_iso_time(at, "milliseconds"),
-        "lake": lake,
+        "at": format_iso_time(signed_at, "milliseconds"),
+        "lake": lake_id,
         "program": program,
         "facts": facts,
     }
-    signature = key.sign(_PREFIX + _canonical_json(payload).encode())
-    key_id = compute_key_id(key.public_key())
+    signature = private_key.sign(_PREFIX + _canonical_json(payload).encode())
+    key_id = compute_key_id(private_key.public_key())
     text = _canonical_json({"key": key_id, "payload": payload, "signature": base64.b64encode(signature).decode()})
     return Document(text, payload, key_id, signature)
 

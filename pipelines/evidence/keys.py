@@ -53,7 +53,7 @@ def write_key_pair(path: Path) -> str:
 
 def _write_key_file(path: Path, data: bytes, mode: int) -> None:
     try:
-        with os.fdopen(create_file(path, replace=False), "wb") as file:
+        with os.fdopen(create_file(path, may_replace=False), "wb") as file:
             os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
@@ -99,13 +99,13 @@ def read_public_key(path: str) -> Ed25519PublicKey:
     return key
 
 
-def _parse_private_key(data: bytes, where: str) -> Ed25519PrivateKey:
+def _parse_private_key(data: bytes, source_name: str) -> Ed25519PrivateKey:
     try:
         key = serialization.load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
-        raise EvidenceError(f"{where}: expected a private Ed25519 key in PEM without a password; {_MAKE_ONE}")
+        raise EvidenceError(f"{source_name}: expected a private Ed25519 key in PEM without a password; {_MAKE_ONE}")
     return key
 
 
@@ -131,6 +131,6 @@ def _check_outside_repository(path: Path) -> None:
     for folder in path.absolute().resolve().parents:
         if (folder / ".git").exists():
             raise EvidenceError(
-                f"{path}: expected a place outside of every repository, found one in {folder}: a key there may be "
+                f"{path}: expected a file outside of every Git repository, found one in {folder}: a key there may be "
                 "committed by mistake"
             )

@@ -70,7 +70,7 @@ class Verification:
     newest: dict[str, int] = field(default_factory=dict)
     newest_ids: dict[str, str | None] = field(default_factory=dict)
 
-    def add(self, code: str, text: str) -> None:
+    def add_problem(self, code: str, text: str) -> None:
         """Add a problem that was found, with its code and a sentence."""
         self.findings.append(ChainProblem(code, text))
 
@@ -79,32 +79,32 @@ def verify_chain(
     texts: Iterable[tuple[EvidenceColumns | None, str]],
     keys: Mapping[str, Ed25519PublicKey],
     *,
-    head: str | None = None,
-    first: int | None = 1,
-    last: int = 0,
+    newest_hash: str | None = None,
+    first_number: int | None = 1,
+    least_newest_number: int = 0,
 ) -> Verification:
     """Check the signatures, numbers and hashes of a chain of documents, in the given order.
 
     Args:
         texts: for each document, the columns with which it is stored (None if it is in a file) and its text.
         keys: the known keys, by id.
-        head: hash of the newest document; without it, missing documents at the end can only be detected by comparison
-            with a lake.
-        first: number of the first document; None if it may be any.
-        last: smallest number that the newest document may have.
+        newest_hash: hash of the newest document; without it, missing documents at the end can only be detected by
+            comparison with a lake.
+        first_number: number of the first document; None if it may be any.
+        least_newest_number: smallest number that the newest document may have.
     """
     found = Verification()
     before: Document | None = None
     for line, (kept_as, text) in enumerate(texts, 1):
         if len(found.findings) >= MAX_FINDINGS:
-            found.add("too many", f"the documents after the first {found.documents:,} were not read")
+            found.add_problem("too many", f"the documents after the first {found.documents:,} were not read")
             return found
         found.documents += 1
         try:
             document = parse_document(text)
         except EvidenceError as error:
             name = f"in line {line}" if kept_as is None or kept_as.number is None else kept_as.number
-            found.add("unreadable", f"document {name}: {error}")
+            found.add_problem("unreadable", f"document {name}: {error}")
             continue
         kind = str(document.payload["kind"])
         found.kinds[kind] = found.kinds.get(kind, 0) + 1
@@ -112,72 +112,86 @@ def verify_chain(
             found.newest[kind], found.newest_ids[kind] = subject, document.subject_id
         _check_signature(found, document, keys)
         if kept_as is not None:
-            _check_columns(found, document, kept_as)
-        _check_number(found, document, before, first)
+            _check_stored_columns(found, document, kept_as)
+        _check_number(found, document, before, first_number)
         if before is None or document.number > before.number:
             before = document
     found.head = before.hash if before else None
     found.at = before.evidence_columns.at or "" if before else ""
     newest = before.number if before else 0
-    if last > newest:
-        found.add(
+    if least_newest_number > newest:
+        found.add_problem(
             "missing",
-            f"{_range_text(newest + 1, last)} missing at the end: the log of the table mentions document {last}",
+            f"{_document_range_text(newest + 1, least_newest_number)} missing at the end: the log of the table "
+            f"mentions document {least_newest_number}",
         )
-    if head is not None and found.head != head:
+    if newest_hash is not None and found.head != newest_hash:
         shown = f"{found.head}, of document {before.number}" if before else "none"
-        found.add("head", f"expected the newest document to have the SHA-256 {head}, found {shown}")
+        found.add_problem("head", f"expected the newest document to have the SHA-256 {newest_hash}, found {shown}")
     return found
 
 
-def _check_signature(found: Verification, document: Document, keys: Mapping[str, Ed25519PublicKey]) -> None:
+def _check_signature(verification: Verification, document: Document, keys: Mapping[str, Ed25519PublicKey]) -> None:
     key = keys.get(document.key_id)
     if key is None:
         known = ", ".join(sorted(keys)) or "none"
-        found.add(
+        verification.add_problem(
             "unknown key", f"document {document.number} is signed by the key {document.key_id}; known are: {known}"
         )
         return
     try:
         document.check_signature(key)
     except SignatureError as error:
-        found.add("changed", str(error))
+        verification.add_problem("changed", str(error))
 
 
-def _check_columns(found: Verification, document: Document, kept_as: EvidenceColumns) -> None:
-    if kept_as.number != document.number:
-        found.add("place", f"document {document.number} is stored as document {kept_as.number}")
-    for name, stored, signed in zip(EvidenceColumns._fields, kept_as, document.evidence_columns, strict=True):
+def _check_stored_columns(verification: Verification, document: Document, stored_columns: EvidenceColumns) -> None:
+    if stored_columns.number != document.number:
+        verification.add_problem("place", f"document {document.number} is stored as document {stored_columns.number}")
+    for name, stored, signed in zip(EvidenceColumns._fields, stored_columns, document.evidence_columns, strict=True):
         if name != "number" and stored != signed:
-            found.add("column", f"document {document.number}: expected {signed} in the column {name}, found {stored}")
+            verification.add_problem(
+                "column", f"document {document.number}: expected {signed} in the column {name}, found {stored}"
+            )
 
 
-def _check_number(found: Verification, document: Document, before: Document | None, first: int | None) -> None:
+def _check_number(
+    verification: Verification, document: Document, previous_document: Document | None, first_number: int | None
+) -> None:
     number = document.number
-    if before is None:
-        if first is not None and number > first:
-            found.add("missing", f"{_range_text(first, number - 1)} missing: the first one is {number}")
+    if previous_document is None:
+        if first_number is not None and number > first_number:
+            verification.add_problem(
+                "missing", f"{_document_range_text(first_number, number - 1)} missing: the first one is {number}"
+            )
         if number == 1 and document.previous is not None:
-            found.add("chain", "document 1 refers to a previous document, expected none")
+            verification.add_problem("chain", "document 1 refers to a previous document, expected none")
         return
-    if document.payload["lake"] != before.payload["lake"]:
-        found.add("lake", f"document {number} belongs to another lake than document {before.number}")
-    if number == before.number:
-        same = "the same" if document.hash == before.hash else "another one"
-        found.add("twice", f"document {number} appears twice: the second one is {same}")
-    elif number < before.number:
-        found.add("order", f"document {number} is stored after document {before.number}: expected it before")
-    elif number > before.number + 1:
-        found.add(
-            "missing", f"{_range_text(before.number + 1, number - 1)} missing, between {before.number} and {number}"
+    if document.payload["lake"] != previous_document.payload["lake"]:
+        verification.add_problem(
+            "lake", f"document {number} belongs to another lake than document {previous_document.number}"
         )
-    elif document.previous != before.hash:
-        found.add(
+    if number == previous_document.number:
+        same = "the same" if document.hash == previous_document.hash else "another one"
+        verification.add_problem("twice", f"document {number} appears twice: the second one is {same}")
+    elif number < previous_document.number:
+        verification.add_problem(
+            "order", f"document {number} is stored after document {previous_document.number}: expected it before"
+        )
+    elif number > previous_document.number + 1:
+        verification.add_problem(
+            "missing",
+            f"{_document_range_text(previous_document.number + 1, number - 1)} missing, between "
+            f"{previous_document.number} and {number}",
+        )
+    elif document.previous != previous_document.hash:
+        verification.add_problem(
             "chain",
-            f"document {number} refers to {document.previous} as the previous document, expected {before.hash}, "
-            f"the SHA-256 of document {before.number}",
+            f"document {number} refers to {document.previous} as the previous document, expected "
+            f"{previous_document.hash}, "
+            f"the SHA-256 of document {previous_document.number}",
         )
 
 
-def _range_text(first: int, last: int) -> str:
+def _document_range_text(first: int, last: int) -> str:
     return f"document {first} is" if first == last else f"documents {first} to {last} are"

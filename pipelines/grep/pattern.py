@@ -30,7 +30,7 @@ _MAX_CONTINUATIONS = 3
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression that the engine accepts.
+    """A regular expression in the syntax of RE2, the engine that Arrow uses.
 
     Attributes:
         expression: in the engine's syntax.
@@ -38,12 +38,12 @@ class Pattern:
 
     expression: bytes
 
-    def matches(self, bodies: pa.Array) -> Array:
+    def match_bodies(self, bodies: pa.Array) -> Array:
         """Return for each body whether it matches."""
         found = pc.match_substring_regex(bodies, self.expression)
         return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), bool)
 
-    def excerpts(self, bodies: pa.Array) -> tuple[pa.Array, pa.Array]:
+    def first_match_excerpts(self, bodies: pa.Array) -> tuple[pa.Array, pa.Array]:
         r"""Return where the first match of each body begins, and that place as text.
 
         Args:
@@ -57,7 +57,7 @@ class Pattern:
         without = pc.replace_substring_regex(bodies, self.expression, b"", max_replacements=1)
         lengths = pc.subtract(pc.binary_length(bodies), pc.binary_length(without))
         texts = [
-            _excerpt(body.as_buffer(), start, start + length)
+            _excerpt_text(body.as_buffer(), start, start + length)
             for body, start, length in zip(bodies, starts.to_pylist(), lengths.to_pylist(), strict=True)
         ]
         return starts, pa.array(texts, pa.string())
@@ -75,28 +75,30 @@ def parse_pattern(text: str) -> Pattern:
                         f"{len(expression):,}")  # fmt: skip
     pattern = Pattern(expression)
     try:
-        pattern.matches(pa.array([b""]))
-        pattern.excerpts(pa.array([b""]).slice(0, 0))
+        pattern.match_bodies(pa.array([b""]))
+        pattern.first_match_excerpts(pa.array([b""]).slice(0, 0))
     except pa.ArrowInvalid as error:
         raise UsageError(f"--grep: {error}. Expected the syntax of RE2, see 'commitlake query --help'") from None
     return pattern
 
 
-def _excerpt(body: pa.Buffer, start: int, end: int) -> str:
+def _excerpt_text(body: pa.Buffer, start: int, end: int) -> str:
     first = max(0, start - _CONTEXT_BYTES)
     cut = end - start > _MAX_MATCH_BYTES
     last = start + _MAX_MATCH_BYTES if cut else min(body.size, end + _CONTEXT_BYTES)
     piece = body.slice(first, last - first).to_pybytes()
-    return _whole_characters(piece, at_start=first == 0, at_end=last == body.size) + ("…" if cut else "")
+    return _decode_whole_characters(piece, is_body_start=first == 0, is_body_end=last == body.size) + (
+        "…" if cut else ""
+    )
 
 
-def _whole_characters(piece: bytes, *, at_start: bool, at_end: bool) -> str:
+def _decode_whole_characters(piece: bytes, *, is_body_start: bool, is_body_end: bool) -> str:
     """Decode a piece of a body, without incomplete characters at its ends."""
     begin = 0
-    while not at_start and begin < min(len(piece), _MAX_CONTINUATIONS) and piece[begin] in _CONTINUATION:
+    while not is_body_start and begin < min(len(piece), _MAX_CONTINUATIONS) and piece[begin] in _CONTINUATION:
         begin += 1
     piece = piece[begin:]
-    if not at_end:
+    if not is_body_end:
         for cut in range(1, min(len(piece), _MAX_CONTINUATIONS) + 1):
             if piece[-cut] >= 0xC0 and _character_size(piece[-cut]) > cut:
                 piece = piece[:-cut]
@@ -104,6 +106,6 @@ def _whole_characters(piece: bytes, *, at_start: bool, at_end: bool) -> str:
     return piece.decode("utf-8", "backslashreplace")
 
 
-def _character_size(lead: int) -> int:
+def _character_size(first_byte: int) -> int:
     """Return the number of bytes of a character that begins with this byte."""
-    return 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2
+    return 4 if first_byte >= 0xF0 else 3 if first_byte >= 0xE0 else 2

@@ -52,17 +52,17 @@ class SearchPlan:
     without_body: int
 
     @property
-    def messages(self) -> int:
+    def message_count(self) -> int:
         """Number of messages with a body."""
         return sum(part.messages for task in self.tasks for part in task)
 
     @property
-    def bytes(self) -> int:
+    def body_bytes(self) -> int:
         """Total size of the bodies."""
         return sum(part.bytes for task in self.tasks for part in task)
 
     @property
-    def packs(self) -> int:
+    def pack_count(self) -> int:
         """Number of packs with these bodies."""
         return len({part.pack for task in self.tasks for part in task})
 
@@ -108,7 +108,7 @@ def _group_into_tasks(parts: Sequence[PackPart]) -> Iterator[Sequence[PackPart]]
 
 
 def pack_conditions_sql(parts: Sequence[PackPart]) -> list[str]:
-    """Return SQL conditions for the rows of `messages` whose bodies are in the packs of the given parts.
+    """Return SQL conditions for the rows of `message_count` whose bodies are in the packs of the given parts.
 
     The conditions include offsets, so that the engine skips most data files.
     """

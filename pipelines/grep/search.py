@@ -24,7 +24,7 @@ from commitlake.connectors.lake.packs.names import parse_pack_name
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import column_name
+from commitlake.connectors.lake.sql import quote_column_name
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES, decompress_as
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.runtime.runner import Runner
@@ -113,14 +113,14 @@ def search_packs(search: SearchParameters, parts: Sequence[PackPart]) -> GrepRes
     table = _open_messages(search.lake, search.version)
     names = [*search.columns, *(name for name in _NEEDED if name not in search.columns)]
     where = " AND ".join([*search.conditions, *pack_conditions_sql(parts)])
-    selected = ", ".join(column_name(name) for name in names)
+    selected = ", ".join(quote_column_name(name) for name in names)
     sql = f"SELECT {selected} FROM messages WHERE {where} ORDER BY {_SQL_ORDER}"
     counts = _Counts()
     matches: list[pa.Table] = []
     for batch in _read_bodies(search, run_sql(table, "messages", sql, sorts_all=True), counts):
-        is_match = search.pattern.matches(batch.column("body"))
+        is_match = search.pattern.match_bodies(batch.column("body"))
         if is_match.any():
-            matches.append(_with_excerpts(search, batch.filter(pa.array(is_match))))
+            matches.append(_append_excerpt_columns(search, batch.filter(pa.array(is_match))))
         if search.limit and sum(map(len, matches)) >= search.limit:
             break
     rows = pa.concat_tables(matches).sort_by(_ORDER) if matches else pa.table({})
@@ -139,21 +139,21 @@ def _open_messages(lake: Lake, version: int) -> DeltaTable:
     return lake.table_at("messages", version)
 
 
-def _with_excerpts(search: SearchParameters, batch: pa.RecordBatch) -> pa.Table:
+def _append_excerpt_columns(search: SearchParameters, batch: pa.RecordBatch) -> pa.Table:
     kept = pa.Table.from_batches([batch]).drop_columns("body")
     if not search.with_excerpts:
         return kept
-    starts, excerpts = search.pattern.excerpts(batch.column("body"))
+    starts, excerpts = search.pattern.first_match_excerpts(batch.column("body"))
     return kept.append_column(MATCH_COLUMNS[0], starts).append_column(MATCH_COLUMNS[1], excerpts)
 
 
 def _read_bodies(
-    search: SearchParameters, answer: Iterator[pa.RecordBatch], counts: _Counts
+    search: SearchParameters, query_batches: Iterator[pa.RecordBatch], counts: _Counts
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows with their bodies as sent by the producers, in batches of limited size."""
     store, cache = open_store(search.bodies), FrameCache()
-    for views in answer:
-        batch = views.cast(pa.schema([field.with_type(_plain_type(field.type)) for field in views.schema]))
+    for views in query_batches:
+        batch = views.cast(pa.schema([field.with_type(_replace_view_types(field.type)) for field in views.schema]))
         packs = batch.column("body_ref").field("pack")
         for first, last in group_rows_by_pack(packs, 0, batch.num_rows):
             rows = batch.slice(first, last - first)
@@ -164,17 +164,17 @@ def _read_bodies(
                 yield from _decompress_bodies(part, counts)
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type with the same values that all functions of Arrow support."""
-    if pa.types.is_string_view(kind):
+def _replace_view_types(data_type: pa.DataType) -> pa.DataType:
+    """Replace Arrow's view types in a type by ordinary ones, which all functions of Arrow support."""
+    if pa.types.is_string_view(data_type):
         return pa.string()
-    if pa.types.is_binary_view(kind):
+    if pa.types.is_binary_view(data_type):
         return pa.binary()
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
-    return kind
+    if pa.types.is_list(data_type):
+        return pa.list_(data_type.value_field.with_type(_replace_view_types(data_type.value_type)))
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_replace_view_types(field.type)) for field in data_type])
+    return data_type
 
 
 def _has_pack(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts) -> bool:
@@ -256,7 +256,7 @@ _FRAME = ("frame_offset", "frame_length")
 
 def _decompress_bodies(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.RecordBatch]:
     """Yield the same rows with decompressed bodies; each compressed body is decompressed alone, within its limit."""
-    is_plain = _are_uncompressed(rows.column("body_codec"))
+    is_plain = _are_uncompressed_codecs(rows.column("body_codec"))
     if is_plain.all():
         yield _count_bodies(rows, counts)
         return
@@ -281,7 +281,7 @@ def _decompress_bodies(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.Rec
         yield _count_bodies(_set_bodies(packed, kept, bodies), counts)
 
 
-def _are_uncompressed(codecs: pa.Array) -> Array:
+def _are_uncompressed_codecs(codecs: pa.Array) -> Array:
     return np.asarray(pc.equal(codecs, str(BodyCodec.NONE)).fill_null(False).to_numpy(zero_copy_only=False), bool)
 
 
@@ -289,8 +289,8 @@ def _parse_codec(name: str | None) -> BodyCodec:
     return BodyCodec(name) if name in set(BodyCodec) else BodyCodec.UNKNOWN
 
 
-def _set_bodies(rows: pa.RecordBatch, numbers: list[int], bodies: list[bytes]) -> pa.RecordBatch:
-    taken = rows.take(pa.array(numbers, pa.int64()))
+def _set_bodies(rows: pa.RecordBatch, row_numbers: list[int], bodies: list[bytes]) -> pa.RecordBatch:
+    taken = rows.take(pa.array(row_numbers, pa.int64()))
     return taken.set_column(rows.schema.get_field_index("body"), "body", pa.array(bodies, pa.binary()))
 
 
@@ -324,16 +324,16 @@ class SearchProgress:
     reasons: list[str] = field(default_factory=list)
     is_cut: bool = False
 
-    def add_result(self, found: GrepResult, expired_before: datetime.date | None) -> None:
+    def add_result(self, result: GrepResult, expired_before: datetime.date | None) -> None:
         """Add the counts of a task."""
-        self.messages += found.messages
-        self.bytes += found.bytes
-        self.packs += found.packs
+        self.messages += result.messages
+        self.bytes += result.bytes
+        self.packs += result.packs
         self.tasks += 1
-        self.unreadable += found.unreadable
-        self.reasons += found.reasons
-        for pack, bodies in found.missing:
-            if _is_expired(pack, expired_before):
+        self.unreadable += result.unreadable
+        self.reasons += result.reasons
+        for pack, bodies in result.missing:
+            if _is_pack_expired(pack, expired_before):
                 self.expired += bodies
                 continue
             self.unreadable += bodies
@@ -343,19 +343,19 @@ class SearchProgress:
         del self.reasons[MAX_NAMED:]
 
 
-def _is_expired(pack: str, before: datetime.date | None) -> bool:
+def _is_pack_expired(pack: str, expired_before: datetime.date | None) -> bool:
     try:
         date = parse_pack_name(pack).store_date
     except PackNameError:
         return False
-    return before is not None and date is not None and date < before
+    return expired_before is not None and date is not None and date < expired_before
 
 
 def run_search(
     search: SearchParameters,
     plan: SearchPlan,
     runner: Runner,
-    read: SearchProgress,
+    progress: SearchProgress,
     *,
     limit: int = 0,
     expired_before: datetime.date | None = None,
@@ -366,7 +366,7 @@ def run_search(
     Args:
         search: the search; its limit is one more than `limit`.
         plan: the packs to read.
-        read: receives the counts.
+        progress: receives the counts.
         limit: maximum number of matches; 0 for no limit.
         expired_before: first date whose bodies are all kept; None if none has ever expired.
         advance: called with the size of the bodies of each finished task.
@@ -376,18 +376,20 @@ def run_search(
     """
     waiting: dict[int, GrepResult] = {}
     following = given = 0
-    for number, found in runner.run(partial(search_packs, search), plan.tasks, is_waiting=search.bodies.s3 is not None):
+    for number, found in runner.run(
+        partial(search_packs, search), plan.tasks, is_io_bound=search.bodies.s3 is not None
+    ):
         waiting[number] = found
         advance(sum(part.bytes for part in plan.tasks[number]))
         while following in waiting:
             done = waiting.pop(following)
             following += 1
-            read.add_result(done, expired_before)
+            progress.add_result(done, expired_before)
             rows = done.rows
             if limit and given + rows.num_rows > limit:
-                read.is_cut = True
+                progress.is_cut = True
                 rows = rows.slice(0, limit - given)
             given += rows.num_rows
             yield from rows.to_batches()
-            if read.is_cut:
+            if progress.is_cut:
                 return

@@ -139,7 +139,7 @@ def rows_in_order(found: KeySlice, question: JourneysQuestion) -> KeyRows:
         texts[name], numbers[name] = texts[name].take(pa.array(order)), rank[numbers[name]]
     for name in found.rows.column_names:
         if name not in numbers:
-            numbers[name] = to_numpy_numbers(found.rows.column(name), null=_NONE).astype(np.int64)
+            numbers[name] = to_numpy_numbers(found.rows.column(name), null_value=_NONE).astype(np.int64)
     sent, key = numbers["stored_us"], numbers["key"]
     in_window = (sent >= question.since_us) & (sent < question.until_us)
     is_wanted = np.zeros(len(texts["key"]), bool)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, file_actions
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.plain_arrays import to_numpy_numbers, to_single_array
@@ -186,12 +186,12 @@ class KeyRecords:
     def _rows_in_window(self) -> float:
         """Return how many rows the files have that may have records of the window."""
         asked, actions = self._question, file_actions(self._tables["messages"])
-        first, last = file_bounds(actions, "store_timestamp", pa.timestamp("us", "UTC"))
+        first, last = column_bounds_per_file(actions, "store_timestamp", pa.timestamp("us", "UTC"))
         rows = actions.column("num_records")
         if rows.null_count:
             return math.inf
-        first_us = to_numpy_numbers(first, null=asked.since_us)
-        last_us = to_numpy_numbers(last, null=asked.since_us)
+        first_us = to_numpy_numbers(first, null_value=asked.since_us)
+        last_us = to_numpy_numbers(last, null_value=asked.since_us)
         return int(to_numpy_numbers(rows)[(first_us < asked.until_us) & (last_us >= asked.since_us)].sum())
 
     def _coded(self, rows: pa.Table) -> pa.Table:

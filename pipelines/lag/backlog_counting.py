@@ -82,18 +82,18 @@ class _CursorCounts:
         self.next_time = np.full(len(self.offsets), _NONE)
         self.next_physical = np.full(len(self.offsets), _NONE)
 
-    def add(self, offsets: Array, sizes: Array, physical: Array, times: Array | None) -> None:
-        """Count messages.
+    def count_messages(self, offsets: Array, sizes: Array, physical_offsets: Array, times: Array | None) -> None:
+        """Count the given messages at or after each cursor.
 
         Args:
             offsets: Queue offsets, in any order.
             sizes: Bytes of the records.
-            physical: Their physical offsets.
+            physical_offsets: Their physical offsets.
             times: Store times; None if they are not known.
         """
         if (offsets[1:] < offsets[:-1]).any():
             order = np.argsort(offsets, kind="stable")
-            offsets, sizes, physical = offsets[order], sizes[order], physical[order]
+            offsets, sizes, physical_offsets = offsets[order], sizes[order], physical_offsets[order]
             times = None if times is None else times[order]
         first = np.searchsorted(offsets, self.offsets)
         before = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
@@ -102,18 +102,18 @@ class _CursorCounts:
         row = np.minimum(first, len(offsets) - 1)
         is_next = (first < len(offsets)) & (offsets[row] < self.next_offset)
         self.next_offset[is_next] = offsets[row][is_next]
-        self.next_physical[is_next] = physical[row][is_next]
+        self.next_physical[is_next] = physical_offsets[row][is_next]
         self.next_time[is_next] = _NONE if times is None else times[row][is_next]
 
-    def iter_backlogs(self, last_times: Array | None) -> Iterable[tuple[Cursor, Backlog]]:
+    def iter_backlogs(self, preceding_times: Array | None) -> Iterable[tuple[Cursor, Backlog]]:
         """Yield each cursor with its counts.
 
         Args:
-            last_times: Store time of the message before each cursor; None if it was not requested.
+            preceding_times: Store time of the message before each cursor; None if it was not requested.
         """
         for place, cursor in enumerate(self.cursors):
             offset, time = int(self.next_offset[place]), int(self.next_time[place])
-            last_time = _NONE if last_times is None else int(last_times[place])
+            last_time = _NONE if preceding_times is None else int(preceding_times[place])
             yield (
                 cursor,
                 Backlog(
@@ -134,12 +134,12 @@ class _PrecedingMessages:
         self.times = np.full(len(self.offsets), _NONE)
         self.physical = np.full(len(self.offsets), -1, np.int64)
 
-    def add(self, offsets: Array, physical: Array, times: Array | None) -> None:
+    def add_messages(self, offsets: Array, physical_offsets: Array, times: Array | None) -> None:
         """Add messages, given as for `_Cursors.add`; of several with the same queue offset, the newest counts."""
         places = np.minimum(np.searchsorted(self.offsets, offsets), len(self.offsets) - 1)
-        found = np.flatnonzero((self.offsets[places] == offsets) & (physical > self.physical[places]))
-        found = found[np.argsort(physical[found], kind="stable")]  # the last of repeated assignments remains
-        self.physical[places[found]] = physical[found]
+        found = np.flatnonzero((self.offsets[places] == offsets) & (physical_offsets > self.physical[places]))
+        found = found[np.argsort(physical_offsets[found], kind="stable")]  # the last of repeated assignments remains
+        self.physical[places[found]] = physical_offsets[found]
         self.times[places[found]] = _NONE if times is None else times[found]
 
     def store_times_before(self, offsets: Array) -> Array:
@@ -210,7 +210,7 @@ class BacklogCounter:
         )
 
     def can_count_index_entries(self, topic: str) -> bool:
-        """Return whether index entries are enough for a topic, because all of its cursors take every message."""
+        """Return whether index entries are enough to count a topic, because all of its cursors want every message."""
         return topic not in self._needs_messages
 
     def add_queue(self, queue: Queue) -> None:
@@ -222,13 +222,14 @@ class BacklogCounter:
         }
         self.starts[queue] = 0
 
-    def reset_counts(self, floors: Mapping[Queue, int]) -> None:
+    def reset_counts(self, restart_offsets: Mapping[Queue, int]) -> None:
         """Reset all counts to zero, and set the first physical offsets that count.
 
         Args:
-            floors: Physical offsets by queue; records before them do not count. Other queues have no such limit.
+            restart_offsets: Physical offsets by queue; records before them do not count. Other queues have no such
+                limit.
         """
-        self._floors = floors
+        self._floors = restart_offsets
         for choices in self._places.values():
             for choice, places in choices.items():
                 choices[choice] = _CursorCounts(places.cursors)
@@ -250,7 +251,7 @@ class BacklogCounter:
                 rows = rows[physical[rows] >= self._floors[queue]]
             if queue in self._last:
                 here = rows[is_counted[rows]]
-                self._last[queue].add(offsets[here], physical[here], times[here])
+                self._last[queue].add_messages(offsets[here], physical[here], times[here])
             for (wanted, until_ms), places in self._places.get(queue, {}).items():
                 if wanted not in selected:
                     selected[wanted] = is_counted & wanted.select_rows(batch)
@@ -258,23 +259,23 @@ class BacklogCounter:
                 if until_ms is not None:
                     here = here[times[here] <= until_ms]
                 if len(here):
-                    places.add(offsets[here], sizes[here], physical[here], times[here])
+                    places.count_messages(offsets[here], sizes[here], physical[here], times[here])
 
-    def count_index_entries(self, queue: Queue, offsets: Array, sizes: Array, physical: Array) -> None:
+    def count_index_entries(self, queue: Queue, offsets: Array, sizes: Array, physical_offsets: Array) -> None:
         """Count messages of a queue from entries of an index."""
-        kept = physical >= max(self.log_start or 0, self._floors.get(queue, 0))
+        kept = physical_offsets >= max(self.log_start or 0, self._floors.get(queue, 0))
         if kept.any():
             for places in self._places.get(queue, {}).values():
-                places.add(offsets[kept], sizes[kept], physical[kept], None)
+                places.count_messages(offsets[kept], sizes[kept], physical_offsets[kept], None)
             if queue in self._last:
-                self._last[queue].add(offsets[kept], physical[kept], None)
+                self._last[queue].add_messages(offsets[kept], physical_offsets[kept], None)
 
-    def set_next_message_times(self, time_of: Callable[[Queue, int, int], int]) -> None:
+    def set_next_message_times(self, find_store_time: Callable[[Queue, int, int], int]) -> None:
         """Set the store time of each cursor's next message where only an index was read.
 
         Args:
-            time_of: Returns the store time, ms since 1970, of a message, given its queue, queue offset and physical
-                offset.
+            find_store_time: Returns the store time, ms since 1970, of a message, given its queue, queue offset and
+                physical offset.
         """
         known: dict[int, int] = {}
         for queue, choices in self._places.items():
@@ -282,18 +283,18 @@ class BacklogCounter:
                 for place in np.flatnonzero((places.next_offset != _NONE) & (places.next_time == _NONE)).tolist():
                     physical = int(places.next_physical[place])
                     if physical not in known:
-                        known[physical] = time_of(queue, int(places.next_offset[place]), physical)
+                        known[physical] = find_store_time(queue, int(places.next_offset[place]), physical)
                     places.next_time[place] = known[physical]
 
-    def set_preceding_message_times(self, time_of: Callable[[Queue, int, int], int | None]) -> None:
+    def set_preceding_message_times(self, find_store_time: Callable[[Queue, int, int], int | None]) -> None:
         """Set the store time of the message before each cursor where only an index was read.
 
         Args:
-            time_of: As of `set_next_message_times`, but returns None for a message that cannot be read.
+            find_store_time: As of `set_next_message_times`, but returns None for a message that cannot be read.
         """
         for queue, last in self._last.items():
             for place in np.flatnonzero((last.physical >= 0) & (last.times == _NONE)).tolist():
-                time = time_of(queue, int(last.offsets[place]), int(last.physical[place]))
+                time = find_store_time(queue, int(last.offsets[place]), int(last.physical[place]))
                 last.times[place] = _NONE if time is None else time
 
     @property
@@ -307,8 +308,8 @@ class BacklogCounter:
         return found
 
 
-def _all_cursors(choices: Mapping[tuple[SubscriptionFilter, int | None], _CursorCounts]) -> list[Cursor]:
-    return [cursor for places in choices.values() for cursor in places.cursors]
+def _all_cursors(counts_by_filter: Mapping[tuple[SubscriptionFilter, int | None], _CursorCounts]) -> list[Cursor]:
+    return [cursor for places in counts_by_filter.values() for cursor in places.cursors]
 
 
 def milliseconds_column(batch: pa.RecordBatch, name: str = "store_timestamp") -> Array:
@@ -392,8 +393,10 @@ class OffsetRangeCounter:
                 places = np.searchsorted(self._offsets[queue, wanted], offsets[here], side="right")
                 counts += np.bincount(places, minlength=len(counts))
 
-    def count_between(self, queue: Queue, wanted: SubscriptionFilter, start: int, end: int) -> int:
-        """Return the number of wanted messages from `start` to before `end`; both must be among the given offsets."""
-        offsets, counts = self._offsets[queue, wanted], self._counts[queue, wanted]
-        first, last = np.searchsorted(offsets, [start, end])
+    def count_between(
+        self, queue: Queue, message_filter: SubscriptionFilter, start_offset: int, end_offset: int
+    ) -> int:
+        """Return the number of wanted messages in a range of offsets; its bounds must be among the given offsets."""
+        offsets, counts = self._offsets[queue, message_filter], self._counts[queue, message_filter]
+        first, last = np.searchsorted(offsets, [start_offset, end_offset])
         return int(counts[first + 1 : last + 1].sum())

@@ -103,25 +103,25 @@ class Lag(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def is_selected_owner(wanted: Selection, position: OffsetOwner) -> bool:
+def is_selected_owner(selection: Selection, owner: OffsetOwner) -> bool:
     """Return whether the group and topic of an offset are selected; never for the broker's own groups."""
     return (
-        not is_system_group(position.group)
+        not is_system_group(owner.group)
         and (
-            not wanted.groups or not {position.group, strip_broadcast_suffix(position.group)}.isdisjoint(wanted.groups)
+            not selection.groups or not {owner.group, strip_broadcast_suffix(owner.group)}.isdisjoint(selection.groups)
         )
-        and is_selected_topic(wanted, position.topic)
+        and is_selected_topic(selection, owner.topic)
     )
 
 
-def is_selected_group(wanted: Selection, key: GroupTopic) -> bool:
+def is_selected_group(selection: Selection, group_topic: GroupTopic) -> bool:
     """Return whether a group and its topic are selected."""
-    return is_selected_owner(wanted, OffsetOwner(OffsetKind.GROUP, *key, 0))
+    return is_selected_owner(selection, OffsetOwner(OffsetKind.GROUP, *group_topic, 0))
 
 
-def is_selected_topic(wanted: Selection, topic: str) -> bool:
+def is_selected_topic(selection: Selection, topic: str) -> bool:
     """Return whether a topic is selected."""
-    return not wanted.topics or topic in wanted.topics
+    return not selection.topics or topic in selection.topics
 
 
 class GroupLag:
@@ -197,7 +197,7 @@ class GroupLag:
         return _LagPlan(position, offset, queue, subscribed, is_committed=False, is_new=is_new)
 
     def deleted_message_counter(self, spans: Mapping[Queue, QueueSpan]) -> OffsetRangeCounter | None:
-        """Return a counter of deleted messages, to be fed before `rows`; None if no group with a filter lost any.
+        """Return a counter of deleted messages, to be fed before `lag_rows`; None if no group with a filter lost any.
 
         Args:
             spans: Where the queues of `topics` begin and end.
@@ -214,7 +214,7 @@ class GroupLag:
         self._lost = OffsetRangeCounter(places, floors, self._moment.log_start)
         return self._lost
 
-    def rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+    def lag_rows(self, spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row for each group and queue.
 
         Args:
@@ -235,23 +235,25 @@ class GroupLag:
                 )
 
 
-def _has_outdated_message_model(key: GroupTopic, known: Collection[GroupTopic], subscriptions: Subscriptions) -> bool:
+def _has_outdated_message_model(
+    group_topic: GroupTopic, topics_with_offsets: Collection[GroupTopic], subscriptions: Subscriptions
+) -> bool:
     """Return whether offsets are from a message model (clustering or broadcasting) that the group no longer uses.
 
     Args:
-        key: The topic, and the group as in the key of its offsets.
-        known: All groups and topics with offsets, likewise.
+        group_topic: The topic, and the group as in the key of its offsets.
+        topics_with_offsets: All groups and topics with offsets, likewise.
     """
-    group = strip_broadcast_suffix(key.group)
-    broadcasts = group != key.group
-    model = subscriptions.find_subscription(key._replace(group=group)).message_model
-    other = key._replace(group=group if broadcasts else group + BROADCAST_SUFFIX)
-    return model is not None and (model == BROADCASTING) != broadcasts and other in known
+    group = strip_broadcast_suffix(group_topic.group)
+    broadcasts = group != group_topic.group
+    model = subscriptions.find_subscription(group_topic._replace(group=group)).message_model
+    other = group_topic._replace(group=group if broadcasts else group + BROADCAST_SUFFIX)
+    return model is not None and (model == BROADCASTING) != broadcasts and other in topics_with_offsets
 
 
-def queue_of_owner(moment: Moment, position: OffsetOwner) -> Queue:
+def queue_of_owner(moment: Moment, owner: OffsetOwner) -> Queue:
     """Return the queue of an offset."""
-    return Queue(moment.broker, position.topic, position.queue_id)
+    return Queue(moment.broker, owner.topic, owner.queue_id)
 
 
 def missing_messages_note(moment: Moment, archived_until: int | None) -> str:
@@ -335,17 +337,17 @@ class _LagPlan(NamedTuple):
         self,
         moment: Moment,
         span: QueueSpan | None,
-        counted: Mapping[Cursor, Backlog],
-        lost: FigureBounds,
-        missing: str,
+        backlogs: Mapping[Cursor, Backlog],
+        lost_messages: FigureBounds,
+        missing_note: str,
     ) -> Lag:
         """Return the row of this group and queue."""
-        most = counted[self._cursor_at(self.offset.low)]
+        most = backlogs[self._cursor_at(self.offset.low)]
         least = most
         if not self.subscribed.wanted.is_known:
             least = Backlog()
         elif not self.offset.is_exact:
-            least = Backlog() if self.offset.high is None else counted[self._cursor_at(self.offset.high)]
+            least = Backlog() if self.offset.high is None else backlogs[self._cursor_at(self.offset.high)]
         next_time = _to_datetime(most.next_time_ms)
         subscribed, offset = self.subscribed, self.offset
         compared = moment.compared.get(self.position) if moment.compared_at else None
@@ -361,10 +363,12 @@ class _LagPlan(NamedTuple):
             seconds=0.0 if moment.compared_at is None else (moment.taken - moment.compared_at).total_seconds(),
             has_members=None if subscribed.members is None else subscribed.members > 0,
         )
-        judged = lag_verdict(span, movement, most.messages, next_time, moment.at, lost, is_complete=not missing)
+        judged = lag_verdict(
+            span, movement, most.messages, next_time, moment.at, lost_messages, is_complete=not missing_note
+        )
         is_bound = not subscribed.wanted.is_known and most.messages > 0
         of_filter = subscribed.note or (UNKNOWN_FILTER if is_bound else "")
-        notes = [judged.reason, "" if self.is_committed else NO_OFFSET, of_filter, missing]
+        notes = [judged.reason, "" if self.is_committed else NO_OFFSET, of_filter, missing_note]
         if offset.reached is not None:
             notes.append("the group's offset was set back between these two snapshots, so it may have been anywhere")
         if span is not None and span.floor is not None:
@@ -377,7 +381,7 @@ class _LagPlan(NamedTuple):
         if broadcasts:
             of_slowest = "; the broker has the one at which the slowest last pulled"
             notes.append(f"{BROADCASTS}{'' if group == self.position.group else of_slowest}")
-        is_all = not missing
+        is_all = not missing_note
         return Lag(
             broker=self.queue.broker,
             kind="retry" if self.position.topic.startswith(RETRY_PREFIX) else "group",
@@ -390,7 +394,8 @@ class _LagPlan(NamedTuple):
             messages=FigureBounds(least.messages, most.messages if is_all else None),
             bytes=FigureBounds(least.bytes, most.bytes if is_all else None),
             seconds=FigureBounds(
-                _waited_seconds(least, moment), _waited_seconds(most, moment) if is_all or most.messages else None
+                _next_message_wait_seconds(least, moment),
+                _next_message_wait_seconds(most, moment) if is_all or most.messages else None,
             ),
             next_time=next_time,
             judged=judged,
@@ -399,7 +404,7 @@ class _LagPlan(NamedTuple):
             filter_as_of=subscribed.as_of,
             members=subscribed.members,
             broadcasts=broadcasts,
-            lost=lost,
+            lost=lost_messages,
             log_start=moment.log_start,
             compared_at=moment.compared_at,
             notes=tuple(note for note in notes if note),
@@ -410,13 +415,17 @@ def _to_datetime(ms: int | None) -> datetime.datetime | None:
     return None if ms is None else from_ms(ms)
 
 
-def _waited_seconds(behind: Backlog, moment: Moment) -> float:
-    if behind.next_time_ms is None:
+def _next_message_wait_seconds(backlog: Backlog, moment: Moment) -> float:
+    if backlog.next_time_ms is None:
         return 0.0
-    return max(0.0, (epoch_ms(moment.at) - behind.next_time_ms) / 1000)
+    return max(0.0, (epoch_ms(moment.at) - backlog.next_time_ms) / 1000)
 
 
-def _filter_text(wanted: SubscriptionFilter) -> str | None:
-    if not wanted.is_known:
+def _filter_text(message_filter: SubscriptionFilter) -> str | None:
+    if not message_filter.is_known:
         return None
-    return wanted.expression if wanted.tags is not None or wanted.selects_all else f"sql: {wanted.expression}"
+    return (
+        message_filter.expression
+        if message_filter.tags is not None or message_filter.selects_all
+        else f"sql: {message_filter.expression}"
+    )

@@ -43,7 +43,7 @@ class GroupSummary:
         return self.worst_row.judged.verdict
 
     @property
-    def messages(self) -> FigureBounds:
+    def messages_behind(self) -> FigureBounds:
         """Messages behind in all queues."""
         return sum_bounds(row.messages for row in self.rows)
 
@@ -53,7 +53,7 @@ class GroupSummary:
         return sum_bounds(row.lost for row in self.rows)
 
     @property
-    def bytes(self) -> FigureBounds:
+    def bytes_behind(self) -> FigureBounds:
         """Size of the records behind in all queues."""
         return sum_bounds(row.bytes for row in self.rows)
 
@@ -66,17 +66,17 @@ class GroupSummary:
         return FigureBounds(low, max(known) if len(known) == len(highs) else None)
 
     @property
-    def topics(self) -> list[str]:
+    def troubled_topics(self) -> list[str]:
         """Topics in which the group has a verdict other than OK; all its topics if it has none."""
         ill = {row.topic for row in self.rows if row.judged.verdict is not LagVerdict.OK}
         return sorted(ill or {row.topic for row in self.rows})
 
 
-def sum_bounds(figures: Iterable[FigureBounds]) -> FigureBounds:
+def sum_bounds(figure_bounds: Iterable[FigureBounds]) -> FigureBounds:
     """Return the sum of the figures. It has no upper bound if one of them has none."""
     low, high = 0.0, 0.0
     is_bounded = True
-    for figure in figures:
+    for figure in figure_bounds:
         low += figure.low
         high += figure.high or 0.0
         is_bounded = is_bounded and figure.high is not None

@@ -64,7 +64,7 @@ class HalfLag:
         parts = [part for _, halves, ops in self._queues.values() for part in (halves, ops)]
         self.counts: Sequence[Count] = [*parts, self._given_up] if parts else ()
 
-    def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+    def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row for each half queue that has, or may have, a half message in flight."""
         for position, (offset, halves, ops) in self._queues.items():
             most, absent = halves.count_in_flight(ops.finished, self._given_up.unique_keys)
@@ -104,7 +104,7 @@ class _HalfMessages:
         self._queue, self._start = queue, start
         self._batches: list[pa.RecordBatch] = []
 
-    def add(self, _: str, batch: pa.RecordBatch) -> None:
+    def add(self, _broker: str, batch: pa.RecordBatch) -> None:
         """Collect the half messages of a batch."""
         if (kept := _filter_queue_rows(batch, self._queue, self._start, self.until_ms)).num_rows:
             properties = kept.column("properties")
@@ -126,25 +126,25 @@ class _HalfMessages:
                 )
             )
 
-    def count_in_flight(self, finished: Collection[int], given_up: pa.Array) -> tuple[Backlog, int]:
+    def count_in_flight(self, finished_offsets: Collection[int], given_up_keys: pa.Array) -> tuple[Backlog, int]:
         """Return count and size of the half messages in flight, and how many half messages the source lacks.
 
         Args:
-            finished: Queue offsets that op records mark as finished.
-            given_up: UNIQ_KEYs of half messages that the broker gave up.
+            finished_offsets: Queue offsets that op records mark as finished.
+            given_up_keys: UNIQ_KEYs of half messages that the broker gave up.
         """
         if not self._batches:
             return Backlog(), 0
         halves = pa.Table.from_batches(self._batches).sort_by("queue_offset").combine_chunks()
         offsets = np.asarray(halves["queue_offset"])
         absent = int(offsets[-1]) + 1 - self._start - len(np.unique(offsets))
-        numbers_done = pa.array(sorted(finished), pa.int64())
+        numbers_done = pa.array(sorted(finished_offsets), pa.int64())
         texts_done = pc.cast(numbers_done, pa.string())
         is_done = pc.or_(
             pc.is_in(halves["queue_offset"].cast(pa.int64()), value_set=numbers_done),
             pc.is_in(halves["prepared"], value_set=texts_done),
         )
-        done = pa.concat_arrays([*halves["name"].filter(is_done).chunks, given_up])
+        done = pa.concat_arrays([*halves["name"].filter(is_done).chunks, given_up_keys])
         open_halves = halves.filter(pc.invert(pc.is_in(halves["name"], value_set=done)))
         if not len(open_halves):
             return Backlog(), absent
@@ -180,7 +180,7 @@ class _OpRecords:
         self.unreadable = 0
         self._queue, self._start = queue, start
 
-    def add(self, _: str, batch: pa.RecordBatch) -> None:
+    def add(self, _broker: str, batch: pa.RecordBatch) -> None:
         """Collect the finished half messages from the op records of a batch."""
         for body in _filter_queue_rows(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
             if body is None:
@@ -202,7 +202,7 @@ class _GivenUpKeys:
         self._queue = queue
         self._keys: list[pa.Array] = []
 
-    def add(self, _: str, batch: pa.RecordBatch) -> None:
+    def add(self, _broker: str, batch: pa.RecordBatch) -> None:
         """Collect the keys of a batch."""
         here = _filter_queue_rows(batch, self._queue, 0, self.until_ms)
         self._keys.append(here.column("unique_key").cast(pa.string()).drop_null())
@@ -213,11 +213,13 @@ class _GivenUpKeys:
         return pa.concat_arrays([pa.array([], pa.string()), *self._keys])
 
 
-def _filter_queue_rows(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
+def _filter_queue_rows(batch: pa.RecordBatch, queue: Queue, start_offset: int, until_ms: int | None) -> pa.RecordBatch:
     """Return the rows of a batch that are messages of one queue at or after an offset, stored by `until_ms`."""
     kept = np.asarray(pc.equal(batch.column("topic").cast(pa.string()), queue.topic).to_numpy(zero_copy_only=False))
     kept = (
-        kept & (integer_column(batch, "queue_id") == queue.queue_id) & (integer_column(batch, "queue_offset") >= start)
+        kept
+        & (integer_column(batch, "queue_id") == queue.queue_id)
+        & (integer_column(batch, "queue_offset") >= start_offset)
     )
     if until_ms is not None:
         kept &= milliseconds_column(batch) <= until_ms

@@ -105,14 +105,14 @@ class DelayLag:
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start)
         self.counts: Sequence[Count] = (self._counter,)
 
-    def _waiting_cursor(self, position: OffsetOwner, offset: int) -> Cursor:
-        return Cursor(queue_of_owner(self._moment, position), offset)
+    def _waiting_cursor(self, owner: OffsetOwner, offset: int) -> Cursor:
+        return Cursor(queue_of_owner(self._moment, owner), offset)
 
-    def _overdue_cursor(self, position: OffsetOwner, offset: int) -> Cursor:
-        until_ms = epoch_ms(self._moment.at) - self._levels.delay_ms(position.queue_id + 1)
-        return Cursor(queue_of_owner(self._moment, position), offset, until_ms=until_ms)
+    def _overdue_cursor(self, owner: OffsetOwner, offset: int) -> Cursor:
+        until_ms = epoch_ms(self._moment.at) - self._levels.delay_ms(owner.queue_id + 1)
+        return Cursor(queue_of_owner(self._moment, owner), offset, until_ms=until_ms)
 
-    def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+    def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row for each level that has a waiting message."""
         counted = self._counter.backlog_by_cursor
         for position, offset in self._offsets.items():
@@ -166,7 +166,7 @@ class TimerLag:
         )
         self.counts: Sequence[Count] = (self._timers,)
 
-    def rows(self, _: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
+    def lag_rows(self, _spans: Mapping[Queue, QueueSpan]) -> Iterator[Lag]:
         """Yield a row if a timer waits."""
         due = self._timers.pending_due_times_ms()
         if not len(due):
@@ -211,7 +211,7 @@ class _PendingTimers:
         self._dues: list[Array] = []
         self._deleted: list[pa.Array] = []
 
-    def add(self, _: str, batch: pa.RecordBatch) -> None:
+    def add(self, _broker: str, batch: pa.RecordBatch) -> None:
         """Collect the timers of a batch."""
         is_here = pc.equal(batch.column("topic").cast(pa.string()), self._topic)
         timers = batch.filter(pc.and_(is_here, pa.array(milliseconds_column(batch) <= self._now_ms)))
@@ -259,10 +259,10 @@ def _property_column(batch: pa.RecordBatch, name: str) -> pa.Array:
 def held_back_lag_row(
     moment: Moment,
     kind: str,
-    position: OffsetOwner,
+    owner: OffsetOwner,
     offset: OffsetAt,
-    behind: tuple[Backlog, Backlog],
-    due_ms: Sequence[int | None],
+    backlogs: tuple[Backlog, Backlog],
+    due_times_ms: Sequence[int | None],
     notes: Sequence[str],
     *,
     is_complete: bool,
@@ -272,23 +272,23 @@ def held_back_lag_row(
     Args:
         moment: Offsets of the store at the time.
         kind: delay, timer, half or retry_store.
-        position: Queue in which the broker holds them.
+        owner: Queue in which the broker holds them.
         offset: The broker's offset in it.
-        behind: Smallest and largest possible number of messages behind.
-        due_ms: Due time of the oldest message, for each of the two.
+        backlogs: Smallest and largest possible number of messages behind.
+        due_times_ms: Due time of the oldest message, for each of the two.
         notes: Sentences that qualify the row; empty ones are left out.
         is_complete: True if no message is missing.
     """
-    least, most = behind
-    late = [0.0 if due is None else max(0.0, (epoch_ms(moment.at) - due) / 1000) for due in due_ms]
+    least, most = backlogs
+    late = [0.0 if due is None else max(0.0, (epoch_ms(moment.at) - due) / 1000) for due in due_times_ms]
     is_slow = most.messages > 0 and kind != "half"
-    oldest = due_ms[1]
+    oldest = due_times_ms[1]
     return Lag(
         broker=moment.broker,
         kind=kind,
-        group=position.group,
-        topic=position.topic,
-        queue_id=position.queue_id,
+        group=owner.group,
+        topic=owner.topic,
+        queue_id=owner.queue_id,
         as_of=moment.at,
         offset=offset,
         end=None,
@@ -327,10 +327,10 @@ class _RetryStoreCounts:
     first: datetime.datetime | None = None
     following: datetime.datetime | None = None
 
-    def add(self, entry: Entry, at: datetime.datetime) -> None:
+    def add_entry(self, entry: Entry, counted_at: datetime.datetime) -> None:
         if entry.is_dead:
             self.dead += 1
-        elif entry.due is not None and entry.due <= at:
+        elif entry.due is not None and entry.due <= counted_at:
             self.late += 1
             self.first = entry.due if self.first is None else min(self.first, entry.due)
         else:
@@ -375,7 +375,7 @@ def read_lake_retry_entries(lake: Lake, broker: str) -> list[Entry]:
             for group, topic, queue_id, kind, due in (row.values() for row in rows)]  # fmt: skip
 
 
-def retry_store_lag_rows(moment: Moment, entries: Iterable[Entry], wanted: Selection) -> Iterator[Lag]:
+def retry_store_lag_rows(moment: Moment, entries: Iterable[Entry], selection: Selection) -> Iterator[Lag]:
     """Yield a row for each group and queue with messages in a retry store.
 
     Args:
@@ -385,8 +385,8 @@ def retry_store_lag_rows(moment: Moment, entries: Iterable[Entry], wanted: Selec
     counts: dict[OffsetOwner, _RetryStoreCounts] = {}
     for entry in entries:
         position = OffsetOwner(OffsetKind.GROUP, entry.group, entry.topic, entry.queue_id)
-        if is_selected_owner(wanted, position):
-            counts.setdefault(position, _RetryStoreCounts()).add(entry, moment.at)
+        if is_selected_owner(selection, position):
+            counts.setdefault(position, _RetryStoreCounts()).add_entry(entry, moment.at)
     for position, found in sorted(counts.items()):
         late = Backlog(found.late)
         due = None if found.first is None else epoch_ms(found.first)

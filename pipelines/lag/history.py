@@ -83,7 +83,7 @@ def lag_history(
     groups: Collection[str],
     until: datetime.datetime,
     brokers: Collection[str] = (),
-    given: Mapping[GroupTopic, SubscriptionFilter] | None = None,
+    subscription_overrides: Mapping[GroupTopic, SubscriptionFilter] | None = None,
     topics: Collection[str] = (),
 ) -> LagHistory | None:
     """Return the lag of groups up to a time, or None if there are no snapshots.
@@ -91,7 +91,7 @@ def lag_history(
     Args:
         until: End of the history.
         brokers: Stores to read; all if empty.
-        given: Subscriptions that the user gives.
+        subscription_overrides: Subscriptions that the user gives.
         topics: Topics to count; all if empty.
     """
     offsets = open_snapshots(lake, OFFSETS)
@@ -109,9 +109,9 @@ def lag_history(
     for broker in stores:
         store = _StoreHistory(lake, offsets, broker, until)
         progress = archived.get(broker, StoreProgress(0))
-        is_known = progress.topics is None or (topics and set(topics) <= set(progress.topics))
+        is_known = progress.pulled_topics is None or (topics and set(topics) <= set(progress.pulled_topics))
         places = list(store.find_known_windows(windows, progress.end)) if is_known else []
-        store.set_subscriptions(subscribed, places, given or {})
+        store.set_subscriptions(subscribed, places, subscription_overrides or {})
         untold = set(range(windows.count)) - {window.number for window in places}
         for group, figures in store.count_messages_behind(windows, places, groups, topics).items():
             missing |= {(group, number) for number in untold}
@@ -132,7 +132,7 @@ def _find_windows(table: DeltaTable, brokers: Sequence[str], until: datetime.dat
         f"min(CASE WHEN as_of >= {timestamp_literal(until - length)} THEN as_of END) AS first_{number}"
         for number, length in enumerate(_LENGTHS)
     )
-    where = f"kind = 'group' AND topic IS NULL AND as_of <= {timestamp_literal(until)} AND {_broker_filter(brokers)}"
+    where = f"kind = 'group' AND topic IS NULL AND as_of <= {timestamp_literal(until)} AND {_broker_condition(brokers)}"
     (row,) = rows_to_dicts(run_sql(table, OFFSETS, f"SELECT {counts} FROM {OFFSETS} WHERE {where}").read_all())
     last = len(_LENGTHS) - 1
     if not row[f"count_{last}"]:
@@ -150,7 +150,7 @@ def _find_windows(table: DeltaTable, brokers: Sequence[str], until: datetime.dat
     return TimeWindows.covering(first, until + datetime.timedelta(seconds=1), MAX_WINDOWS, min_length=distance * 0.95)
 
 
-def _broker_filter(brokers: Sequence[str]) -> str:
+def _broker_condition(brokers: Sequence[str]) -> str:
     return f"broker IN ({', '.join(map(text_literal, brokers))})"
 
 
@@ -172,29 +172,34 @@ class _StoreHistory:
         self._broadcast: Collection[tuple[str, str]] = ()
 
     def set_subscriptions(
-        self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, SubscriptionFilter]
+        self,
+        subscriptions_table: DeltaTable | None,
+        known_windows: Sequence[_Window],
+        overrides: Mapping[GroupTopic, SubscriptionFilter],
     ) -> None:
         """Set the subscriptions of the groups at the time of each window.
 
         Args:
-            subscribed: The table `subscriptions`; None if there is none.
-            places: The windows that have figures.
-            given: Subscriptions that the user gives, for all windows.
+            subscriptions_table: The table `subscriptions`; None if there is none.
+            known_windows: The windows that have figures.
+            overrides: Subscriptions that the user gives, for all windows.
         """
-        known = [PastSubscriptions()] * len(places)
-        if subscribed is not None:
-            known = read_subscriptions_over_time(subscribed, self._broker, [window.at for window in places])
+        known = [PastSubscriptions()] * len(known_windows)
+        if subscriptions_table is not None:
+            known = read_subscriptions_over_time(
+                subscriptions_table, self._broker, [window.at for window in known_windows]
+            )
         self._subscribed_in = {
-            window.number: then._replace(wanted={**then.wanted, **given})
-            for window, then in zip(places, known, strict=True)
+            window.number: then._replace(wanted={**then.wanted, **overrides})
+            for window, then in zip(known_windows, known, strict=True)
         }
 
-    def find_known_windows(self, windows: TimeWindows, archived: int) -> Iterator[_Window]:
+    def find_known_windows(self, windows: TimeWindows, archived_end: int) -> Iterator[_Window]:
         """Yield the windows whose lag is known, because a snapshot of offsets applies to them.
 
         Args:
             windows: All windows.
-            archived: Physical offset up to which the log is archived.
+            archived_end: Physical offset up to which the log is archived.
         """
         rows = self._query_offset_rows(
             f"SELECT {_window_number_sql(windows)} AS number, min(as_of) AS first, max(as_of) AS last, "
@@ -205,7 +210,7 @@ class _StoreHistory:
         )
         following = [(row["first"], row["number"]) for row in rows[1:]] + [(self._until, windows.count)]
         for row, (next_at, next_number) in zip(rows, following, strict=True):
-            if (row["log_end"] or 0) > archived:
+            if (row["log_end"] or 0) > archived_end:
                 continue
             start = row["log_start"] or 0
             yield _Window(row["number"], row["last"], start)
@@ -215,7 +220,7 @@ class _StoreHistory:
                     yield _Window(number, min(end, self._until), start)
 
     def count_messages_behind(
-        self, windows: TimeWindows, places: Sequence[_Window], groups: Collection[str], topics: Collection[str]
+        self, windows: TimeWindows, known_windows: Sequence[_Window], groups: Collection[str], topics: Collection[str]
     ) -> dict[str, dict[int, int | None]]:
         """Return how many messages each group is behind in each window, for groups that consume from this store.
 
@@ -227,7 +232,7 @@ class _StoreHistory:
         names = {queue.topic for _, queue in offsets}.union(consumers)
         known = self._store.measure_queues(Times(until=self._until), names, [])
         floors = {queue: span.floor for queue, span in known.items() if span.floor is not None}
-        ends = self._queue_ends_by_window(places, names, floors)
+        ends = self._queue_ends_by_window(known_windows, names, floors)
         # Queues without a message since their topic was created again: other queues of the topic show when that was.
         deleted = {queue for queue in floors if not known[queue].end}
         spans: dict[tuple[str, Queue], dict[int, tuple[int, int] | None]] = defaultdict(dict)
@@ -235,9 +240,9 @@ class _StoreHistory:
             queue = key[1]
             if queue in deleted:
                 continue
-            of_queue = ends.get(queue, [(0, 0)] * len(places))
+            of_queue = ends.get(queue, [(0, 0)] * len(known_windows))
             first = _smallest_first_offset(of_queue)
-            for place, window in enumerate(places):
+            for place, window in enumerate(known_windows):
                 offset = found[window.number]
                 end = of_queue[place][1]
                 if offset is not None and queue in floors and not end:
@@ -253,7 +258,7 @@ class _StoreHistory:
                 if of_group is not None and None not in of_group:
                     continue
                 first = _smallest_first_offset(of_queue)
-                for window, (_, end) in zip(places, of_queue, strict=True):
+                for window, (_, end) in zip(known_windows, of_queue, strict=True):
                     number = window.number
                     if is_consumed[number] and (of_group is None or of_group[number] is None):
                         is_known = end or queue not in floors
@@ -263,7 +268,7 @@ class _StoreHistory:
     def _consumed_topics_by_window(
         self,
         offsets: Mapping[tuple[str, Queue], Sequence[int | None]],
-        count: int,
+        window_count: int,
         groups: Collection[str],
         topics: Collection[str],
     ) -> dict[str, dict[str, list[bool]]]:
@@ -271,7 +276,7 @@ class _StoreHistory:
 
         Args:
             offsets: From `_group_offsets_by_window`.
-            count: Number of windows.
+            window_count: Number of windows.
             topics: Topics to count; all if empty.
         """
         found: dict[str, dict[str, list[bool]]] = defaultdict(dict)
@@ -290,27 +295,29 @@ class _StoreHistory:
         for number, then in self._subscribed_in.items():
             for key in then.consumed:
                 if key.group in groups and (not topics or key.topic in topics):
-                    found[key.topic].setdefault(key.group, [False] * count)[number] = True
+                    found[key.topic].setdefault(key.group, [False] * window_count)[number] = True
             for key in then.broadcast:
                 if key.group in found.get(key.topic, {}):
                     found[key.topic][key.group][number] = False
         return found
 
     def _count_in_offset_ranges(
-        self, spans: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]], floors: Mapping[Queue, int]
+        self,
+        offset_ranges: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]],
+        restart_offsets: Mapping[Queue, int],
     ) -> dict[str, dict[int, int | None]]:
         """Count the wanted messages in the groups' offset ranges, by group and window number; None if not known."""
         places: dict[tuple[Queue, SubscriptionFilter], list[int]] = defaultdict(list)
-        for (group, queue), of_windows in spans.items():
+        for (group, queue), of_windows in offset_ranges.items():
             for number, span in of_windows.items():
                 wanted = self._group_filter(group, queue.topic, number)
                 if span is not None and not wanted.selects_all:
                     places[queue, wanted] += span
-        counter = OffsetRangeCounter(places, floors)
+        counter = OffsetRangeCounter(places, restart_offsets)
         if places:
             self._store.measure_queues(Times(until=self._until), (), [counter])
-        figures: dict[str, dict[int, int | None]] = {group: {} for group, _ in spans}
-        for (group, queue), of_windows in spans.items():
+        figures: dict[str, dict[int, int | None]] = {group: {} for group, _ in offset_ranges}
+        for (group, queue), of_windows in offset_ranges.items():
             mine = figures[group]
             for number, span in of_windows.items():
                 wanted = self._group_filter(group, queue.topic, number)
@@ -323,8 +330,8 @@ class _StoreHistory:
                     mine[number] = before + behind
         return figures
 
-    def _group_filter(self, group: str, topic: str, window: int) -> SubscriptionFilter:
-        wanted = self._subscribed_in[window].wanted
+    def _group_filter(self, group: str, topic: str, window_number: int) -> SubscriptionFilter:
+        wanted = self._subscribed_in[window_number].wanted
         return ALL if topic.startswith(RETRY_PREFIX) else wanted.get(GroupTopic(group, topic), ALL)
 
     def _group_offsets_by_window(
@@ -357,21 +364,21 @@ class _StoreHistory:
         return found
 
     def _queue_ends_by_window(
-        self, places: Sequence[_Window], topics: Collection[str], floors: Mapping[Queue, int]
+        self, known_windows: Sequence[_Window], topics: Collection[str], restart_offsets: Mapping[Queue, int]
     ) -> dict[Queue, list[tuple[int, int]]]:
         """Return each queue's first offset and end offset at the time of each window that has figures."""
-        if not places or not topics:
+        if not known_windows or not topics:
             return {}
         times = " ".join(
             f"WHEN store_timestamp <= {timestamp_literal(window.at)} THEN {place}"
-            for place, window in enumerate(places)
+            for place, window in enumerate(known_windows)
         )
-        starts = sorted({window.log_start for window in places})
+        starts = sorted({window.log_start for window in known_windows})
         offsets = " ".join(f"WHEN physical_offset >= {start} THEN {start}" for start in reversed(starts))
-        last = places[-1].at
+        last = known_windows[-1].at
         since = " ".join(
             f"WHEN topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} THEN {floor}"
-            for queue, floor in floors.items()
+            for queue, floor in restart_offsets.items()
         )
         made_again = f" AND physical_offset >= CASE {since} ELSE 0 END" if since else ""
         sql = (
@@ -384,7 +391,7 @@ class _StoreHistory:
         rows: dict[Queue, list[Row]] = defaultdict(list)
         for row in rows_to_dicts(run_sql(self._messages, "messages", sql).read_all()):
             rows[Queue(self._broker, row["topic"], row["queue_id"])].append(row)
-        return {queue: _queue_bounds_by_window(found, places) for queue, found in rows.items()}
+        return {queue: _queue_bounds_by_window(found, known_windows) for queue, found in rows.items()}
 
     def _snapshot_conditions(self) -> str:
         return f"broker = {text_literal(self._broker)} AND kind = 'group'"
@@ -397,8 +404,12 @@ def _is_broadcast_row(row: Row) -> bool:
     return bool(strip_broadcast_suffix(row["group"]) != row["group"])
 
 
-def _combine_with_or(some: Sequence[bool] | None, others: Sequence[bool]) -> list[bool]:
-    return list(others) if some is None else [one or other for one, other in zip(some, others, strict=True)]
+def _combine_with_or(first_flags: Sequence[bool] | None, second_flags: Sequence[bool]) -> list[bool]:
+    return (
+        list(second_flags)
+        if first_flags is None
+        else [one or other for one, other in zip(first_flags, second_flags, strict=True)]
+    )
 
 
 def _window_number_sql(windows: TimeWindows) -> str:
@@ -410,15 +421,15 @@ def _window_number_sql(windows: TimeWindows) -> str:
     )
 
 
-def _smallest_first_offset(of_queue: Sequence[tuple[int, int]]) -> int:
+def _smallest_first_offset(offset_ranges: Sequence[tuple[int, int]]) -> int:
     """Return the smallest first offset of a queue over all windows in which it has messages; 0 if there is none."""
-    return min((first for first, end in of_queue if end), default=0)
+    return min((first for first, end in offset_ranges if end), default=0)
 
 
-def _queue_bounds_by_window(rows: Sequence[Row], places: Sequence[_Window]) -> list[tuple[int, int]]:
+def _queue_bounds_by_window(rows: Sequence[Row], known_windows: Sequence[_Window]) -> list[tuple[int, int]]:
     """Return the first offset and the end offset of one queue at each window."""
     found = []
-    for place, window in enumerate(places):
+    for place, window in enumerate(known_windows):
         stored = [row for row in rows if row["place"] <= place]
         end = max((row["last"] + 1 for row in stored), default=0)
         first = min((row["first"] for row in stored if row["log_start"] >= window.log_start), default=end)

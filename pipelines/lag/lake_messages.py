@@ -79,39 +79,41 @@ class LakeMessages:
         self._table, self._broker, self._packs, self._last = table, broker, packs, last
         self._first_stored: dict[str, dict[Queue, datetime.datetime]] = {}
 
-    def measure_queues(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
+    def measure_queues(
+        self, times: Times, topics: Collection[str], counters: Sequence[Count]
+    ) -> dict[Queue, QueueSpan]:
         """Feed each counter the messages that it needs, and return the first and end offset of each queue."""
         starts: dict[Queue, int] = {}
-        for count in counts:
+        for count in counters:
             if isinstance(count, BacklogCounter):
                 for queue in self._queues_without_cursor(times, count):
                     count.add_queue(queue)
                 for queue, start in count.starts.items():
                     if queue.topic in topics:
                         starts[queue] = min(start, starts.get(queue, start))
-        if any(isinstance(count, BacklogCounter) for count in counts):
+        if any(isinstance(count, BacklogCounter) for count in counters):
             # Most of thousands of retry topics have no message, and each would be a part of the query.
             topics = {queue.topic for queue in starts}
         spans = self._queue_spans(times, topics, starts)
         floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
-        for count in counts:
+        for count in counters:
             if floors and isinstance(count, BacklogCounter):
                 count.reset_counts(floors)
             for batch in self._read_batches(count, spans):
                 count.add(self._broker, batch)
         return spans
 
-    def read_queue_ends(self, times: Times, without: Collection[str] = ()) -> dict[Queue, QueueSpan]:
+    def read_queue_ends(self, times: Times, excluded_topics: Collection[str] = ()) -> dict[Queue, QueueSpan]:
         """Return the first and end offset of each queue of ordinary topics, from messages that the broker still has.
 
         Args:
-            without: Topics that are not of interest.
+            excluded_topics: Topics that are not of interest.
         """
         compared = timestamp_literal(times.compared_at or EPOCH)
         last = "last_value(queue_offset ORDER BY physical_offset)"
         where = [*self._time_conditions(times), f"kind = {text_literal(Kind.NORMAL)}"]
-        if without:
-            where.append(f"NOT {_topics_sql(without)}")
+        if excluded_topics:
+            where.append(f"NOT {_topics_condition(excluded_topics)}")
         sql = (
             f"SELECT topic, queue_id, min(queue_offset) AS first, {last} AS last, "
             f"{last} FILTER (WHERE store_timestamp <= {compared}) AS compared "
@@ -134,29 +136,29 @@ class LakeMessages:
             where.append(f"physical_offset >= {times.log_start}")
         return where
 
-    def _queues_without_cursor(self, times: Times, count: BacklogCounter) -> Iterator[Queue]:
+    def _queues_without_cursor(self, times: Times, counter: BacklogCounter) -> Iterator[Queue]:
         """Yield the queues of a counter's topics that have messages, but no cursor of the counter.
 
         If it has cursors in all queues of the topics, statistics of the files show that there are no others.
         """
         known: dict[str, list[int]] = defaultdict(list)
-        for queue in count.starts:
-            if queue.topic in count.topics:
+        for queue in counter.starts:
+            if queue.topic in counter.topics:
                 known[queue.topic].append(queue.queue_id)
         alike: dict[tuple[int, ...], list[str]] = defaultdict(list)
-        for topic in count.topics:
+        for topic in counter.topics:
             if topic in known or not topic.startswith(RETRY_PREFIX):
                 alike[tuple(sorted(known[topic]))].append(topic)
         asked = [
-            f"{in_condition('topic', map(text_literal, topics))} AND {_other_queues_sql(queue_ids)}"
+            f"{in_condition('topic', map(text_literal, topics))} AND {_other_queues_condition(queue_ids)}"
             for queue_ids, topics in alike.items()
         ]
-        if any(topic not in known for topic in count.topics):
+        if any(topic not in known for topic in counter.topics):
             # A range, as there may be one retry topic for each of thousands of groups.
             after = RETRY_PREFIX[:-1] + chr(ord(RETRY_PREFIX[-1]) + 1)
             asked.append(f"topic >= {text_literal(RETRY_PREFIX)} AND topic < {text_literal(after)}")
         for queue in self._queues_with_messages(times, asked):
-            if queue.topic in count.topics:
+            if queue.topic in counter.topics:
                 yield queue
 
     def _queues_with_messages(self, times: Times, conditions: Sequence[str]) -> Iterator[Queue]:
@@ -178,13 +180,14 @@ class LakeMessages:
                     yield queue
 
     def _queue_spans(
-        self, times: Times, topics: Collection[str], starts: Mapping[Queue, int]
+        self, times: Times, topics: Collection[str], start_offsets: Mapping[Queue, int]
     ) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of queues.
 
         Args:
             topics: Whose queues.
-            starts: For each queue of interest, the smallest offset of interest; empty for all queues and messages.
+            start_offsets: For each queue of interest, the smallest offset of interest; empty for all queues and
+                messages.
         """
         if not topics:
             return {}
@@ -192,21 +195,23 @@ class LakeMessages:
         if times.until is not None:
             where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
             where.append(f"store_date <= {date_literal(times.until)}")
-        if times.log_start is None or not starts:
+        if times.log_start is None or not start_offsets:
             return self._reset_deleted_queue_ends(
-                self._spans_from_all_messages(times, [*where, _topics_sql(topics)]), where
+                self._spans_from_all_messages(times, [*where, _topics_condition(topics)]), where
             )
         live = [*where, f"physical_offset >= {times.log_start}"]
-        has_first = f"{_topics_sql(topics)} AND queue_offset < {_FIRST_OFFSETS}"
+        has_first = f"{_topics_condition(topics)} AND queue_offset < {_FIRST_OFFSETS}"
         young = set(self._queues_with_messages(times, [has_first]))
-        old = {queue: start for queue, start in starts.items() if queue not in young}
+        old = {queue: start for queue, start in start_offsets.items() if queue not in young}
         spans = self._spans_of_truncated_queues(times, live, old)
         if young:
-            spans |= self._spans_from_all_messages(times, [*live, _topics_sql({queue.topic for queue in young})], young)
-        silent = sorted(starts.keys() - spans.keys())
+            spans |= self._spans_from_all_messages(
+                times, [*live, _topics_condition({queue.topic for queue in young})], young
+            )
+        silent = sorted(start_offsets.keys() - spans.keys())
         for first in range(0, len(silent), _MAX_QUEUES):
             some = silent[first : first + _MAX_QUEUES]
-            spans |= self._spans_from_all_messages(times, [*where, f"({' OR '.join(map(_queue_sql, some))})"])
+            spans |= self._spans_from_all_messages(times, [*where, f"({' OR '.join(map(_queue_condition, some))})"])
         return self._reset_deleted_queue_ends(spans, live)
 
     def _reset_deleted_queue_ends(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
@@ -229,7 +234,8 @@ class LakeMessages:
             "max(CASE WHEN physical_offset < floor THEN physical_offset END) AS before, min(floor) AS floor "
             f"FROM messages LEFT JOIN (VALUES {known}) AS again(topic, queue_id, floor) "
             "ON messages.topic = again.topic AND messages.queue_id = again.queue_id "
-            f"WHERE {' AND '.join(where)} AND messages.{_topics_sql(topics)} GROUP BY messages.topic, messages.queue_id"
+            f"WHERE {' AND '.join(where)} AND messages.{_topics_condition(topics)} GROUP BY messages.topic, "
+            "messages.queue_id"
         )
         runs = {
             Queue(self._broker, row["topic"], row["queue_id"]): QueueRun(
@@ -245,25 +251,25 @@ class LakeMessages:
         return spans | {queue: QueueSpan(0, 0, floor=floor) for queue, floor in deleted.items()}
 
     def _spans_of_truncated_queues(
-        self, times: Times, live: Sequence[str], starts: Mapping[Queue, int]
+        self, times: Times, live_conditions: Sequence[str], start_offsets: Mapping[Queue, int]
     ) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of queues whose first messages the broker has deleted.
 
         In each queue, the messages from one before its start on are read, and those stored since the earlier time; the
         first of the latter shows where the queue ended then. Queues without such messages are left out.
         """
-        if not starts:
+        if not start_offsets:
             return {}
         recent: dict[Queue, tuple[int, int]] = {}
         if times.compared_at is not None:
-            topics = _topics_sql({queue.topic for queue in starts})
+            topics = _topics_condition({queue.topic for queue in start_offsets})
             since = f"store_timestamp > {timestamp_literal(times.compared_at)}"
             day = f"store_date >= {date_literal(times.compared_at)}"
-            recent = self._offset_ranges_by_queue([*live, topics, since, day])
+            recent = self._offset_ranges_by_queue([*live_conditions, topics, since, day])
         found = dict(recent)
-        lowest = {queue: max(0, start - 1) for queue, start in starts.items()}
+        lowest = {queue: max(0, start - 1) for queue, start in start_offsets.items()}
         for places in _start_offset_conditions(lowest):
-            for queue, (first, last) in self._offset_ranges_by_queue([*live, f"({places})"]).items():
+            for queue, (first, last) in self._offset_ranges_by_queue([*live_conditions, f"({places})"]).items():
                 found[queue] = first, max(last, recent.get(queue, (0, 0))[1])
         spans = {}
         for queue, (first, last) in found.items():
@@ -287,13 +293,13 @@ class LakeMessages:
         return rows
 
     def _spans_from_all_messages(
-        self, times: Times, where: Sequence[str], chosen: Collection[Queue] | None = None
+        self, times: Times, where: Sequence[str], queues: Collection[Queue] | None = None
     ) -> dict[Queue, QueueSpan]:
         """Return where queues begin and end, from all their messages that meet the given conditions.
 
         Args:
             where: The conditions.
-            chosen: The queues of interest; None for all.
+            queues: The queues of interest; None for all.
         """
         compared = "NULL" if times.compared_at is None else timestamp_literal(times.compared_at)
         start = times.log_start or 0
@@ -308,7 +314,7 @@ class LakeMessages:
         spans = {}
         for row in self._query_rows(sql):
             queue = Queue(self._broker, row["topic"], row["queue_id"])
-            if chosen is not None and queue not in chosen:
+            if queues is not None and queue not in queues:
                 continue
             end = row["last"] + 1
             first = None if times.log_start is None else end if row["first"] is None else row["first"]
@@ -322,12 +328,12 @@ class LakeMessages:
         """Return the offsets of a queue whose topic was created again."""
         sql = (
             "SELECT queue_offset, physical_offset, store_timestamp "
-            f"FROM messages WHERE {' AND '.join(where)} AND {_queue_sql(queue)} ORDER BY physical_offset"
+            f"FROM messages WHERE {' AND '.join(where)} AND {_queue_condition(queue)} ORDER BY physical_offset"
         )
         rows = run_sql(self._table, "messages", sql).read_all().combine_chunks().to_batches()[0]
         offsets, physical = integer_column(rows, "queue_offset"), integer_column(rows, "physical_offset")
         finder = SpanFinder()
-        finder.add(queue, offsets, physical)
+        finder.add_messages(queue, offsets, physical)
         span = finder.queue_spans[queue]
         is_known = physical >= max(span.floor or 0, times.log_start or 0)
         first = None if times.log_start is None else min(offsets[is_known].tolist(), default=span.end)
@@ -337,39 +343,39 @@ class LakeMessages:
             compared_end = max((offsets[is_old] + 1).tolist(), default=None)
         return replace(span, first=first, compared_end=compared_end)
 
-    def _read_batches(self, count: Count, spans: dict[Queue, QueueSpan]) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, counter: Count, spans: dict[Queue, QueueSpan]) -> Iterator[pa.RecordBatch]:
         """Yield the batches of messages that a counter needs, without queues that end before its start."""
         starts = {
-            queue: start for queue, start in count.starts.items() if queue not in spans or start < spans[queue].end
+            queue: start for queue, start in counter.starts.items() if queue not in spans or start < spans[queue].end
         }
-        names = [name for name in count.columns if name != BODY]
-        if BODY in count.columns:
+        names = [name for name in counter.columns if name != BODY]
+        if BODY in counter.columns:
             names += _BODY_COLUMNS
         schema = arrow_schema(MESSAGES.only(names))
-        conditions = list(self._counter_conditions(count))
+        conditions = list(self._counter_conditions(counter))
         for places in _start_offset_conditions(starts):
             sql = f"SELECT {', '.join(names)} FROM messages WHERE {' AND '.join(conditions)} AND ({places})"
             for batch in run_sql(self._table, "messages", sql):
                 # The engine returns strings in a form that not all functions of Arrow accept.
                 plain = batch.cast(schema)
-                yield from self._add_bodies(plain) if BODY in count.columns else (plain,)
+                yield from self._add_body_column(plain) if BODY in counter.columns else (plain,)
 
-    def _counter_conditions(self, count: Count) -> Iterator[str]:
+    def _counter_conditions(self, counter: Count) -> Iterator[str]:
         yield f"broker = {text_literal(self._broker)}"
-        if count.until_ms is not None:
-            until = from_ms(count.until_ms)
+        if counter.until_ms is not None:
+            until = from_ms(counter.until_ms)
             yield f"store_timestamp <= {timestamp_literal(until)}"
             yield f"store_date <= {date_literal(until)}"
-        if count.since_ms is not None:
-            since = from_ms(count.since_ms)
+        if counter.since_ms is not None:
+            since = from_ms(counter.since_ms)
             yield f"store_timestamp >= {timestamp_literal(since)}"
             yield f"store_date >= {date_literal(since)}"
-        if count.log_start is not None:
-            yield f"physical_offset >= {count.log_start}"
-        if isinstance(count, OffsetRangeCounter) and count.log_end is not None:
-            yield f"physical_offset < {count.log_end}"
+        if counter.log_start is not None:
+            yield f"physical_offset >= {counter.log_start}"
+        if isinstance(counter, OffsetRangeCounter) and counter.log_end is not None:
+            yield f"physical_offset < {counter.log_end}"
 
-    def _add_bodies(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _add_body_column(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add the bodies to a batch. If one cannot be read, all bodies are null, and the count reports that."""
         try:
             yield from list(batches_with_bodies(batch, open_store(self._packs), FrameCache()))
@@ -377,15 +383,15 @@ class LakeMessages:
             yield batch.append_column(BODY, pa.nulls(batch.num_rows, pa.binary()))
 
 
-def _topics_sql(topics: Collection[str]) -> str:
+def _topics_condition(topics: Collection[str]) -> str:
     return f"topic IN ({', '.join(map(text_literal, sorted(topics)))})"
 
 
-def _queue_sql(queue: Queue) -> str:
+def _queue_condition(queue: Queue) -> str:
     return f"(topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id})"
 
 
-def _other_queues_sql(queue_ids: Sequence[int]) -> str:
+def _other_queues_condition(queue_ids: Sequence[int]) -> str:
     """Return an SQL condition that excludes the given queue ids, which are in ascending order."""
     if not queue_ids:
         return "queue_id >= 0"
@@ -394,13 +400,13 @@ def _other_queues_sql(queue_ids: Sequence[int]) -> str:
     return f"queue_id >= 0 AND queue_id NOT IN ({', '.join(map(str, queue_ids))})"
 
 
-def _start_offset_conditions(starts: Mapping[Queue, int]) -> Iterator[str]:
+def _start_offset_conditions(start_offsets: Mapping[Queue, int]) -> Iterator[str]:
     """Yield SQL conditions that together select all messages of each queue from its start on, and perhaps a few more.
 
     A topic with many queues is named once, with its smallest offset, if that selects few other messages.
     """
     by_topic: dict[str, list[tuple[Queue, int]]] = defaultdict(list)
-    for queue, start in sorted(starts.items()):
+    for queue, start in sorted(start_offsets.items()):
         by_topic[queue.topic].append((queue, start))
     conditions = []
     for topic, queues in by_topic.items():
@@ -408,6 +414,6 @@ def _start_offset_conditions(starts: Mapping[Queue, int]) -> Iterator[str]:
         if len(queues) > 1 and sum(start - least for _, start in queues) <= _MAX_EXCESS:
             conditions.append(f"(topic = {text_literal(topic)} AND queue_offset >= {least})")
         else:
-            conditions += [f"({_queue_sql(queue)} AND queue_offset >= {start})" for queue, start in queues]
+            conditions += [f"({_queue_condition(queue)} AND queue_offset >= {start})" for queue, start in queues]
     for first in range(0, len(conditions), _MAX_QUEUES):
         yield " OR ".join(conditions[first : first + _MAX_QUEUES])

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.snapshot_tables import offsets_at_two_times, offsets_between, read_snapshot_headers
+from commitlake.connectors.lake.snapshot_tables import offsets_at_two_times, read_offset_changes, read_snapshot_headers
 from commitlake.pipelines.lag.offsets import WATCH
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.times import epoch_us
@@ -44,10 +44,10 @@ class LoadedSnapshots:
         start, following = (self._marks["as_of"][number].as_py() for number in (0, -1))
         known = offsets_at_two_times(table, broker, str(kind), start, start)
         before = known.select([*_PLACE, "offset"]).append_column("as_of", pa.nulls(len(known), self._time_type))
-        later = offsets_between(table, broker, str(kind), start, following)
+        later = read_offset_changes(table, broker, str(kind), start, following)
         rows = pa.concat_tables([before, later.select(before.column_names)])
         self._changes = later
-        self._places, codes = _distinct_places(rows)
+        self._places, codes = _distinct_owners(rows)
         changed = rows["as_of"].cast(pa.int64()).fill_null(_NEVER).to_numpy()
         order = np.lexsort((changed, codes))
         self._times, self._offsets = changed[order], rows["offset"].combine_chunks().take(pa.array(order))
@@ -57,31 +57,31 @@ class LoadedSnapshots:
     def _time_type(self) -> pa.DataType:
         return self._marks.schema.field("as_of").type
 
-    def marks(self, kind: OffsetKind) -> pa.Table:
-        """Return the rows of whole snapshots that times in the range need, oldest first; see `Snapshots.marks`."""
+    def headers(self, kind: OffsetKind) -> pa.Table:
+        """Return the header rows of the snapshots that are needed for times in the range; see `Snapshots.headers`."""
         assert kind is OffsetKind.GROUP
         return self._marks
 
-    def known(self, kind: OffsetKind, until: datetime.datetime, earlier: datetime.datetime) -> pa.Table:
-        """Return the offsets as known at two times; see `Snapshots.known`."""
+    def offsets_at_times(self, kind: OffsetKind, time: datetime.datetime, earlier_time: datetime.datetime) -> pa.Table:
+        """Return the offsets as known at two times; see `Snapshots.offsets_at_times`."""
         assert kind is OffsetKind.GROUP
-        rows = self._last_rows(until)
+        rows = self._last_rows(time)
         found = self._places.filter(pa.array(rows >= 0))
         is_known = rows >= 0
-        earlier_rows = self._last_rows(earlier)[is_known]
-        return found.append_column("offset", self._offsets_of(rows[is_known])).append_column(
-            "earlier", self._offsets_of(earlier_rows)
+        earlier_rows = self._last_rows(earlier_time)[is_known]
+        return found.append_column("offset", self._offsets_of_rows(rows[is_known])).append_column(
+            "earlier", self._offsets_of_rows(earlier_rows)
         )
 
-    def between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
-        """Return the offsets that changed in a time range; see `Snapshots.between`."""
+    def changes_between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
+        """Return the offsets that changed in a time range; see `Snapshots.changes_between`."""
         assert kind is OffsetKind.GROUP
         times = self._changes["as_of"].cast(pa.int64()).to_numpy()
         first, end = np.searchsorted(times, [epoch_us(after), epoch_us(until)], side="right").tolist()
         return self._changes.slice(first, max(0, end - first))
 
     def _last_rows(self, time: datetime.datetime) -> Array:
-        """Return the last row of each place at or before a time; -1 for places without one."""
+        """Return, for each group and queue, the index of its last row at or before a time; -1 if it has none."""
         counts = (
             np.add.reduceat((self._times <= epoch_us(time)).astype(np.int64), self._starts)
             if len(self._starts)
@@ -89,30 +89,30 @@ class LoadedSnapshots:
         )
         return np.where(counts > 0, self._starts + counts - 1, -1)
 
-    def _offsets_of(self, rows: Array) -> pa.Array:
+    def _offsets_of_rows(self, rows: Array) -> pa.Array:
         return self._offsets.take(pa.array(rows, mask=rows < 0))
 
 
-def _needed_snapshots(times: Array, first: int, last: int) -> tuple[int, int]:
-    """Return the range of the snapshots that the offsets at times from `first` to `last` are made of.
+def _needed_snapshots(snapshot_times: Array, first_time: int, last_time: int) -> tuple[int, int]:
+    """Return the range of the snapshots that are needed for offsets at all times from a first to a last one.
 
     It begins with the snapshot with which the first of the times is compared, see `offsets.Moment.compared_at`, and
     ends after the one that follows the last of them. All times are microseconds since 1970.
 
     Args:
-        times: Times of all snapshots, in ascending order.
-        first: The first of the times.
-        last: The last of the times.
+        snapshot_times: Times of all snapshots, in ascending order.
+        first_time: The first of the times.
+        last_time: The last of the times.
     """
-    before, until = np.searchsorted(times, [first, last], side="right").tolist()
+    before, until = np.searchsorted(snapshot_times, [first_time, last_time], side="right").tolist()
     if not until:
         return 0, 0
     watch_us = WATCH // datetime.timedelta(microseconds=1)
-    compared = np.searchsorted(times, times[before - 1] - watch_us, side="right") if before else 0
-    return max(0, int(compared) - 1), min(until + 1, len(times))
+    compared = np.searchsorted(snapshot_times, snapshot_times[before - 1] - watch_us, side="right") if before else 0
+    return max(0, int(compared) - 1), min(until + 1, len(snapshot_times))
 
 
-def _distinct_places(rows: pa.Table) -> tuple[pa.Table, Array]:
+def _distinct_owners(rows: pa.Table) -> tuple[pa.Table, Array]:
     """Return the distinct groups, topics and queues in their order, and for each row the number of its own."""
     codes = np.zeros(len(rows), np.int64)
     for name in _PLACE:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.snapshot_tables import offsets_at_two_times, offsets_between, read_snapshot_headers
+from commitlake.connectors.lake.snapshot_tables import offsets_at_two_times, read_offset_changes, read_snapshot_headers
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.times import epoch_us
 
@@ -91,14 +91,14 @@ class Snapshots(Protocol):
     broker: str
     """The store's name."""
 
-    def marks(self, kind: OffsetKind) -> pa.Table:
-        """Return the rows of whole snapshots of a kind, oldest first: `as_of`, `log_end` and `log_start`."""
+    def headers(self, kind: OffsetKind) -> pa.Table:
+        """Return the header row of each snapshot of a kind, oldest first: `as_of`, `log_end` and `log_start`."""
 
-    def known(self, kind: OffsetKind, until: datetime.datetime, earlier: datetime.datetime) -> pa.Table:
+    def offsets_at_times(self, kind: OffsetKind, time: datetime.datetime, earlier_time: datetime.datetime) -> pa.Table:
         """Return the offsets as known at two times, see `snapshot_tables.offsets_at_two_times`."""
 
-    def between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
-        """Return the offsets that changed in a time range, see `snapshot_tables.offsets_between`."""
+    def changes_between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
+        """Return the offsets that changed in a time range, see `snapshot_tables.read_offset_changes`."""
 
 
 class StoredSnapshots:
@@ -113,50 +113,50 @@ class StoredSnapshots:
         self._table, self.broker = table, broker
         self._marks: pa.Table | None = None
 
-    def marks(self, kind: OffsetKind) -> pa.Table:
-        """See `Snapshots.marks`."""
+    def headers(self, kind: OffsetKind) -> pa.Table:
+        """Return the header rows of the snapshots; see `Snapshots.headers`."""
         if self._marks is None:
             self._marks = read_snapshot_headers(self._table, self.broker)
         return self._marks.filter(pc.equal(self._marks["kind"], str(kind)))
 
-    def known(self, kind: OffsetKind, until: datetime.datetime, earlier: datetime.datetime) -> pa.Table:
-        """See `Snapshots.known`."""
-        return offsets_at_two_times(self._table, self.broker, str(kind), until, earlier)
+    def offsets_at_times(self, kind: OffsetKind, time: datetime.datetime, earlier_time: datetime.datetime) -> pa.Table:
+        """Return the offsets as known at two times; see `Snapshots.offsets_at_times`."""
+        return offsets_at_two_times(self._table, self.broker, str(kind), time, earlier_time)
 
-    def between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
-        """See `Snapshots.between`."""
-        return offsets_between(self._table, self.broker, str(kind), after, until)
+    def changes_between(self, kind: OffsetKind, after: datetime.datetime, until: datetime.datetime) -> pa.Table:
+        """Return the offsets that changed in a time range; see `Snapshots.changes_between`."""
+        return read_offset_changes(self._table, self.broker, str(kind), after, until)
 
 
 def offsets_at(
-    table: DeltaTable, broker: str, at: datetime.datetime | None, watch: datetime.timedelta = WATCH
+    table: DeltaTable, broker: str, as_of: datetime.datetime | None, watch_duration: datetime.timedelta = WATCH
 ) -> dict[OffsetKind, Moment]:
     """Return the offsets of a store at a time, from its snapshots.
 
     Args:
         broker: The store's name.
-        at: The time; None for the store's last snapshot.
-        watch: Time over which the movement of groups is watched.
+        as_of: The time; None for the store's last snapshot.
+        watch_duration: Time over which the movement of groups is watched.
 
     Returns:
         A moment for each kind that has a snapshot at or before the time.
     """
     snapshots = StoredSnapshots(table, broker)
-    found = {kind: moment_at(snapshots, kind, at, watch) for kind in OffsetKind}
+    found = {kind: moment_at(snapshots, kind, as_of, watch_duration) for kind in OffsetKind}
     return {kind: moment for kind, moment in found.items() if moment is not None}
 
 
 def moment_at(
-    snapshots: Snapshots, kind: OffsetKind, at: datetime.datetime | None, watch: datetime.timedelta = WATCH
+    snapshots: Snapshots, kind: OffsetKind, as_of: datetime.datetime | None, watch_duration: datetime.timedelta = WATCH
 ) -> Moment | None:
     """Return the offsets of a kind at a time; None if there is no snapshot at or before it.
 
     Args:
-        at: The time; None for the last snapshot.
-        watch: Time over which the movement of groups is watched.
+        as_of: The time; None for the last snapshot.
+        watch_duration: Time over which the movement of groups is watched.
     """
-    around = _SnapshotsAround.find(snapshots.marks(kind), at, watch)
-    return None if around is None else _read_offsets_at(snapshots, kind, around, at)
+    around = _SnapshotsAround.find(snapshots.headers(kind), as_of, watch_duration)
+    return None if around is None else _read_offsets_at(snapshots, kind, around, as_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,15 +174,17 @@ class _SnapshotsAround:
     compared_at: datetime.datetime
 
     @classmethod
-    def find(cls, marks: pa.Table, at: datetime.datetime | None, watch: datetime.timedelta) -> _SnapshotsAround | None:
-        """Find the snapshots before and after a time in `marks`, oldest first; None if there is none before it."""
-        times = marks["as_of"].cast(pa.int64()).to_numpy()  # a year has half a million
-        count = len(times) if at is None else int(np.searchsorted(times, epoch_us(at), side="right"))
+    def find(
+        cls, headers: pa.Table, as_of: datetime.datetime | None, watch_duration: datetime.timedelta
+    ) -> _SnapshotsAround | None:
+        """Find the snapshots before and after a time in `headers`, oldest first; None if there is none before it."""
+        times = headers["as_of"].cast(pa.int64()).to_numpy()  # a year has half a million
+        count = len(times) if as_of is None else int(np.searchsorted(times, epoch_us(as_of), side="right"))
         if not count:
             return None
-        rows = marks.slice(count - 1, 2).to_pylist()
-        older = int(np.searchsorted(times, epoch_us(rows[0]["as_of"] - watch), side="right"))
-        compared_at: datetime.datetime = marks["as_of"][max(0, older - 1)].as_py()
+        rows = headers.slice(count - 1, 2).to_pylist()
+        older = int(np.searchsorted(times, epoch_us(rows[0]["as_of"] - watch_duration), side="right"))
+        compared_at: datetime.datetime = headers["as_of"][max(0, older - 1)].as_py()
         return cls(rows[0], rows[1] if len(rows) > 1 else None, compared_at)
 
 
@@ -192,12 +194,14 @@ def _offset_owners(kind: OffsetKind, rows: pa.Table) -> list[OffsetOwner]:
 
 
 def _read_offsets_at(
-    snapshots: Snapshots, kind: OffsetKind, marks: _SnapshotsAround, at: datetime.datetime | None
+    snapshots: Snapshots, kind: OffsetKind, surrounding_snapshots: _SnapshotsAround, as_of: datetime.datetime | None
 ) -> Moment:
-    taken: datetime.datetime = marks.last["as_of"]
-    taken_next: datetime.datetime | None = None if marks.following is None else marks.following["as_of"]
-    moment = at or taken
-    rows = snapshots.known(kind, moment, marks.compared_at)
+    taken: datetime.datetime = surrounding_snapshots.last["as_of"]
+    taken_next: datetime.datetime | None = (
+        None if surrounding_snapshots.following is None else surrounding_snapshots.following["as_of"]
+    )
+    moment = as_of or taken
+    rows = snapshots.offsets_at_times(kind, moment, surrounding_snapshots.compared_at)
     positions, now = _offset_owners(kind, rows), rows["offset"].to_pylist()
     if moment == taken:
         offsets = {place: OffsetAt(one, one) for place, one in zip(positions, now, strict=True) if one is not None}
@@ -205,7 +209,7 @@ def _read_offsets_at(
         offsets = {place: OffsetAt(one, None) for place, one in zip(positions, now, strict=True) if one is not None}
     else:
         known: dict[OffsetOwner, int | None] = dict(zip(positions, now, strict=True))
-        moved = snapshots.between(kind, moment, taken_next)
+        moved = snapshots.changes_between(kind, moment, taken_next)
         following = known | dict(zip(_offset_owners(kind, moved), moved["offset"].to_pylist(), strict=True))
         bounds = {place: _offset_bounds_between(known.get(place), offset) for place, offset in following.items()}
         offsets = {place: one for place, one in bounds.items() if one is not None}
@@ -215,25 +219,25 @@ def _read_offsets_at(
         at=moment,
         taken=taken,
         taken_next=taken_next,
-        log_end=marks.last["log_end"],
-        log_start=marks.last["log_start"],
-        log_end_next=None if marks.following is None else marks.following["log_end"],
+        log_end=surrounding_snapshots.last["log_end"],
+        log_start=surrounding_snapshots.last["log_start"],
+        log_end_next=None if surrounding_snapshots.following is None else surrounding_snapshots.following["log_end"],
         offsets=offsets,
-        compared_at=marks.compared_at if marks.compared_at < taken else None,
+        compared_at=surrounding_snapshots.compared_at if surrounding_snapshots.compared_at < taken else None,
         compared={place: one for place, one in earlier if one is not None},
-        moves=_offset_moves(kind, snapshots.between(kind, marks.compared_at, taken)),
+        moves=_offset_moves(kind, snapshots.changes_between(kind, surrounding_snapshots.compared_at, taken)),
     )
 
 
-def _offset_moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[int]]:
+def _offset_moves(kind: OffsetKind, changes: pa.Table) -> dict[OffsetOwner, list[int]]:
     """Return the offsets to which each group moved in each queue: all if it was set back, else only the first.
 
     There can be millions of rows. Only the rows that are returned become Python objects.
 
     Args:
-        window: Offsets that moved, the oldest first.
+        changes: Offsets that moved, the oldest first.
     """
-    later = window.filter(pc.is_valid(window["offset"])).combine_chunks()
+    later = changes.filter(pc.is_valid(changes["offset"])).combine_chunks()
     if not len(later):
         return {}
     keys = np.zeros(len(later), np.int64)

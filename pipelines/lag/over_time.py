@@ -1,4 +1,4 @@
-"""Lag of one store's groups at many times, as `answer.lag_of_lake` has it for one, with few readings of the tables.
+"""Lag of one store's groups at many times: reads the tables only a few times, unlike `lag_of_lake` for each time.
 
 Of `consumer_offsets`, `subscriptions` and `store_config`, what the times need is read once; `messages` is asked for
 each of the times.
@@ -41,11 +41,11 @@ class StoreLag:
         self._messages = LakeMessages(lake.table("messages"), broker, lake.packs, last=last)
 
     def rows_at(self, time: datetime.datetime) -> list[Lag]:
-        """Return the rows of groups at a time, in ascending order of the times; none before the first snapshot."""
+        """Return the lag of the groups at a time; none before the first snapshot. Each call needs a later time."""
         moment = moment_at(self._snapshots, OffsetKind.GROUP, time)
         if moment is None:
             return []
-        subscriptions = Subscriptions() if self._subscribed is None else self._subscribed.at(time)
+        subscriptions = Subscriptions() if self._subscribed is None else self._subscribed.subscriptions_at_time(time)
         return lag_of_groups(
             moment,
             self._messages,

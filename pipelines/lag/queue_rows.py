@@ -11,7 +11,7 @@ from commitlake.pipelines.lag.verdicts import FigureBounds
 Row = Mapping[str, Any]
 
 
-def queue_row(row: Lag) -> Row:
+def queue_lag_row(row: Lag) -> Row:
     """Return the lag of a group in a queue, with the columns `QUEUE_LAG`."""
     return {
         "broker": row.broker,
@@ -23,14 +23,14 @@ def queue_row(row: Lag) -> Row:
         "offset_min": row.offset.low,
         "offset_max": row.offset.high,
         "end": row.end,
-        **figures_of(row.messages, row.bytes, row.seconds),
+        **figure_columns(row.messages, row.bytes, row.seconds),
         "next_message_time": row.next_time,
         "filter": row.filter,
         "members": row.members,
     }
 
 
-def figures_of(messages: FigureBounds, size: FigureBounds, seconds: FigureBounds) -> Row:
+def figure_columns(messages: FigureBounds, size: FigureBounds, seconds: FigureBounds) -> Row:
     """Return the bounds of the figures, by the names of their columns."""
     return {
         "messages_min": int(messages.low),

@@ -82,7 +82,7 @@ class QueueRun:
 
 
 def find_topic_restarts(
-    runs: Mapping[Queue, QueueRun], is_gone: Callable[[Queue], bool] = lambda _: False
+    runs: Mapping[Queue, QueueRun], is_queue_deleted: Callable[[Queue], bool] = lambda _: False
 ) -> dict[Queue, int]:
     """Return, for queues whose topic was created again, the physical offset before which records do not count.
 
@@ -93,7 +93,7 @@ def find_topic_restarts(
 
     Args:
         runs: All queues with a message; topics without a restart may be left out.
-        is_gone: Function that returns whether the broker is known not to have a queue.
+        is_queue_deleted: Function that returns whether the broker is known not to have a queue.
     """
     topics: dict[tuple[str, str], list[Queue]] = defaultdict(list)
     for queue in runs:
@@ -110,7 +110,7 @@ def find_topic_restarts(
             run = runs[queue]
             if queue in again and run.begin > old_end:
                 floors[queue] = run.begin
-            elif run.last < new_begin and (run.begin <= old_end or run.first > 0 or is_gone(queue)):
+            elif run.last < new_begin and (run.begin <= old_end or run.first > 0 or is_queue_deleted(queue)):
                 floors[queue] = new_begin
             elif queue in again:
                 floors[queue] = run.begin
@@ -134,12 +134,12 @@ class SpanFinder:
         self._ends: dict[Queue, int] = {}
         self._floors: dict[Queue, int] | None = None
 
-    def add(self, queue: Queue, offsets: Array, physical: Array) -> None:
+    def add_messages(self, queue: Queue, offsets: Array, physical_offsets: Array) -> None:
         """Add messages of a queue.
 
         Args:
             offsets: Their offsets in it.
-            physical: Their physical offsets, in ascending order.
+            physical_offsets: Their physical offsets, in ascending order.
         """
         if not len(offsets):
             return
@@ -147,13 +147,13 @@ class SpanFinder:
         known = self._runs.get(queue)
         earlier = np.concatenate([[self._ends.get(queue, 0) - 1], offsets[:-1]])
         restarts = np.flatnonzero(offsets <= earlier)
-        last = int(physical[-1])
+        last = int(physical_offsets[-1])
         if len(restarts):
             place = int(restarts[-1])
-            before = int(physical[place - 1]) if place else known.last if known else None
-            self._runs[queue] = QueueRun(int(offsets[place]), int(physical[place]), last, before)
+            before = int(physical_offsets[place - 1]) if place else known.last if known else None
+            self._runs[queue] = QueueRun(int(offsets[place]), int(physical_offsets[place]), last, before)
         elif known is None:
-            self._runs[queue] = QueueRun(int(offsets[0]), int(physical[0]), last)
+            self._runs[queue] = QueueRun(int(offsets[0]), int(physical_offsets[0]), last)
         else:
             self._runs[queue] = QueueRun(known.first, known.begin, last, known.before)
         self._ends[queue] = int(offsets[-1]) + 1
@@ -212,13 +212,15 @@ class Messages(Protocol):
 
     has_deleted: bool
 
-    def measure_queues(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
+    def measure_queues(
+        self, times: Times, topics: Collection[str], counters: Sequence[Count]
+    ) -> dict[Queue, QueueSpan]:
         """Feed each counter the messages that it needs, and return the first and end offset of each queue.
 
         Args:
             times: Times at which the ends of queues are wanted.
             topics: Topics whose queues are measured.
-            counts: Counters to feed with messages.
+            counters: Counters to feed with messages.
 
         Returns:
             First and end offsets of the queues of these topics.

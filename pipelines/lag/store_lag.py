@@ -41,7 +41,7 @@ from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.verdicts import LagVerdict
-from commitlake.pipelines.snapshot.files import read_store_progress
+from commitlake.pipelines.snapshot.files import read_store_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, StoreSnapshot
 from commitlake.pipelines.verify.observed_delays import complete_delay_levels, parse_archived_delays
 from commitlake.schemas.counts import format_count
@@ -112,17 +112,17 @@ class LagAnswer:
 
 def lag_of_lake(
     lake: Lake,
-    at: datetime.datetime | None,
-    wanted: Selection = ALL_MESSAGES,
-    given: Given | None = None,
+    as_of: datetime.datetime | None,
+    selection: Selection = ALL_MESSAGES,
+    overrides: Given | None = None,
 ) -> LagAnswer:
     """Return the lag of a lake's stores.
 
     Args:
-        at: The time; None for each store's last snapshot.
-        wanted: Stores, groups and topics to measure.
+        as_of: The time; None for each store's last snapshot.
+        selection: Stores, groups and topics to measure.
     """
-    given = given or Given()
+    overrides = overrides or Given()
     messages = lake.table("messages")
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
     last = read_last_commit(lake)
@@ -133,33 +133,37 @@ def lag_of_lake(
     broadcasting: list[Broadcasting] = []
     positions: set[OffsetOwner] = set()
     times: dict[str, Times] = {}
-    for broker in sorted(wanted.brokers or {*known, *archived}):
-        moments = {} if offsets is None else offsets_at(offsets, broker, at, given.watch)
+    for broker in sorted(selection.brokers or {*known, *archived}):
+        moments = {} if offsets is None else offsets_at(offsets, broker, as_of, overrides.watch)
         if OffsetKind.GROUP not in moments:
-            missing.append(_no_snapshot_note(broker, at))
+            missing.append(_no_snapshot_note(broker, as_of))
             continue
         when = moments[OffsetKind.GROUP].at
         positions |= _all_group_owners(moments[OffsetKind.GROUP])
         times[broker] = _measuring_times(moments[OffsetKind.GROUP])
         subscriptions = (
-            Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at).at_later_time(when)
+            Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, as_of).at_later_time(when)
         )
-        broadcasting += _broadcasting_groups(broker, subscriptions, moments[OffsetKind.GROUP], wanted)
-        config = read_store_config(lake, broker, None if at is None else when)
-        moments[OffsetKind.GROUP], left_out = _drop_impossible_offsets(moments[OffsetKind.GROUP], config.of_kind(TOPIC))
+        broadcasting += _broadcasting_groups(broker, subscriptions, moments[OffsetKind.GROUP], selection)
+        config = read_store_config(lake, broker, None if as_of is None else when)
+        moments[OffsetKind.GROUP], left_out = _drop_impossible_offsets(
+            moments[OffsetKind.GROUP], config.values_of_kind(TOPIC)
+        )
         missing += left_out
-        levels = _delay_levels(given.delay_levels_ms.get(broker), config.of_kind(SETTING))
+        levels = _delay_levels(overrides.delay_levels_ms.get(broker), config.values_of_kind(SETTING))
         store = LakeMessages(messages, broker, lake.packs)
         progress = archived.get(broker, StoreProgress(0))
-        subscriptions = subscriptions.with_overrides(given.filters)
-        if progress.topics is not None and (not wanted.topics or not set(wanted.topics) <= set(progress.topics)):
-            missing.append(_partly_archived_note(broker, progress.topics))
-        archived_only = _archived_topics(wanted, progress)
+        subscriptions = subscriptions.with_overrides(overrides.filters)
+        if progress.pulled_topics is not None and (
+            not selection.topics or not set(selection.topics) <= set(progress.pulled_topics)
+        ):
+            missing.append(_partly_archived_note(broker, progress.pulled_topics))
+        archived_only = _limit_to_archived_topics(selection, progress)
         if archived_only is None:
             continue
         measured = _measure_store(moments, store, subscriptions, archived_only, levels, progress.end)
-        rows += _with_config(measured, config)
-        if at is None:
+        rows += _apply_store_config(measured, config)
+        if as_of is None:
             rows += retry_store_lag_rows(
                 moments[OffsetKind.GROUP], read_lake_retry_entries(lake, broker), archived_only
             )
@@ -170,7 +174,7 @@ def lag_of_lake(
 def lag_of_groups(
     moment: Moment, messages: LakeMessages, subscriptions: Subscriptions, config: StoreConfig, progress: StoreProgress
 ) -> list[Lag]:
-    """Return the rows of the groups of one store in a lake at a time: those that `lag_of_lake` has for them.
+    """Return the lag of the groups of one store in a lake at a time, as `lag_of_lake` computes it.
 
     Args:
         moment: Offsets of the groups at the time.
@@ -179,34 +183,34 @@ def lag_of_groups(
         config: Configuration of the store at the time.
         progress: How far the store is archived.
     """
-    moment, _ = _drop_impossible_offsets(moment, config.of_kind(TOPIC))
-    wanted = _archived_topics(ALL_MESSAGES, progress)
+    moment, _ = _drop_impossible_offsets(moment, config.values_of_kind(TOPIC))
+    wanted = _limit_to_archived_topics(ALL_MESSAGES, progress)
     if wanted is None:
         return []
     groups = GroupLag(moment, subscriptions, wanted, missing_messages_note(moment, progress.end))
-    return _with_config(_measure_parts(moment, messages, groups, [groups]), config)
+    return _apply_store_config(_measure_lags(moment, messages, groups, [groups]), config)
 
 
-def _archived_topics(wanted: Selection, progress: StoreProgress) -> Selection | None:
+def _limit_to_archived_topics(selection: Selection, progress: StoreProgress) -> Selection | None:
     """Return a selection without the topics of a store that are not archived; None if none is left."""
-    if progress.topics is None:
-        return wanted
-    topics = [topic for topic in progress.topics if is_selected_topic(wanted, topic)]
-    return replace(wanted, topics=topics) if topics else None
+    if progress.pulled_topics is None:
+        return selection
+    topics = [topic for topic in progress.pulled_topics if is_selected_topic(selection, topic)]
+    return replace(selection, topics=topics) if topics else None
 
 
-def _with_config(rows: Sequence[Lag], config: StoreConfig) -> list[Lag]:
-    """Judge rows by the store's configuration: deleted topics, and topics whose records may be batches."""
+def _apply_store_config(rows: Sequence[Lag], config: StoreConfig) -> list[Lag]:
+    """Mark rows by the store's configuration: those of deleted topics, and of topics whose records may be batches."""
     deleted = {name for kind, name in config.removed if kind == TOPIC}
-    marked = _mark_batch_topics(rows, config.of_kind(TOPIC))
+    marked = _mark_batch_topics(rows, config.values_of_kind(TOPIC))
     return [_mark_deleted_topic(row) if row.topic in deleted else row for row in marked]
 
 
 def _find_lost_unconsumed_ranges(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
     """Yield the log ranges that the lake has lost and that may have messages which a group has not consumed yet."""
     for lost in lost_ranges(lake) if rows else ():
-        of_broker = (row for row in rows if lost.is_of([row.broker]))
-        if any(lost.may_hold(row.last_consumed_time, row.as_of) for row in of_broker):
+        of_broker = (row for row in rows if lost.belongs_to([row.broker]))
+        if any(lost.may_overlap_time(row.last_consumed_time, row.as_of) for row in of_broker):
             yield lost
 
 
@@ -236,12 +240,12 @@ def _partly_archived_note(broker: str, topics: Sequence[str]) -> str:
 
 
 def _broadcasting_groups(
-    broker: str, subscriptions: Subscriptions, moment: Moment, wanted: Selection
+    broker: str, subscriptions: Subscriptions, moment: Moment, selection: Selection
 ) -> Iterator[Broadcasting]:
     """Yield each broadcasting group whose offsets the broker does not have."""
     known = {GroupTopic(strip_broadcast_suffix(position.group), position.topic) for position in moment.offsets}
     for key, subscribed in sorted(subscriptions.found.items()):
-        is_wanted = is_selected_owner(wanted, OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
+        is_wanted = is_selected_owner(selection, OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
         if subscribed.message_model == BROADCASTING and is_wanted and key not in known:
             yield Broadcasting(broker, *key)
 
@@ -256,7 +260,7 @@ def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple
     Returns:
         The offsets that are left, and a sentence on the others.
     """
-    counts = {topic: _queue_count(settings) for topic, settings in topics.items()}
+    counts = {topic: _topic_queue_count(settings) for topic, settings in topics.items()}
     impossible = [
         position
         for position in moment.offsets
@@ -306,17 +310,17 @@ def _mark_batch_figures_unknown(row: Lag) -> Lag:
     return row._replace(judged=judged, notes=(BATCHES, *notes), end=None, messages=messages, lost=lost)
 
 
-def _queue_count(settings: Any) -> int:
+def _topic_queue_count(settings: Any) -> int:
     """Return a topic's number of queues; more than any queue id if its settings do not have it."""
     names = ("readQueueNums", "writeQueueNums")
     counts = [int_in_range(settings.get(name), 0, INT32_MAX) for name in names] if isinstance(settings, dict) else []
     return max((count for count in counts if count is not None), default=INT32_MAX + 1)
 
 
-def _delay_levels(stated_ms: Sequence[int] | None, settings: Mapping[str, object]) -> DelayLevels:
+def _delay_levels(user_delays_ms: Sequence[int] | None, settings: Mapping[str, object]) -> DelayLevels:
     """Return a broker's delay levels: those that the user gives, else those of its store."""
-    if stated_ms:
-        return DelayLevels(stated_ms, range(1, len(stated_ms) + 1))
+    if user_delays_ms:
+        return DelayLevels(user_delays_ms, range(1, len(user_delays_ms) + 1))
     known = parse_archived_delays(settings)
     return DelayLevels(complete_delay_levels(known), known)
 
@@ -325,8 +329,8 @@ def _measure_store(
     moments: Mapping[OffsetKind, Moment],
     messages: Messages,
     subscriptions: Subscriptions,
-    wanted: Selection,
-    levels: DelayLevels,
+    selection: Selection,
+    delay_levels: DelayLevels,
     archived_until: int | None = None,
 ) -> list[Lag]:
     """Return the rows of a store.
@@ -335,38 +339,39 @@ def _measure_store(
         moments: Offsets of the store, by kind.
         messages: Messages of the store.
         subscriptions: Subscriptions of its groups.
-        wanted: Groups and topics to measure. Messages that the broker holds back are measured only if all are chosen.
-        levels: Delay levels of the store.
+        selection: Groups and topics to measure. Messages that the broker holds back are measured only if all are
+            chosen.
+        delay_levels: Delay levels of the store.
         archived_until: Physical offset up to which `messages` has the log; None if it has all of it.
     """
     moment = moments[OffsetKind.GROUP]
     missing = missing_messages_note(moment, archived_until)
-    groups = GroupLag(moment, subscriptions, wanted, missing)
+    groups = GroupLag(moment, subscriptions, selection, missing)
     parts: list[_Part] = [groups]
-    if not wanted.groups and not wanted.topics:
+    if not selection.groups and not selection.topics:
         if delays := moments.get(OffsetKind.DELAY):
-            parts.append(DelayLag(delays, levels, missing_messages_note(delays, archived_until)))
+            parts.append(DelayLag(delays, delay_levels, missing_messages_note(delays, archived_until)))
         timers = moments.get(OffsetKind.TIMER_TIME)
         timers_missing = missing_messages_note(timers or moment, archived_until)
         parts.append(TimerLag(moment.broker, timers, moments.get(OffsetKind.TIMER), moment.at, timers_missing))
         parts.append(HalfLag(moment, missing))
-    return _measure_parts(moment, messages, groups, parts)
+    return _measure_lags(moment, messages, groups, parts)
 
 
-def _measure_parts(moment: Moment, messages: Messages, groups: GroupLag, parts: Sequence[_Part]) -> list[Lag]:
+def _measure_lags(moment: Moment, messages: Messages, group_lag: GroupLag, measured_lags: Sequence[_Part]) -> list[Lag]:
     """Feed all counters the messages of a store, and return the rows.
 
     Args:
         moment: Offsets of the groups.
-        groups: Lag of the groups, one of the parts.
-        parts: What is measured.
+        group_lag: Lag of the groups, one of the parts.
+        measured_lags: What is measured.
     """
     spans = messages.measure_queues(
-        _measuring_times(moment), groups.topics, [count for part in parts for count in part.counts]
+        _measuring_times(moment), group_lag.topics, [count for part in measured_lags for count in part.counts]
     )
-    if messages.has_deleted and (lost := groups.deleted_message_counter(spans)) is not None:
+    if messages.has_deleted and (lost := group_lag.deleted_message_counter(spans)) is not None:
         messages.measure_queues(Times(moment.at), (), [lost])
-    return [row for part in parts for row in part.rows(spans)]
+    return [row for part in measured_lags for row in part.lag_rows(spans)]
 
 
 def _all_group_owners(moment: Moment) -> set[OffsetOwner]:
@@ -377,13 +382,13 @@ def _all_group_owners(moment: Moment) -> set[OffsetOwner]:
     }
 
 
-def _no_snapshot_note(broker: str, at: datetime.datetime | None) -> str:
-    when = "" if at is None else f" at or before {at:%Y-%m-%dT%H:%M:%SZ}"
+def _no_snapshot_note(broker: str, as_of: datetime.datetime | None) -> str:
+    when = "" if as_of is None else f" at or before {as_of:%Y-%m-%dT%H:%M:%SZ}"
     return f"{broker}: the lake has no snapshot of its groups{when}, so their lag is not known"
 
 
 def lag_of_store(
-    store: Store, now: datetime.datetime, wanted: Selection = ALL_MESSAGES, given: Given | None = None
+    store: Store, now: datetime.datetime, selection: Selection = ALL_MESSAGES, overrides: Given | None = None
 ) -> LagAnswer:
     """Return the lag of a store's groups, read from its own files.
 
@@ -395,8 +400,8 @@ def lag_of_store(
         CommitLogError: The log cannot be read.
         UnsafeFileError: A file of the retry store is a link or not regular.
     """
-    given = given or Given()
-    progress = read_store_progress(store, now)
+    overrides = overrides or Given()
+    progress = read_store_snapshot(store, now)
     if progress is None or OffsetKind.GROUP not in progress.taken:
         why = (
             "its offsets are in an object store"
@@ -407,15 +412,15 @@ def lag_of_store(
     moments = offsets_by_kind(progress)
     topics = read_store_topics(store)
     moments[OffsetKind.GROUP], left_out = _drop_impossible_offsets(moments[OffsetKind.GROUP], topics)
-    subscriptions = subscriptions_of_snapshot(progress).with_overrides(given.filters)
-    levels = _delay_levels(given.delay_levels_ms.get(store.broker), read_broker_settings(store))
+    subscriptions = subscriptions_of_snapshot(progress).with_overrides(overrides.filters)
+    levels = _delay_levels(overrides.delay_levels_ms.get(store.broker), read_broker_settings(store))
     messages = StoreMessages(store)
     try:
-        rows = _measure_store(moments, messages, subscriptions, wanted, levels)
+        rows = _measure_store(moments, messages, subscriptions, selection, levels)
     except IndexMismatchError as error:
         _LOGGER.warning("%s; reading the log instead of the indexes", error)
         messages = StoreMessages(store, use_indexes=False)
-        rows = _measure_store(moments, messages, subscriptions, wanted, levels)
+        rows = _measure_store(moments, messages, subscriptions, selection, levels)
     rows = _mark_batch_topics(rows, topics)
     rows = [
         _mark_deleted_topic(row) if topics and row.topic not in topics and needs_topic_config(row.topic) else row
@@ -423,29 +428,29 @@ def lag_of_store(
     ]
     missing = [*left_out, *([_damage_note(store.broker, messages.damaged)] if messages.damaged else [])]
     entries, problems = read_store_retry_entries(store)
-    rows += retry_store_lag_rows(moments[OffsetKind.GROUP], entries, wanted)
+    rows += retry_store_lag_rows(moments[OffsetKind.GROUP], entries, selection)
     return LagAnswer(rows, [*missing, *problems], _all_group_owners(moments[OffsetKind.GROUP]))
 
 
-def offsets_by_kind(progress: StoreSnapshot) -> dict[OffsetKind, Moment]:
+def offsets_by_kind(snapshot: StoreSnapshot) -> dict[OffsetKind, Moment]:
     """Return the offsets of a snapshot, by kind."""
     return {
         kind: Moment(
-            broker=progress.broker,
+            broker=snapshot.broker,
             at=as_of,
             taken=as_of,
-            log_start=progress.log_start,
+            log_start=snapshot.log_start,
             offsets={
                 position: OffsetAt(offset, offset)
-                for position, offset in progress.offsets.items()
+                for position, offset in snapshot.offsets.items()
                 if position.kind == kind
             },
         )
-        for kind, as_of in progress.taken.items()
+        for kind, as_of in snapshot.taken.items()
     }
 
 
-def subscriptions_of_snapshot(progress: StoreSnapshot) -> Subscriptions:
+def subscriptions_of_snapshot(snapshot: StoreSnapshot) -> Subscriptions:
     """Return the subscriptions in a snapshot. A store's own files do not have the clients."""
     return Subscriptions(
         {
@@ -453,9 +458,9 @@ def subscriptions_of_snapshot(progress: StoreSnapshot) -> Subscriptions:
                 SubscriptionFilter.of(one.expression_type or "", one.expression or ""),
                 None if one.members is None else len(one.members),
                 one.message_model,
-                as_of=progress.subscribed_as_of,
+                as_of=snapshot.subscribed_as_of,
             )
-            for key, one in progress.subscriptions.items()
+            for key, one in snapshot.subscriptions.items()
         }
     )
 

@@ -63,47 +63,49 @@ class StoreMessages:
         self._records = LogRecords(store.segments, store.format)
         self.damaged = 0
 
-    def measure_queues(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
+    def measure_queues(
+        self, times: Times, topics: Collection[str], counters: Sequence[Count]
+    ) -> dict[Queue, QueueSpan]:
         """Feed each counter the messages that it needs; see `Messages.measure_queues`.
 
         Raises:
             IndexMismatchError: An entry of a queue does not match the log.
         """
         until_ms = None if times.until is None else epoch_ms(times.until)
-        spans = self._read_log(until_ms, topics, counts)
+        spans = self._read_log(until_ms, topics, counters)
         if spans.restart_offsets:
-            backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
+            backlogs = [count for count in counters if isinstance(count, BacklogCounter)]
             for backlog in backlogs:
                 backlog.reset_counts(spans.restart_offsets)
             self._read_log(until_ms, topics, backlogs)
-        for count in counts:
+        for count in counters:
             if isinstance(count, BacklogCounter):
                 count.set_next_message_times(self._store_time_of)
                 count.set_preceding_message_times(self._store_time_if_readable)
         return {queue: span for queue, span in spans.queue_spans.items() if queue.topic in topics}
 
-    def _read_log(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
+    def _read_log(self, until_ms: int | None, topics: Collection[str], counters: Sequence[Count]) -> SpanFinder:
         """Read the log once, in its order, and feed all counters."""
         spans = SpanFinder(self._is_queue_deleted)
         damaged = 0
-        by_count = {queue.topic for count in counts for queue in count.starts}
-        backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
+        by_count = {queue.topic for count in counters for queue in count.starts}
+        backlogs = [count for count in counters if isinstance(count, BacklogCounter)]
         wanted = {*topics} | by_count
         if not wanted:
             return spans
         options = ReadOptions(path=self._store.root, mode=Mode.PERMISSIVE, use_indexes=self._use_indexes)
         filters = Filters(topics=frozenset(wanted))
-        by_entry = {topic for topic in wanted if all(_can_count_index_entries(count, topic) for count in counts)}
+        by_entry = {topic for topic in wanted if all(_can_count_index_entries(count, topic) for count in counters)}
         # Entries have no time, so messages after one of these times must not be counted by their entries.
-        limits = [limit for limit in (until_ms, *(count.until_ms for count in counts)) if limit is not None]
-        names = dict.fromkeys([*COLUMNS, *(name for count in counts for name in count.columns if name != BODY)])
+        limits = [limit for limit in (until_ms, *(count.until_ms for count in counters)) if limit is not None]
+        names = dict.fromkeys([*COLUMNS, *(name for count in counters for name in count.columns if name != BODY)])
         schema = arrow_schema(SOURCE.only([*names, CORRUPT_RECORD]))
         request = replace(Request.of(options, filters, schema), keeps_bad_ranges=True)
         for plan in plan_entries(self._store, self._range, options, filters, by_entry, min(limits, default=None)):
             for part in merge_in_log_order(plan):
                 if isinstance(part, IndexAnswer):
                     for queue, offsets, sizes, physical in self._entries_by_queue(part):
-                        spans.add(queue, offsets, physical)
+                        spans.add_messages(queue, offsets, physical)
                         for backlog in backlogs:
                             backlog.add_queue(queue)
                             backlog.count_index_entries(queue, offsets, sizes, physical)
@@ -111,10 +113,10 @@ class StoreMessages:
                 for read in read_split(part, request):
                     batch, bad = _split_off_damage(read)
                     damaged += bad
-                    for queue in self._add_spans(spans, batch, until_ms):
+                    for queue in self._add_batch_to_spans(spans, batch, until_ms):
                         for backlog in backlogs:
                             backlog.add_queue(queue)
-                    for count in counts:
+                    for count in counters:
                         count.add(self._store.broker, self._add_bodies_if_needed(batch, count))
         self.damaged = max(self.damaged, damaged)  # the same ranges may be read again
         return spans
@@ -123,19 +125,21 @@ class StoreMessages:
         """Return whether a queue has no folder any more, although other queues of its topic have one."""
         folder = Path(self._store.root).parent / self._store.format.queues.layout.folder
         try:
-            numbers_there = folders_in(folder / queue.topic, below=folder) if queue.topic in folders_in(folder) else []
+            numbers_there = (
+                folders_in(folder / queue.topic, trusted_root=folder) if queue.topic in folders_in(folder) else []
+            )
         except UnsafeFileError:
             return False
         return bool(numbers_there) and str(queue.queue_id) not in numbers_there
 
-    def _add_spans(self, spans: SpanFinder, batch: pa.RecordBatch, until_ms: int | None) -> list[Queue]:
+    def _add_batch_to_spans(self, span_finder: SpanFinder, batch: pa.RecordBatch, until_ms: int | None) -> list[Queue]:
         """Add the messages of a batch to the spans, and return its queues."""
         offsets, physical = integer_column(batch, "queue_offset"), integer_column(batch, "physical_offset")
         is_early = np.ones(batch.num_rows, bool) if until_ms is None else milliseconds_column(batch) <= until_ms
         found = []
         for queue, rows in rows_by_queue(self._store.broker, batch):
             here = rows[is_early[rows]]
-            spans.add(queue, offsets[here], physical[here])
+            span_finder.add_messages(queue, offsets[here], physical[here])
             found.append(queue)
         return found
 
@@ -151,7 +155,7 @@ class StoreMessages:
 
     def _store_time_of(self, queue: Queue, queue_offset: int, physical_offset: int) -> int:
         """Return the store time of a message that an entry points to."""
-        record = self._records.at(physical_offset)
+        record = self._records.get_record(physical_offset)
         row: dict[str, Any] = {} if record is None else self._store.format.records.row_of(record, queue.broker)
         if (row.get("topic"), row.get("queue_id"), row.get("queue_offset")) != (*queue[1:], queue_offset):
             found = f"message {row['queue_offset']} of {row['topic']}/{row['queue_id']}" if row else "none"
@@ -169,13 +173,13 @@ class StoreMessages:
         except IndexMismatchError:
             return None
 
-    def _add_bodies_if_needed(self, batch: pa.RecordBatch, count: Count) -> pa.RecordBatch:
-        """Return a batch as a count needs it. If the count needs bodies, only messages of its own topics are kept."""
-        if BODY not in count.columns:
+    def _add_bodies_if_needed(self, batch: pa.RecordBatch, counter: Count) -> pa.RecordBatch:
+        """Return a batch as a counter needs it. If the counter needs bodies, only messages of its topics are kept."""
+        if BODY not in counter.columns:
             return batch
-        topics = pa.array(sorted({queue.topic for queue in count.starts}), pa.string())
+        topics = pa.array(sorted({queue.topic for queue in counter.starts}), pa.string())
         batch = batch.filter(pc.is_in(batch.column("topic").cast(pa.string()), value_set=topics))
-        found = [self._records.at(offset) for offset in integer_column(batch, "physical_offset").tolist()]
+        found = [self._records.get_record(offset) for offset in integer_column(batch, "physical_offset").tolist()]
         bodies = pa.array([None if record is None else bytes(record.body) for record in found], pa.binary())
         return batch.append_column(BODY, bodies)
 
@@ -190,7 +194,7 @@ def _split_off_damage(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
     return batch.drop_columns([CORRUPT_RECORD]), 0
 
 
-def _can_count_index_entries(count: Count, topic: str) -> bool:
-    if isinstance(count, BacklogCounter):
-        return count.can_count_index_entries(topic)
-    return all(queue.topic != topic for queue in count.starts)
+def _can_count_index_entries(counter: Count, topic: str) -> bool:
+    if isinstance(counter, BacklogCounter):
+        return counter.can_count_index_entries(topic)
+    return all(queue.topic != topic for queue in counter.starts)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, TAG_EXPRESSION, tags_of
+from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, TAG_EXPRESSION, parse_tag_expression
 from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92, property_names
 
 
@@ -47,7 +47,7 @@ class SubscriptionFilter:
     @property
     def tags(self) -> frozenset[str] | None:
         """The wanted tags; None for all, and for SQL92."""
-        tags = tags_of(self.expression) if self.expression_type == TAG_EXPRESSION else None
+        tags = parse_tag_expression(self.expression) if self.expression_type == TAG_EXPRESSION else None
         return None if tags is None else frozenset(tags)
 
     @property

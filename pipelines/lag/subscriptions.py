@@ -66,30 +66,30 @@ class Subscriptions:
     found: Mapping[GroupTopic, SubscribedAt] = field(default_factory=dict)
     asked_at: datetime.datetime | None = None
 
-    def find_subscription(self, key: GroupTopic) -> SubscribedAt:
+    def find_subscription(self, group_topic: GroupTopic) -> SubscribedAt:
         """Return a group's subscription to a topic; one to every message if it is not known."""
-        return self.found.get(key) or SubscribedAt(SubscriptionFilter(), None if self.asked_at is None else 0)
+        return self.found.get(group_topic) or SubscribedAt(SubscriptionFilter(), None if self.asked_at is None else 0)
 
-    def with_overrides(self, given: Mapping[GroupTopic, SubscriptionFilter]) -> Subscriptions:
+    def with_overrides(self, overrides: Mapping[GroupTopic, SubscriptionFilter]) -> Subscriptions:
         """Return a copy in which the user's choices replace the known ones."""
         stated = {
             key: replace(self.find_subscription(key), wanted=wanted, note="", as_of=None)
-            for key, wanted in given.items()
+            for key, wanted in overrides.items()
         }
         return Subscriptions({**self.found, **stated}, self.asked_at)
 
-    def at_later_time(self, when: datetime.datetime) -> Subscriptions:
+    def at_later_time(self, later_time: datetime.datetime) -> Subscriptions:
         """Return a copy for a later time, at which clients that were last seen more than `MAX_AGE` before are unknown.
 
         A filter that was seen long before is still used, with a note.
         """
-        oldest = when - MAX_AGE
+        oldest = later_time - MAX_AGE
         is_recent = self.asked_at is not None and self.asked_at >= oldest
         found = {
             key: replace(
                 one,
                 members=one.members if is_recent else None,
-                note=one.note or _filter_age_note(one, when)
+                note=one.note or _filter_age_note(one, later_time)
                 if one.as_of is not None and one.as_of < oldest
                 else one.note,
             )
@@ -98,16 +98,16 @@ class Subscriptions:
         return Subscriptions(found, self.asked_at if is_recent else None)
 
 
-def _filter_age_note(subscribed: SubscribedAt, when: datetime.datetime) -> str:
-    assert subscribed.as_of is not None
-    if subscribed.wanted.selects_all:
+def _filter_age_note(subscription: SubscribedAt, time: datetime.datetime) -> str:
+    assert subscription.as_of is not None
+    if subscription.wanted.selects_all:
         return ""
-    hours = (when - subscribed.as_of) / datetime.timedelta(hours=1)
+    hours = (time - subscription.as_of) / datetime.timedelta(hours=1)
     age = f"{hours / 24:,.0f} days" if hours >= 48 else f"{hours:.0f} hours" if hours >= 2 else f"{hours * 60:.0f} min"
-    return f"its filter is that of {subscribed.as_of:%Y-%m-%dT%H:%M:%SZ}, {age} before: no client has been seen since"
+    return f"its filter is that of {subscription.as_of:%Y-%m-%dT%H:%M:%SZ}, {age} before: no client has been seen since"
 
 
-def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | None) -> Subscriptions:
+def subscriptions_at(table: DeltaTable, broker: str, as_of: datetime.datetime | None) -> Subscriptions:
     """Return the subscriptions of a store's groups at a time, or the newest ones.
 
     The newest may be of a later time than the newest row of `consumer_offsets`: a snapshot that finds all offsets
@@ -118,9 +118,9 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | Non
 
     Args:
         broker: The store's name.
-        at: The time; None for the newest.
+        as_of: The time; None for the newest.
     """
-    return SubscriptionTimeline(table, broker, at).at(at)
+    return SubscriptionTimeline(table, broker, as_of).subscriptions_at_time(as_of)
 
 
 class SubscriptionTimeline:
@@ -140,17 +140,17 @@ class SubscriptionTimeline:
         self._known, self._place = _SubscriptionHistory(), 0
         self._last: Subscriptions | None = None
 
-    def at(self, time: datetime.datetime | None) -> Subscriptions:
+    def subscriptions_at_time(self, time: datetime.datetime | None) -> Subscriptions:
         """Return the subscriptions at a time, see `subscriptions_at`; no later time may have been given before."""
         before = self._place
         while self._place < len(self._rows) and (time is None or self._rows[self._place]["as_of"] <= time):
-            self._known.add(self._rows[self._place])
+            self._known.add_row(self._rows[self._place])
             self._place += 1
         if self._last is None or self._place > before:
-            self._last = Subscriptions(self._subscribed(), self._known.asked_at)
+            self._last = Subscriptions(self._known_subscriptions(), self._known.asked_at)
         return self._last
 
-    def _subscribed(self) -> dict[GroupTopic, SubscribedAt]:
+    def _known_subscriptions(self) -> dict[GroupTopic, SubscribedAt]:
         """Return the known subscriptions, and of the others the first later one, with a note."""
         found = self._known.current_subscriptions()
         seen: set[tuple[str, GroupTopic]] = set()
@@ -207,7 +207,7 @@ def read_subscriptions_over_time(
     for time in times:
         before = place
         while place < len(rows) and rows[place]["as_of"] <= time:
-            known.add(rows[place])
+            known.add_row(rows[place])
             place += 1
         if found and place == before:
             found.append(found[-1])
@@ -231,7 +231,7 @@ class _SubscriptionHistory:
         self._newest: dict[GroupTopic, Row] = {}
         self._changes: Counter[GroupTopic] = Counter()
 
-    def add(self, row: Row) -> None:
+    def add_row(self, row: Row) -> None:
         """Add the next row."""
         source, time = row["source"], row["as_of"]
         taken = self._taken.setdefault(source, [])
@@ -255,11 +255,11 @@ class _SubscriptionHistory:
         """Time at which a live broker was last asked; None if none was."""
         return max(self._taken.get(SnapshotSource.BROKER, ()), default=None)
 
-    def _last_seen(self, key: GroupTopic) -> datetime.datetime | None:
+    def _last_seen_time(self, group_topic: GroupTopic) -> datetime.datetime | None:
         """Return the time of the last snapshot in which a group subscribed; None if it is not known."""
-        if key in self._gone:
-            return self._gone[key]
-        return max(self._taken[self._sources[key]], default=None)
+        if group_topic in self._gone:
+            return self._gone[group_topic]
+        return max(self._taken[self._sources[group_topic]], default=None)
 
     def consumed_and_broadcast_topics(self) -> tuple[frozenset[GroupTopic], frozenset[GroupTopic]]:
         """Return the (group, topic) pairs that are consumed, and those that are broadcast, by the rows added so far."""
@@ -274,32 +274,34 @@ class _SubscriptionHistory:
                 _make_subscription(
                     choice, self._newest.get(key), self._changes[key], is_asked=self.asked_at is not None
                 ),
-                as_of=self._last_seen(key),
+                as_of=self._last_seen_time(key),
             )
             for key, choice in self.wanted.items()
         }
 
 
-def _make_subscription(wanted: SubscriptionFilter, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
+def _make_subscription(
+    message_filter: SubscriptionFilter, newest_row: Row | None, filter_change_count: int, *, is_asked: bool
+) -> SubscribedAt:
     """Return a group's subscription to a topic, from its last filter, its clients and its number of changes.
 
     Args:
-        wanted: Its last known choice.
-        newest: The last row that came from a live broker; None if there is none.
-        changes: How often its choice changed before.
+        message_filter: Its last known choice.
+        newest_row: The last row that came from a live broker; None if there is none.
+        filter_change_count: How often its choice changed before.
         is_asked: True if a live broker was ever asked.
     """
-    note = wanted.problem
-    if changes >= MANY_CHANGES:
-        note = f"its clients subscribe differently: the filter has changed {format_count(changes, 'time')}"
-    if newest is None:
-        return SubscribedAt(wanted, 0 if is_asked else None, note=note)
-    members = newest["members"]
-    return SubscribedAt(wanted, len(members or ()), newest["message_model"], note)
+    note = message_filter.problem
+    if filter_change_count >= MANY_CHANGES:
+        note = f"its clients subscribe differently: the filter has changed {format_count(filter_change_count, 'time')}"
+    if newest_row is None:
+        return SubscribedAt(message_filter, 0 if is_asked else None, note=note)
+    members = newest_row["members"]
+    return SubscribedAt(message_filter, len(members or ()), newest_row["message_model"], note)
 
 
 def find_consumers_by_topic(
-    committed: Collection[GroupTopic], subscriptions: Subscriptions, is_chosen: Callable[[GroupTopic], bool]
+    topics_with_offsets: Collection[GroupTopic], subscriptions: Subscriptions, is_selected: Callable[[GroupTopic], bool]
 ) -> dict[str, dict[str, SubscribedAt]]:
     """Return, by topic, the groups of a store that consume all queues of the topic.
 
@@ -307,29 +309,29 @@ def find_consumers_by_topic(
     retry topic belongs. Groups that broadcast are left out: each of their clients keeps its own offsets.
 
     Args:
-        committed: Groups with a topic in which they have an offset.
-        is_chosen: Returns whether a group and topic is of interest.
+        topics_with_offsets: Groups with a topic in which they have an offset.
+        is_selected: Returns whether a group and topic is of interest.
     """
-    keys = {*committed, *(GroupTopic(key.group, RETRY_PREFIX + key.group) for key in committed)}
+    keys = {*topics_with_offsets, *(GroupTopic(key.group, RETRY_PREFIX + key.group) for key in topics_with_offsets)}
     keys |= {key for key, one in subscriptions.found.items() if one.members}
     found: dict[str, dict[str, SubscribedAt]] = defaultdict(dict)
     for key in sorted(keys):
         subscribed = find_owner_subscription(key, subscriptions)
-        if is_chosen(key) and subscribed.message_model != BROADCASTING:
+        if is_selected(key) and subscribed.message_model != BROADCASTING:
             found[key.topic][key.group] = subscribed
     return found
 
 
-def find_owner_subscription(key: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
+def find_owner_subscription(group_topic: GroupTopic, subscriptions: Subscriptions) -> SubscribedAt:
     """Return a group's subscription. A retry topic holds only messages of its group, so all of them are wanted.
 
     Args:
-        key: The topic, and the group as in the key of its offsets, which also shows whether it broadcasts.
+        group_topic: The topic, and the group as in the key of its offsets, which also shows whether it broadcasts.
     """
-    group = strip_broadcast_suffix(key.group)
-    found = subscriptions.find_subscription(key._replace(group=group))
-    if group != key.group:
+    group = strip_broadcast_suffix(group_topic.group)
+    found = subscriptions.find_subscription(group_topic._replace(group=group))
+    if group != group_topic.group:
         found = replace(found, message_model=BROADCASTING)
-    if key.topic.startswith(RETRY_PREFIX):
+    if group_topic.topic.startswith(RETRY_PREFIX):
         return SubscribedAt(ALL, found.members, found.message_model)
     return found

@@ -134,7 +134,7 @@ class LagJudgement(NamedTuple):
     produce_tps: float | None = None
 
     def drain_seconds(self, messages: int) -> float | None:
-        """Return the time that the group needs to catch up; None if it will not."""
+        """Return the seconds that the group needs to catch up at its present rate; None if it will not catch up."""
         if not messages:
             return 0.0
         if self.consume_tps is None or self.produce_tps is None or self.consume_tps <= self.produce_tps:
@@ -146,9 +146,9 @@ def lag_verdict(
     span: QueueSpan | None,
     movement: Movement,
     messages: int,
-    next_time: datetime.datetime | None,
-    at: datetime.datetime,
-    lost: FigureBounds = NOTHING,
+    next_message_time: datetime.datetime | None,
+    as_of: datetime.datetime,
+    lost_messages: FigureBounds = NOTHING,
     *,
     is_complete: bool = True,
 ) -> LagJudgement:
@@ -158,9 +158,9 @@ def lag_verdict(
         span: Offsets of the queue; None if no message of it is known.
         movement: Movement of the group.
         messages: Number of messages that wait.
-        next_time: Store time of the next message; None if there is none.
-        at: The time.
-        lost: Number of messages that the broker deleted before the group consumed them.
+        next_message_time: Store time of the next message; None if there is none.
+        as_of: The time.
+        lost_messages: Number of messages that the broker deleted before the group consumed them.
         is_complete: True if all messages up to the time are known. If not, an offset beyond the end is no sign of
             trouble.
     """
@@ -173,12 +173,12 @@ def lag_verdict(
     # A group without a client consumes nothing, whatever it did before its last client left.
     is_stopped = movement.has_members is False and messages > 0
     consume_tps = 0.0 if is_stopped else movement.consume_tps
-    verdict, reason = _judge_offset(span, movement, messages, next_time, at, lost)
+    verdict, reason = _judge_offset(span, movement, messages, next_message_time, as_of, lost_messages)
     if verdict is LagVerdict.UNKNOWN and is_new:
         reason = "its topic was created again since the earlier snapshot, so it is not known whether the group moves"
     if verdict is LagVerdict.OK and messages and consume_tps is not None and produce_tps is not None:
         is_growing = produce_tps > consume_tps
-        if is_growing and _waited_seconds(next_time, at) * WAITING_PARTS > movement.seconds:
+        if is_growing and _next_message_wait_seconds(next_message_time, as_of) * WAITING_PARTS > movement.seconds:
             verdict, reason = LagVerdict.SLOW, "messages come in faster than the group consumes them"
     return LagJudgement(verdict, reason, consume_tps, produce_tps)
 
@@ -187,11 +187,11 @@ def _judge_offset(
     span: QueueSpan | None,
     movement: Movement,
     messages: int,
-    next_time: datetime.datetime | None,
-    at: datetime.datetime,
-    lost: FigureBounds,
+    next_message_time: datetime.datetime | None,
+    as_of: datetime.datetime,
+    lost_messages: FigureBounds,
 ) -> tuple[LagVerdict, str]:
-    if (misplaced := _judge_misplaced_offset(span, movement, lost)) is not None:
+    if (misplaced := _judge_misplaced_offset(span, movement, lost_messages)) is not None:
         return misplaced
     if not messages:
         return LagVerdict.OK, ""
@@ -202,20 +202,20 @@ def _judge_offset(
             LagVerdict.UNKNOWN,
             "there is only one snapshot with an offset of the group, so it is not known whether it moves",
         )
-    if movement.has_moved or _waited_seconds(next_time, at) < movement.seconds:
+    if movement.has_moved or _next_message_wait_seconds(next_message_time, as_of) < movement.seconds:
         return LagVerdict.OK, ""
     return LagVerdict.STALLED, "the group does not move" + (
         "" if movement.has_members else "; its clients are not known"
     )
 
 
-def _waited_seconds(next_time: datetime.datetime | None, at: datetime.datetime) -> float:
+def _next_message_wait_seconds(next_message_time: datetime.datetime | None, as_of: datetime.datetime) -> float:
     """Return the seconds that the next message has been waiting."""
-    return 0.0 if next_time is None else (at - next_time).total_seconds()
+    return 0.0 if next_message_time is None else (as_of - next_message_time).total_seconds()
 
 
 def _judge_misplaced_offset(
-    span: QueueSpan | None, movement: Movement, lost: FigureBounds
+    span: QueueSpan | None, movement: Movement, lost_messages: FigureBounds
 ) -> tuple[LagVerdict, str] | None:
     """Return the verdict on an offset that is outside of its queue or was set back; None for any other offset."""
     if span is None:
@@ -224,11 +224,11 @@ def _judge_misplaced_offset(
     if movement.offset > span.end:
         beyond = f"the offset is {movement.offset - span.end} beyond the queue's end, {span.end}"
         return LagVerdict.AHEAD, f"{beyond}: the topic was created again, or its log was cut"
-    if lost.largest:
-        most = "" if lost.is_exact else "up to "
+    if lost_messages.largest:
+        most = "" if lost_messages.is_exact else "up to "
         return (
             LagVerdict.LOST,
-            f"{most}{format_count(int(lost.largest), 'message')} before {span.first} deleted unconsumed",
+            f"{most}{format_count(int(lost_messages.largest), 'message')} before {span.first} deleted unconsumed",
         )
     if movement.is_rewound:
         return LagVerdict.REWOUND, "the group's offset was set back"

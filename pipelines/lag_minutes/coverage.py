@@ -1,4 +1,4 @@
-"""Minutes whose rows in `lag_minutes` have the figures that `commitlake lag --at` has now."""
+"""Finds the minutes whose rows in `lag_minutes` are up to date: they equal what `commitlake lag --at` answers now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import PinnedLake
-from commitlake.pipelines.lag_minutes.late_rows import minutes_to_compute, newest_versions
+from commitlake.pipelines.lag_minutes.late_rows import find_minutes_to_compute, newest_versions
 from commitlake.pipelines.lag_minutes.minutes import first_minute_at
 from commitlake.pipelines.lag_minutes.progress import NOTHING, read_progress
 from commitlake.pipelines.maintenance.expiry import read_expiries
@@ -25,12 +25,12 @@ class CoveredMinutes(NamedTuple):
     first: int
     last: int
 
-    def has(self, minute: int) -> bool:
+    def contains_minute(self, minute: int) -> bool:
         """Return whether a minute is one of them."""
         return self.first <= minute <= self.last
 
 
-def covered_minutes(lake: PinnedLake, brokers: Sequence[str]) -> dict[str, CoveredMinutes]:
+def find_covered_minutes(lake: PinnedLake, brokers: Sequence[str]) -> dict[str, CoveredMinutes]:
     """Return the minutes of each store that are computed, and need not be computed again; none without the table.
 
     Args:
@@ -47,7 +47,7 @@ def covered_minutes(lake: PinnedLake, brokers: Sequence[str]) -> dict[str, Cover
     midnight = None if expired is None else datetime.datetime.combine(expired, datetime.time(), datetime.UTC)
     first = 0 if midnight is None else first_minute_at(midnight)
     lasts = {broker: store.until for broker, store in progress.stores.items() if store.until != NOTHING}
-    if not progress.is_of(newest_versions(lake), archived):
-        todo = minutes_to_compute(lake, progress, archived)
+    if not progress.is_computed_from(newest_versions(lake), archived):
+        todo = find_minutes_to_compute(lake, progress, archived)
         lasts = {broker: min(last, todo[broker].first - 1) for broker, last in lasts.items() if broker in todo}
     return {broker: CoveredMinutes(first, last) for broker, last in lasts.items()}

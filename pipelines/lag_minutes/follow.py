@@ -29,14 +29,14 @@ from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots, snapshot_brokers
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.lag_minutes.late_rows import MinutesToCompute, minutes_to_compute, newest_versions
-from commitlake.pipelines.lag_minutes.minutes import SCHEMA, MinuteRange, MinutesTask, hours_of, minute_time
+from commitlake.pipelines.lag_minutes.late_rows import MinutesToCompute, find_minutes_to_compute, newest_versions
+from commitlake.pipelines.lag_minutes.minutes import SCHEMA, MinuteRange, MinutesTask, minute_time, split_by_hour
 from commitlake.pipelines.lag_minutes.progress import (
     APPLICATION_ID,
     MinutesProgress,
     StoreMinutes,
+    checksum_topics,
     read_progress,
-    topics_number,
 )
 from commitlake.schemas.errors import ConcurrentRunError
 
@@ -80,7 +80,7 @@ def backfill_lag_minutes(
         ConcurrentRunError: if another run was first.
         LakeError: if there is no lake.
     """
-    pinned = lake.pinned()
+    pinned = lake.pin_versions()
     pinned.table("messages")
     offsets = open_snapshots(pinned, OFFSETS)
     if offsets is None:
@@ -88,11 +88,11 @@ def backfill_lag_minutes(
     last = read_last_commit(pinned)
     archived = {} if last is None else last.stores
     before = read_progress(pinned.find(TABLE), snapshot_brokers(offsets, OFFSETS))
-    todo = minutes_to_compute(pinned, before, archived)
-    progress = _cut(lake, before, todo, replace(before, versions=newest_versions(pinned)), archived)
+    todo = find_minutes_to_compute(pinned, before, archived)
+    progress = _remove_outdated_rows(lake, before, todo, replace(before, versions=newest_versions(pinned)), archived)
     repeated = sum(max(0, before.stores[broker].until + 1 - minutes.first) for broker, minutes in todo.items())
     ranges = sorted(
-        (hour for broker, (first, end) in todo.items() for hour in hours_of(broker, first, end)),
+        (hour for broker, (first, end) in todo.items() for hour in split_by_hour(broker, first, end)),
         key=lambda hour: hour.first,
     )
     done = AddedMinutes(repeated=repeated)
@@ -104,7 +104,7 @@ def backfill_lag_minutes(
                 advance(_count_minutes(hours[number]))
                 if file is not None:
                     files.append(file)
-            progress = _commit(lake, progress, _reached(progress, hours), files)
+            progress = _commit_files(lake, progress, _progress_after_hours(progress, hours), files)
             minutes = sum(map(_count_minutes, hours))
             done = replace(done, minutes=done.minutes + minutes, rows=done.rows + sum(file.rows for file in files))
     return done
@@ -118,7 +118,7 @@ def _run_task(task: MinutesTask, minutes: MinuteRange) -> DataFile | None:
     return task.run(minutes)
 
 
-def _reached(progress: MinutesProgress, hours: Iterable[MinuteRange]) -> MinutesProgress:
+def _progress_after_hours(progress: MinutesProgress, hours: Iterable[MinuteRange]) -> MinutesProgress:
     """Return the progress after hours that are in the order of time."""
     stores = dict(progress.stores)
     for hour in hours:
@@ -126,50 +126,53 @@ def _reached(progress: MinutesProgress, hours: Iterable[MinuteRange]) -> Minutes
     return replace(progress, stores=stores)
 
 
-def _commit(
+def _commit_files(
     lake: Lake,
-    before: MinutesProgress,
-    after: MinutesProgress,
+    old_progress: MinutesProgress,
+    new_progress: MinutesProgress,
     files: Sequence[DataFile],
-    removed: Sequence[tuple[str, int]] = (),
+    removed_files: Sequence[tuple[str, int]] = (),
 ) -> MinutesProgress:
     """Commit files and progress, and return the progress after the commit.
 
     Raises:
         ConcurrentRunError: if another run was first; nothing was committed.
     """
-    numbers, new = before.numbers(), after.numbers()
+    numbers, new = old_progress.transaction_numbers(), new_progress.transaction_numbers()
     table = lake.find(TABLE)
     known = None if table is None else table.transaction_version(APPLICATION_ID)
     if (known or 0) == numbers[APPLICATION_ID]:
         beside = {name: (numbers[name], number) for name, number in new.items() if name != APPLICATION_ID}
         step = (known, new[APPLICATION_ID])
-        if commit_with_transaction(lake, TABLE, files, APPLICATION_ID, step, beside=beside, removed=removed):
-            return after
+        if commit_with_transaction(
+            lake, TABLE, files, APPLICATION_ID, step, other_transactions=beside, removed_files=removed_files
+        ):
+            return new_progress
     raise ConcurrentRunError(
-        f"{lake.uri(TABLE)}: another run was first; what this one has not committed yet was not kept. Run it again"
+        f"{lake.uri(TABLE)}: another run was first; minutes that this run had not committed yet were discarded. "
+        "Run the command again"
     )
 
 
-def _cut(
+def _remove_outdated_rows(
     lake: Lake,
-    before: MinutesProgress,
-    todo: Mapping[str, MinutesToCompute],
-    after: MinutesProgress,
-    archived: Mapping[str, StoreProgress],
+    old_progress: MinutesProgress,
+    minutes_by_broker: Mapping[str, MinutesToCompute],
+    new_progress: MinutesProgress,
+    archive_progress: Mapping[str, StoreProgress],
 ) -> MinutesProgress:
     """Remove the rows of minutes that are to be computed again, and record what was read; return the new progress."""
-    stores = dict(before.stores)
+    stores = dict(old_progress.stores)
     firsts: dict[str, int] = {}
-    for broker, minutes in todo.items():
-        known, of_store = before.stores[broker], archived.get(broker, StoreProgress(0))
+    for broker, minutes in minutes_by_broker.items():
+        known, of_store = old_progress.stores[broker], archive_progress.get(broker, StoreProgress(0))
         if minutes.first <= known.until:
             firsts[broker] = minutes.first
         until = min(known.until, minutes.first - 1)
-        stores[broker] = StoreMinutes(until, of_store.end, topics_number(of_store))
-    after = replace(after, stores=stores)
-    if after.numbers() == before.numbers():
-        return before
+        stores[broker] = StoreMinutes(until, of_store.end, checksum_topics(of_store))
+    new_progress = replace(new_progress, stores=stores)
+    if new_progress.transaction_numbers() == old_progress.transaction_numbers():
+        return old_progress
     removed, kept = [], []
     if firsts:
         for path, size, rows in _files_with_rows(lake, firsts):
@@ -177,21 +180,21 @@ def _cut(
             if rows.num_rows:
                 name = f"part-{secrets.token_hex(16)}.zstd.parquet"
                 kept.append(write_plain_file(rows, lake, TABLE, name))
-    return _commit(lake, before, after, kept, removed)
+    return _commit_files(lake, old_progress, new_progress, kept, removed)
 
 
-def _files_with_rows(lake: Lake, firsts: Mapping[str, int]) -> Iterator[tuple[str, int, pa.Table]]:
+def _files_with_rows(lake: Lake, first_minutes: Mapping[str, int]) -> Iterator[tuple[str, int, pa.Table]]:
     """Yield the data files that have rows of given stores from given minutes on.
 
     Args:
         lake: the lake.
-        firsts: by broker, the first minute.
+        first_minutes: by broker, the first minute.
 
     Yields:
         Path in the log, size and other rows of each file.
     """
-    folder = lake.folder(TABLE)
-    earliest = minute_time(min(firsts.values()))
+    folder = lake.open_folder(TABLE)
+    earliest = minute_time(min(first_minutes.values()))
     for action in file_actions(lake.table(TABLE)).to_pylist():
         greatest = (action.get("max") or {}).get("minute")
         if greatest is not None and greatest < earliest:
@@ -199,7 +202,7 @@ def _files_with_rows(lake: Lake, firsts: Mapping[str, int]) -> Iterator[tuple[st
         with folder.open_input_file(unquote(action["path"])) as source:
             rows = pq.read_table(source, page_checksum_verification=True).select(SCHEMA.names).cast(SCHEMA)
         is_kept = pa.array([True] * rows.num_rows, pa.bool_())
-        for broker, first in firsts.items():
+        for broker, first in first_minutes.items():
             is_late = pc.greater_equal(rows["minute"], pa.scalar(minute_time(first), SCHEMA.field("minute").type))
             is_kept = pc.and_(is_kept, pc.invert(pc.and_(pc.equal(rows["broker"], broker), is_late)))
         kept = rows.filter(is_kept)

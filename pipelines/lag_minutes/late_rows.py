@@ -38,7 +38,7 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, read
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag_minutes.minutes import MINUTE_US, first_minute_at, last_minute_at
-from commitlake.pipelines.lag_minutes.progress import FOLLOWED, NOTHING, MinutesProgress, topics_number
+from commitlake.pipelines.lag_minutes.progress import FOLLOWED, NOTHING, MinutesProgress, checksum_topics
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.times import epoch_us
 
@@ -64,38 +64,38 @@ class _Marks:
     @property
     def first_minute(self) -> int:
         """The first minute at which there is a snapshot."""
-        return self._minute_at(0)
+        return self._minute_of_snapshot(0)
 
-    def last_minute(self, archived: StoreProgress) -> int | None:
+    def last_archived_minute(self, archive_progress: StoreProgress) -> int | None:
         """Return the last minute whose messages are archived, as far as that is known; None if there is none."""
-        known = np.flatnonzero(self._log_ends <= archived.end)  # also those whose end is not known
+        known = np.flatnonzero(self._log_ends <= archive_progress.end)  # also those whose end is not known
         if not len(known):
             return None
         last = int(self._times[known[-1]]) // MINUTE_US
         return last if last >= self.first_minute else None
 
-    def minute_after(self, number: int) -> int:
-        """Return the first minute after the snapshot before one, or at the first of all."""
-        return int(self._times[number - 1]) // MINUTE_US + 1 if number else self.first_minute
+    def minute_after_previous(self, snapshot_number: int) -> int:
+        """Return the first minute after the previous snapshot; for the first snapshot, its own minute."""
+        return int(self._times[snapshot_number - 1]) // MINUTE_US + 1 if snapshot_number else self.first_minute
 
-    def since(self, time: datetime.datetime) -> int:
-        """Return the first minute on which a new snapshot of a time has an effect."""
-        number = int(np.searchsorted(self._times, epoch_us(time)))
-        return self.minute_after(number) if number else first_minute_at(time)
+    def first_affected_minute(self, snapshot_time: datetime.datetime) -> int:
+        """Return the first minute whose figures change if a snapshot of a given time is added."""
+        number = int(np.searchsorted(self._times, epoch_us(snapshot_time)))
+        return self.minute_after_previous(number) if number else first_minute_at(snapshot_time)
 
-    def newly_archived(self, before: int, end: int) -> Iterator[int]:
-        """Yield the first minute whose figures were incomplete because of messages that are archived since.
+    def first_newly_archived_minute(self, old_archived_end: int, new_archived_end: int) -> Iterator[int]:
+        """Yield the first minute whose figures lacked messages that have been archived since, if there is one.
 
         Args:
-            before: physical offset up to which the store was archived.
-            end: physical offset up to which it is archived now.
+            old_archived_end: physical offset up to which the store was archived.
+            new_archived_end: physical offset up to which it is archived now.
         """
-        found = np.flatnonzero((self._log_ends > before) & (self._log_ends <= end))
+        found = np.flatnonzero((self._log_ends > old_archived_end) & (self._log_ends <= new_archived_end))
         if len(found):
-            yield self.minute_after(found[0].item())
+            yield self.minute_after_previous(found[0].item())
 
-    def _minute_at(self, number: int) -> int:
-        return -(-int(self._times[number]) // MINUTE_US)
+    def _minute_of_snapshot(self, snapshot_number: int) -> int:
+        return -(-int(self._times[snapshot_number]) // MINUTE_US)
 
 
 @dataclass
@@ -131,92 +131,96 @@ def newest_versions(lake: PinnedLake) -> dict[str, int]:
     return {table: NOTHING if opened is None else opened.version() for table, opened in found.items()}
 
 
-def minutes_to_compute(
-    lake: PinnedLake, progress: MinutesProgress, archived: Mapping[str, StoreProgress]
+def find_minutes_to_compute(
+    lake: PinnedLake, progress: MinutesProgress, archive_progress: Mapping[str, StoreProgress]
 ) -> dict[str, MinutesToCompute]:
     """Return the minutes to compute, by broker; none for stores without a snapshot whose messages are archived.
 
     Args:
         lake: the lake; it has `consumer_offsets`.
         progress: what the table has.
-        archived: how far each store is archived.
+        archive_progress: how far each store is archived.
     """
     newest = newest_versions(lake)
-    new = {table: _read_new(lake, table, progress.versions[table], newest[table]) for table in FOLLOWED}
+    new = {table: _read_new_rows(lake, table, progress.versions[table], newest[table]) for table in FOLLOWED}
     found = {}
     for broker, store in progress.stores.items():
-        of_store = archived.get(broker, StoreProgress(0))
+        of_store = archive_progress.get(broker, StoreProgress(0))
         marks = _Marks(lake.table(OFFSETS), broker)
-        last = marks.last_minute(of_store)
+        last = marks.last_archived_minute(of_store)
         if last is None:
             continue
         begin = marks.first_minute
-        if store.until == NOTHING or topics_number(of_store) != store.topics or _has_first_config(lake, broker, new):
+        if store.until == NOTHING or checksum_topics(of_store) != store.topics or _has_first_config(lake, broker, new):
             starts = [begin]
         else:
-            starts = [store.until + 1, *_late_starts(lake, broker, marks, new)]
-            starts += marks.newly_archived(store.archived, of_store.end)
+            starts = [store.until + 1, *_first_outdated_minutes(lake, broker, marks, new)]
+            starts += marks.first_newly_archived_minute(store.archived, of_store.end)
         found[broker] = MinutesToCompute(max(begin, min(starts)), max(last, store.until))
     return found
 
 
-def _late_starts(lake: PinnedLake, broker: str, marks: _Marks, new: Mapping[str, _NewRows]) -> Iterator[int]:
-    for table, rows in new.items():
+def _first_outdated_minutes(
+    lake: PinnedLake, broker: str, snapshots: _Marks, new_rows: Mapping[str, _NewRows]
+) -> Iterator[int]:
+    for table, rows in new_rows.items():
         first = rows.first.get(broker)
         if rows.is_all:
-            yield marks.first_minute
+            yield snapshots.first_minute
         elif first is not None:
-            yield marks.since(first) if table == OFFSETS else first_minute_at(first)
-    yield from _first_subscribed(lake, broker, new[SUBSCRIBED])
+            yield snapshots.first_affected_minute(first) if table == OFFSETS else first_minute_at(first)
+    yield from _first_subscribed_minutes(lake, broker, new_rows[SUBSCRIBED])
 
 
-def _read_new(lake: PinnedLake, table: str, before: int, newest: int) -> _NewRows:
+def _read_new_rows(lake: PinnedLake, table: str, read_version: int, newest_version: int) -> _NewRows:
     """Return the new rows of a table.
 
     Args:
         table: name of the table.
-        before: version that was read; -1 for none.
-        newest: its newest version.
+        read_version: version that was read; -1 for none.
+        newest_version: its newest version.
     """
-    if before == newest:
+    if read_version == newest_version:
         return _NewRows()
-    if newest < before:  # the table was restored to an earlier version, or made anew
+    if newest_version < read_version:  # the table was restored to an earlier version, or made anew
         return _NewRows(is_all=True)
     try:
-        new = readable_files(lake, before, table)
+        new = readable_files(lake, read_version, table)
     except VersionsError:
         return _NewRows(is_all=True)
     if new.from_scratch:
         return _NewRows(is_all=True)
     found = _NewRows()
     for file in new.files:
-        _add_new(lake, table, file, found)
+        _add_new_rows(lake, table, file, found)
     return found
 
 
-def _add_new(lake: PinnedLake, table: str, file: AddedFile, found: _NewRows) -> None:
+def _add_new_rows(lake: PinnedLake, table: str, file: AddedFile, new_rows: _NewRows) -> None:
     time = _TIMES[table]
-    with lake.folder(table).open_input_file(file.name) as source:
+    with lake.open_folder(table).open_input_file(file.name) as source:
         columns = ["broker", time, *(["group", "topic", "expression"] if table == SUBSCRIBED else [])]
         for batch in pq.ParquetFile(source).iter_batches(columns=columns):
             rows = pa.Table.from_batches([batch])
             rows = rows.filter(pc.and_(pc.is_valid(rows["broker"]), pc.is_valid(rows[time])))
-            _add_earliest(rows, ["broker"], time, found.first)
+            _add_earliest_times(rows, ["broker"], time, new_rows.first)
             if table == SUBSCRIBED:
                 known = rows.filter(pc.and_(pc.is_valid(rows["topic"]), pc.is_valid(rows["expression"])))
-                _add_earliest(known, ["broker", "group", "topic"], time, found.subscribed)
+                _add_earliest_times(known, ["broker", "group", "topic"], time, new_rows.subscribed)
 
 
-def _add_earliest(rows: pa.Table, keys: Sequence[str], time: str, found: dict[Any, datetime.datetime]) -> None:
+def _add_earliest_times(
+    rows: pa.Table, keys: Sequence[str], time_column: str, earliest_times: dict[Any, datetime.datetime]
+) -> None:
     """Add the earliest time of each key; a single column of keys is its own key."""
-    for row in rows.group_by(list(keys)).aggregate([(time, "min")]).to_pylist():
+    for row in rows.group_by(list(keys)).aggregate([(time_column, "min")]).to_pylist():
         key = row[keys[0]] if len(keys) == 1 else tuple(row[name] for name in keys)
-        found[key] = min(row[f"{time}_min"], found.get(key, row[f"{time}_min"]))
+        earliest_times[key] = min(row[f"{time_column}_min"], earliest_times.get(key, row[f"{time_column}_min"]))
 
 
-def _first_subscribed(lake: PinnedLake, broker: str, new: _NewRows) -> Iterator[int]:
-    """Yield the first minute of groups that are known to subscribe to a topic only since the new rows."""
-    mine = {key[1:]: first for key, first in new.subscribed.items() if key[0] == broker}
+def _first_subscribed_minutes(lake: PinnedLake, broker: str, new_rows: _NewRows) -> Iterator[int]:
+    """Yield the first minute to compute again for each topic to which a group subscribes by new rows only."""
+    mine = {key[1:]: first for key, first in new_rows.subscribed.items() if key[0] == broker}
     table = lake.find("lag_minutes")
     if not mine or table is None:
         return
@@ -242,9 +246,9 @@ def _first_subscribed(lake: PinnedLake, broker: str, new: _NewRows) -> Iterator[
                 yield last_minute_at(minute)
 
 
-def _has_first_config(lake: PinnedLake, broker: str, new: Mapping[str, _NewRows]) -> bool:
+def _has_first_config(lake: PinnedLake, broker: str, new_rows: Mapping[str, _NewRows]) -> bool:
     """Return whether the first configuration of a store is among the new rows of `store_config`."""
-    first = new["store_config"].first.get(broker)
+    first = new_rows["store_config"].first.get(broker)
     if first is None:
         return False
     sql = f"SELECT min(recorded_at) AS first FROM store_config WHERE broker = {text_literal(broker)}"

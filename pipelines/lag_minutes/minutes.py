@@ -25,7 +25,7 @@ from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.groups import GROUP_KINDS
 from commitlake.pipelines.lag.over_time import StoreLag
-from commitlake.pipelines.lag.queue_rows import queue_row
+from commitlake.pipelines.lag.queue_rows import queue_lag_row
 from commitlake.pipelines.lag.subscriptions import MAX_AGE
 from commitlake.schemas.tables.lag_minutes import KEY, LAG_MINUTES, MINUTE_SECONDS, REPEATED_MINUTES
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -68,16 +68,16 @@ class MinuteRange(NamedTuple):
     last: int
 
 
-def hours_of(broker: str, first: int, last: int) -> Iterator[MinuteRange]:
+def split_by_hour(broker: str, first_minute: int, last_minute: int) -> Iterator[MinuteRange]:
     """Divide a range of minutes at whole hours.
 
-    >>> [(part.first, part.last) for part in hours_of("broker-a", 58, 121)]
+    >>> [(part.first, part.last) for part in split_by_hour("broker-a", 58, 121)]
     [(58, 59), (60, 119), (120, 121)]
     """
-    while first <= last:
-        end = min(last, first - first % REPEATED_MINUTES + REPEATED_MINUTES - 1)
-        yield MinuteRange(broker, first, end)
-        first = end + 1
+    while first_minute <= last_minute:
+        end = min(last_minute, first_minute - first_minute % REPEATED_MINUTES + REPEATED_MINUTES - 1)
+        yield MinuteRange(broker, first_minute, end)
+        first_minute = end + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class MinutesTask:
 
     def run(self, minutes: MinuteRange) -> DataFile | None:
         """Return the file, which no version refers to yet; None if there are no rows."""
-        rows = pa.Table.from_pylist(list(rows_of(self.lake.pinned(), minutes)), SCHEMA)
+        rows = pa.Table.from_pylist(list(compute_minute_rows(self.lake.pin_versions(), minutes)), SCHEMA)
         if not rows.num_rows:
             return None
         name = f"part-{minutes.first}-{secrets.token_hex(8)}.zstd.parquet"
@@ -100,7 +100,7 @@ def sort_rows(rows: pa.Table) -> pa.Table:
     return rows.sort_by([(name, "ascending") for name in LAKE_TABLES["lag_minutes"].sort_columns])
 
 
-def rows_of(lake: PinnedLake, minutes: MinuteRange) -> Iterator[Row]:
+def compute_minute_rows(lake: PinnedLake, minutes: MinuteRange) -> Iterator[Row]:
     """Yield the rows of `lag_minutes` for minutes of a store.
 
     Args:
@@ -109,63 +109,63 @@ def rows_of(lake: PinnedLake, minutes: MinuteRange) -> Iterator[Row]:
     """
     before = minute_time(minutes.first - 1)
     lag = StoreLag(lake, minutes.broker, before, minute_time(minutes.last))
-    changing = _changing_minutes(lake, minutes)
-    known = _by_key(lag.rows_at(before))
+    changing = _find_changing_minutes(lake, minutes)
+    known = _rows_by_key(lag.rows_at(before))
     for minute in range(minutes.first, minutes.last + 1):
         time = minute_time(minute)
-        is_quiet = minute not in changing and not any(map(_waits, known.values()))
-        now = known if is_quiet else _by_key(lag.rows_at(time))
+        is_quiet = minute not in changing and not any(map(_has_waiting_messages, known.values()))
+        now = known if is_quiet else _rows_by_key(lag.rows_at(time))
         is_repeated = minute % REPEATED_MINUTES == 0
         of_minute = {"minute": time, "within_hour": not is_repeated}
         for key, row in now.items():
             earlier = known.get(key)
-            if is_repeated or earlier is None or _differs(earlier, row, time):
-                yield {**row, **of_minute, "consumed": _consumed(earlier, row)}
+            if is_repeated or earlier is None or _has_row_changed(earlier, row, time):
+                yield {**row, **of_minute, "consumed": _count_consumed(earlier, row)}
         for key in known.keys() - now.keys():
             yield {**dict(zip(KEY, key, strict=True)), **of_minute}
         known = now
 
 
-def _by_key(rows: Sequence[Lag]) -> dict[Key, Row]:
+def _rows_by_key(rows: Sequence[Lag]) -> dict[Key, Row]:
     found = (
-        {**queue_row(row), "minute": row.as_of, "broadcasts": row.broadcasts, "verdict": str(row.judged.verdict)}
+        {**queue_lag_row(row), "minute": row.as_of, "broadcasts": row.broadcasts, "verdict": str(row.judged.verdict)}
         for row in rows
         if row.kind in GROUP_KINDS
     )
     return {tuple(row[name] for name in KEY): row for row in found}
 
 
-def _waits(row: Row) -> bool:
+def _has_waiting_messages(row: Row) -> bool:
     return bool(row["messages_max"] is None or row["messages_max"])
 
 
-def carried_to(row: Row, time: datetime.datetime) -> Row:
+def row_at_later_minute(row: Row, time: datetime.datetime) -> Row:
     """Return the figures of a row at a later minute, if nothing has changed since."""
     seconds = (time - row["minute"]).total_seconds()
     least, most = row["time_lag_s_min"], row["time_lag_s_max"]
     if row["messages_min"]:
-        least = _later(least, seconds)
+        least = _add_seconds(least, seconds)
     if most is not None and row["next_message_time"] is not None:
-        most = _later(most, seconds)
+        most = _add_seconds(most, seconds)
     return {**row, "minute": time, "time_lag_s_min": least, "time_lag_s_max": most}
 
 
-def _later(waited: float, seconds: float) -> float:
-    """Return a time of whole milliseconds some seconds later, as the number that its decimal fraction is read as."""
-    return round((waited + seconds) * 1000) / 1000
+def _add_seconds(lag_seconds: float, seconds: float) -> float:
+    """Add seconds to a lag in seconds, and round the sum to whole milliseconds."""
+    return round((lag_seconds + seconds) * 1000) / 1000
 
 
-def _differs(earlier: Row, row: Row, time: datetime.datetime) -> bool:
-    carried = carried_to(earlier, time)
+def _has_row_changed(earlier: Row, row: Row, time: datetime.datetime) -> bool:
+    carried = row_at_later_minute(earlier, time)
     return any(carried[name] != value for name, value in row.items() if name not in {"minute", "as_of"})
 
 
-def _consumed(earlier: Row | None, row: Row) -> int | None:
+def _count_consumed(earlier: Row | None, row: Row) -> int | None:
     return None if earlier is None else max(0, row["offset_min"] - earlier["offset_min"])
 
 
-def _changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
-    """Return the minutes of a range before which something was stored, snapshotted or configured.
+def _find_changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
+    """Return the minutes of a range in whose preceding minute messages, snapshots or settings were added.
 
     Clients that have not been seen for a while are no longer known, so a snapshot of clients has an effect later, too.
     """
@@ -173,7 +173,7 @@ def _changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
     of_broker = f"broker = {text_literal(minutes.broker)}"
     found: set[int] = set()
     counted = f"(arrow_cast(store_timestamp, 'Int64') + {MINUTE_US - 1}) / {MINUTE_US}"
-    stored = f"{_is_between('store_timestamp', after, until)} AND store_date BETWEEN {date_literal(after)} AND "
+    stored = f"{_between_condition('store_timestamp', after, until)} AND store_date BETWEEN {date_literal(after)} AND "
     sql = f"SELECT DISTINCT {counted} AS minute FROM messages WHERE {of_broker} AND {stored}{date_literal(until)}"
     found.update(run_sql(lake.table("messages"), "messages", sql).read_all().column("minute").to_pylist())
     for table, column, effects in (
@@ -184,7 +184,7 @@ def _changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
         opened = lake.find(table)
         if opened is None:
             continue
-        where = f"{of_broker} AND {_is_between(column, after - MINUTE - max(effects), until)}"
+        where = f"{of_broker} AND {_between_condition(column, after - MINUTE - max(effects), until)}"
         sql = f"SELECT DISTINCT {column} AS time FROM {table} WHERE {where}"
         for row in rows_to_dicts(run_sql(opened, table, sql).read_all()):
             # At the time itself, and right after it, which differs if it is a whole minute.
@@ -193,5 +193,5 @@ def _changing_minutes(lake: PinnedLake, minutes: MinuteRange) -> set[int]:
     return found
 
 
-def _is_between(column: str, after: datetime.datetime, until: datetime.datetime) -> str:
+def _between_condition(column: str, after: datetime.datetime, until: datetime.datetime) -> str:
     return f"{column} > {timestamp_literal(after)} AND {column} <= {timestamp_literal(until)}"

@@ -53,21 +53,21 @@ class MinutesProgress:
     versions: Mapping[str, int]
     stores: Mapping[str, StoreMinutes] = field(default_factory=dict)
 
-    def is_of(self, versions: Mapping[str, int], archived: Mapping[str, StoreProgress]) -> bool:
+    def is_computed_from(self, versions: Mapping[str, int], archive_progress: Mapping[str, StoreProgress]) -> bool:
         """Return whether the minutes were computed from these versions of the tables, and this progress of the archive.
 
         Args:
             versions: newest version of each followed table.
-            archived: how far each store is archived.
+            archive_progress: how far each store is archived.
         """
-        known = {broker: archived.get(broker, StoreProgress(0)) for broker in self.stores}
+        known = {broker: archive_progress.get(broker, StoreProgress(0)) for broker in self.stores}
         return dict(versions) == dict(self.versions) and all(
-            (store.archived, store.topics) == (known[broker].end, topics_number(known[broker]))
+            (store.archived, store.topics) == (known[broker].end, checksum_topics(known[broker]))
             for broker, store in self.stores.items()
         )
 
-    def numbers(self) -> dict[str, int]:
-        """Return the numbers of the transactions that record this, by application."""
+    def transaction_numbers(self) -> dict[str, int]:
+        """Return the transaction numbers that record this progress, by application id."""
         found = {f"{_PREFIX}.{table}": version + 1 for table, version in self.versions.items()}
         for broker, store in self.stores.items():
             found[f"{_PREFIX}.until/{broker}"] = store.until + 1
@@ -94,6 +94,6 @@ def read_progress(table: DeltaTable | None, brokers: list[str]) -> MinutesProgre
     return MinutesProgress({table_name: number(table_name) - 1 for table_name in FOLLOWED}, stores)
 
 
-def topics_number(progress: StoreProgress) -> int:
-    """Return the number that stands for a store's archived topics; 0 for all topics."""
-    return 0 if progress.topics is None else 1 + zlib.crc32("\n".join(sorted(progress.topics)).encode())
+def checksum_topics(progress: StoreProgress) -> int:
+    """Return a checksum of the names of a store's archived topics; 0 if all topics are archived."""
+    return 0 if progress.pulled_topics is None else 1 + zlib.crc32("\n".join(sorted(progress.pulled_topics)).encode())

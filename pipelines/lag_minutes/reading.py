@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import column_name, in_condition, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import in_condition, quote_column_name, text_literal, timestamp_literal
 from commitlake.pipelines.lag_minutes.minutes import MINUTE_US, SCHEMA, minute_time
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.lag_minutes import KEY, REPEATED_MINUTES
@@ -28,7 +28,7 @@ _NEEDED_OF_MINUTES = (*KEY, *_NEEDED_OF_HOURS, *_GROWING, "messages_min", "next_
 
 
 def lag_at_minutes(
-    table: DeltaTable, minutes: Sequence[int], wanted: Selection, columns: Sequence[str] = SCHEMA.names
+    table: DeltaTable, minutes: Sequence[int], selection: Selection, columns: Sequence[str] = SCHEMA.names
 ) -> Iterator[pa.Table]:
     """Yield the lag at minutes, with columns of `lag_minutes`, in tables for a minute or for several whole hours.
 
@@ -37,7 +37,7 @@ def lag_at_minutes(
     Args:
         table: `lag_minutes`.
         minutes: numbers of minutes since 1970; the table must have them for all wanted stores.
-        wanted: stores, groups and topics.
+        selection: stores, groups and topics.
         columns: the columns; all by default.
     """
     of_hours: dict[int, list[int]] = defaultdict(list)
@@ -46,48 +46,50 @@ def lag_at_minutes(
     whole = [hour for hour, found in of_hours.items() if found == [hour]]
     if whole:
         read = [name for name in SCHEMA.names if name in {*columns, *_NEEDED_OF_HOURS}]
-        rows = _existing(_read(table, f"NOT within_hour AND {_in_steps(whole)}", wanted, read))
+        rows = _drop_ended_queues(
+            _read_columns(table, f"NOT within_hour AND {_minutes_condition(whole)}", selection, read)
+        )
         is_asked = pc.is_in(rows["minute"], pa.array(map(minute_time, whole), rows["minute"].type))
         yield rows.filter(is_asked).select(columns)
     read = [name for name in SCHEMA.names if name in {*columns, *_NEEDED_OF_MINUTES}]
     for hour, found in of_hours.items():
         if found != [hour]:
-            between = f"minute >= {_literal(hour)} AND minute <= {_literal(max(found))}"
-            rows = _read(table, between, wanted, read)
-            yield from (at_minute.select(columns) for at_minute in _carried(rows, sorted(found)))
+            between = f"minute >= {_minute_literal(hour)} AND minute <= {_minute_literal(max(found))}"
+            rows = _read_columns(table, between, selection, read)
+            yield from (at_minute.select(columns) for at_minute in _rows_at_minutes(rows, sorted(found)))
 
 
-def _literal(minute: int) -> str:
+def _minute_literal(minute: int) -> str:
     return timestamp_literal(minute_time(minute))
 
 
-def _in_steps(minutes: Sequence[int]) -> str:
+def _minutes_condition(minutes: Sequence[int]) -> str:
     """Return an SQL condition for minutes, and perhaps for some others between them."""
     first = min(minutes)
-    between = f"minute >= {_literal(first)} AND minute <= {_literal(max(minutes))}"
+    between = f"minute >= {_minute_literal(first)} AND minute <= {_minute_literal(max(minutes))}"
     step = math.gcd(*(minute - first for minute in minutes))
     since = f"arrow_cast(minute, 'Int64') - {first * MINUTE_US}"
     return f"{between} AND ({since}) % {step * MINUTE_US} = 0" if step else between
 
 
-def _read(table: DeltaTable, condition: str, wanted: Selection, names: Sequence[str]) -> pa.Table:
+def _read_columns(table: DeltaTable, condition: str, selection: Selection, column_names: Sequence[str]) -> pa.Table:
     chosen = [
-        in_condition(column_name(name), map(text_literal, values))
-        for name, values in (("broker", wanted.brokers), ("group", wanted.groups), ("topic", wanted.topics))
+        in_condition(quote_column_name(name), map(text_literal, values))
+        for name, values in (("broker", selection.brokers), ("group", selection.groups), ("topic", selection.topics))
         if values
     ]
-    selected = ", ".join(map(column_name, names))
+    selected = ", ".join(map(quote_column_name, column_names))
     sql = f"SELECT {selected} FROM lag_minutes WHERE {' AND '.join([condition, *chosen])}"
-    return run_sql(table, "lag_minutes", sql).read_all().cast(pa.schema([SCHEMA.field(name) for name in names]))
+    return run_sql(table, "lag_minutes", sql).read_all().cast(pa.schema([SCHEMA.field(name) for name in column_names]))
 
 
-def _existing(rows: pa.Table) -> pa.Table:
-    """Return the rows without those that say that a group or queue is gone."""
+def _drop_ended_queues(rows: pa.Table) -> pa.Table:
+    """Leave out the rows that record the end of a group or queue."""
     return rows.filter(pc.is_valid(rows["verdict"]))
 
 
-def _carried(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Table]:
-    """Yield the rows that hold at each minute, with the figures that they have then."""
+def _rows_at_minutes(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Table]:
+    """Yield, for each minute, the last row of each group and queue, with its figures continued to that minute."""
     rows = rows.combine_chunks()
     codes = _key_codes(rows)
     times = rows["minute"].cast(pa.int64()).to_numpy()
@@ -97,7 +99,7 @@ def _carried(rows: pa.Table, minutes: Sequence[int]) -> Iterator[pa.Table]:
     for minute in minutes if len(starts) else ():
         counts = np.add.reduceat((times <= minute * MINUTE_US).astype(np.int64), starts)
         last = (starts + counts - 1)[counts > 0]
-        yield _at_minute(_existing(rows.take(pa.array(last))), minute)
+        yield _figures_at_minute(_drop_ended_queues(rows.take(pa.array(last))), minute)
 
 
 def _key_codes(rows: pa.Table) -> Array:
@@ -110,7 +112,7 @@ def _key_codes(rows: pa.Table) -> Array:
     return codes
 
 
-def _at_minute(rows: pa.Table, minute: int) -> pa.Table:
+def _figures_at_minute(rows: pa.Table, minute: int) -> pa.Table:
     """Return rows with the figures that they have at a later minute."""
     passed_us = minute * MINUTE_US - rows["minute"].cast(pa.int64()).to_numpy()
     waits = pc.fill_null(pc.greater(rows["messages_min"], 0), False).to_numpy()

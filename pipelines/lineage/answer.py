@@ -66,10 +66,10 @@ def read_matching_records(lake: Lake, question: Question) -> list[Record]:
 
 def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]]:
     """Return the history of the messages that match a question, and their rows of `messages`, for their bodies."""
-    lake = lake.pinned()  # all of a story is of one version of each table
+    lake = lake.pin_versions()  # all of a story is of one version of each table
     tables = LineageTables(lake)
     found = gather_rows(tables, question)
-    now = tables.newest_store_times({row["broker"] for row in found.records.values()}) if found.records else {}
+    now = tables.read_newest_store_times({row["broker"] for row in found.records.values()}) if found.records else {}
     as_of = max(now.values(), default=None)
     graph = build_graph(found, as_of)
     consumed = [row for row in found.records.values() if row["kind"] in _CONSUMED_KINDS]
@@ -92,7 +92,7 @@ def read_story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence
     missing = describe_lost_ranges(_read_lost_ranges(lake, question))
     cautions += missing
     story = Story(
-        question.as_words, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown, missing
+        question.question_text, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown, missing
     )
     ids = {step.id for step in shown.steps}
     return story, [row for place, row in found.records.items() if step_id(place) in ids]
@@ -102,29 +102,29 @@ def _read_lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
     """Return the ranges of logs that the lake has lost and that may hold records which match a question."""
     broker, offset = question.place or (None, parse_id_offset(question.message_id))
     lost = lost_ranges(lake, [] if broker is None else [broker], question.start, question.end)
-    return lost if offset < 0 else [part for part in lost if part.may_have(offset)]
+    return lost if offset < 0 else [part for part in lost if part.contains_offset(offset)]
 
 
-def _late_edges_caution(tables: LineageTables, newest: tuple[int, ArchiveCommit] | None) -> list[str]:
+def _late_edges_caution(tables: LineageTables, newest_run: tuple[int, ArchiveCommit] | None) -> list[str]:
     """Return a caution if the table `edges` does not have the newest archive run."""
-    if tables.edges is None or newest is None:
+    if tables.edges is None or newest_run is None:
         return []
     followed = tables.edges.transaction_version(APPLICATION_ID)
-    if followed is None or followed >= newest[0]:
+    if followed is None or followed >= newest_run[0]:
         return []
     return [_LATE_EDGES]
 
 
 def _collect_cautions(
-    found: GatheredRows,
-    consumed: Sequence[Row],
+    gathered: GatheredRows,
+    consumable_records: Sequence[Row],
     offsets: Offsets,
     as_of: datetime.datetime | None,
     *,
     has_masked_bodies: bool,
 ) -> list[str]:
     told = []
-    brokers = sorted({row["broker"] for row in consumed})
+    brokers = sorted({row["broker"] for row in consumable_records})
     lacking = [broker for broker in brokers if broker not in offsets.taken]
     if lacking:
         told.append(
@@ -138,7 +138,11 @@ def _collect_cautions(
                 f"the groups' offsets of {broker} are from {relative_time_text(taken, as_of)}; the lake has no newer "
                 "ones"
             )
-    if consumed and found.has_edges and not any(edge["evidence_broker"] is not None for edge in found.edges):
+    if (
+        consumable_records
+        and gathered.has_edges
+        and not any(edge["evidence_broker"] is not None for edge in gathered.edges)
+    ):
         reason = _MASKED_TRACES if has_masked_bodies else "no client has traced these messages"
         told.append(
             f"{reason}, so their consumption is only known from offsets of groups, which do "
@@ -186,7 +190,11 @@ class NearSteps:
 
 
 def select_near_steps(
-    steps: Sequence[Step], edges: Sequence[Edge], outcomes: Sequence[Outcome], named: Collection[str], depth: int
+    steps: Sequence[Step],
+    edges: Sequence[Edge],
+    outcomes: Sequence[Outcome],
+    start_step_ids: Collection[str],
+    depth: int,
 ) -> NearSteps:
     """Return the part of a story that is at most a number of edges away from the given steps.
 
@@ -194,14 +202,14 @@ def select_near_steps(
         steps: All steps.
         edges: All edges.
         outcomes: All outcomes.
-        named: Ids of the steps from which edges are counted.
+        start_step_ids: Ids of the steps from which edges are counted.
         depth: Largest number of edges.
     """
     neighbours: dict[str, set[str]] = defaultdict(set)
     for edge in edges:
         neighbours[edge.source].add(edge.target)
         neighbours[edge.target].add(edge.source)
-    near = set(named)
+    near = set(start_step_ids)
     border = near
     for _ in range(depth):
         border = {other for one in border for other in neighbours[one]} - near

@@ -43,9 +43,9 @@ def add_bodies_to_story(story: Story, rows: Iterable[Row], packs: PackStore) -> 
             except (PackError, BodyError) as error:
                 problem = str(error)
         room -= len(body or b"")
-        steps.append(replace(step, record=_with_body(record, body, problem)))
+        steps.append(replace(step, record=_set_record_body(record, body, problem)))
     return replace(story, steps=steps)
 
 
-def _with_body(record: Record, body: bytes | None, problem: str | None) -> Record:
+def _set_record_body(record: Record, body: bytes | None, problem: str | None) -> Record:
     return replace(record, body=body, body_problem=problem)

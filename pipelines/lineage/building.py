@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from commitlake.pipelines.lineage.gathering import WITHOUT_FROM, WITHOUT_TO, GatheredRows, place_of_end
+from commitlake.pipelines.lineage.gathering import WITHOUT_FROM, WITHOUT_TO, GatheredRows, place_of_edge_end
 from commitlake.pipelines.lineage.lookups import Place, Row
 from commitlake.pipelines.lineage.phrases import (
     GONE,
@@ -15,13 +15,13 @@ from commitlake.pipelines.lineage.phrases import (
     consumption_title,
     edge_text,
     is_in_retry_store,
-    joining_value,
     missing_record_name,
     missing_record_text,
     missing_record_title,
-    outcome_words,
+    outcome_text,
     record_text,
     record_title,
+    shared_edge_value,
 )
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Record, Step, StepKind
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -61,21 +61,21 @@ def consumption_id(edge: Row) -> str:
     return "consumption:" + ":".join("" if part is None else str(part) for part in told)
 
 
-def build_graph(found: GatheredRows, now: datetime.datetime | None) -> Graph:
+def build_graph(gathered: GatheredRows, now: datetime.datetime | None) -> Graph:
     """Build the graph of a message history from the gathered rows.
 
     Args:
-        found: The gathered rows.
+        gathered: The gathered rows.
         now: Store time of the newest archived record.
     """
     graph = Graph()
-    for row in found.edges:
+    for row in gathered.edges:
         for end, rows in (("from", graph.rows_from), ("to", graph.rows_to)):
-            if (place := place_of_end(row, end)) is not None:
+            if (place := place_of_edge_end(row, end)) is not None:
                 rows[place].append(row)
-    for place, row in found.records.items():
-        graph.steps[step_id(place)] = _make_record_step(place, row, found, graph, now)
-    for row in found.edges:
+    for place, row in gathered.records.items():
+        graph.steps[step_id(place)] = _make_record_step(place, row, gathered, graph, now)
+    for row in gathered.edges:
         _add_edge(graph, row, now)
     return graph
 
@@ -102,11 +102,13 @@ def order_graph(graph: Graph) -> tuple[list[Step], list[Edge]]:
 _LAST = datetime.datetime.max.replace(tzinfo=datetime.UTC)
 
 
-def _make_record_step(place: Place, row: Row, found: GatheredRows, graph: Graph, now: datetime.datetime | None) -> Step:
+def _make_record_step(
+    place: Place, row: Row, gathered: GatheredRows, graph: Graph, now: datetime.datetime | None
+) -> Step:
     incoming, outgoing = graph.rows_to.get(place, NONE), graph.rows_from.get(place, NONE)
     title = record_title(row, incoming)
     text = record_text(row, incoming, outgoing, now)
-    record = to_story_record(row, found)
+    record = to_story_record(row, gathered)
     produced = next((edge for edge in incoming if edge["kind"] == EdgeKind.PRODUCED), None)
     if record.producer_group is None and produced is not None:
         record = replace(record, producer_group=produced["producer_group"])
@@ -116,10 +118,10 @@ def _make_record_step(place: Place, row: Row, found: GatheredRows, graph: Graph,
     )
 
 
-def to_story_record(row: Row, found: GatheredRows) -> Record:
+def to_story_record(row: Row, gathered: GatheredRows) -> Record:
     """Return a row of `messages` as a record of a story."""
     place = row["broker"], row["physical_offset"]
-    related = place in found.related and place not in found.matched
+    related = place in gathered.related and place not in gathered.matched
     return Record(
         broker=row["broker"],
         physical_offset=row["physical_offset"],
@@ -140,69 +142,75 @@ def to_story_record(row: Row, found: GatheredRows) -> Record:
         producer_group=row["producer_group"],
         body_size=row["body_size"],
         properties=row["properties"],
-        matched=place in found.matched,
-        related_by=found.related_by if related else None,
+        matched=place in gathered.matched,
+        related_by=gathered.related_by if related else None,
     )
 
 
-def _add_edge(graph: Graph, row: Row, now: datetime.datetime | None) -> None:
-    if row["kind"] in WITHOUT_TO and row["kind"] != EdgeKind.CONSUMED:
+def _add_edge(graph: Graph, edge_row: Row, now: datetime.datetime | None) -> None:
+    if edge_row["kind"] in WITHOUT_TO and edge_row["kind"] != EdgeKind.CONSUMED:
         return  # a producer's decision is part of the text of the half message
-    if row["kind"] in WITHOUT_FROM:
-        if row["absent_end"] is not None:
-            _add_missing_step(graph, row, "to", now)
+    if edge_row["kind"] in WITHOUT_FROM:
+        if edge_row["absent_end"] is not None:
+            _add_missing_step(graph, edge_row, "to", now)
         return
-    source = _find_step_at_end(graph, row, "from", now)
+    source = _find_step_at_edge_end(graph, edge_row, "from", now)
     target = (
-        _consumption_step(graph, row) if row["kind"] == EdgeKind.CONSUMED else _find_step_at_end(graph, row, "to", now)
+        _consumption_step(graph, edge_row)
+        if edge_row["kind"] == EdgeKind.CONSUMED
+        else _find_step_at_edge_end(graph, edge_row, "to", now)
     )
     gap = None if source.at is None or target.at is None else target.at - source.at
-    graph.edges.append(Edge(row["kind"], source.id, target.id, gap, edge_text(row), joining_value(row)))
+    graph.edges.append(
+        Edge(edge_row["kind"], source.id, target.id, gap, edge_text(edge_row), shared_edge_value(edge_row))
+    )
 
 
-def _find_step_at_end(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
-    place = place_of_end(row, end)
+def _find_step_at_edge_end(graph: Graph, edge_row: Row, edge_end: str, now: datetime.datetime | None) -> Step:
+    place = place_of_edge_end(edge_row, edge_end)
     if place is not None and (step := graph.steps.get(step_id(place))) is not None:
         return step
-    return _add_missing_step(graph, row, end, now)
+    return _add_missing_step(graph, edge_row, edge_end, now)
 
 
-def _add_missing_step(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
+def _add_missing_step(graph: Graph, edge_row: Row, edge_end: str, now: datetime.datetime | None) -> Step:
     """Return the step for the end of an edge that is not in the lake; add the step to the graph if it is new."""
-    told = row if row["absent_end"] == end else {**row, "absent_reason": GONE, "due_timestamp": None}
-    place = place_of_end(row, end)
-    other = place_of_end(row, "to" if end == "from" else "from")
-    beside = step_id(other) if other is not None else consumption_id(row)
-    is_stored = is_in_retry_store(row) and end == "to"
-    beside = f"{row['consumer_group']}:{beside}" if is_stored else beside  # groups have their own entries
-    name = f"missing:{step_id(place)}" if place is not None else f"missing:{end}:{row['kind']}:{beside}"
+    told = (
+        edge_row if edge_row["absent_end"] == edge_end else {**edge_row, "absent_reason": GONE, "due_timestamp": None}
+    )
+    place = place_of_edge_end(edge_row, edge_end)
+    other = place_of_edge_end(edge_row, "to" if edge_end == "from" else "from")
+    beside = step_id(other) if other is not None else consumption_id(edge_row)
+    is_stored = is_in_retry_store(edge_row) and edge_end == "to"
+    beside = f"{edge_row['consumer_group']}:{beside}" if is_stored else beside  # groups have their own entries
+    name = f"missing:{step_id(place)}" if place is not None else f"missing:{edge_end}:{edge_row['kind']}:{beside}"
     if (known := graph.steps.get(name)) is not None:
         return known
     reason = str(told["absent_reason"])
-    missing = Missing(reason, missing_record_text(told, end, now), missing_record_name(row, end))
-    lane = RETRY_STORE if is_stored else row[f"{end}_topic"] or ""
-    is_past = row["absent_end"] != end or end == "from"
-    at = row[f"{end}_timestamp"] if is_past else row["event_timestamp"] if is_stored else None
-    kind = StepKind.MISSING if not is_stored else StepKind.DLQ if row["kind"] == EdgeKind.DEAD else StepKind.RETRY
-    step = Step(name, kind, at, lane, missing_record_title(told, end), missing.text, missing=missing)
+    missing = Missing(reason, missing_record_text(told, edge_end, now), missing_record_name(edge_row, edge_end))
+    lane = RETRY_STORE if is_stored else edge_row[f"{edge_end}_topic"] or ""
+    is_past = edge_row["absent_end"] != edge_end or edge_end == "from"
+    at = edge_row[f"{edge_end}_timestamp"] if is_past else edge_row["event_timestamp"] if is_stored else None
+    kind = StepKind.MISSING if not is_stored else StepKind.DLQ if edge_row["kind"] == EdgeKind.DEAD else StepKind.RETRY
+    step = Step(name, kind, at, lane, missing_record_title(told, edge_end), missing.text, missing=missing)
     graph.steps[name] = step
     return step
 
 
-def _consumption_step(graph: Graph, row: Row) -> Step:
-    name = consumption_id(row)
-    outcome = row["outcome"]
+def _consumption_step(graph: Graph, edge_row: Row) -> Step:
+    name = consumption_id(edge_row)
+    outcome = edge_row["outcome"]
     consumption = Consumption(
-        group=row["consumer_group"] or "",
-        host=row["client_host"],
-        attempt=None if row["attempt"] is None else row["attempt"] + 1,
-        cost_ms=row["cost_ms"],
+        group=edge_row["consumer_group"] or "",
+        host=edge_row["client_host"],
+        attempt=None if edge_row["attempt"] is None else edge_row["attempt"] + 1,
+        cost_ms=edge_row["cost_ms"],
         succeeded=None if outcome is None else outcome == StepOutcome.SUCCESS,
-        outcome=outcome_words(outcome),
+        outcome=outcome_text(outcome),
     )
     step = Step(
-        name, StepKind.CONSUMPTION, row["event_timestamp"], consumption.group, consumption_title(row),
-        consumption_text(row), consumption=consumption,
+        name, StepKind.CONSUMPTION, edge_row["event_timestamp"], consumption.group, consumption_title(edge_row),
+        consumption_text(edge_row), consumption=consumption,
     )  # fmt: skip
     graph.steps[name] = step
     return step

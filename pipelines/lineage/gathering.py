@@ -68,7 +68,7 @@ def gather_rows(tables: LineageTables, question: Question) -> GatheredRows:
     found.not_shown = matches.left_out
     found.matched = _add_records(found, matches.rows)
     if matches.rows and question.related_by is not None:
-        _add_related(found, tables, question)
+        _add_related_records(found, tables, question)
     if not found.has_edges:
         if found.records:
             found.cautions.append(NO_EDGES)
@@ -81,18 +81,18 @@ def gather_rows(tables: LineageTables, question: Question) -> GatheredRows:
     return found
 
 
-def _add_copies_of_dead_letters(found: GatheredRows, tables: LineageTables, question: Question) -> None:
+def _add_copies_of_dead_letters(gathered: GatheredRows, tables: LineageTables, question: Question) -> None:
     """Add all records with the unique key of a dead letter, as no edge leads to copies that an application sent."""
-    keys = {row["unique_key"] for row in found.records.values() if row["kind"] == Kind.DLQ and row["unique_key"]}
+    keys = {row["unique_key"] for row in gathered.records.values() if row["kind"] == Kind.DLQ and row["unique_key"]}
     for key in sorted(keys)[:_MAX_DEAD]:
-        _add_records(found, tables.find_copies(key, question))
+        _add_records(gathered, tables.find_copies(key, question))
 
 
-def _add_records(found: GatheredRows, rows: Iterable[Row]) -> set[Place]:
+def _add_records(gathered: GatheredRows, rows: Iterable[Row]) -> set[Place]:
     places = set()
     for row in rows:
         place = row["broker"], row["physical_offset"]
-        found.records.setdefault(place, row)
+        gathered.records.setdefault(place, row)
         places.add(place)
     return places
 
@@ -102,31 +102,33 @@ def node_id_of(row: Row) -> str:
     return row["unique_key"] or f"{row['broker']}@{row['physical_offset']}"
 
 
-def _follow_edges(found: GatheredRows, tables: LineageTables) -> None:
+def _follow_edges(gathered: GatheredRows, tables: LineageTables) -> None:
     seen: set[str] = set()
     steps: set[tuple[object, ...]] = set()
-    wanted = {node_id_of(row) for row in found.records.values()}
+    wanted = {node_id_of(row) for row in gathered.records.values()}
     for _ in range(MAX_ROUNDS):
-        room = MAX_STEPS - len(found.edges)
+        room = MAX_STEPS - len(gathered.edges)
         rows = tables.read_edges_of(wanted, 2 * room)
         seen |= wanted
         for row in rows:
-            if (identity := _step_identity(row)) not in steps:
+            if (identity := _edge_identity(row)) not in steps:
                 steps.add(identity)
-                found.edges.append(row)
-        if len(rows) > 2 * room or len(found.edges) > MAX_STEPS:
-            found.edges = found.edges[:MAX_STEPS]
-            found.cautions.append(f"the story has more than {MAX_STEPS:,} steps; the others are left out")
-            _add_records(found, tables.rows_at(_unread_end_places(found)))
+                gathered.edges.append(row)
+        if len(rows) > 2 * room or len(gathered.edges) > MAX_STEPS:
+            gathered.edges = gathered.edges[:MAX_STEPS]
+            gathered.cautions.append(f"the story has more than {MAX_STEPS:,} steps; the others are left out")
+            _add_records(gathered, tables.read_message_rows(_unread_end_places(gathered)))
             return
-        new = _add_records(found, tables.rows_at(_unread_end_places(found)))
-        wanted = {node_id_of(found.records[place]) for place in new if found.records[place]["kind"] not in _HUBS} - seen
+        new = _add_records(gathered, tables.read_message_rows(_unread_end_places(gathered)))
+        wanted = {
+            node_id_of(gathered.records[place]) for place in new if gathered.records[place]["kind"] not in _HUBS
+        } - seen
         if not wanted:
             return
-    found.cautions.append(f"the search stopped after {MAX_ROUNDS} rounds of linked messages")
+    gathered.cautions.append(f"the search stopped after {MAX_ROUNDS} rounds of linked messages")
 
 
-def _step_identity(row: Row) -> tuple[object, ...]:
+def _edge_identity(row: Row) -> tuple[object, ...]:
     """Return a key that is equal for the two rows of an edge, which is stored under both of its messages."""
     names = (
         "kind", "from_broker", "from_physical_offset", "from_queue_offset", "to_broker", "to_physical_offset",
@@ -136,26 +138,26 @@ def _step_identity(row: Row) -> tuple[object, ...]:
     return tuple(row[name] for name in names)
 
 
-def _unread_end_places(found: GatheredRows) -> dict[Place, datetime.datetime | None]:
+def _unread_end_places(gathered: GatheredRows) -> dict[Place, datetime.datetime | None]:
     """Return locations and times of records at ends of edges, as far as they are still to be read from the lake."""
     places: dict[Place, datetime.datetime | None] = {}
-    for row in found.edges:
+    for row in gathered.edges:
         for end in ("from", "to"):
-            place = place_of_end(row, end)
-            if place is not None and place not in found.records and row["absent_end"] != end:
+            place = place_of_edge_end(row, end)
+            if place is not None and place not in gathered.records and row["absent_end"] != end:
                 places[place] = row[f"{end}_timestamp"]
     return places
 
 
-def place_of_end(row: Row, end: str) -> Place | None:
+def place_of_edge_end(edge_row: Row, edge_end: str) -> Place | None:
     """Return the location of the record at the given end of an edge; None if it is not known."""
-    broker, offset = row[f"{end}_broker"], row[f"{end}_physical_offset"]
+    broker, offset = edge_row[f"{edge_end}_broker"], edge_row[f"{edge_end}_physical_offset"]
     return None if broker is None or offset is None else (broker, offset)
 
 
-def _add_related(found: GatheredRows, tables: LineageTables, question: Question) -> None:
+def _add_related_records(gathered: GatheredRows, tables: LineageTables, question: Question) -> None:
     name = question.related_by or ""
-    rows = [found.records[place] for place in found.matched]
+    rows = [gathered.records[place] for place in gathered.matched]
     if name == props.KEYS:
         values = {key for row in rows for key in row["keys"] or ()}
         others: Sequence[Row] = [
@@ -163,33 +165,33 @@ def _add_related(found: GatheredRows, tables: LineageTables, question: Question)
             for value in sorted(values)
             for row in tables.find_matches(replace(question, key=value, message_id=None, place=None)).rows
         ]
-        _add_related_rows(found, others, question)
+        _add_related_rows(gathered, others, question)
         return
     values = {value for row in rows if (value := row["properties"].get(name)) is not None}
     if not values:
-        found.cautions.append(f"none of the records has the property {name}")
+        gathered.cautions.append(f"none of the records has the property {name}")
         return
     times = [row["store_timestamp"] for row in rows if row["store_timestamp"] is not None]
     if not times:
         return
     start = question.start or min(times) - _RELATED_DAYS
     end = question.end or max(times) + _RELATED_DAYS
-    others = tables.rows_with_property(name, values, start, end, question.limit)
-    found.cautions.append(
+    others = tables.read_rows_with_property(name, values, start, end, question.limit)
+    gathered.cautions.append(
         f"records of the same {name} were searched from {relative_time_text(start, None)} to "
         f"{relative_time_text(end, None)}"
     )
-    _add_related_rows(found, others, question)
+    _add_related_rows(gathered, others, question)
 
 
-def _add_related_rows(found: GatheredRows, rows: Sequence[Row], question: Question) -> None:
-    new = [row for row in rows if (row["broker"], row["physical_offset"]) not in found.matched]
+def _add_related_rows(gathered: GatheredRows, rows: Sequence[Row], question: Question) -> None:
+    new = [row for row in rows if (row["broker"], row["physical_offset"]) not in gathered.matched]
     if len(new) > question.limit:
-        found.cautions.append(
+        gathered.cautions.append(
             f"more than {question.limit:,} records have the same {question.related_by}; the others are left out"
         )
         new = new[: question.limit]
-    found.related = _add_records(found, new)
+    gathered.related = _add_records(gathered, new)
 
 
 WITHOUT_FROM = frozenset({EdgeKind.PRODUCED})

@@ -57,9 +57,9 @@ class Offsets:
     passed: Mapping[tuple[Place, str], datetime.datetime] = field(default_factory=dict)
     taken: Mapping[str, datetime.datetime] = field(default_factory=dict)
 
-    def offsets_of_groups(self, row: Row) -> Mapping[str, NewestOffset]:
+    def offsets_of_groups(self, record_row: Row) -> Mapping[str, NewestOffset]:
         """Return the offsets of groups in the queue of a record."""
-        return self.groups.get((row["broker"], row["topic"], row["queue_id"]), {})
+        return self.groups.get((record_row["broker"], record_row["topic"], record_row["queue_id"]), {})
 
     def groups_by_topic(self) -> dict[tuple[str, str], set[str]]:
         """Return the groups with an offset in any queue, by broker and topic: they consume all queues of the topic."""
@@ -108,7 +108,7 @@ def _first_passed_times(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[
     chosen = [row for row in rows if row["queue_offset"] is not None and row["store_timestamp"] is not None]
     if not chosen or len(chosen) > _MAX_PASSED:
         return {}
-    values = ", ".join(_values_row_sql(number, row) for number, row in enumerate(chosen))
+    values = ", ".join(_record_values_sql(number, row) for number, row in enumerate(chosen))
     sql = (
         'SELECT p.n AS n, o."group" AS "group", min(o.as_of) AS passed '
         f"FROM (VALUES {values}) AS p(n, broker, topic, queue_id, queue_offset, stored) JOIN {OFFSETS} AS o "
@@ -123,7 +123,7 @@ def _first_passed_times(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[
     return passed
 
 
-def _values_row_sql(number: int, row: Row) -> str:
+def _record_values_sql(number: int, row: Row) -> str:
     cells: Sequence[str] = (
         str(number), text_literal(row["broker"]), text_literal(row["topic"]), str(row["queue_id"]),
         str(row["queue_offset"]), timestamp_literal(row["store_timestamp"]),

@@ -1,4 +1,4 @@
-"""Look-ups for a story: places of a key, rows of `messages` at places, rows of `edges` of nodes.
+"""Look-ups for a message history: locations of a key's messages, their rows in `messages`, rows of `edges` of nodes.
 
 Each query uses columns for which files, row groups and pages have bounds (`node_hash`, `physical_offset`,
 `store_date`), so that DataFusion opens only what may match. If `message_keys` cannot answer, all of `messages` is
@@ -22,10 +22,10 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import conditions, date_literal, id_conditions, in_condition, text_literal
+from commitlake.connectors.lake.sql import date_literal, id_conditions, in_condition, selection_conditions, text_literal
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers, to_string_array
 from commitlake.pipelines.lineage.story import Question
-from commitlake.pipelines.message_keys.lookup import find_indexed_places
+from commitlake.pipelines.message_keys.lookup import find_indexed_message_places
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, open_newest_messages
 from commitlake.pipelines.tps.result_rows import to_row_dicts
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
@@ -90,14 +90,14 @@ class LineageTables:
             where = f"broker = {text_literal(broker)} AND physical_offset = {offset}"
             return Matches(self._select_rows([where, *_time_conditions(question)]))
         if question.message_id is not None:
-            return self._match_id(question.message_id, question)
+            return self._match_message_id(question.message_id, question)
         return self._match_keys(question.key or "", BUSINESS_KEY, question)
 
     def find_copies(self, unique_key: str, question: Question) -> Sequence[Row]:
         """Return all records with a unique key, within the time range of a question."""
         return self._match_keys(unique_key, UNIQUE_KEY, question).rows
 
-    def _match_id(self, message_id: str, question: Question) -> Matches:
+    def _match_message_id(self, message_id: str, question: Question) -> Matches:
         by_offset, *_ = id_conditions(message_id)
         if by_offset.startswith("physical_offset"):
             rows = self._select_rows([by_offset, *_time_conditions(question)])
@@ -105,52 +105,58 @@ class LineageTables:
                 return Matches(rows)
         return self._match_keys(message_id, UNIQUE_KEY, question)
 
-    def _match_keys(self, key: str, kind: str, question: Question) -> Matches:
-        places = self._find_key_places(key, kind)
+    def _match_keys(self, key: str, key_kind: str, question: Question) -> Matches:
+        places = self._find_key_places(key, key_kind)
         if places is None:
-            return self._scan_messages(key, kind, question)
+            return self._scan_messages(key, key_kind, question)
         places = _filter_places_by_time(places, question)
-        is_trace = _is_trace(places.column("topic"))
+        is_trace = _are_trace_topics(places.column("topic"))
         traces = pc.sum(is_trace).as_py() or 0
         wanted = places.filter(pc.invert(is_trace)) if traces < places.num_rows else places
-        rows = self.rows_at(newest_places(wanted, question.limit))
-        has_key = [row for row in rows if key in (row["keys"] or ())] if kind == BUSINESS_KEY else rows
+        rows = self.read_message_rows(newest_message_places(wanted, question.limit))
+        has_key = [row for row in rows if key in (row["keys"] or ())] if key_kind == BUSINESS_KEY else rows
         return Matches(has_key, max(0, wanted.num_rows - question.limit), traces)
 
-    def _find_key_places(self, key: str, kind: str) -> pa.Table | None:
+    def _find_key_places(self, key: str, key_kind: str) -> pa.Table | None:
         """Return the places of a key's messages, each once; None if `message_keys` cannot be used."""
         try:
-            return find_indexed_places(self.lake, [key], kind)
+            return find_indexed_message_places(self.lake, [key], key_kind)
         except VersionsError:
             return None
 
-    def _scan_messages(self, key: str, kind: str, question: Question) -> Matches:
+    def _scan_messages(self, key: str, key_kind: str, question: Question) -> Matches:
         text = text_literal(key)
-        has_key = f"array_contains(keys, {text})" if kind == BUSINESS_KEY else f"unique_key = {text}"
+        has_key = f"array_contains(keys, {text})" if key_kind == BUSINESS_KEY else f"unique_key = {text}"
         where = [has_key, f"kind <> {text_literal(Kind.TRACE)}", *_time_conditions(question)]
         sql = f"SELECT count(*) AS n FROM messages WHERE {' AND '.join(where)}"
         count = int(run_sql(self.messages, "messages", sql).read_all().column("n")[0].as_py())
         more = f" ORDER BY store_timestamp DESC, physical_offset DESC LIMIT {question.limit}"
         return Matches(self._select_rows(where, more), max(0, count - question.limit))
 
-    def rows_at(self, places: Mapping[Place, datetime.datetime | None]) -> list[Row]:
+    def read_message_rows(self, message_places: Mapping[Place, datetime.datetime | None]) -> list[Row]:
         """Return the rows of `messages` at the given places.
 
         Args:
-            places: Places, with the store times of the records; None if not known.
+            message_places: Places, with the store times of the records; None if not known.
         """
         found: list[Row] = []
-        listed = sorted(places, key=lambda place: (places[place] is None, places[place] or _FIRST, place))
+        listed = sorted(
+            message_places, key=lambda place: (message_places[place] is None, message_places[place] or _FIRST, place)
+        )
         for start in range(0, len(listed), _PER_QUESTION):
             part = listed[start : start + _PER_QUESTION]
             where = [in_condition("physical_offset", (str(offset) for offset in sorted({place[1] for place in part})))]
-            days = {None if (at := places[place]) is None else at.astimezone(datetime.UTC).date() for place in part}
+            days = {
+                None if (at := message_places[place]) is None else at.astimezone(datetime.UTC).date() for place in part
+            }
             if None not in days:
                 where.append(in_condition("store_date", (date_literal(day) for day in sorted(filter(None, days)))))
-            found += [row for row in self._select_rows(where) if (row["broker"], row["physical_offset"]) in places]
+            found += [
+                row for row in self._select_rows(where) if (row["broker"], row["physical_offset"]) in message_places
+            ]
         return found
 
-    def rows_with_property(
+    def read_rows_with_property(
         self, name: str, values: Collection[str], start: datetime.datetime, end: datetime.datetime, limit: int
     ) -> list[Row]:
         """Return the first rows in a time range with one of the given values of a property, at most limit + 1 rows."""
@@ -158,12 +164,12 @@ class LineageTables:
         where = [
             f"properties[{text_literal(name)}] IN ({texts})",
             f"kind <> {text_literal(Kind.TRACE)}",
-            *conditions(Selection(start=start, end=end)),
+            *selection_conditions(Selection(start=start, end=end)),
         ]
         return self._select_rows(where, f" ORDER BY store_timestamp, broker, physical_offset LIMIT {limit + 1}")
 
-    def _select_rows(self, where: Sequence[str], more: str = "") -> list[Row]:
-        sql = f"SELECT {self._columns} FROM messages WHERE {' AND '.join(where)}{more}"
+    def _select_rows(self, conditions_sql: Sequence[str], sql_suffix: str = "") -> list[Row]:
+        sql = f"SELECT {self._columns} FROM messages WHERE {' AND '.join(conditions_sql)}{sql_suffix}"
         rows: list[dict[str, Any]] = list(to_row_dicts(run_sql(self.messages, "messages", sql)))
         for row in rows:
             row["properties"] = dict(row["properties"] or ())
@@ -184,7 +190,7 @@ class LineageTables:
                 break
         return found
 
-    def newest_store_times(self, brokers: Iterable[str]) -> dict[str, datetime.datetime]:
+    def read_newest_store_times(self, brokers: Iterable[str]) -> dict[str, datetime.datetime]:
         """Return the store time of the newest archived record of each broker, if known."""
         last = read_last_commit(self.lake)
         stores = {} if last is None else last.stores
@@ -203,44 +209,44 @@ class LineageTables:
             }
         return {broker: at for broker, at in found.items() if at is not None}
 
-    def _read_store_times(self, places: Collection[Place]) -> list[Row]:
-        if not places:
+    def _read_store_times(self, message_places: Collection[Place]) -> list[Row]:
+        if not message_places:
             return []
-        offsets = in_condition("physical_offset", (str(offset) for _, offset in places))
+        offsets = in_condition("physical_offset", (str(offset) for _, offset in message_places))
         sql = f"SELECT broker, physical_offset, store_timestamp FROM messages WHERE {offsets}"
         rows = list(to_row_dicts(run_sql(self.messages, "messages", sql)))
-        return [row for row in rows if (row["broker"], row["physical_offset"]) in places]
+        return [row for row in rows if (row["broker"], row["physical_offset"]) in message_places]
 
 
 _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
-def newest_places(places: pa.Table, limit: int) -> dict[Place, datetime.datetime | None]:
-    """Return the newest of the given places, with their times."""
-    order = pc.sort_indices(places, [("store_timestamp", "descending"), ("physical_offset", "descending")])
-    chosen = places.take(order[:limit])
+def newest_message_places(message_places: pa.Table, limit: int) -> dict[Place, datetime.datetime | None]:
+    """Return the newest of the given message locations, with their store times."""
+    order = pc.sort_indices(message_places, [("store_timestamp", "descending"), ("physical_offset", "descending")])
+    chosen = message_places.take(order[:limit])
     names = ("broker", "physical_offset", "store_timestamp")
     rows = to_row_dicts(chosen.select(names).to_batches())
     return {(row["broker"], row["physical_offset"]): row["store_timestamp"] for row in rows}
 
 
 def _time_conditions(question: Question) -> list[str]:
-    return conditions(Selection(start=question.start, end=question.end))
+    return selection_conditions(Selection(start=question.start, end=question.end))
 
 
-def _filter_places_by_time(places: pa.Table, question: Question) -> pa.Table:
+def _filter_places_by_time(message_places: pa.Table, question: Question) -> pa.Table:
     if question.start is None and question.end is None:
-        return places
-    column = places.column("store_timestamp")
+        return message_places
+    column = message_places.column("store_timestamp")
     times, is_known = to_numpy_numbers(column), to_numpy_numbers(pc.is_valid(column))
     chosen = is_known != 0
     if question.start is not None:
         chosen &= times >= epoch_us(question.start)
     if question.end is not None:
         chosen &= times < epoch_us(question.end)
-    return places.filter(to_boolean_array(chosen))
+    return message_places.filter(to_boolean_array(chosen))
 
 
-def _is_trace(topics: pa.ChunkedArray) -> pa.ChunkedArray:
+def _are_trace_topics(topics: pa.ChunkedArray) -> pa.ChunkedArray:
     traces = [topic for topic in pc.unique(topics).to_pylist() if topic is not None and kind_of(topic) is Kind.TRACE]
     return pc.is_in(topics, to_string_array(traces))

@@ -53,13 +53,13 @@ def _to_separate_field(mask: Mask) -> Mask:
     return mask if field is None else replace(mask, field=field, path=())
 
 
-def _mask_record(record: Record, masks: Sequence[Mask], key: bytes, changed: Replacements) -> Record:
+def _mask_record(record: Record, masks: Sequence[Mask], key: bytes, replacements: Replacements) -> Record:
     properties = {name: value for name, value in record.properties.items() if name not in _OWN}
     message = Message(b"", record.keys, record.tags, properties)
     body, problem = record.body, record.body_problem
     for mask in masks:
         if mask.field != BODY:
-            message = _apply_mask(message, mask, key, changed)
+            message = _apply_mask(message, mask, key, replacements)
         elif body is not None:
             try:
                 body = apply_masks(replace(message, body=body), [mask], key).body
@@ -71,7 +71,7 @@ def _mask_record(record: Record, masks: Sequence[Mask], key: bytes, changed: Rep
     )  # fmt: skip
 
 
-def _apply_mask(message: Message, mask: Mask, key: bytes, changed: Replacements) -> Message:
+def _apply_mask(message: Message, mask: Mask, key: bytes, replacements: Replacements) -> Message:
     """Apply one mask of keys, tags or properties to a message, and record the values that it changes."""
     if mask.field == KEYS:
         values = list(message.keys)
@@ -82,17 +82,19 @@ def _apply_mask(message: Message, mask: Mask, key: bytes, changed: Replacements)
         values = [value] if value is not None else []
     for value in values:
         if value:
-            changed[value] = mask.mask_value(value, key) or HIDDEN
+            replacements[value] = mask.mask_value(value, key) or HIDDEN
     try:
         return apply_masks(message, [mask], key)
     except MaskError:  # masked keys would be split
         return replace(message, keys=())
 
 
-def _replacement_function(changed: Replacements) -> Callable[[str], str]:
+def _replacement_function(replacements: Replacements) -> Callable[[str], str]:
     """Return a function that replaces in a text all values that rules have changed."""
-    cut = {value[:_SHOWN_OF_QUESTION]: shown for value, shown in changed.items() if len(value) > _SHOWN_OF_QUESTION}
-    known = {**cut, **changed}
+    cut = {
+        value[:_SHOWN_OF_QUESTION]: shown for value, shown in replacements.items() if len(value) > _SHOWN_OF_QUESTION
+    }
+    known = {**cut, **replacements}
     if not known:
         return lambda text: text
     longest_first = sorted(known, key=len, reverse=True)
@@ -100,17 +102,17 @@ def _replacement_function(changed: Replacements) -> Callable[[str], str]:
     return lambda text: found.sub(lambda match: known[match[0]], text)
 
 
-def _mask_step(step: Step, record: Record | None, shown: Callable[[str], str]) -> Step:
-    def maybe(text: str | None) -> str | None:
-        return None if text is None else shown(text)
+def _mask_step(step: Step, record: Record | None, mask_text: Callable[[str], str]) -> Step:
+    def mask_text_if_present(text: str | None) -> str | None:
+        return None if text is None else mask_text(text)
 
     if record is not None:
         record = replace(
             record,
-            msg_id=maybe(record.msg_id),
-            unique_key=maybe(record.unique_key),
-            born_host=maybe(record.born_host),
-            producer_group=maybe(record.producer_group),
-            properties={name: shown(value) for name, value in record.properties.items()},
+            msg_id=mask_text_if_present(record.msg_id),
+            unique_key=mask_text_if_present(record.unique_key),
+            born_host=mask_text_if_present(record.born_host),
+            producer_group=mask_text_if_present(record.producer_group),
+            properties={name: mask_text(value) for name, value in record.properties.items()},
         )
-    return replace(step, title=shown(step.title), text=shown(step.text), record=record)
+    return replace(step, title=mask_text(step.title), text=mask_text(step.text), record=record)

@@ -19,19 +19,24 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from commitlake.pipelines.lineage.building import NONE, Graph, consumption_id, step_id
-from commitlake.pipelines.lineage.gathering import GatheredRows, place_of_end
+from commitlake.pipelines.lineage.gathering import GatheredRows, place_of_edge_end
 from commitlake.pipelines.lineage.group_offsets import NewestOffset, Offsets
 from commitlake.pipelines.lineage.lookups import Place, Row
 from commitlake.pipelines.lineage.phrases import (
     is_for_dead_letters,
     is_in_retry_store,
     missing_record_text,
-    outcome_words,
+    outcome_text,
     retry_entry_text,
 )
 from commitlake.pipelines.lineage.story import Outcome as Result
 from commitlake.pipelines.lineage.story import OutcomeState, Proof
-from commitlake.pipelines.lineage.value_texts import consumer_group_of, length_text, ordinal_text, relative_time_text
+from commitlake.pipelines.lineage.value_texts import (
+    approximate_duration_text,
+    consumer_group_of,
+    ordinal_text,
+    relative_time_text,
+)
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, is_system_group
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
@@ -82,7 +87,7 @@ class Outcomes:
         """Return the outcomes of all messages, in the order in which the messages were stored."""
         found: list[Result] = []
         told: set[Place] = set()
-        for place, row in sorted(self._records.items(), key=lambda item: _order_by_time(item[1])):
+        for place, row in sorted(self._records.items(), key=lambda item: _time_sort_key(item[1])):
             if place in told:
                 continue
             group = consumer_group_of(row["topic"] or "", row["properties"])
@@ -95,9 +100,9 @@ class Outcomes:
                 told.update(chain.records)
                 found.append(self._outcome_of_chain(chain))
             elif row["kind"] in (Kind.DELAY, Kind.TIMER):
-                found += self._outcomes_of_waiting(place, row)
+                found += self._outcomes_of_waiting_record(place, row)
             elif row["kind"] == Kind.HALF:
-                found += self._outcomes_of_half(place)
+                found += self._outcomes_of_half_message(place)
             elif row["topic"] == GIVEN_UP_TOPIC:
                 text = "given up by the broker: its producer neither committed nor rolled it back, and no group gets it"
                 found.append(
@@ -105,42 +110,42 @@ class Outcomes:
                 )
         return found
 
-    def _outcomes_of_groups(self, place: Place, row: Row, told: set[Place]) -> Iterator[Result]:
+    def _outcomes_of_groups(self, place: Place, row: Row, reported_places: set[Place]) -> Iterator[Result]:
         groups = {edge["consumer_group"] for edge in self._from.get(place, NONE) if edge["consumer_group"]}
         consumers = self._groups.get((row["broker"], row["topic"]), set())
         groups |= {group for group in consumers if not is_system_group(group)}
         for group in sorted(groups):
             chain = self._follow_chain(place, group)
-            told.update(chain.records[1:])
+            reported_places.update(chain.records[1:])
             yield self._outcome_of_chain(chain)
         if not groups:
-            yield Result(step_id(place), OutcomeState.UNKNOWN, self._no_group_text(row), Proof.NONE)
+            yield Result(step_id(place), OutcomeState.UNKNOWN, self._no_known_group_text(row), Proof.NONE)
 
-    def _no_group_text(self, row: Row) -> str:
+    def _no_known_group_text(self, row: Row) -> str:
         seen = "no snapshot of offsets has a group in its topic"
         if row["broker"] not in self._offsets.taken:
             seen = "the lake has no snapshot of the broker's offsets"
         return f"it is not known who consumes {row['topic']}: {seen}, and no trace names the message"
 
-    def _follow_chain(self, head: Place, group: str) -> _Chain:
-        records, consumptions = [head], []
-        seen = {head}
+    def _follow_chain(self, first_place: Place, group: str) -> _Chain:
+        records, consumptions = [first_place], []
+        seen = {first_place}
         for place in records:  # grows
-            for edge in self._edges_of(place, group):
+            for edge in self._edges_from_record(place, group):
                 if edge["kind"] in _SENT_AGAIN:
                     continue
                 if edge["kind"] == EdgeKind.CONSUMED:
                     consumptions.append(edge)
-                elif (edge["kind"] in _COPIES and edge["consumer_group"] == group) or place != head:
-                    to = place_of_end(edge, "to")
+                elif (edge["kind"] in _COPIES and edge["consumer_group"] == group) or place != first_place:
+                    to = place_of_edge_end(edge, "to")
                     if to is not None and to in self._records and to not in seen:
                         seen.add(to)
                         records.append(to)
-        records.sort(key=lambda place: _order_by_time(self._records[place]))
+        records.sort(key=lambda place: _time_sort_key(self._records[place]))
         consumptions.sort(key=lambda edge: (edge["attempt"] or 0, edge["event_timestamp"] or _FIRST))
-        return _Chain(head, group, records, consumptions)
+        return _Chain(first_place, group, records, consumptions)
 
-    def _edges_of(self, place: Place, group: str) -> Iterator[Row]:
+    def _edges_from_record(self, place: Place, group: str) -> Iterator[Row]:
         """Yield, in order, the edges that start at a record and belong to the given group or to no group."""
         if place not in self._by_group:  # once for all groups: traces may name very many
             found: dict[str | None, list[tuple[int, Row]]] = {}
@@ -163,23 +168,24 @@ class Outcomes:
         if stored is not None:
             return self._outcome_in_retry_store(stored, chain)
         if row["kind"] in (Kind.DELAY, Kind.TIMER):
-            waiting = list(self._outcomes_of_waiting(last, row, chain.group))
+            waiting = list(self._outcomes_of_waiting_record(last, row, chain.group))
             if waiting:
                 return waiting[0]
-        if chain.consumptions and not _is_before(chain.consumptions[-1], row):
+        if chain.consumptions and not _is_before_retry_copy(chain.consumptions[-1], row):
             return self._outcome_of_attempt(chain.consumptions[-1], chain)
         return self._outcome_by_offset(last, chain)
 
     def _retry_store_edge(self, chain: _Chain) -> Row | None:
         """Return the edge to the message's entry in the broker's retry store."""
-        edges = self._edges_of(chain.head, chain.group)
+        edges = self._edges_from_record(chain.head, chain.group)
         return next((edge for edge in edges if is_in_retry_store(edge) and edge["absent_end"] == "to"), None)
 
     def _outcome_in_retry_store(self, edge: Row, chain: _Chain) -> Result:
         now, at, due = self._now.get(chain.head[0]), edge["event_timestamp"], edge["due_timestamp"]
         if edge["kind"] == EdgeKind.DEAD:
             tries = "" if edge["attempt"] is None else f", after {format_count(edge['attempt'], 'try', 'tries')}"
-            text = f"dead letter of {chain.group} since {self._time_text(at, chain.head)}{tries}, in the retry store"
+            since = self._time_text_of_record(at, chain.head)
+            text = f"dead letter of {chain.group} since {since}{tries}, in the retry store"
             return Result(step_id(chain.head), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, at)
         is_late = due is not None and now is not None and due + _LATE < now
         text = f"{'overdue ' if is_late else ''}{retry_entry_text(edge, now)}"
@@ -188,19 +194,19 @@ class Outcomes:
 
     def _outcome_of_dead_letter(self, place: Place, chain: _Chain) -> Result:
         row = self._records[place]
-        since = self._time_text(row["store_timestamp"], place)
+        since = self._time_text_of_record(row["store_timestamp"], place)
         again = [edge for edge in self._from.get(place, NONE) if edge["kind"] in _SENT_AGAIN]
         if again:
             times = [edge["to_timestamp"] for edge in again if edge["to_timestamp"] is not None]
             after = ""
             if times and row["store_timestamp"] is not None:
-                after = f", redriven {length_text(min(times) - row['store_timestamp'])} later"
+                after = f", redriven {approximate_duration_text(min(times) - row['store_timestamp'])} later"
             text = f"dead letter of {chain.group} since {since}{after or ', redriven'}"
             return Result(
                 step_id(place), OutcomeState.REDRIVEN, text, Proof.RECORDS, chain.group, row["store_timestamp"]
             )
         if (later := self._find_application_copy(row)) is not None:
-            after = length_text(later["store_timestamp"] - row["store_timestamp"])
+            after = approximate_duration_text(later["store_timestamp"] - row["store_timestamp"])
             where = f"{later['topic']} ({later['broker']}:{later['physical_offset']})"
             text = f"dead letter of {chain.group} since {since}, sent again by an application {after} later, to {where}"
             return Result(
@@ -210,26 +216,26 @@ class Outcomes:
         text = f"dead letter of {chain.group} since {since}, {sent}"
         return Result(step_id(place), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, row["store_timestamp"])
 
-    def _find_application_copy(self, dead: Row) -> Row | None:
+    def _find_application_copy(self, dead_letter: Row) -> Row | None:
         """Return the first record with a dead letter's unique key that an application sent later; None if none."""
-        if dead["unique_key"] is None or dead["store_timestamp"] is None:
+        if dead_letter["unique_key"] is None or dead_letter["store_timestamp"] is None:
             return None
         later = [
             row
             for row in self._records.values()
-            if row["unique_key"] == dead["unique_key"]
+            if row["unique_key"] == dead_letter["unique_key"]
             and row["kind"] == Kind.NORMAL
             and row["store_timestamp"] is not None
-            and row["store_timestamp"] > dead["store_timestamp"]
+            and row["store_timestamp"] > dead_letter["store_timestamp"]
         ]
-        return min(later, key=_order_by_time, default=None)
+        return min(later, key=_time_sort_key, default=None)
 
     def _outcome_of_success(self, edge: Row, chain: _Chain) -> Result:
         at, sent = edge["event_timestamp"], self._first_store_time(chain.head)
         attempt = f" at the {ordinal_text(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
         after = ""
         if at is not None and sent is not None:
-            after = f", {length_text(at - sent)} after it was sent"
+            after = f", {approximate_duration_text(at - sent)} after it was sent"
         text = f"consumed by {chain.group}{attempt}{after}"
         return Result(consumption_id(edge), OutcomeState.CONSUMED, text, Proof.TRACE, chain.group, at)
 
@@ -241,7 +247,7 @@ class Outcomes:
                 came
                 for edge in self._to.get(place, NONE)
                 if edge["kind"] in _BEFORE
-                and (came := place_of_end(edge, "from")) in self._records
+                and (came := place_of_edge_end(edge, "from")) in self._records
                 and came not in seen
             ]
             if not before:
@@ -252,10 +258,10 @@ class Outcomes:
 
     def _outcome_of_attempt(self, edge: Row, chain: _Chain) -> Result:
         attempt = f" at the {ordinal_text(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
-        said = outcome_words(edge["outcome"])
+        said = outcome_text(edge["outcome"])
         step = consumption_id(edge)
         if edge["outcome"] == StepOutcome.DEAD:
-            since = self._time_text(edge["event_timestamp"], chain.head)
+            since = self._time_text_of_record(edge["event_timestamp"], chain.head)
             tries = "" if edge["attempt"] is None else f", after {format_count(edge['attempt'] + 1, 'try', 'tries')}"
             text = f"dead letter of {chain.group} since {since}{tries}"
             return Result(step, OutcomeState.DEAD, text, Proof.TRACE, chain.group, edge["event_timestamp"])
@@ -271,8 +277,8 @@ class Outcomes:
         stored, number = row["store_timestamp"], row["queue_offset"]
         what = "it" if place == chain.head else "its newest copy"
 
-        def result(state: OutcomeState, text: str, proof: Proof, at: datetime.datetime | None = None) -> Result:
-            return Result(step_id(place), state, text, proof, group, at)
+        def result(state: OutcomeState, text: str, proof: Proof, time: datetime.datetime | None = None) -> Result:
+            return Result(step_id(place), state, text, proof, group, time)
 
         if known is None or number is None:
             return result(
@@ -284,26 +290,26 @@ class Outcomes:
             return result(
                 OutcomeState.UNKNOWN,
                 f"it is not known whether {group} has consumed {what}: the newest snapshot of its offset, from "
-                f"{self._time_text(known.taken, place)}, is older than the record",
+                f"{self._time_text_of_record(known.taken, place)}, is older than the record",
                 Proof.NONE,
             )
         if known.offset <= number:
-            at = self._time_text(known.taken, place)
+            at = self._time_text_of_record(known.taken, place)
             text = f"not yet consumed by {group}: offset {number:,}, group at {known.offset:,} as of {at}"
             return result(OutcomeState.NOT_CONSUMED, text, Proof.OFFSETS, known.taken)
         return result(OutcomeState.PASSED, self._offset_passed_text(place, chain, known), Proof.OFFSETS,
                       self._offsets.passed.get((place, group)))  # fmt: skip
 
-    def _offset_passed_text(self, place: Place, chain: _Chain, known: NewestOffset) -> str:
+    def _offset_passed_text(self, place: Place, chain: _Chain, newest_offset: NewestOffset) -> str:
         by = self._offsets.passed.get((place, chain.group))
-        when = f" before {self._time_text(by, place)}" if by is not None else ""
+        when = f" before {self._time_text_of_record(by, place)}" if by is not None else ""
         copy = "its newest copy was " if place != chain.head else ""
         number = self._records[place]["queue_offset"]
-        places = f"offset {number:,}, group at {known.offset:,}"
+        places = f"offset {number:,}, group at {newest_offset.offset:,}"
         return f"{copy}passed by {chain.group}{when} ({places}): consumed, or skipped"
 
-    def _outcomes_of_waiting(self, place: Place, row: Row, group: str | None = None) -> Iterator[Result]:
-        """Yield the outcome of a waiting record; nothing if it was delivered."""
+    def _outcomes_of_waiting_record(self, place: Place, row: Row, group: str | None = None) -> Iterator[Result]:
+        """Yield the outcome of a delayed message or timer that waits; nothing if it was delivered."""
         edges = [edge for edge in self._from.get(place, NONE) if edge["kind"] in (EdgeKind.DELAYED, EdgeKind.TIMER)]
         if not edges or any(edge["absent_end"] != "to" and edge["outcome"] is None for edge in edges):
             return
@@ -314,8 +320,8 @@ class Outcomes:
         if is_for_dead_letters(row):
             what = f" to become a dead letter of {group}"
 
-        def result(state: OutcomeState, text: str, proof: Proof, at: datetime.datetime | None) -> Result:
-            return Result(step_id(place), state, text, proof, group, at)
+        def result(state: OutcomeState, text: str, proof: Proof, time: datetime.datetime | None) -> Result:
+            return Result(step_id(place), state, text, proof, group, time)
 
         edge, now = edges[0], self._now.get(row["broker"])
         due = edge["due_timestamp"]
@@ -329,17 +335,17 @@ class Outcomes:
         elif edge["absent_reason"] == AbsentReason.OVERDUE or (
             edge["absent_reason"] == AbsentReason.NOT_YET and due is not None and now is not None and due + _LATE < now
         ):
-            told = f", due {self._time_text(due, place)}" if due is not None else ""
-            text = f"overdue in {where}{what}{told}, and not delivered by {self._time_text(now, place)}"
+            told = f", due {self._time_text_of_record(due, place)}" if due is not None else ""
+            text = f"overdue in {where}{what}{told}, and not delivered by {self._time_text_of_record(now, place)}"
             yield result(OutcomeState.OVERDUE, text, Proof.RECORDS, due)
         elif edge["absent_reason"] == AbsentReason.NOT_YET:
-            told = f", due {self._time_text(due, place)}" if due is not None else ""
+            told = f", due {self._time_text_of_record(due, place)}" if due is not None else ""
             yield result(OutcomeState.WAITING, f"waiting in {where}{what}{told}", Proof.RECORDS, due)
         else:
             text = f"its delivery from {where}{what} is not in the lake: {missing_record_text(edge, 'to', now)}"
             yield result(OutcomeState.UNKNOWN, text, Proof.NONE, None)
 
-    def _outcomes_of_half(self, place: Place) -> Iterator[Result]:
+    def _outcomes_of_half_message(self, place: Place) -> Iterator[Result]:
         edges = self._from.get(place, NONE)
         kinds = {edge["kind"] for edge in edges}
         if kinds & {EdgeKind.COMMITTED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP}:
@@ -351,20 +357,20 @@ class Outcomes:
             yield Result(step_id(place), OutcomeState.ROLLED_BACK, text, Proof.RECORDS, at=at)
         elif not any(edge["outcome"] == StepOutcome.COMMITTED for edge in finished):
             sent = self._first_store_time(place)  # each check stores a new half message
-            text = f"prepared since {self._time_text(sent, place)}, neither committed nor rolled back so far"
+            text = f"prepared since {self._time_text_of_record(sent, place)}, neither committed nor rolled back so far"
             yield Result(step_id(place), OutcomeState.PREPARED, text, Proof.RECORDS, at=sent)
 
-    def _time_text(self, moment: datetime.datetime | None, place: Place) -> str:
+    def _time_text_of_record(self, moment: datetime.datetime | None, place: Place) -> str:
         return "a time that is not known" if moment is None else relative_time_text(moment, self._now.get(place[0]))
 
 
 _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
-def _is_before(consumption: Row, copy: Row) -> bool:
+def _is_before_retry_copy(consumption: Row, retry_copy: Row) -> bool:
     """Return whether a consumption came before the given retry copy, by their numbers of attempts."""
     attempt = consumption["attempt"]
-    return attempt is not None and attempt < (copy["reconsume_times"] or 0)
+    return attempt is not None and attempt < (retry_copy["reconsume_times"] or 0)
 
 
 def _event_time(edge: Row) -> datetime.datetime:
@@ -372,5 +378,5 @@ def _event_time(edge: Row) -> datetime.datetime:
     return at or _FIRST
 
 
-def _order_by_time(row: Row) -> tuple[datetime.datetime, str, int]:
+def _time_sort_key(row: Row) -> tuple[datetime.datetime, str, int]:
     return row["store_timestamp"] or _FIRST, row["broker"], row["physical_offset"]

@@ -7,7 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.pipelines.lineage.lookups import Row
-from commitlake.pipelines.lineage.value_texts import consumer_group_of, length_text, ordinal_text, relative_time_text
+from commitlake.pipelines.lineage.value_texts import (
+    approximate_duration_text,
+    consumer_group_of,
+    ordinal_text,
+    relative_time_text,
+)
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, Kind
@@ -55,7 +60,7 @@ _JOINED_BY: Mapping[str, str] = {
 _PLACE_IN_STORE = "the message's place, in the broker's retry store"
 
 
-def joining_value(edge: Row) -> str | None:
+def shared_edge_value(edge: Row) -> str | None:
     """Return the value that the two ends of an edge have in common."""
     return _PLACE_IN_STORE if is_in_retry_store(edge) else _JOINED_BY.get(edge["kind"])
 
@@ -66,7 +71,7 @@ def is_in_retry_store(edge: Row) -> bool:
     return is_copy and edge["to_physical_offset"] is None
 
 
-def outcome_words(outcome: str | None) -> str | None:
+def outcome_text(outcome: str | None) -> str | None:
     """Return an outcome that a client reported, in words."""
     return None if outcome is None else _OUTCOMES.get(outcome, outcome.replace("_", " "))
 
@@ -92,13 +97,13 @@ def _title_by_kind(row: Row, incoming: Sequence[Row]) -> str:
     group = consumer_group_of(topic, row["properties"])
     goal = row["origin_topic"] or row["properties"].get(REAL_TOPIC) or topic
     if kind in (Kind.RETRY, Kind.DLQ):
-        return _failed_title(row, group)
+        return _failed_message_title(row, group)
     if kind in (Kind.DELAY, Kind.TIMER):
-        return _waiting_title(row, group, incoming)
+        return _waiting_message_title(row, group, incoming)
     if kind == Kind.OP:
         told = {edge["outcome"] for edge in incoming if edge["kind"] == EdgeKind.FINISHED}
         outcome = told.pop() if len(told) == 1 else None
-        title = "end of transactions" if outcome is None else f"transaction {outcome_words(outcome)}"
+        title = "end of transactions" if outcome is None else f"transaction {outcome_text(outcome)}"
     elif any(edge["kind"] == EdgeKind.GIVEN_UP for edge in incoming):
         title = f"half message for {goal}, given up"
     elif kind == Kind.HALF:
@@ -110,14 +115,14 @@ def _title_by_kind(row: Row, incoming: Sequence[Row]) -> str:
     return title
 
 
-def _failed_title(row: Row, group: str | None) -> str:
+def _failed_message_title(row: Row, group: str | None) -> str:
     times = row["reconsume_times"] or 0
     if row["kind"] == Kind.DLQ:
         return f"dead letter of {group}"
     return _retry_text(group, times) if times else f"in the retry topic of {group}"
 
 
-def _waiting_title(row: Row, group: str | None, incoming: Sequence[Row]) -> str:
+def _waiting_message_title(row: Row, group: str | None, incoming: Sequence[Row]) -> str:
     goal = row["origin_topic"] or row["topic"]
     if row["kind"] == Kind.TIMER:
         is_call = any(edge["outcome"] == StepOutcome.CANCELLED for edge in incoming)
@@ -140,8 +145,8 @@ def is_for_dead_letters(row: Row) -> bool:
     return str(row["properties"].get(REAL_TOPIC, "")).startswith(DLQ_PREFIX)
 
 
-def _retry_text(group: str | None, times: int) -> str:
-    return f"the {ordinal_text(times)} retry of {group}" if times else f"a retry of {group}"
+def _retry_text(group: str | None, retry_number: int) -> str:
+    return f"the {ordinal_text(retry_number)} retry of {group}" if retry_number else f"a retry of {group}"
 
 
 def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now: datetime.datetime | None) -> str:
@@ -166,7 +171,7 @@ def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now:
 
 def _decision_text(edge: Row) -> str:
     if edge["kind"] == EdgeKind.ENDED:
-        return f"its producer said: {outcome_words(edge['outcome']) or 'nothing'}"
+        return f"its producer said: {outcome_text(edge['outcome']) or 'nothing'}"
     return "its producer cancelled it" if edge["kind"] == EdgeKind.RECALLED else ""
 
 
@@ -185,8 +190,10 @@ def consumption_text(edge: Row) -> str:
     attempt, outcome = edge["attempt"], edge["outcome"]
     parts = [f"the {ordinal_text(attempt + 1)} try" if attempt is not None else ""]
     parts.append(f"on {edge['client_host']}" if edge["client_host"] else "")
-    parts.append(f"took {length_text(edge['cost_ms'] * MILLISECOND)}" if edge["cost_ms"] is not None else "")
-    parts.append(outcome_words(outcome) or "the result is not known")
+    parts.append(
+        f"took {approximate_duration_text(edge['cost_ms'] * MILLISECOND)}" if edge["cost_ms"] is not None else ""
+    )
+    parts.append(outcome_text(outcome) or "the result is not known")
     return ", ".join(part for part in parts if part)
 
 
@@ -232,7 +239,7 @@ def _gave_up_text(edge: Row) -> str:
 
 
 def _finished_text(edge: Row) -> str:
-    return f"transaction {outcome_words(edge['outcome']) or 'not finished'}"
+    return f"transaction {outcome_text(edge['outcome']) or 'not finished'}"
 
 
 def _sent_again_text(edge: Row) -> str:
@@ -259,36 +266,38 @@ _EDGES: Mapping[str, Callable[[Row], str]] = {
 }
 
 
-def missing_record_title(edge: Row, end: str) -> str:
+def missing_record_title(edge: Row, edge_end: str) -> str:
     """Return a short title for an edge's end whose record is not in the lake."""
     kind, is_open = edge["kind"], edge["absent_reason"] == AbsentReason.NOT_YET
-    if end == "to" and is_in_retry_store(edge):
+    if edge_end == "to" and is_in_retry_store(edge):
         group = edge["consumer_group"] or "a group"
         return f"dead letter of {group}" if kind == EdgeKind.DEAD else f"waits in the retry store for {group}"
-    if end == "to" and kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
+    if edge_end == "to" and kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
         group = edge["consumer_group"]
         what = f"retry of {group}" if group is not None else f"delivery to {edge['to_topic'] or 'its topic'}"
         return f"{what}: {'not yet' if is_open else 'missing'}"
-    if end == "to" and kind == EdgeKind.FINISHED:
+    if edge_end == "to" and kind == EdgeKind.FINISHED:
         return "end of the transaction: " + ("not yet" if is_open and edge["outcome"] is None else "missing")
     if kind == EdgeKind.PRODUCED:
         refused = edge["absent_reason"] == AbsentReason.REFUSED
         return f"message to {edge['to_topic'] or 'a topic'}: {'not stored' if refused else 'missing'}"
-    topic = edge[f"{end}_topic"]
+    topic = edge[f"{edge_end}_topic"]
     return f"record of {topic}: missing" if topic else "missing record"
 
 
-def missing_record_text(edge: Row, end: str, now: datetime.datetime | None) -> str:
+def missing_record_text(edge: Row, edge_end: str, now: datetime.datetime | None) -> str:
     """Return a sentence on why the record at an end of an edge is not in the lake."""
-    if end == "to" and is_in_retry_store(edge):
+    if edge_end == "to" and is_in_retry_store(edge):
         return retry_entry_text(edge, now)
-    return _waiting_text(edge, end, now) or _reason_text(edge["absent_reason"], edge["due_timestamp"], now)
+    return _not_yet_existing_text(edge, edge_end, now) or _absence_reason_text(
+        edge["absent_reason"], edge["due_timestamp"], now
+    )
 
 
-def _waiting_text(edge: Row, end: str, now: datetime.datetime | None) -> str | None:
+def _not_yet_existing_text(edge: Row, edge_end: str, now: datetime.datetime | None) -> str | None:
     """Return a sentence on a record that does not exist yet, such as a delayed delivery; None for other reasons."""
     kind, reason, due = edge["kind"], edge["absent_reason"], edge["due_timestamp"]
-    if end == "to" and reason == AbsentReason.NOT_YET:
+    if edge_end == "to" and reason == AbsentReason.NOT_YET:
         if kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
             return "not delivered so far" + (f": due {relative_time_text(due, now)}" if due is not None else "")
         if kind == EdgeKind.FINISHED:
@@ -302,9 +311,9 @@ def _waiting_text(edge: Row, end: str, now: datetime.datetime | None) -> str | N
     return None
 
 
-def _reason_text(reason: str | None, due: datetime.datetime | None, now: datetime.datetime | None) -> str:
-    if reason == AbsentReason.OVERDUE and due is not None:
-        return f"it was due {relative_time_text(due, now)} but was never stored"
+def _absence_reason_text(reason: str | None, due_time: datetime.datetime | None, now: datetime.datetime | None) -> str:
+    if reason == AbsentReason.OVERDUE and due_time is not None:
+        return f"it was due {relative_time_text(due_time, now)} but was never stored"
     if reason == GONE:
         return "the table messages no longer has it, or has it under another key"
     return "the reason is not known" if reason is None else _REASONS.get(reason, str(reason))
@@ -322,10 +331,10 @@ def retry_entry_text(edge: Row, now: datetime.datetime | None) -> str:
     return f"in the retry store, {what} due {when}"
 
 
-def missing_record_name(edge: Row, end: str) -> str | None:
+def missing_record_name(edge: Row, edge_end: str) -> str | None:
     """Return the location, or else topic and unique key, of a record that is not in the lake; None if not known."""
-    broker, offset = edge[f"{end}_broker"], edge[f"{end}_physical_offset"]
+    broker, offset = edge[f"{edge_end}_broker"], edge[f"{edge_end}_physical_offset"]
     if broker is not None and offset is not None:
         return f"{broker}:{offset}"
-    known = [text for text in (edge[f"{end}_topic"], edge["unique_key"]) if text]
+    known = [text for text in (edge[f"{edge_end}_topic"], edge["unique_key"]) if text]
     return ", ".join(known) or None

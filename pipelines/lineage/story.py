@@ -10,8 +10,8 @@ state in words: one for each message and each group that is known to want it.
       outcomes   one for each message, or for each message and group
       cautions   sentences on what was not searched, is not known, or was left out
 
-`Story.branches` walks the graph as a tree, which a terminal, a page and a diagram can draw alike. The objects are
-frozen, refer to each other by id, and hold no open tables or files: they can be compared, pickled and stored.
+`Story.iterate_branches` walks the graph as a tree, which a terminal, a page and a diagram can draw alike. The objects
+are frozen, refer to each other by id, and hold no open tables or files: they can be compared, pickled and stored.
 
 All texts come from brokers and their clients, so they may contain anything: control characters, markup, megabytes. Code
 that displays them must escape them.
@@ -75,7 +75,7 @@ class Question:
             raise UsageError("offset: expected 0 to 2^63 - 1, found a number below or above")
 
     @property
-    def as_words(self) -> str:
+    def question_text(self) -> str:
         """The question as text, such as `key order-4711`."""
         if self.place is not None:
             text = f"offset {self.place[0]}:{self.place[1]}"
@@ -378,16 +378,16 @@ class Story:
                 return step
         raise KeyError(step_id)
 
-    def branches(self, depth: int | None = None) -> Iterator[Branch]:
+    def iterate_branches(self, max_depth: int | None = None) -> Iterator[Branch]:
         """Yield the steps as a tree in time order, each before the steps that it led to.
 
         A step with several incoming edges is shown below the first of them, and as `again` below the others. If edges
         form a cycle, the tree starts with its earliest step.
 
         Args:
-            depth: Number of edges to follow from the top; None for all.
+            max_depth: Number of edges to follow from the top; None for all.
         """
-        yield from _StoryWalk(self).branches(depth)
+        yield from _StoryWalk(self).iterate_branches(max_depth)
 
 
 class _StoryWalk:
@@ -405,7 +405,7 @@ class _StoryWalk:
         self._seen: set[str] = set()
         self._cut: set[str] = set()
 
-    def branches(self, depth: int | None) -> Iterator[Branch]:
+    def iterate_branches(self, max_depth: int | None) -> Iterator[Branch]:
         roots = [step for step in self._steps if step.id not in self._led_to]
         before: datetime.datetime | None = None
         for step in [*roots, *self._steps]:  # a cycle has no root, so its earliest step becomes one
@@ -413,16 +413,20 @@ class _StoryWalk:
                 continue
             gap = step.at - before if step.at is not None and before is not None else None
             before = step.at or before
-            yield from self._walk_from(step, gap, depth)
+            yield from self._walk_from(step, gap, max_depth)
 
-    def _walk_from(self, root: Step, gap: datetime.timedelta | None, depth: int | None) -> Iterator[Branch]:
-        waiting: list[tuple[int, Step, Edge | None, datetime.timedelta | None, bool]] = [(0, root, None, gap, True)]
+    def _walk_from(
+        self, root: Step, time_since_previous: datetime.timedelta | None, max_depth: int | None
+    ) -> Iterator[Branch]:
+        waiting: list[tuple[int, Step, Edge | None, datetime.timedelta | None, bool]] = [
+            (0, root, None, time_since_previous, True)
+        ]
         while waiting:
             level, step, edge, since, last = waiting.pop()
             again = step.id in self._seen
             self._seen.add(step.id)
             edges = [] if again else self._by_source.get(step.id, [])
-            cut = len(edges) if depth is not None and level >= depth else 0
+            cut = len(edges) if max_depth is not None and level >= max_depth else 0
             if cut:
                 self._hide_successors(step.id)
                 edges = []

@@ -1,4 +1,4 @@
-"""Finds which topics feed which, by business keys that pass from one topic to another.
+"""Finds links between topics: pairs in which business keys of one topic appear later in the other.
 
 The records of a key are sorted by time. If a record is followed by one in a different topic within `MAX_DELAY`, the
 first topic feeds the second: an order is sent to `orders`, then to `payments`. Copies that a broker makes (delayed
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import conditions, plausible_time_condition
+from commitlake.connectors.lake.sql import plausible_time_condition, selection_conditions
 from commitlake.pipelines.message_keys.progress import open_newest_messages
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -106,7 +106,7 @@ def build_topic_graph(
     if start >= end:
         raise UsageError(f"expected a start before the end, found {start} to {end}")
     table = open_newest_messages(lake)
-    chosen = conditions(Selection(kinds=[Kind.NORMAL], start=start, end=end))
+    chosen = selection_conditions(Selection(kinds=[Kind.NORMAL], start=start, end=end))
     where = " AND ".join([*chosen, "keys IS NOT NULL"])
     keyed = (
         f"SELECT unnest(keys) AS k, topic, store_timestamp AS at, physical_offset AS place FROM messages WHERE {where}"

@@ -28,17 +28,18 @@ def ordinal_text(number: int) -> str:
     return f"{number}{suffix}"
 
 
-def length_text(length: datetime.timedelta) -> str:
+def approximate_duration_text(duration: datetime.timedelta) -> str:
     """Return a duration as text, to about two digits.
 
-    >>> [length_text(datetime.timedelta(milliseconds=ms)) for ms in (0, 74, 4_230, 90_000, 172_800_000, -500)]
+    >>> lengths = [datetime.timedelta(milliseconds=ms) for ms in (0, 74, 4_230, 90_000, 172_800_000, -500)]
+    >>> list(map(approximate_duration_text, lengths))
     ['0 ms', '74 ms', '4.2 s', '1.5 min', '2 d', '-500 ms']
     """
-    if length < datetime.timedelta():
-        return f"-{length_text(-length)}"
-    if length < _SECOND:
-        return f"{length // MILLISECOND} ms"
-    seconds = length / _SECOND
+    if duration < datetime.timedelta():
+        return f"-{approximate_duration_text(-duration)}"
+    if duration < _SECOND:
+        return f"{duration // MILLISECOND} ms"
+    seconds = duration / _SECOND
     if seconds < 10:
         return f"{seconds:.2g} s"
     for unit, unit_seconds in _UNITS:
@@ -54,7 +55,7 @@ def clock_text(moment: datetime.datetime) -> str:
 
 
 def relative_time_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
-    """Return a time in the zone of texts for people, relative to another time: with its date if that is different.
+    """Return a time as text for people, with its date only if that differs from the date of another time.
 
     >>> now = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
     >>> [relative_time_text(now - datetime.timedelta(days=days), now) for days in (0, 1, 30)]
@@ -79,12 +80,12 @@ def consumer_group_of(topic: str, properties: Mapping[str, str]) -> str | None:
     for name in (topic, properties.get(REAL_TOPIC, "")):
         for prefix in (RETRY_PREFIX, DLQ_PREFIX):
             if name.startswith(prefix):
-                return _group_in_name(name.removeprefix(prefix), properties.get(ORIGIN_GROUP))
+                return _group_in_topic_name(name.removeprefix(prefix), properties.get(ORIGIN_GROUP))
     return None
 
 
-def _group_in_name(name: str, told: str | None) -> str:
+def _group_in_topic_name(topic_name: str, stated_group: str | None) -> str:
     """Return the group in a topic's name; for a POP consumer, the name also ends with the message's topic."""
-    if told and any(name.startswith(f"{told}{separator}") for separator in POP_SEPARATORS):
-        return told
-    return name
+    if stated_group and any(topic_name.startswith(f"{stated_group}{separator}") for separator in POP_SEPARATORS):
+        return stated_group
+    return topic_name

@@ -56,7 +56,7 @@ class Bin:
         return sum(file.size for file in self.files)
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Total number of rows."""
         return sum(file.rows or 0 for file in self.files)
 
@@ -131,7 +131,7 @@ def compact_table(
     sort_columns: Sequence[str],
     advance: Callable[[int], None] = lambda _: None,
     runner: Runner = HERE,
-    join: Join | None = None,
+    join_equal_rows: Join | None = None,
 ) -> Compaction:
     """Merge files. Tasks merge in parallel; this process commits each merge when it is done.
 
@@ -141,7 +141,7 @@ def compact_table(
         sort_columns: the order of the rows within a file; if empty, the rows of one file follow those of the next.
         advance: called with the number of bytes that were done.
         runner: what runs the tasks; on other machines they need the same folder.
-        join: combines equal rows of a new file and keeps their order; it must be picklable.
+        join_equal_rows: combines equal rows of a new file and keeps their order; it must be picklable.
 
     Raises:
         ConcurrentMaintenanceError: if another process has merged or removed some of the files meanwhile.
@@ -150,11 +150,13 @@ def compact_table(
     if bins:
         check_table_links(lake.uri(table))
     done = Compaction()
-    merge = partial(_merge_bin, lake, table, tuple(sort_columns), join)
+    merge = partial(_merge_bin, lake, table, tuple(sort_columns), join_equal_rows)
     for number, (files, new, unsorted) in runner.run(merge, bins):
         part = Compaction(unsorted=unsorted)
         if new is not None:
-            replace_table_files(lake, table, files, [new], changes_data=join is not None, note={"action": "compact"})
+            replace_table_files(
+                lake, table, files, [new], changes_data=join_equal_rows is not None, note={"action": "compact"}
+            )
             part = Compaction(len(files), 1, sum(file.size for file in files), new.size, unsorted)
         done = Compaction(
             done.merged + part.merged,
@@ -167,32 +169,32 @@ def compact_table(
     return done
 
 
-def rewrite_file(lake: Lake, table: str, file: TableFile, change: Join) -> TableFile:
+def rewrite_file(lake: Lake, table: str, file: TableFile, change_rows: Join) -> TableFile:
     """Write a changed copy of a data file's rows as a new file, which no version refers to yet.
 
     Args:
         table: name of the table.
-        change: returns the rows to write for the rows of the file, in the same order; it may leave some out.
+        change_rows: returns the rows to write for the rows of the file, in the same order; it may leave some out.
 
     Raises:
         ConcurrentMaintenanceError: if another process has deleted the file.
     """
-    return _merge_files(lake, table, [file], (), change)
+    return _merge_files(lake, table, [file], (), change_rows)
 
 
 def _merge_bin(
-    lake: Lake, table: str, sort_columns: Sequence[str], join: Join | None, found: Bin
+    lake: Lake, table: str, sort_columns: Sequence[str], join_equal_rows: Join | None, files_to_merge: Bin
 ) -> tuple[Sequence[TableFile], TableFile | None, int]:
     """Merge a bin.
 
     Returns the merged files, the new file (which no version refers to yet), and the number of files that were not
     sorted.
     """
-    files = list(found.files)
+    files = list(files_to_merge.files)
     unsorted = 0
     while len(files) > 1:
         try:
-            return files, _merge_files(lake, table, files, sort_columns, join), unsorted
+            return files, _merge_files(lake, table, files, sort_columns, join_equal_rows), unsorted
         except UnsortedFileError as error:
             files.pop(error.number)
             unsorted += 1
@@ -200,7 +202,7 @@ def _merge_bin(
 
 
 def _merge_files(
-    lake: Lake, table: str, files: Sequence[TableFile], sort_columns: Sequence[str], join: Join | None
+    lake: Lake, table: str, files: Sequence[TableFile], sort_columns: Sequence[str], join_equal_rows: Join | None
 ) -> TableFile:
     """Write one file with the rows of all files; no version refers to it yet."""
     partition = files[0].partition
@@ -208,15 +210,17 @@ def _merge_files(
     name = f"{prefix}{uuid.uuid4()}.parquet"
     path = "/".join([*(f"{column}={value or NO_DATE}" for column, value in partition.items()), name])
     try:
-        merge = open_merge(lake.folder(table), [file.path for file in files], sort_columns)
+        merge = open_merge(lake.open_folder(table), [file.path for file in files], sort_columns)
         with merge, open_table_file(lake, table, path) as output:
-            batches = merge.batches()
-            metadata = _write_merged_rows(merge, output, batches if join is None else join(batches))
+            batches = merge.iterate_batches()
+            metadata = _write_merged_rows(
+                merge, output, batches if join_equal_rows is None else join_equal_rows(batches)
+            )
     except FileNotFoundError as error:
         raise ConcurrentMaintenanceError(
             f"{lake.uri(table)}: a data file was deleted while it was merged: {error}"
         ) from None
-    size = lake.folder(table).get_file_info(path).size
+    size = lake.open_folder(table).get_file_info(path).size
     arrived = max(file.modified_ms for file in files)
     return TableFile(path, partition, size, metadata.num_rows, arrived, statistics=file_statistics(metadata))
 
@@ -229,7 +233,7 @@ def _write_merged_rows(merge: Merge, output: pa.NativeFile, batches: Iterator[pa
         merge.schema.remove_metadata(),
         compression="zstd",
         compression_level=1,
-        use_dictionary=merge.dictionary_columns(),
+        use_dictionary=merge.dictionary_column_paths(),
         column_encoding=merge.column_encodings(),
         data_page_size=_PAGE_BYTES,
         write_statistics=[field.name for field in merge.schema if _has_statistics(field.type)],

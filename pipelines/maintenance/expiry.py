@@ -38,45 +38,45 @@ class Expired:
     rows: int = 0
 
 
-def expired_files(lake: Lake, table: str, before: datetime.date) -> list[TableFile]:
+def find_expired_files(lake: Lake, table: str, first_kept_date: datetime.date) -> list[TableFile]:
     """Return the data files whose rows all have dates before a given one."""
-    return [file for file in read_table_files(lake.table(table)) if file.date < before]
+    return [file for file in read_table_files(lake.table(table)) if file.date < first_kept_date]
 
 
-def expire_files(lake: Lake, table: str, files: list[TableFile], before: datetime.date) -> None:
+def expire_files(lake: Lake, table: str, files: list[TableFile], first_kept_date: datetime.date) -> None:
     """Remove files from a table in one commit. VACUUM deletes them later, when no reader needs them.
 
     Args:
         table: name of the table.
-        files: from `expired_files`.
-        before: the date, recorded in the commit's metadata.
+        files: from `find_expired_files`.
+        first_kept_date: the date, recorded in the commit's metadata.
 
     Raises:
         ConcurrentMaintenanceError: if another process has replaced some of the files meanwhile.
     """
     if files:
-        note = {"action": "expire", "before": before.isoformat()}
+        note = {"action": "expire", "before": first_kept_date.isoformat()}
         replace_table_files(lake, table, files, [], changes_data=True, note=note)
 
 
-def record_expiry(lake: Lake, what: str, before: datetime.date) -> None:
+def record_expiry(lake: Lake, what: str, first_kept_date: datetime.date) -> None:
     """Record in `messages` the first date that a table or the bodies keep, before older data is dropped.
 
     Args:
         lake: the lake, whose table `messages` holds the record.
         what: name of a table, or `bodies`.
-        before: the first date that is kept. If a later or equal date is recorded already, nothing changes.
+        first_kept_date: the first date that is kept. If a later or equal date is recorded already, nothing changes.
 
     Raises:
         ConcurrentMaintenanceError: if other writers committed first on every attempt.
     """
     for attempt in range(_MAX_TRIES):
         table = lake.table("messages")
-        if before <= read_expiries(table).get(what, datetime.date.min):
+        if first_kept_date <= read_expiries(table).get(what, datetime.date.min):
             return
         try:
             table.alter.set_table_properties(
-                {f"{_PROPERTY}{what}": before.isoformat()},
+                {f"{_PROPERTY}{what}": first_kept_date.isoformat()},
                 raise_if_not_exists=False,
                 post_commithook_properties=NO_HOOKS,
             )
@@ -86,8 +86,8 @@ def record_expiry(lake: Lake, what: str, before: datetime.date) -> None:
             lake.seal("messages")
             return
     raise ConcurrentMaintenanceError(
-        f"{lake.uri('messages')}: other writers committed first {_MAX_TRIES} times; nothing of {what} was dropped. "
-        "Run it again"
+        f"{lake.uri('messages')}: other writers committed first at each of {_MAX_TRIES} attempts; nothing of "
+        f"{what} was dropped. Run the command again"
     )
 
 
@@ -100,18 +100,20 @@ def read_expiries(messages: DeltaTable) -> dict[str, datetime.date]:
     }
 
 
-def expired_packs(packs: Iterable[PackFile], before: datetime.date, brokers: Collection[str]) -> list[PackFile]:
+def find_expired_packs(
+    packs: Iterable[PackFile], first_kept_date: datetime.date, brokers: Collection[str]
+) -> list[PackFile]:
     """Return the packs of dates before a given one. A pack without a date has the date of its last change.
 
     Args:
         packs: all packs.
-        before: the first date that is kept.
+        first_kept_date: the first date that is kept.
         brokers: brokers of this lake; other lakes may keep packs in the same place.
     """
     return [
         pack
         for pack in packs
-        if (pack.store_date or pack.modified.date()) < before and parse_pack_name(pack.name).broker in brokers
+        if (pack.store_date or pack.modified.date()) < first_kept_date and parse_pack_name(pack.name).broker in brokers
     ]
 
 
@@ -120,10 +122,10 @@ def delete_packs(store: PackStore, packs: Iterable[PackFile]) -> None:
     store.delete([pack.name for pack in packs])
 
 
-def measure_files(things: Iterable[TableFile | PackFile]) -> Expired:
+def measure_files(files: Iterable[TableFile | PackFile]) -> Expired:
     """Return the number, size and rows of the files."""
     count = size = rows = 0
-    for thing in things:
+    for thing in files:
         count, size = count + 1, size + thing.size
         rows += (thing.rows or 0) if isinstance(thing, TableFile) else 0
     return Expired(count, size, rows)

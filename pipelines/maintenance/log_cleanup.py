@@ -52,24 +52,24 @@ def find_garbage(lake: Lake, table: str, retention: datetime.timedelta) -> Garba
     names = lake.table(table).vacuum(
         _to_whole_hours(retention), dry_run=True, enforce_retention_duration=False, full=True
     )
-    files = lake.folder(table)
+    files = lake.open_folder(table)
     # Files that left the table may have been deleted already.
     sizes = [info.size for info in files.get_file_info(names) if info.is_file] if names else []
     return Garbage(len(sizes), sum(sizes))
 
 
-def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_alone: bool = False) -> None:
+def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_only_user: bool = False) -> None:
     """Delete data files that left the table or never were in it, and unfinished files of killed writers.
 
     Args:
         table: name of the table.
         retention: younger files are kept; at least `SHORTEST_RETENTION`.
-        is_alone: True if no other process writes or reads the table; the retention may then be shorter.
+        is_only_user: True if no other process writes or reads the table; the retention may then be shorter.
 
     Raises:
         UnsafeFileError: if the table's folder is a link or contains one.
     """
-    if retention < SHORTEST_RETENTION and not is_alone:
+    if retention < SHORTEST_RETENTION and not is_only_user:
         raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
     check_table_links(lake.uri(table))  # deltalake would delete what a link leads to
     lake.table(table).vacuum(
@@ -82,23 +82,23 @@ def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_alone: b
     lake.seal(table)
 
 
-def _to_whole_hours(length: datetime.timedelta) -> int:
-    return int(length.total_seconds() // 3600)
+def _to_whole_hours(duration: datetime.timedelta) -> int:
+    return int(duration.total_seconds() // 3600)
 
 
 def write_checkpoint(lake: Lake, table: str) -> bool:
     """Write a checkpoint if there are ten versions since the last one. Returns whether it did."""
     check_table_links(lake.uri(table))
     opened = lake.table(table)
-    if opened.version() - _last_checkpoint(lake, table) < _VERSIONS_A_CHECKPOINT:
+    if opened.version() - _last_checkpoint_version(lake, table) < _VERSIONS_A_CHECKPOINT:
         return False
     opened.create_checkpoint()
     lake.seal(table)
     return True
 
 
-def _last_checkpoint(lake: Lake, table: str) -> int:
-    files = lake.folder(table)
+def _last_checkpoint_version(lake: Lake, table: str) -> int:
+    files = lake.open_folder(table)
     try:
         with files.open_input_stream(f"{LOG}/{POINTER}") as pointer:
             found = re.search(rb'"version"\s*:\s*(\d+)', pointer.readall())
@@ -121,7 +121,7 @@ def delete_old_log_entries(lake: Lake, table: str, now: datetime.datetime) -> st
     retention = _log_retention(opened)
     if retention is None:
         return f"{_LOG_RETENTION} of {lake.uri(table)} cannot be parsed, so its log was not cleaned"
-    newest = _newest_archive_commit(lake.log(table), opened.version())
+    newest = _newest_archive_commit_time(lake.open_log(table), opened.version())
     if newest is not None and newest < now - retention + _MARGIN:
         return (
             f"the log of {lake.uri(table)} was not cleaned, because the archive's progress is only in a commit of "
@@ -140,8 +140,8 @@ def _log_retention(table: DeltaTable) -> datetime.timedelta | None:
     return datetime.timedelta(**{f"{found[2].lower()}s": number}) if found and number is not None else None
 
 
-def _newest_archive_commit(log: LogFolder, newest: int) -> datetime.datetime | None:
-    for entry in read_history(log, newest):
+def _newest_archive_commit_time(log: LogFolder, newest_version: int) -> datetime.datetime | None:
+    for entry in read_history(log, newest_version):
         if ArchiveCommit.from_metadata(entry.metadata) is not None:
             return from_ms(entry.timestamp_ms)
     return None

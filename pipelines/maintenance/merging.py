@@ -66,11 +66,11 @@ class Merge:
             source.close(force=True)
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Number of rows of the result."""
         return len(self.order)
 
-    def dictionary_columns(self) -> list[str]:
+    def dictionary_column_paths(self) -> list[str]:
         """Return the paths of the columns that the files store with a dictionary."""
         return [path for path, encoding in _column_encodings(self.sources).items() if encoding is None]
 
@@ -78,12 +78,12 @@ class Merge:
         """Return the encodings of the other columns, by path."""
         return {path: encoding for path, encoding in _column_encodings(self.sources).items() if encoding is not None}
 
-    def batches(self) -> Iterator[pa.Table]:
+    def iterate_batches(self) -> Iterator[pa.Table]:
         """Yield the rows of the result in order, in small tables."""
-        size = _choose_batch_rows(self.sources)
+        size = _choose_batch_row_count(self.sources)
         cursors = [_RowCursor(source, self.schema, size) for source in self.sources]
         chunk = max(_SMALLEST_BATCH, min(_CHUNK_ROWS, size * len(cursors)))
-        for start in range(0, self.rows, chunk):
+        for start in range(0, self.row_count, chunk):
             part = self.order[start : start + chunk]
             counts = np.bincount(part, minlength=len(cursors))
             pieces = pa.concat_tables(
@@ -149,7 +149,7 @@ def _value_ranks(column: pa.ChunkedArray) -> Array:
     return ranks
 
 
-def _choose_batch_rows(sources: Sequence[pq.ParquetFile]) -> int:
+def _choose_batch_row_count(sources: Sequence[pq.ParquetFile]) -> int:
     rows = sum(source.metadata.num_rows for source in sources)
     held = sum(
         source.metadata.row_group(number).total_byte_size

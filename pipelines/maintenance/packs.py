@@ -82,25 +82,28 @@ class PackMerges:
 
 
 def plan_pack_merges(
-    store: PackStore, packs: Collection[PackFile], named: Collection[str], progress: Mapping[str, StoreProgress]
+    store: PackStore,
+    packs: Collection[PackFile],
+    referenced_packs: Collection[str],
+    progress: Mapping[str, StoreProgress],
 ) -> tuple[list[PackBin], PackMerges]:
     """Return the packs to merge, and which merged packs could not be read.
 
     Args:
         packs: all packs of `find_merge_candidates`.
-        named: the packs that rows name.
+        referenced_packs: the packs that rows name.
         progress: archived end of each store.
     """
     bins: list[PackBin] = []
     left: list[str] = []
     for files in _group_by_folder(packs).values():
-        small = [file for file in files if _is_small(file, progress)]
+        small = [file for file in files if _is_small_pack(file, progress)]
         if len(small) < 2:
             continue
         found: list[tuple[PackFile, Members]] = []
         for file in small:
             if not parse_pack_name(file.name).is_merged:
-                if file.name in named:
+                if file.name in referenced_packs:
                     found.append((file, {file.name: PackPlace(file.name, 0, file.size)}))
                 continue
             try:
@@ -118,7 +121,7 @@ def find_merge_candidates(packs: Collection[PackFile], progress: Mapping[str, St
     return [
         file
         for files in _group_by_folder(packs).values()
-        if sum(_is_small(file, progress) for file in files) > 1 or any(_covered_packs(files))
+        if sum(_is_small_pack(file, progress) for file in files) > 1 or any(_packs_covered_by_merged(files))
         for file in files
     ]
 
@@ -132,11 +135,11 @@ def _group_by_folder(packs: Collection[PackFile]) -> dict[str, list[PackFile]]:
     return folders
 
 
-def _is_small(file: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
+def _is_small_pack(file: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
     return file.size < SMALL_BYTES and is_pack_archived(file, progress)
 
 
-def _covered_packs(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[PackFile]]]:
+def _packs_covered_by_merged(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[PackFile]]]:
     """Yield each merged pack with the other packs in its range of the log, which it may contain."""
     parsed = [(file, parse_pack_name(file.name)) for file in files]
     for merged, name in parsed:
@@ -146,10 +149,10 @@ def _covered_packs(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[P
                 yield merged, inside
 
 
-def _fill_bins(found: Sequence[tuple[PackFile, Members]]) -> list[PackBin]:
+def _fill_bins(packs_with_members: Sequence[tuple[PackFile, Members]]) -> list[PackBin]:
     bins: list[tuple[list[PackFile], dict[str, PackPlace]]] = []
     size = 0
-    for file, places in sorted(found, key=lambda one: parse_pack_name(one[0].name).start):
+    for file, places in sorted(packs_with_members, key=lambda one: parse_pack_name(one[0].name).start):
         if not bins or size + file.size > _MERGED_BYTES or len(bins[-1][1]) + len(places) > MAX_MEMBERS:
             bins.append(([], {}))
             size = 0
@@ -192,11 +195,11 @@ def merge_packs(
     return done
 
 
-def _merge_bin(store: PackStore, one: PackBin) -> str:
+def _merge_bin(store: PackStore, pack_bin: PackBin) -> str:
     """Write one merged pack; return why it cannot be written, such as a pack that another process has merged."""
-    names = [parse_pack_name(file.name) for file in one.files]
+    names = [parse_pack_name(file.name) for file in pack_bin.files]
     start, end = min(name.start for name in names), max(name.end for name in names)
-    places = sorted(one.members.items(), key=lambda item: (item[1].file, item[1].offset))
+    places = sorted(pack_bin.members.items(), key=lambda item: (item[1].file, item[1].offset))
     name = pack_name(names[0].store_date, names[0].broker, start, end, new_token(), is_merged=True)
     try:
         write_merged(store, name, places)
@@ -208,13 +211,14 @@ def _merge_bin(store: PackStore, one: PackBin) -> str:
 
 
 def delete_merged_packs(
-    store: PackStore, packs: Collection[PackFile], wipe: Callable[[set[str]], Mapping[str, PackError]]
+    store: PackStore, packs: Collection[PackFile], wipe_bodies: Callable[[set[str]], Mapping[str, PackError]]
 ) -> list[str]:
     """Delete pack files whose content is in a merged pack, after wiping erased bodies in all copies of it.
 
     Args:
         packs: all files of `find_merge_candidates`, as they are now.
-        wipe: wipes the bodies of erased messages in all copies of packs, and returns the packs where that failed.
+        wipe_bodies: wipes the bodies of erased messages in all copies of packs, and returns the packs where that
+            failed.
 
     Returns:
         Reasons why files were left.
@@ -223,7 +227,7 @@ def delete_merged_packs(
     left: list[str] = []
     for files in _group_by_folder(packs).values():
         members: dict[str, Members] = {}
-        for merged, inside in _covered_packs(files):
+        for merged, inside in _packs_covered_by_merged(files):
             for file in [merged, *inside]:
                 if file.name not in members:
                     try:
@@ -243,7 +247,7 @@ def delete_merged_packs(
                     superfluous[file.name] = set(held)
     if not superfluous:
         return left
-    failed = wipe(set().union(*superfluous.values()))
+    failed = wipe_bodies(set().union(*superfluous.values()))
     left += [f"{error}" for error in failed.values()]
     store.delete([file for file, held in superfluous.items() if not held & failed.keys()])
     return left
@@ -255,8 +259,8 @@ def find_orphan_packs(
     packs: Iterable[PackFile],
     progress: Mapping[str, StoreProgress],
     now: datetime.datetime,
-    age: datetime.timedelta,
-    look_back: datetime.timedelta = _LOOK_BACK,
+    min_age: datetime.timedelta,
+    age_range: datetime.timedelta = _LOOK_BACK,
 ) -> list[PackFile]:
     """Return packs that no row of the newest version refers to.
 
@@ -265,23 +269,23 @@ def find_orphan_packs(
         packs: all packs, listed after `progress` was read.
         progress: archived end of each store.
         now: current time.
-        age: packs younger than this are not examined.
-        look_back: packs older than `age` by more than this are not examined: an earlier call has seen them.
+        min_age: packs younger than this are not examined.
+        age_range: packs older than `min_age` by more than this are not examined: an earlier call has seen them.
     """
     asked = [
         pack
         for pack in packs
-        if datetime.timedelta() <= now - pack.modified - age <= look_back and is_pack_archived(pack, progress)
+        if datetime.timedelta() <= now - pack.modified - min_age <= age_range and is_pack_archived(pack, progress)
     ]
     named = read_referenced_packs(lake, {pack.store_date for pack in asked})
-    return [pack for pack in asked if not _is_referenced(store, pack, named)]
+    return [pack for pack in asked if not _is_pack_referenced(store, pack, named)]
 
 
-def _is_referenced(store: PackStore, pack: PackFile, named: Collection[str]) -> bool:
+def _is_pack_referenced(store: PackStore, pack: PackFile, referenced_packs: Collection[str]) -> bool:
     if not parse_pack_name(pack.name).is_merged:
-        return pack.name in named
+        return pack.name in referenced_packs
     try:
-        return any(name in named for name in read_merged_index(store, pack))
+        return any(name in referenced_packs for name in read_merged_index(store, pack))
     except PackStoreError:
         raise
     except PackError:  # an audit reports it
@@ -302,7 +306,7 @@ def read_referenced_packs(lake: Lake, dates: set[datetime.date | None]) -> set[s
     rows of any date may refer to it.
     """
     texts = {None if date is None else date.isoformat() for date in dates}
-    files = lake.folder("messages")
+    files = lake.open_folder("messages")
     found: set[str] = set()
     for file in read_table_files(lake.table("messages")) if texts else ():
         if None in texts or file.partition.get(STORE_DATE.name) in texts:

@@ -48,7 +48,7 @@ class ConcurrentMaintenanceError(CommitLakeError):
 
 
 def new_table_file(file: DataFile, modified_ms: int | None = None) -> TableFile:
-    """Return a new file without partition values, whose rows were added at a time, by default now."""
+    """Return the table entry of a new data file without partition values, added at a given time, by default now."""
     added = time.time_ns() // 1_000_000 if modified_ms is None else modified_ms
     return TableFile(file.path, {}, file.size, file.rows, added, statistics=file.statistics)
 
@@ -56,38 +56,38 @@ def new_table_file(file: DataFile, modified_ms: int | None = None) -> TableFile:
 def replace_table_files(
     lake: Lake,
     table: str,
-    removed: Sequence[TableFile],
-    added: Sequence[TableFile],
+    removed_files: Sequence[TableFile],
+    added_files: Sequence[TableFile],
     *,
     changes_data: bool,
     note: Mapping[str, Any],
-    key: str = METADATA_KEY,
+    note_key: str = METADATA_KEY,
     transactions: Sequence[Transaction] = (),
-    at_version: int | None = None,
+    expected_version: int | None = None,
     sum_change: SumChange | None = None,
 ) -> int:
     """Remove files from a table and add others, in one commit.
 
     Args:
         table: name of the table.
-        added: complete files that no version refers to yet.
+        added_files: complete files that no version refers to yet.
         changes_data: True if the rows differ afterwards. If False, readers that follow the table see no change.
         note: description of the step, for the commit's metadata.
-        key: name of the note in the metadata.
+        note_key: name of the note in the metadata.
         transactions: numbers of applications to set in the commit.
-        at_version: the version that must still be the newest; None for any.
+        expected_version: the version that must still be the newest; None for any.
         sum_change: the change of the sum of the rows that this project has written; by default that of these files.
 
     Returns:
         The new version.
 
     Raises:
-        ConcurrentMaintenanceError: if one of `removed` is no longer in the table, or another version is the newest.
+        ConcurrentMaintenanceError: if a file to remove is no longer in the table, or another version is the newest.
     """
     # The id distinguishes this commit from any other; see _committed_version.
-    metadata = json.dumps({key: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
+    metadata = json.dumps({note_key: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
     if sum_change is None:
-        sum_change = _row_sum_change(lake, table, removed, added) if changes_data else NOTHING_CHANGED
+        sum_change = _row_sum_change(lake, table, removed_files, added_files) if changes_data else NOTHING_CHANGED
     properties = CommitProperties(
         custom_metadata={"userMetadata": metadata, COMMIT_KEY: str(sum_change)},
         max_commit_retries=0,
@@ -95,24 +95,25 @@ def replace_table_files(
     )
     now = time.time_ns() // 1_000_000
     actions: list[AddAction | RemoveAction] = [
-        *(RemoveAction(file.path, changes_data, now, file.size, file.partition) for file in removed),
+        *(RemoveAction(file.path, changes_data, now, file.size, file.partition) for file in removed_files),
         *(
             AddAction(file.path, file.size, file.partition, file.modified_ms, changes_data, file.statistics)
-            for file in added
+            for file in added_files
         ),
     ]
     for attempt in range(_MAX_TRIES):
         opened = lake.table(table)
-        made = _committed_version(lake.log(table), opened.version(), metadata) if attempt else None
+        made = _committed_version(lake.open_log(table), opened.version(), metadata) if attempt else None
         if made is not None:
             return made
-        if at_version is not None and opened.version() != at_version:
+        if expected_version is not None and opened.version() != expected_version:
             raise ConcurrentMaintenanceError(
-                f"{lake.uri(table)}: expected version {at_version} as the newest, found {opened.version()}: another "
+                f"{lake.uri(table)}: expected version {expected_version} as the newest, found {opened.version()}: "
+                "another "
                 "process has changed the table meanwhile; nothing of this step was kept. Run the command again"
             )
         there = {file.path for file in read_table_files(opened)}
-        gone = [file.path for file in removed if file.path not in there]
+        gone = [file.path for file in removed_files if file.path not in there]
         if gone:
             raise ConcurrentMaintenanceError(
                 f"{lake.uri(table)}: another 'commitlake maintain' or an OPTIMIZE has replaced "
@@ -140,20 +141,22 @@ def replace_table_files(
     )
 
 
-def _row_sum_change(lake: Lake, table: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
-    from commitlake.connectors.lake.rows.row_sums import sums_of_files  # noqa: PLC0415 (loads compiled code)
+def _row_sum_change(
+    lake: Lake, table: str, removed_files: Sequence[TableFile], added_files: Sequence[TableFile]
+) -> SumChange:
+    from commitlake.connectors.lake.rows.row_sums import read_file_row_sums  # noqa: PLC0415 (loads compiled code)
 
-    log = lake.log(table)
+    log = lake.open_log(table)
     seal, _ = read_newest_seal(log, log.read_listing())
     if seal is None or seal.row_sum is None:
         return UNKNOWN  # the files need not be read
-    before = sums_of_files(lake.folder(table), (file.path for file in removed))
-    return compute_sum_change([file.statistics for file in added], before)
+    before = read_file_row_sums(lake.open_folder(table), (file.path for file in removed_files))
+    return compute_sum_change([file.statistics for file in added_files], before)
 
 
-def _committed_version(log: LogFolder, newest: int, metadata: str) -> int | None:
+def _committed_version(log: LogFolder, newest_version: int, metadata: str) -> int | None:
     """Return the version that an earlier attempt committed although its answer was lost; None if it did not commit."""
-    for entry in islice(read_history(log, newest), _MAX_TRIES):
+    for entry in islice(read_history(log, newest_version), _MAX_TRIES):
         if entry.metadata == metadata:
             return entry.version
     return None

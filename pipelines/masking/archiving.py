@@ -44,7 +44,7 @@ from commitlake.pipelines.masking.masks import (
     MaskError,
     Message,
     apply_masks,
-    check_key,
+    check_hash_key,
     parse_mask,
 )
 from commitlake.schemas.errors import CommitLakeError, ExitCode, UsageError
@@ -86,26 +86,26 @@ class ArchiveMasks:
     key: bytes = b""
 
     @property
-    def reads_bodies(self) -> bool:
+    def changes_bodies(self) -> bool:
         """True if the rules change bodies; each rule may change a message in an inner batch."""
         return bool(self.masks)
 
-    def to_text(self) -> str:
+    def serialize_rules(self) -> str:
         """Return the text stored in the lake: the rules, and a number that identifies the key."""
-        return json.dumps({"rules": [str(mask) for mask in self.masks], "key": _key_id(self.key)}, sort_keys=True)
+        return json.dumps({"rules": [str(mask) for mask in self.masks], "key": _hash_key_id(self.key)}, sort_keys=True)
 
     def mask_rows(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
         """Mask a batch of the source.
 
         Args:
-            rows: rows with the columns of `messages` except `body_ref`, and with `body` if `reads_bodies`.
+            rows: rows with the columns of `messages` except `body_ref`, and with `body` if `changes_bodies`.
 
         Returns:
             The masked rows, and the number of bodies that were left out.
         """
         for mask in self.masks:
             rows = self._mask_columns(rows, mask)
-        return self._mask_bodies(rows) if self.reads_bodies else (rows, 0)
+        return self._mask_bodies(rows) if self.changes_bodies else (rows, 0)
 
     def _mask_columns(self, rows: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
         properties = rows.column("properties")
@@ -139,7 +139,7 @@ class ArchiveMasks:
                 bodies.append(self._mask_body(kind, codec, body, holds_messages=holds_messages))
                 marks.append(None)
             except (MaskError, BodyError):
-                bodies.append(_compress(b"", _to_codec(codec)))
+                bodies.append(_compress_body(b"", _to_codec(codec)))
                 marks.append("body")
         is_masked: Array = np.zeros(rows.num_rows, bool)
         is_masked[numbers] = True
@@ -176,7 +176,7 @@ class ArchiveMasks:
             masked = self._mask_inner_batch(plain)
         else:
             masked = apply_masks(Message(plain, (), None, {}), masks, self.key).body
-        return body if masked == plain else _compress(masked, _to_codec(codec))
+        return body if masked == plain else _compress_body(masked, _to_codec(codec))
 
     def _mask_inner_batch(self, body: bytes) -> bytes:
         """Return the body of an inner batch with each of its messages masked."""
@@ -208,7 +208,7 @@ def _is_inner_batch(rows: pa.RecordBatch) -> Array:
 
 
 @lru_cache(maxsize=8)
-def _key_id(key: bytes) -> str | None:
+def _hash_key_id(key: bytes) -> str | None:
     """Return a number that identifies a key; guessing the key from it costs at least as much as from the hashes."""
     return hashlib.scrypt(key, salt=_SALT, n=1 << 14, r=8, p=1, dklen=16).hex() if key else None
 
@@ -221,7 +221,7 @@ def _to_codec(name: str) -> BodyCodec:
     return BodyCodec(name) if name in set(BodyCodec) else BodyCodec.UNKNOWN
 
 
-def _compress(body: bytes, codec: BodyCodec) -> bytes:
+def _compress_body(body: bytes, codec: BodyCodec) -> bytes:
     if codec in {BodyCodec.NONE, BodyCodec.UNKNOWN}:
         return body
     return zlib.compress(body, _ZLIB_LEVEL) if codec is BodyCodec.ZLIB else pa.compress(body, str(codec), asbytes=True)
@@ -256,35 +256,35 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
                 f"mask {str(mask)!r}: brokers set {name}, and columns are derived from it: it cannot be masked"
             )
     key = environment.get(KEY_VARIABLE, "").encode("utf-8", "surrogateescape")
-    check_key(masks, key)
+    check_hash_key(masks, key)
     needs_key = any(mask.rule == "hash" for mask in masks)
     return ArchiveMasks(masks, key if needs_key else b"")
 
 
-def describe_rules(remembered: str) -> str:
+def describe_rules(stored_rules: str) -> str:
     """Return a lake's masking rules in words, for use in a sentence.
 
     Raises:
         UsageError: if the rules cannot be read.
     """
-    return ", ".join(_parse_rules(remembered))
+    return ", ".join(_parse_rules(stored_rules))
 
 
-def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: bool) -> None:
+def check_masks(stored_rules: str | None, masks: ArchiveMasks | None, *, is_new: bool) -> None:
     """Raise an error if a run would archive with masking rules other than the lake's own.
 
     Args:
-        remembered: rules in the newest commit.
+        stored_rules: rules in the newest commit.
         masks: rules of this run.
         is_new: true if the lake has no messages yet.
 
     Raises:
         CommitLakeError: if the rules differ from the lake's.
     """
-    given = None if masks is None else masks.to_text()
-    if is_new or given == remembered:
+    given = None if masks is None else masks.serialize_rules()
+    if is_new or given == stored_rules:
         return
-    rules, own = _parse_rules(remembered), _parse_rules(given)
+    rules, own = _parse_rules(stored_rules), _parse_rules(given)
     if rules == own:
         raise CommitLakeError(
             f"the key in {KEY_VARIABLE} is not the one with which this lake was masked: nothing was archived",
@@ -299,36 +299,36 @@ def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: b
     )
 
 
-def parse_lake_masks(remembered: str | None, environment: Mapping[str, str]) -> ArchiveMasks | None:
+def parse_lake_masks(stored_rules: str | None, environment: Mapping[str, str]) -> ArchiveMasks | None:
     """Return a lake's masking rules, to apply them to data that is compared with it; None if it has none.
 
     Raises:
         UsageError: if the key is missing, or is a different one.
     """
-    if remembered is None:
+    if stored_rules is None:
         return None
-    masks = parse_archive_masks(_parse_rules(remembered), environment)
-    if masks is None or masks.to_text() != remembered:
+    masks = parse_archive_masks(_parse_rules(stored_rules), environment)
+    if masks is None or masks.serialize_rules() != stored_rules:
         raise UsageError(f"the lake's messages were masked with a different key than the one in {KEY_VARIABLE}")
     return masks
 
 
-def masks_change_bodies(remembered: str | None) -> bool:
+def masks_change_bodies(stored_rules: str | None) -> bool:
     """Return whether a lake's masking rules change bodies; if so, bodies that cannot be masked are left out.
 
     >>> masks_change_bodies('{"rules": ["body.email=hash"], "key": 1}'), masks_change_bodies('{"rules": ["tags=null"]}')
     (True, False)
     """
-    return any(rule.partition("=")[0].partition(".")[0] in {BODY, KEYS} for rule in _parse_rules(remembered))
+    return any(rule.partition("=")[0].partition(".")[0] in {BODY, KEYS} for rule in _parse_rules(stored_rules))
 
 
-def _parse_rules(remembered: str | None) -> list[str]:
-    if remembered is None:
+def _parse_rules(stored_rules: str | None) -> list[str]:
+    if stored_rules is None:
         return []
     try:
-        return [str(rule) for rule in json.loads(remembered)["rules"]]
+        return [str(rule) for rule in json.loads(stored_rules)["rules"]]
     except (ValueError, KeyError, TypeError):
-        found = repr(remembered[:60])
+        found = repr(stored_rules[:60])
         raise UsageError(f"the lake's masks cannot be read: expected JSON with rules, found {found}") from None
 
 
@@ -365,8 +365,8 @@ def mask_lists(lists: pa.Array, mask: Mask, key: bytes) -> pa.Array:
     offsets = lists.offsets.to_numpy().astype(np.int64)
     values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
     masked = mask_texts(values, mask, key)
-    kept = _are_not_empty(masked)
-    lengths = np.bincount(_list_indexes(offsets)[kept], minlength=len(lists))
+    kept = _are_nonempty_texts(masked)
+    lengths = np.bincount(_list_index_by_element(offsets)[kept], minlength=len(lists))
     is_valid = _to_booleans(pc.is_valid(lists)) & (lengths > 0)
     new = np.zeros(len(lists) + 1, _INT32)
     np.cumsum(lengths, out=new[1:])
@@ -379,28 +379,30 @@ def join_lists(lists: pa.Array, separator: str) -> pa.Array:
     return pc.binary_join(lists.cast(pa.list_(lists.type.value_type)), separator)  # it needs lists of nullable texts
 
 
-def mask_entries(maps: pa.MapArray, name: str, mask: Mask, key: bytes) -> pa.MapArray:
-    """Mask the values of the entries called `name` in an array of maps; entries with an empty result are removed."""
+def mask_entries(maps: pa.MapArray, entry_name: str, mask: Mask, key: bytes) -> pa.MapArray:
+    """Mask the values of entries with a given name in an array of maps; entries with an empty result are removed."""
     names, items, offsets = _map_entries(maps)
-    chosen = _to_booleans(pc.equal(names, name).fill_null(False))
-    return _replace_items(maps, offsets, names, items, chosen, mask_texts(items.filter(pa.array(chosen)), mask, key))
+    chosen = _to_booleans(pc.equal(names, entry_name).fill_null(False))
+    return _replace_map_items(
+        maps, offsets, names, items, chosen, mask_texts(items.filter(pa.array(chosen)), mask, key)
+    )
 
 
-def set_entries(maps: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
-    """Replace the values of a name by one text per row; entries are removed if the text is null or empty."""
+def set_entries(maps: pa.MapArray, entry_name: str, entry_texts: pa.Array) -> pa.MapArray:
+    """In each map, replace the entry of a given name by one text; remove it if the text is null or empty."""
     names, items, offsets = _map_entries(maps)
-    chosen = _to_booleans(pc.equal(names, name).fill_null(False))
-    texts = values.cast(pa.string()).take(pa.array(_list_indexes(offsets)[chosen]))
+    chosen = _to_booleans(pc.equal(names, entry_name).fill_null(False))
+    texts = entry_texts.cast(pa.string()).take(pa.array(_list_index_by_element(offsets)[chosen]))
     is_empty = pc.equal(texts, "").fill_null(True)
     texts = pc.if_else(is_empty, pa.scalar(None, pa.string()), texts)
-    return _replace_items(maps, offsets, names, items, chosen, texts)
+    return _replace_map_items(maps, offsets, names, items, chosen, texts)
 
 
-def add_entries(maps: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
-    """Add an entry to each map whose text is not null."""
+def add_entries(maps: pa.MapArray, entry_name: str, entry_texts: pa.Array) -> pa.MapArray:
+    """Add an entry of a given name to each map for which there is a text; maps with a null text stay unchanged."""
     pairs = [
-        found if value is None else [*(found or []), (name, value)]
-        for found, value in zip(maps.to_pylist(), values.to_pylist(), strict=True)
+        found if value is None else [*(found or []), (entry_name, value)]
+        for found, value in zip(maps.to_pylist(), entry_texts.to_pylist(), strict=True)
     ]
     return pa.array(pairs, maps.type)
 
@@ -412,15 +414,15 @@ def _map_entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array, Array]:
     return maps.keys.slice(first, count), maps.items.slice(first, count), offsets - first
 
 
-def _replace_items(
-    maps: pa.MapArray, offsets: Array, names: pa.Array, items: pa.Array, chosen: Array, texts: pa.Array
+def _replace_map_items(
+    maps: pa.MapArray, offsets: Array, names: pa.Array, items: pa.Array, is_replaced: Array, new_texts: pa.Array
 ) -> pa.MapArray:
-    if not chosen.any():
+    if not is_replaced.any():
         return maps
-    changed = pc.replace_with_mask(items, pa.array(chosen), texts.cast(items.type))
-    kept = ~chosen
-    kept[chosen] = _to_booleans(pc.is_valid(texts))
-    lengths = np.bincount(_list_indexes(offsets)[kept], minlength=len(maps))
+    changed = pc.replace_with_mask(items, pa.array(is_replaced), new_texts.cast(items.type))
+    kept = ~is_replaced
+    kept[is_replaced] = _to_booleans(pc.is_valid(new_texts))
+    lengths = np.bincount(_list_index_by_element(offsets)[kept], minlength=len(maps))
     new = np.zeros(len(maps) + 1, _INT32)
     np.cumsum(lengths, out=new[1:])
     mask = pa.array(kept)
@@ -430,12 +432,12 @@ def _replace_items(
     return pa.Array.from_buffers(maps.type, len(maps), buffers, children=[entries])
 
 
-def _list_indexes(offsets: Array) -> Array:
+def _list_index_by_element(offsets: Array) -> Array:
     """Return, for each element of the lists, the number of its list."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
-def _are_not_empty(texts: pa.Array) -> Array:
+def _are_nonempty_texts(texts: pa.Array) -> Array:
     """Return a mask of the texts that are neither null nor empty."""
     return _to_booleans(pc.greater(pc.binary_length(texts), 0).fill_null(False))
 

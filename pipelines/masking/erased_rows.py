@@ -40,18 +40,20 @@ KEPT_PROPERTIES = frozenset({
 _ONCE_KEPT = frozenset({"TAGS", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"})
 
 
-def erase_rows(rows: pa.Table, places: ErasedMessages) -> tuple[pa.Table, Array]:
+def erase_rows(rows: pa.Table, erased_messages: ErasedMessages) -> tuple[pa.Table, Array]:
     """Remove the data of erased messages from their rows.
 
     Args:
         rows: rows of `messages` with `broker`, `physical_offset` and `CHANGED_COLUMNS`; texts may be dictionary arrays.
-        places: the erased messages.
+        erased_messages: the erased messages.
 
     Returns:
         The rows in the same order, and the numbers of the changed ones; rows that were erased before do not change.
     """
     rows = rows.combine_chunks()
-    ids = places.erasure_ids_of_rows(_single_chunk(rows, "broker"), _single_chunk(rows, "physical_offset"))
+    ids = erased_messages.find_row_erasure_indexes(
+        _single_chunk(rows, "broker"), _single_chunk(rows, "physical_offset")
+    )
     hits = np.flatnonzero(ids >= 0)
     if not len(hits):
         return rows, hits
@@ -59,7 +61,7 @@ def erase_rows(rows: pa.Table, places: ErasedMessages) -> tuple[pa.Table, Array]
     if not len(hits):
         return rows, hits
     found = rows.take(pa.array(hits))
-    kept = [_kept_properties(pairs, places.ids[ids[row]]) for pairs, row in _properties_of_rows(found, hits)]
+    kept = [_kept_properties(pairs, erased_messages.ids[ids[row]]) for pairs, row in _properties_of_rows(found, hits)]
     for name in CHANGED_COLUMNS:
         place, field = rows.schema.get_field_index(name), rows.schema.field(name)
         column = pa.array(kept, field.type) if name == "properties" else pa.nulls(len(hits), field.type)
@@ -102,13 +104,13 @@ def are_erased(rows: pa.Table, *, by_any_version: bool = False) -> Array:
     return found
 
 
-def _properties_of_rows(rows: pa.Table, numbers: Array) -> list[tuple[list[tuple[str, str]], int]]:
+def _properties_of_rows(rows: pa.Table, row_numbers: Array) -> list[tuple[list[tuple[str, str]], int]]:
     pairs = rows.column("properties").to_pylist()
-    return [(found or [], number) for found, number in zip(pairs, numbers.tolist(), strict=True)]
+    return [(found or [], number) for found, number in zip(pairs, row_numbers.tolist(), strict=True)]
 
 
-def _kept_properties(pairs: list[tuple[str, str]], erasure_id: str) -> list[tuple[str, str]]:
-    return [*((name, value) for name, value in pairs if name in KEPT_PROPERTIES), (MARKER, erasure_id)]
+def _kept_properties(properties: list[tuple[str, str]], erasure_id: str) -> list[tuple[str, str]]:
+    return [*((name, value) for name, value in properties if name in KEPT_PROPERTIES), (MARKER, erasure_id)]
 
 
 def _single_chunk(rows: pa.Table, name: str) -> pa.Array:

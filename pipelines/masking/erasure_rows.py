@@ -1,4 +1,4 @@
-"""Rows of `erasures` for erased messages: their places, and the hashes of their rows.
+"""Rows of `erasures` for erased messages: broker, physical offset, and the hashes of their rows.
 
 The checksums of a profile are sums of such hashes. A hash of a row before its erasure, and so a sum that has it, would
 confirm a guess of the erased contents. It is therefore kept only until the profiles are corrected: `row_before`,
@@ -46,10 +46,10 @@ class ErasureWriter:
 
 
 def make_erasure_rows(
-    before: pa.Table,
-    after: pa.Table,
+    rows_before: pa.Table,
+    rows_after: pa.Table,
     erasure_ids: list[str],
-    numbers: list[int],
+    erasure_numbers: list[int],
     event: ErasureEvent,
     writer: ErasureWriter,
     *,
@@ -58,24 +58,24 @@ def make_erasure_rows(
     """Return rows of `erasures` for messages.
 
     Args:
-        before: rows of `messages` before the erasure, each column in one chunk, without `store_date`.
-        after: the same rows after the erasure.
+        rows_before: rows of `messages` before the erasure, each column in one chunk, without `store_date`.
+        rows_after: the same rows after the erasure.
         erasure_ids: id of the erasure of each row.
-        numbers: number of the erasure of each row.
+        erasure_numbers: number of the erasure of each row.
         event: `message` or `again`.
         writer: the process that writes them.
         is_counted: True if the profiles count the rows after the erasure; then nothing is kept of those before.
     """
-    count = before.num_rows
-    columns = {name: before.column(name) for name in _PLACE}
+    count = rows_before.num_rows
+    columns = {name: rows_before.column(name) for name in _PLACE}
     for checksum in COLUMN_CHECKSUMS:
         if checksum.name in CHECKSUMS:
-            for when, rows in (("before", before), ("after", after)):
-                hashed = after if is_counted else rows
+            for when, rows in (("before", rows_before), ("after", rows_after)):
+                hashed = rows_after if is_counted else rows
                 columns[f"{CHECKSUMS[checksum.name]}_{when}"] = pa.array(column_hashes(hashed, checksum.columns))
     if not is_counted:
-        columns["detail"] = pa.array(_sum_changes_json(before, after), pa.string())
-    columns["number"], columns["erasure_id"] = pa.array(numbers, pa.int64()), pa.array(erasure_ids, pa.string())
+        columns["detail"] = pa.array(_sum_changes_json(rows_before, rows_after), pa.string())
+    columns["number"], columns["erasure_id"] = pa.array(erasure_numbers, pa.int64()), pa.array(erasure_ids, pa.string())
     columns["event"] = pa.array([str(event)] * count)
     columns["at"] = pa.array([writer.at] * count, pa.int64())
     columns["owner"] = pa.array([writer.owner] * count)
@@ -83,15 +83,17 @@ def make_erasure_rows(
     return to_erasures_schema(pa.table(columns))
 
 
-def _sum_changes_json(before: pa.Table, after: pa.Table) -> list[str]:
+def _sum_changes_json(rows_before: pa.Table, rows_after: pa.Table) -> list[str]:
     """Return, as JSON text, by how much each message's erasure changes the sums `checksum` and `body_bytes`."""
-    hashes = (message_hashes(after).view(np.uint64) - message_hashes(before).view(np.uint64)).view(np.int64)
-    sizes = [pc.fill_null(rows.column("body_size"), 0).to_numpy().astype(np.int64) for rows in (before, after)]
+    hashes = (message_hashes(rows_after).view(np.uint64) - message_hashes(rows_before).view(np.uint64)).view(np.int64)
+    sizes = [
+        pc.fill_null(rows.column("body_size"), 0).to_numpy().astype(np.int64) for rows in (rows_before, rows_after)
+    ]
     changed = zip(hashes.tolist(), (sizes[1] - sizes[0]).tolist(), strict=True)
     return [json.dumps({"checksum": checksum, "body_bytes": size}) for checksum, size in changed]
 
 
-def figure_changes(rows: pa.Table) -> dict[str, Array]:
+def sum_changes_by_row(rows: pa.Table) -> dict[str, Array]:
     """Return by how much each row's erasure changes `CHANGED_FIGURES`, and a mask `unknown` of rows without hashes."""
     names = ("checksum", "body_bytes")
     try:
@@ -128,10 +130,12 @@ def to_erasures_schema(rows: pa.Table) -> pa.Table:
             columns.append(pa.nulls(rows.num_rows, field.type))
             continue
         column = rows.column(field.name)
-        columns.append(_without_dictionary(column) if pa.types.is_struct(column.type) else column.cast(field.type))
+        columns.append(
+            _decode_body_ref_dictionaries(column) if pa.types.is_struct(column.type) else column.cast(field.type)
+        )
     return pa.table(columns, schema=ERASURES_SCHEMA)
 
 
-def _without_dictionary(places: pa.ChunkedArray) -> pa.Array:
+def _decode_body_ref_dictionaries(body_refs: pa.ChunkedArray) -> pa.Array:
     """Return `body_ref` without dictionaries; the rows are few."""
-    return pa.array(places.to_pylist(), ERASURES_SCHEMA.field("body_ref").type)
+    return pa.array(body_refs.to_pylist(), ERASURES_SCHEMA.field("body_ref").type)

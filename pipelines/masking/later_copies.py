@@ -94,50 +94,51 @@ class LaterCopies:
     def __bool__(self) -> bool:
         return any(self.known.values())
 
-    def to_details(self, texts: CopyTexts, *, is_kept: bool) -> Iterator[str]:
+    def iterate_detail_json(self, texts: CopyTexts, *, are_copies_kept: bool) -> Iterator[str]:
         """Yield the column `detail` for rows with the event `later`: for each text, its kind and hash as JSON.
 
         Args:
             texts: texts of an erasure.
-            is_kept: True if later copies with these texts are not erased any more; only known texts have rows then.
+            are_copies_kept: True if later copies with these texts are not erased any more; only known texts have rows
+                then.
         """
         for kind, text in texts.hashable_texts():
             digest = self._hash_text(text)
-            if is_kept and digest not in self.known.get(kind, {}):
+            if are_copies_kept and digest not in self.known.get(kind, {}):
                 continue
-            bucket = int(_hash_buckets(pa.array([text], pa.binary()))[0])
-            values = {"kind": str(kind), "hash": digest.hex(), "bucket": bucket, "kept": is_kept}
+            bucket = int(_text_hash_buckets(pa.array([text], pa.binary()))[0])
+            values = {"kind": str(kind), "hash": digest.hex(), "bucket": bucket, "kept": are_copies_kept}
             yield json.dumps(values, sort_keys=True)
 
-    def find_copies_in(self, count: int, column: Callable[[str], pa.Array]) -> Array:
+    def find_copied_erasures(self, row_count: int, get_column: Callable[[str], pa.Array]) -> Array:
         """Return, for each row, the number of the erasure whose messages it is a copy of; 0 if it is no copy.
 
         Args:
-            count: number of rows.
-            column: returns a column of `COLUMNS`.
+            row_count: number of rows.
+            get_column: returns a column of `COLUMNS`.
         """
-        found = np.zeros(count, np.int64)
-        lists = _without_dictionary(column("keys"))
+        found = np.zeros(row_count, np.int64)
+        lists = _decode_dictionary(get_column("keys"))
         keys, rows = pc.list_flatten(lists), np.asarray(pc.list_parent_indices(lists), np.int64)
         self._mark_copies(TextKind.KEY, keys, rows, found)
         if self.known.get(TextKind.ID):
             for name in ("unique_key", "msg_id"):
-                self._mark_copies(TextKind.ID, _without_dictionary(column(name)), np.arange(count), found)
+                self._mark_copies(TextKind.ID, _decode_dictionary(get_column(name)), np.arange(row_count), found)
             self._mark_copies(TextKind.ID, keys, rows, found)
-            self._mark_copies(TextKind.ID, *_origin_ids(column("properties")), found)
+            self._mark_copies(TextKind.ID, *_original_message_ids(get_column("properties")), found)
         return found
 
-    def _mark_copies(self, kind: TextKind, texts: pa.Array, rows: Array, found: Array) -> None:
+    def _mark_copies(self, kind: TextKind, texts: pa.Array, rows: Array, erasure_numbers: Array) -> None:
         known = self.known.get(kind)
         if not known or not len(texts):
             return
-        values = pc.fill_null(_without_dictionary(texts).cast(pa.string()), "")
+        values = pc.fill_null(_decode_dictionary(texts).cast(pa.string()), "")
         if kind is TextKind.ID:
             values = pc.ascii_upper(values)
-        for place in np.flatnonzero(np.isin(_hash_buckets(values), self.buckets[kind])).tolist():
+        for place in np.flatnonzero(np.isin(_text_hash_buckets(values), self.buckets[kind])).tolist():
             number = known.get(self._hash_text(values[place].as_py().encode()))
             if number is not None:
-                found[rows[place]] = number
+                erasure_numbers[rows[place]] = number
 
     def _hash_text(self, text: bytes) -> bytes:
         return hmac.digest(self.key, text, "sha256")[:_HASH_BYTES]
@@ -189,7 +190,7 @@ def _read_copies(lake: Lake, table_id: str, version: int) -> LaterCopies:
 
 
 def ensure_hash_key(copies: LaterCopies) -> LaterCopies:
-    """Return the same hashes, with a new key if the lake has none."""
+    """Return the hashes unchanged, with a new secret key for hashing if the lake has none."""
     return (
         copies if copies.key else LaterCopies(secrets.token_bytes(_KEY_BYTES), copies.known, copies.buckets, copies.ids)
     )
@@ -200,14 +201,14 @@ def _bytes_to_hash(kind: TextKind, text: str) -> bytes:
     return value.upper() if kind is TextKind.ID else value
 
 
-def _hash_buckets(texts: pa.Array) -> Array:
+def _text_hash_buckets(texts: pa.Array) -> Array:
     hashes = np.empty(len(texts), np.int64)
     data, offsets = string_bytes_and_offsets(texts)
     hash_texts(data, offsets, hashes)
     return (hashes.view(np.uint64) >> np.uint64(_BUCKET_SHIFT)).astype(np.int64)
 
 
-def _without_dictionary(column: pa.Array) -> pa.Array:
+def _decode_dictionary(column: pa.Array) -> pa.Array:
     """Return a column without dictionaries."""
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
@@ -216,10 +217,10 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
     return column
 
 
-def _origin_ids(maps: pa.MapArray) -> tuple[pa.Array, Array]:
+def _original_message_ids(maps: pa.MapArray) -> tuple[pa.Array, Array]:
     """Return the ids of original messages in the properties of rows, and the row of each id."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
-    is_origin = pc.is_in(_without_dictionary(maps.keys.slice(first, count)), _ORIGINS)
+    is_origin = pc.is_in(_decode_dictionary(maps.keys.slice(first, count)), _ORIGINS)
     rows = np.repeat(np.arange(len(maps)), np.diff(offsets))
     return maps.items.slice(first, count).filter(is_origin), rows[np.asarray(is_origin)]

@@ -118,7 +118,7 @@ def parse_mask(text: str) -> Mask:
     return Mask(field.partition(".")[0], tuple(path.split(".")[1:]) if path else (), name, argument)
 
 
-def check_key(masks: Sequence[Mask], key: bytes) -> None:
+def check_hash_key(masks: Sequence[Mask], key: bytes) -> None:
     """Check that there is a key if a mask needs one.
 
     Raises:
@@ -150,7 +150,7 @@ def _apply_mask(message: Message, mask: Mask, key: bytes) -> Message:
     if mask.field == KEYS:
         keys = [changed for value in keys if (changed := mask.mask_value(value, key))]
         if any(" " in value for value in keys):
-            raise MaskError("keys: a masked key has a blank, which separates keys: use a mask without one")
+            raise MaskError("keys: a masked key has a blank, but blanks separate keys: use a mask that makes none")
     elif mask.field == TAGS:
         tags = None if tags is None else mask.mask_value(tags, key)
     elif mask.field == PROPERTY:
@@ -189,7 +189,7 @@ class _Object(list[tuple[str, object]]):
     """Names and values in their order; a repeated name is kept, and both values are replaced."""
 
 
-def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
+def replace_values(body: bytes, path: Sequence[str], replace_value: Replace) -> bytes:
     """Replace the values at a path.
 
     Python's own scanner skips the other values one member at a time, and they stay byte for byte.
@@ -197,7 +197,8 @@ def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
     Args:
         body: JSON, in UTF-8.
         path: names from the top; in a list, the path applies to each element.
-        replace: called with the text of a string, the digits of a number, or the JSON of any other value except null.
+        replace_value: called with the text of a string, the digits of a number, or the JSON of any other value except
+            null.
 
     Returns:
         The JSON with only the values at the path changed.
@@ -208,7 +209,9 @@ def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
     edits: list[tuple[int, int, str]] = []
     try:
         text = body.decode()
-        _check_no_extra_data(text, _skip_blanks(text, _read_value(text, _skip_blanks(text, 0), path, replace, edits)))
+        _check_no_extra_data(
+            text, _skip_blanks(text, _read_value(text, _skip_blanks(text, 0), path, replace_value, edits))
+        )
     except RecursionError:
         raise JsonError("expected JSON of at most some hundred nested levels, found more") from None
     except ValueError as error:
@@ -222,71 +225,81 @@ def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
     return "".join([*pieces, text[done:]]).encode("utf-8", "surrogatepass")
 
 
-def _check_no_extra_data(text: str, at: int) -> None:
-    if at != len(text):
-        raise ValueError(f"expected the end of the JSON document at character {at:,}, found more data")
+def _check_no_extra_data(text: str, position: int) -> None:
+    if position != len(text):
+        raise ValueError(f"expected the end of the JSON document at character {position:,}, found more data")
 
 
-def _skip_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
+def _skip_blanks(text: str, position: int) -> int:
+    found = _BLANKS.match(text, position)
     assert found is not None  # it also matches an empty text
     return found.end()
 
 
-def _read_value(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
+def _read_value(
+    text: str, position: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]
+) -> int:
     """Read a value, add its replacement to the edits, and return where the value ends."""
-    first = text[at : at + 1]
+    first = text[position : position + 1]
     if first == "[":
-        return _read_list(text, at, path, replace, edits)
+        return _read_list(text, position, path, replace, edits)
     if first == "{" and path:
-        return _read_object(text, at, path, replace, edits)
-    end = _end_of_value(text, at)
+        return _read_object(text, position, path, replace, edits)
+    end = _find_value_end(text, position)
     if not path and first != "n":
-        value = text[at:end]
+        value = text[position:end]
         if first == '"':
-            value = scanstring(text, at + 1)[0]
+            value = scanstring(text, position + 1)[0]
         elif first == "{":
             value = _compact_json(value)
-        edits.append((at, end, json.dumps(replace(value), ensure_ascii=False)))
+        edits.append((position, end, json.dumps(replace(value), ensure_ascii=False)))
     return end
 
 
-def _end_of_value(text: str, at: int) -> int:
+def _find_value_end(text: str, position: int) -> int:
     try:
-        return int(_scan(text, at)[1])
+        return int(_scan(text, position)[1])
     except StopIteration:
-        raise ValueError(f"expected a JSON value at character {at:,}, found none") from None
+        raise ValueError(f"expected a JSON value at character {position:,}, found none") from None
 
 
-def _read_list(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
-    at = _skip_blanks(text, at + 1)
-    if text[at : at + 1] == "]":
-        return at + 1
+def _read_list(
+    text: str, position: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]
+) -> int:
+    position = _skip_blanks(text, position + 1)
+    if text[position : position + 1] == "]":
+        return position + 1
     while True:
-        at = _skip_blanks(text, _read_value(text, at, path, replace, edits))
-        if text[at : at + 1] == "]":
-            return at + 1
-        at = _skip_blanks(text, _expect_character(text, at, ","))
+        position = _skip_blanks(text, _read_value(text, position, path, replace, edits))
+        if text[position : position + 1] == "]":
+            return position + 1
+        position = _skip_blanks(text, _expect_character(text, position, ","))
 
 
-def _read_object(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
-    at = _skip_blanks(text, at + 1)
-    if text[at : at + 1] == "}":
-        return at + 1
+def _read_object(
+    text: str, position: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]
+) -> int:
+    position = _skip_blanks(text, position + 1)
+    if text[position : position + 1] == "}":
+        return position + 1
     while True:
-        name, at = scanstring(text, _expect_character(text, at, '"'))
-        at = _skip_blanks(text, _expect_character(text, _skip_blanks(text, at), ":"))
-        at = _read_value(text, at, path[1:], replace, edits) if name == path[0] else _end_of_value(text, at)
-        at = _skip_blanks(text, at)
-        if text[at : at + 1] == "}":
-            return at + 1
-        at = _skip_blanks(text, _expect_character(text, at, ","))
+        name, position = scanstring(text, _expect_character(text, position, '"'))
+        position = _skip_blanks(text, _expect_character(text, _skip_blanks(text, position), ":"))
+        position = (
+            _read_value(text, position, path[1:], replace, edits)
+            if name == path[0]
+            else _find_value_end(text, position)
+        )
+        position = _skip_blanks(text, position)
+        if text[position : position + 1] == "}":
+            return position + 1
+        position = _skip_blanks(text, _expect_character(text, position, ","))
 
 
-def _expect_character(text: str, at: int, character: str) -> int:
-    if text[at : at + 1] != character:
-        raise ValueError(f"expected {character!r} at character {at:,}")
-    return at + 1
+def _expect_character(text: str, position: int, character: str) -> int:
+    if text[position : position + 1] != character:
+        raise ValueError(f"expected {character!r} at character {position:,}")
+    return position + 1
 
 
 def _compact_json(text: str) -> str:

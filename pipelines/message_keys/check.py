@@ -66,18 +66,18 @@ class KeyFiles:
     since: datetime.date | None = None
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Number of rows of the files, as far as it was recorded."""
         return sum(file.rows or 0 for file in self.files)
 
     @property
-    def reader(self) -> KeyFiles:
+    def reader_without_files(self) -> KeyFiles:
         """A copy without its list of files, for tasks that receive their own files."""
         return replace(self, files=())
 
-    def read(self, file: AddedFile) -> Iterator[pa.Table]:
+    def read_keys(self, file: AddedFile) -> Iterator[pa.Table]:
         """Yield the keys of a file as tables of `MESSAGE_KEYS`, each column in one chunk."""
-        for rows in self.table.read(file):
+        for rows in self.table.read_file(file):
             if self.since is not None:
                 first = datetime.datetime(self.since.year, self.since.month, self.since.day, tzinfo=datetime.UTC)
                 rows = rows.filter(pc.greater_equal(rows.column("store_timestamp"), pa.scalar(first)))  # noqa: PLW2901
@@ -125,33 +125,33 @@ def check_keys(lake: Lake, since: datetime.date | None = None, runner: Runner = 
     return KeysCheck(int(expected[0].sum()), int(found[0].sum()), bool((expected == found).all()))
 
 
-def sum_keys(keys: KeyFiles, runner: Runner, parts: int = 1) -> Array:
+def sum_keys(keys: KeyFiles, runner: Runner, part_count: int = 1) -> Array:
     """Count keys and sum their hashes.
 
     Args:
         keys: files with the keys.
-        parts: number of parts.
+        part_count: number of parts.
 
     Returns:
         2 x parts: the number of keys of each part, and the sum of their hashes modulo 2^64.
     """
-    total = np.zeros((2, parts), np.int64)
+    total = np.zeros((2, part_count), np.int64)
     groups = group_small_tasks(keys.files, [file.size for file in keys.files], runner.cores)
-    for _, sums in runner.run(partial(_sum_files, keys.reader, parts), groups):
+    for _, sums in runner.run(partial(_sum_files, keys.reader_without_files, part_count), groups):
         total += sums
     return total
 
 
-def _sum_files(keys: KeyFiles, parts: int, files: Sequence[AddedFile]) -> Array:
-    sums = np.zeros((2, parts), np.int64)
-    for rows in (rows for file in files for rows in keys.read(file)):
+def _sum_files(keys: KeyFiles, part_count: int, files: Sequence[AddedFile]) -> Array:
+    sums = np.zeros((2, part_count), np.int64)
+    for rows in (rows for file in files for rows in keys.read_keys(file)):
         hashes = key_row_hashes(rows)
-        numbers = part_numbers(hashes, parts)
-        sums[0] += np.bincount(numbers, minlength=parts)
+        numbers = part_numbers(hashes, part_count)
+        sums[0] += np.bincount(numbers, minlength=part_count)
         np.add.at(sums[1], numbers, hashes)
     return sums
 
 
 def key_row_hashes(keys: pa.Table) -> Array:
-    """Hash the rows of a table of `MESSAGE_KEYS`, each column in one chunk."""
+    """Return a hash of each row of a table with the columns `MESSAGE_KEYS`, each in one chunk."""
     return column_hashes(keys, SCHEMA.names)

@@ -35,16 +35,16 @@ _ENCODINGS = {
 }
 
 
-def _hash_texts(data: Array, offsets: Array, out: Array) -> None:
+def _hash_texts(text_bytes: Array, offsets: Array, hashes: Array) -> None:
     """Compute the CRC-32 of each string.
 
     Args:
-        data: uint8, the concatenated strings.
+        text_bytes: uint8, the concatenated strings.
         offsets: int64, start of each string, and the end.
-        out: int64, receives one hash for each string.
+        hashes: int64, receives one hash for each string.
     """
-    for row in range(len(out)):
-        out[row] = np.int64(crc32(data, offsets[row], offsets[row + 1] - offsets[row]))
+    for row in range(len(hashes)):
+        hashes[row] = np.int64(crc32(text_bytes, offsets[row], offsets[row + 1] - offsets[row]))
 
 
 hash_texts = cast("Callable[[Array, Array, Array], None]", compiled(_hash_texts))
@@ -145,7 +145,7 @@ class KeyWriter:
         self._bytes = 0
         self._written: list[DataFile] = []
 
-    def add(self, messages: pa.Table) -> None:
+    def add_messages(self, messages: pa.Table) -> None:
         """Add the rows of a data file of `messages`."""
         rows = messages.select(COLUMNS)
         size = rows.nbytes
@@ -157,7 +157,7 @@ class KeyWriter:
         if self._bytes > _MAX_BYTES:  # the data file is written next, which needs the memory
             self._write_keys()
 
-    def finish(self) -> list[DataFile]:
+    def finish_files(self) -> list[DataFile]:
         """Write the remaining keys and return all files; they are in no table until they are committed."""
         self._write_keys()
         return self._written
@@ -172,15 +172,15 @@ class KeyWriter:
             self._written.append(file)
 
 
-def write_keys(parts: Sequence[pa.Table], erased: ErasedMessages, lake: Lake, name: str) -> DataFile | None:
+def write_keys(key_tables: Sequence[pa.Table], erased: ErasedMessages, lake: Lake, name: str) -> DataFile | None:
     """Write the keys of messages to a file, if there are any; it is in no table until it is committed.
 
     Args:
-        parts: rows of `messages` with the columns that `extract_keys` needs.
+        key_tables: rows of `messages` with the columns that `extract_keys` needs.
         erased: messages whose keys are left out.
         name: name of the file.
     """
-    rows = extract_keys(erased.without(pa.concat_tables(parts)))
+    rows = extract_keys(erased.drop_erased_rows(pa.concat_tables(key_tables)))
     if not rows.num_rows:
         return None
-    return write_plain_file(rows, lake, "message_keys", name, _ENCODINGS, _GROUP_ROWS, is_summed=False)
+    return write_plain_file(rows, lake, "message_keys", name, _ENCODINGS, _GROUP_ROWS, has_row_sum=False)

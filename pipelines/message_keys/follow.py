@@ -27,7 +27,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.new_files import NewFiles, group_files, readable_files
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.connectors.lake.rows.table_rows import data_file_errors
+from commitlake.connectors.lake.rows.table_rows import convert_data_file_errors
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.message_keys.files import COLUMNS, MAX_ROWS, REPEATING, PreparedKeys, write_keys
@@ -61,69 +61,72 @@ class _KeysFilesWriter:
     run_id: str
     erased: ErasedMessages
 
-    def write(self, part: tuple[int, Sequence[AddedFile]]) -> ManifestRow | None:
+    def write_part(self, part: tuple[int, Sequence[AddedFile]]) -> ManifestRow | None:
         """Write the keys of a part, given by its number and its files, to a file, if there are any."""
         number, read = part
-        files = self.lake.folder("messages")
+        files = self.lake.open_folder("messages")
         tables = []
         for added in read:
-            with data_file_errors(self.lake.uri("messages"), added.name), files.open_input_file(added.name) as file:
+            with (
+                convert_data_file_errors(self.lake.uri("messages"), added.name),
+                files.open_input_file(added.name) as file,
+            ):
                 tables.append(
                     pq.read_table(file, columns=COLUMNS, read_dictionary=REPEATING, page_checksum_verification=True)
                 )
         name = f"part-{number:05d}-{self.run_id}-{secrets.token_hex(4)}.zstd.parquet"
         file = write_keys(tables, self.erased, self.lake, name)
-        return None if file is None else ManifestRow.of_file(file, "message_keys")
+        return None if file is None else ManifestRow.from_data_file(file, "message_keys")
 
 
 def catch_up_keys(
     lake: Lake,
     runner: Runner = HERE,
     wait: Callable[[float], object] = time.sleep,
-    prepared: PreparedKeys | None = None,
+    prepared_keys: PreparedKeys | None = None,
 ) -> KeysUpdate:
     """Add the keys of all rows in `messages`, with retries if other runs commit first.
 
     Args:
         runner: runs the tasks if there is much to do; otherwise this thread does it.
         wait: waits for a number of seconds.
-        prepared: keys that the tasks of a run have written.
+        prepared_keys: keys that the tasks of a run have written.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    reading = lake.pinned()
+    reading = lake.pin_versions()
     wanted = reading.table("messages").version()
     if (version := followed_version(reading)) >= wanted:
         return KeysUpdate(version, 0, time.monotonic() - started)
     views = chain([reading], repeat(None))  # what other runs have committed is read before each further attempt
-    tries = list(repeat_until_version(wanted, lambda: follow_keys(lake, runner, prepared, next(views)), wait))
+    tries = list(repeat_until_version(wanted, lambda: follow_keys(lake, runner, prepared_keys, next(views)), wait))
     version, rows = tries[-1].version, sum(one.rows for one in tries)
     return KeysUpdate(version, rows, time.monotonic() - started, is_unfinished=version < wanted)
 
 
 def follow_keys(
-    lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None = None, reading: Lake | None = None
+    lake: Lake, runner: Runner = HERE, prepared_keys: PreparedKeys | None = None, lake_to_read: Lake | None = None
 ) -> KeysUpdate:
     """Add the keys of new rows in `messages`. If these can no longer be read, rebuild the table.
 
     Args:
         runner: runs the tasks if there is much to do; otherwise this thread does it.
-        prepared: keys that the tasks of a run have written; used if the run's rows are all that the table lacks.
-        reading: view of the lake to update from; by default its newest versions.
+        prepared_keys: keys that the tasks of a run have written; used if the run's rows are all that the table lacks.
+        lake_to_read: view of the lake to update from; by default its newest versions.
 
     Raises:
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    reading = reading or lake.pinned()
-    progress, done = followed_version(reading), followed_erasure(reading)
-    erased = read_erased_messages(reading)
-    new = readable_files(reading, progress)
+    lake_to_read = lake_to_read or lake.pin_versions()
+    progress, done = followed_version(lake_to_read), followed_erasure(lake_to_read)
+    erased = read_erased_messages(lake_to_read)
+    new = readable_files(lake_to_read, progress)
     version = new.version
-    if prepared is not None and _has_all_keys(prepared, new, erased):
-        written = prepared.files
+    if prepared_keys is not None and _has_all_keys(prepared_keys, new, erased):
+        written = prepared_keys.files
     else:
         written = _write_keys_of_files(lake, new.files, erased, runner)
     if version > progress or new.from_scratch:
@@ -138,16 +141,16 @@ def follow_keys(
             APPLICATION_ID,
             step,
             from_scratch=new.from_scratch,
-            beside=erasure,
+            other_transactions=erasure,
         ):
             return KeysUpdate(followed_version(lake), 0, time.monotonic() - started)
     return KeysUpdate(version, sum(file.rows for file in written), time.monotonic() - started)
 
 
-def _has_all_keys(prepared: PreparedKeys, new: NewFiles, erased: ErasedMessages) -> bool:
+def _has_all_keys(prepared_keys: PreparedKeys, new_files: NewFiles, erased: ErasedMessages) -> bool:
     """Return whether prepared files have the keys of exactly the new rows, with no erasure since."""
-    is_whole = not new.from_scratch and {file.name for file in new.files} == prepared.messages
-    return is_whole and prepared.erasure == erased.number
+    is_whole = not new_files.from_scratch and {file.name for file in new_files.files} == prepared_keys.messages
+    return is_whole and prepared_keys.erasure == erased.number
 
 
 def _write_keys_of_files(
@@ -158,10 +161,10 @@ def _write_keys_of_files(
         runner = HERE
     rows = sum(MAX_ROWS if file.rows is None else file.rows for file in files)
     max_rows = min(MAX_ROWS, max(_DRIVER_ROWS, -(-rows // runner.cores)))  # smaller parts, so that all cores have work
-    parts = enumerate(group_files(files, max_rows, unknown_rows=MAX_ROWS))
+    parts = enumerate(group_files(files, max_rows, assumed_rows=MAX_ROWS))
     largest_first = sorted(parts, key=_count_part_rows, reverse=True)  # so that all cores have work until the end
     chunks = _KeysFilesWriter(lake, secrets.token_hex(8), erased)
-    return [row.data_file for _, row in runner.run(chunks.write, largest_first) if row is not None]
+    return [row.data_file for _, row in runner.run(chunks.write_part, largest_first) if row is not None]
 
 
 def _count_part_rows(part: tuple[int, Sequence[AddedFile]]) -> int:

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, file_actions
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.erasures import read_erased_messages
 from commitlake.connectors.lake.lake import Lake
@@ -34,12 +34,12 @@ _NOWHERE = pa.Table.from_batches([], PLACES)
 _COLUMNS = {BUSINESS_KEY: "keys"}  # columns of messages; the other kind has a column of its name
 
 
-def find_places_by_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table:
+def find_message_places(lake: Lake, keys: Sequence[str], key_kind: str = BUSINESS_KEY) -> pa.Table:
     """Find the locations of the messages with any of the given keys.
 
     Args:
         keys: the keys; a message needs only one of them.
-        kind: kind of the keys, see `progress`.
+        key_kind: kind of the keys, see `progress`.
 
     Returns:
         A table of `PLACES`, in no order; a message with several of the keys may appear more than once.
@@ -47,16 +47,16 @@ def find_places_by_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KE
     Raises:
         VersionsError: if rows of `messages` were changed since, or new files no longer exist.
     """
-    return _find_places(lake, lake.find("message_keys"), keys, kind)
+    return _find_places(lake, lake.find("message_keys"), keys, key_kind)
 
 
-def find_indexed_places(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table | None:
-    """Find locations as `find_places_by_keys` does; None if `message_keys` has never been filled.
+def find_indexed_message_places(lake: Lake, keys: Sequence[str], key_kind: str = BUSINESS_KEY) -> pa.Table | None:
+    """Find locations as `find_message_places` does; None if `message_keys` has never been filled.
 
-    A query of `messages` is then faster, because `find_places_by_keys` reads all its keys.
+    A query of `messages` is then faster, because `find_message_places` reads all its keys.
     """
     table = lake.find("message_keys")
-    return None if followed_version_in(table) < 0 else _find_places(lake, table, keys, kind)
+    return None if followed_version_in(table) < 0 else _find_places(lake, table, keys, key_kind)
 
 
 def key_hash(key: str) -> int:
@@ -64,24 +64,26 @@ def key_hash(key: str) -> int:
     return zlib.crc32(key.encode())
 
 
-def _find_places(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> pa.Table:
+def _find_places(lake: Lake, table: DeltaTable | None, keys: Sequence[str], key_kind: str) -> pa.Table:
     found = [
-        *_places_in_table(lake, table, keys, kind),
-        *_places_in_new_files(lake, followed_version_in(table), keys, kind),
+        *_places_in_table(lake, table, keys, key_kind),
+        *_places_in_new_files(lake, followed_version_in(table), keys, key_kind),
     ]
     return pa.concat_tables([_NOWHERE, *(rows.select(PLACES.names).cast(PLACES) for rows in found)])
 
 
-def _places_in_table(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
+def _places_in_table(lake: Lake, table: DeltaTable | None, keys: Sequence[str], key_kind: str) -> Iterator[pa.Table]:
     if table is None:
         return
-    wanted = _KeyCriteria(keys, kind)
-    folder = lake.folder("message_keys")
+    wanted = _KeyCriteria(keys, key_kind)
+    folder = lake.open_folder("message_keys")
     actions = file_actions(table)
-    bounds = zip(*(column.to_pylist() for column in file_bounds(actions, "key_hash", pa.int64())), strict=True)
+    bounds = zip(
+        *(column.to_pylist() for column in column_bounds_per_file(actions, "key_hash", pa.int64())), strict=True
+    )
     for path, (least, greatest) in zip(actions.column("path").to_pylist(), bounds, strict=True):
         if wanted.may_be_between(least, greatest):
-            yield from wanted.read(folder, unquote(path))
+            yield from wanted.read_matching_places(folder, unquote(path))
 
 
 class _KeyCriteria:
@@ -91,7 +93,7 @@ class _KeyCriteria:
         self._hashes = sorted({key_hash(key) for key in keys})
         self._keys, self._kinds = to_string_array(list(keys)), to_string_array([kind])
 
-    def read(self, folder: pafs.FileSystem, name: str) -> Iterator[pa.Table]:
+    def read_matching_places(self, folder: pafs.FileSystem, name: str) -> Iterator[pa.Table]:
         """Read the matching places of one file, with a check of page checksums, which the SQL engine does not do.
 
         The hashes are a tenth of a row group's bytes, and few row groups have one that matches.
@@ -104,7 +106,7 @@ class _KeyCriteria:
                 if not self.may_be_between(statistics.min if known else None, statistics.max if known else None):
                     continue
                 hashes = source.read_row_group(group, ["key_hash"], use_threads=False).column("key_hash")
-                has_hash = np.isin(to_numpy_numbers(hashes, null=-1), self._hashes)
+                has_hash = np.isin(to_numpy_numbers(hashes, null_value=-1), self._hashes)
                 if has_hash.any():
                     rows = source.read_row_group(group, [*PLACES.names, "key", "kind"], use_threads=False)
                     yield self._matching_rows(rows.filter(to_boolean_array(has_hash)))
@@ -113,19 +115,19 @@ class _KeyCriteria:
         is_wanted = pc.and_(pc.is_in(rows.column("key"), self._keys), pc.is_in(rows.column("kind"), self._kinds))
         return rows.filter(is_wanted)
 
-    def may_be_between(self, least: int | None, greatest: int | None) -> bool:
+    def may_be_between(self, least_hash: int | None, greatest_hash: int | None) -> bool:
         """Return whether rows between two hashes may match; None for an unknown bound."""
-        if least is None or greatest is None:
+        if least_hash is None or greatest_hash is None:
             return True
-        return any(least <= wanted <= greatest for wanted in self._hashes)
+        return any(least_hash <= wanted <= greatest_hash for wanted in self._hashes)
 
 
-def _places_in_new_files(lake: Lake, followed: int, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
-    files, _ = new_files(lake, followed)
+def _places_in_new_files(lake: Lake, followed_version: int, keys: Sequence[str], key_kind: str) -> Iterator[pa.Table]:
+    files, _ = new_files(lake, followed_version)
     if not files:
         return
-    folder = lake.folder("messages")
-    column = _COLUMNS.get(kind, kind)
+    folder = lake.open_folder("messages")
+    column = _COLUMNS.get(key_kind, key_kind)
     erased = read_erased_messages(lake)
     for added in files:
         try:
@@ -137,9 +139,9 @@ def _places_in_new_files(lake: Lake, followed: int, keys: Sequence[str], kind: s
                 f"the data file {added.name} no longer exists: expected VACUUM to leave files that message_keys does "
                 "not have yet. Update message_keys by 'commitlake archive' without --no-keys"
             ) from None
-        rows = erased.without(rows).combine_chunks()
+        rows = erased.drop_erased_rows(rows).combine_chunks()
         values = to_single_array(rows.column(column))
-        if kind == BUSINESS_KEY:
+        if key_kind == BUSINESS_KEY:
             wanted = pc.is_in(pc.list_flatten(values), to_string_array(list(keys)))
             yield rows.take(pc.list_parent_indices(values).filter(wanted).unique())
         else:

@@ -19,18 +19,18 @@ UNIQUE_KEY = "unique_key"
 
 
 def followed_version(lake: Lake) -> int:
-    """Return the version of `messages` that `message_keys` has reached; -1 before the first."""
+    """Return the version of `messages` up to which `message_keys` is filled; -1 if it has never been filled."""
     return new_files.processed_version(lake, "message_keys", APPLICATION_ID)
 
 
 def followed_version_in(table: DeltaTable | None) -> int:
-    """Return the version of `messages` that the open table `message_keys` has reached; -1 for none."""
+    """Return the version of `messages` up to which the open table `message_keys` is filled; -1 for none."""
     return new_files.read_processed_version(table, APPLICATION_ID)
 
 
 def followed_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `message_keys`; 0 for none."""
-    return new_files.processed_erasure(lake, "message_keys")
+    return new_files.processed_erasure_number(lake, "message_keys")
 
 
 def open_newest_messages(lake: Lake) -> DeltaTable:

@@ -37,7 +37,7 @@ class LiveQueues:
         self._admin, self._puller, self._group = client.admin, client.puller, group
         self._counts: dict[str, dict[str, int]] = {}
 
-    def limit_to_queues(
+    def limit_offsets_to_queues(
         self, offsets: Iterable[GroupOffset], since: datetime.datetime | None
     ) -> Iterator[tuple[GroupOffset, LiveQueue | None]]:
         """Limit each offset to the range that its broker's queue has, and yield it with the state of the queue.
@@ -53,52 +53,58 @@ class LiveQueues:
                 yield replace(offset, problem=problem), None
                 continue
             live = self._fetch_queue_state(offset.message_queue)
-            yield self._limit_to_queue(offset, live, since), live
+            yield self._limit_offset_to_queue(offset, live, since), live
 
     def offsets_missing_in_source(
-        self, brokers: Collection[str], topics: Iterable[str], known: Collection[Queue], since: datetime.datetime
+        self, brokers: Collection[str], topics: Iterable[str], known_queues: Collection[Queue], since: datetime.datetime
     ) -> Iterator[tuple[GroupOffset, LiveQueue]]:
         """Yield the offsets that a group needs in queues that the broker has and the source does not.
 
         Args:
             brokers: Brokers whose queues are included.
-            known: Queues of the source.
+            known_queues: Queues of the source.
             since: Time from which the group is to consume.
         """
         for topic in sorted(topics):
-            for broker, count in sorted(self._queue_counts(topic).items()):
+            for broker, count in sorted(self._queue_counts_by_broker(topic).items()):
                 for queue_id in range(count if broker in brokers else 0):
                     queue = Queue(broker, topic, queue_id)
-                    if queue not in known:
+                    if queue not in known_queues:
                         live = self._fetch_queue_state(MessageQueue(topic, broker, queue_id))
-                        yield self._limit_to_queue(GroupOffset(queue, 0, None), live, since), live
+                        yield self._limit_offset_to_queue(GroupOffset(queue, 0, None), live, since), live
 
     def brokers_with_topics(self, topics: Iterable[str]) -> set[str]:
         """Return the brokers that have queues of topics."""
-        return {broker for topic in topics for broker in self._queue_counts(topic)}
+        return {broker for topic in topics for broker in self._queue_counts_by_broker(topic)}
 
-    def offsets_in_other_queues(self, topic: str, known: Collection[MessageQueue]) -> dict[MessageQueue, int | None]:
+    def offsets_in_other_queues(
+        self, topic: str, known_queues: Collection[MessageQueue]
+    ) -> dict[MessageQueue, int | None]:
         """Return the group's offsets in the other queues of a topic, on all brokers; None if it has none."""
         queues = [
             MessageQueue(topic, broker, queue_id)
-            for broker, count in sorted(self._queue_counts(topic).items())
+            for broker, count in sorted(self._queue_counts_by_broker(topic).items())
             for queue_id in range(count)
         ]
-        return {queue: self._admin.offsets.committed(queue, self._group) for queue in queues if queue not in known}
+        return {
+            queue: self._admin.offsets.committed(queue, self._group) for queue in queues if queue not in known_queues
+        }
 
     def compare_next_messages(self, planned: Sequence[PlannedOffset]) -> list[PlannedOffset]:
         """Return the offsets, with a problem set where the broker and the source have different messages."""
-        return [replace(one, asked=replace(one.asked, problem=self._difference_text(one))) for one in planned]
+        return [replace(one, asked=replace(one.asked, problem=self._planned_difference_text(one))) for one in planned]
 
-    def _difference_text(self, one: PlannedOffset) -> str:
-        if one.asked.problem or one.live is None or one.lag is None:
-            return one.asked.problem
-        return self._next_message_difference(one.asked.message_queue, one.live, one.lag)
+    def _planned_difference_text(self, planned_offset: PlannedOffset) -> str:
+        if planned_offset.asked.problem or planned_offset.live is None or planned_offset.lag is None:
+            return planned_offset.asked.problem
+        return self._next_message_difference(
+            planned_offset.asked.message_queue, planned_offset.live, planned_offset.lag
+        )
 
-    def _next_message_difference(self, queue: MessageQueue, live: LiveQueue, lag: ResultingLag) -> str:
+    def _next_message_difference(self, queue: MessageQueue, live_queue: LiveQueue, resulting_lag: ResultingLag) -> str:
         """Return a sentence if the next message at the broker differs from that of the source; else an empty string."""
-        offset, expected = lag.next_offset, lag.next_time
-        if offset is None or expected is None or not live.first <= offset < live.end:
+        offset, expected = resulting_lag.next_offset, resulting_lag.next_time
+        if offset is None or expected is None or not live_queue.first <= offset < live_queue.end:
             return ""
         found = [m for m in self._puller.pull(queue, offset, max_messages=1).messages if m.queue_offset == offset]
         if found and found[0].store_timestamp == epoch_ms(expected):
@@ -109,7 +115,7 @@ class LiveQueues:
             f"{at_broker}: the topic was deleted and created again, or this is another broker"
         )
 
-    def _queue_counts(self, topic: str) -> dict[str, int]:
+    def _queue_counts_by_broker(self, topic: str) -> dict[str, int]:
         """Return a topic's number of queues, by broker; empty if no broker has the topic."""
         if topic not in self._counts:
             try:
@@ -122,7 +128,7 @@ class LiveQueues:
 
     def _missing_queue_text(self, queue: Queue) -> str:
         """Return a sentence if a broker has no such queue; else an empty string."""
-        counts = self._queue_counts(queue.topic)
+        counts = self._queue_counts_by_broker(queue.topic)
         if not counts:
             return f"no broker has the topic {queue.topic}: it was deleted"
         if queue.broker not in counts:
@@ -135,20 +141,23 @@ class LiveQueues:
         offsets = self._admin.offsets
         return LiveQueue(offsets.first(queue), offsets.next(queue), offsets.committed(queue, self._group))
 
-    def _limit_to_queue(self, offset: GroupOffset, live: LiveQueue, since: datetime.datetime | None) -> GroupOffset:
+    def _limit_offset_to_queue(
+        self, offset: GroupOffset, live_queue: LiveQueue, since: datetime.datetime | None
+    ) -> GroupOffset:
         """Limit an offset to those that the broker's queue has."""
-        if offset.low > live.end:
+        if offset.low > live_queue.end:
             problem = (
-                f"offset {offset.low} is beyond the queue's end, {live.end}: the topic was deleted and created again, "
+                f"offset {offset.low} is beyond the queue's end, {live_queue.end}: the topic was deleted and created "
+                "again, "
                 "or the broker has lost messages"
             )
             return replace(offset, problem=problem)
         notes = list(offset.notes)
-        low = max(offset.low, live.first)
-        high = live.end if offset.high is None else min(max(offset.high, low), live.end)
+        low = max(offset.low, live_queue.first)
+        high = live_queue.end if offset.high is None else min(max(offset.high, low), live_queue.end)
         if low != high and since is not None:
             low = high = first_offset_at(self._puller, offset.message_queue, epoch_ms_rounded_up(since), low, high)
             notes = ["from the broker"]
-        if offset.low < live.first and (offset.low > 0 or offset.is_exact):
-            notes.append(f"the queue now starts at {live.first}: the broker has deleted earlier messages")
+        if offset.low < live_queue.first and (offset.low > 0 or offset.is_exact):
+            notes.append(f"the queue now starts at {live_queue.first}: the broker has deleted earlier messages")
         return replace(offset, low=low, high=high, notes=tuple(notes))

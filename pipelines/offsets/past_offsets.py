@@ -46,7 +46,7 @@ def read_past_offsets(
     table: DeltaTable,
     sources: Sequence[OffsetSource],
     group: str,
-    at: datetime.datetime,
+    as_of: datetime.datetime,
     topics: Collection[str] = (),
 ) -> PastOffsets:
     """Return the offsets that a group had.
@@ -54,31 +54,33 @@ def read_past_offsets(
     Args:
         sources: The stores.
         group: The consumer group.
-        at: The time.
+        as_of: The time.
         topics: Topics to return; all if empty.
     """
     found: list[GroupOffset] = []
     missing: list[str] = []
     groups: set[str] = set()
     for source in sources:
-        moment = offsets_at(table, source.broker, at).get(OffsetKind.GROUP)
+        moment = offsets_at(table, source.broker, as_of).get(OffsetKind.GROUP)
         if moment is None:
-            missing.append(_no_snapshot_text(table, source.broker, at))
+            missing.append(_no_snapshot_text(table, source.broker, as_of))
             continue
         groups |= {position.group for position in moment.offsets}
         found += _offsets_of_store(source, moment, group, topics)
     return PastOffsets(found, missing, groups)
 
 
-def _no_snapshot_text(table: DeltaTable, broker: str, at: datetime.datetime) -> str:
+def _no_snapshot_text(table: DeltaTable, broker: str, as_of: datetime.datetime) -> str:
     where = f"broker = {text_literal(broker)} AND kind = '{OffsetKind.GROUP}' AND topic IS NULL"
     sql = f"SELECT min(as_of) AS first FROM {OFFSETS} WHERE {where}"
     (row,) = rows_to_dicts(run_sql(table, OFFSETS, sql).read_all())
     if row["first"] is None:
-        return f"{broker}: the lake has no snapshot of its groups, so their offsets at {_time_text(at)} are not known"
+        return (
+            f"{broker}: the lake has no snapshot of its groups, so their offsets at {_time_text(as_of)} are not known"
+        )
     return (
         f"{broker}: the first snapshot of its groups is from {_time_text(row['first'])}, so their offsets at "
-        f"{_time_text(at)} "
+        f"{_time_text(as_of)} "
         "are not known"
     )
 
@@ -92,7 +94,7 @@ def _offsets_of_store(
         if position.group == group and (not topics or position.topic in topics)
     }
     names = {position.topic for position in chosen}
-    spans, spans_now = source.queues.spans(names, moment.at), source.queues.spans(names)
+    spans, spans_now = source.queues.queue_spans(names, moment.at), source.queues.queue_spans(names)
     is_archived = source.queues.covers_time(moment.at)
     for position, offset in chosen.items():
         queue = Queue(source.broker, position.topic, position.queue_id)
@@ -103,12 +105,17 @@ def _offsets_of_store(
             yield GroupOffset(queue, spans[queue].first or 0, None, (), _NO_OFFSET)
 
 
-def _created_again_text(then: QueueSpan | None, now: QueueSpan | None) -> str:
+def _created_again_text(past_span: QueueSpan | None, current_span: QueueSpan | None) -> str:
     """Return a sentence if a topic was deleted and created again between two times; else an empty string."""
-    if now is None or now.floor is None or (then is not None and then.floor == now.floor):
+    if (
+        current_span is None
+        or current_span.floor is None
+        or (past_span is not None and past_span.floor == current_span.floor)
+    ):
         return ""
     return (
-        f"the topic was deleted and created again after that time (its offsets restart at physical offset {now.floor})"
+        "the topic was deleted and created again after that time (its offsets restart at physical offset "
+        f"{current_span.floor})"
     )
 
 

@@ -21,7 +21,7 @@ from commitlake.schemas.times import from_ms
 
 
 def plan_past_offsets(
-    sources: Sequence[OffsetSource], group: str, offsets: Iterable[GroupOffset], live: LiveQueues | None
+    sources: Sequence[OffsetSource], group: str, offsets: Iterable[GroupOffset], live_queues: LiveQueues | None
 ) -> list[PlannedOffset]:
     """Return the offsets that a group had, limited to what the queues have now, with the resulting lag.
 
@@ -29,9 +29,9 @@ def plan_past_offsets(
         sources: The stores.
         group: The consumer group.
         offsets: From `read_past_offsets`.
-        live: The brokers; None if they are not queried.
+        live_queues: The brokers; None if they are not queried.
     """
-    return _plan_offsets(sources, group, _limit_to_live_queues(offsets, live, None), live)
+    return _plan_offsets(sources, group, _limit_to_live_queues(offsets, live_queues, None), live_queues)
 
 
 def plan_offsets_since(
@@ -39,7 +39,7 @@ def plan_offsets_since(
     group: str,
     topics: Collection[str],
     since: datetime.datetime,
-    live: LiveQueues | None,
+    live_queues: LiveQueues | None,
 ) -> list[PlannedOffset]:
     """Return the offsets that a group needs to consume topics since a time.
 
@@ -47,33 +47,37 @@ def plan_offsets_since(
         sources: The stores.
         group: The consumer group.
         since: The time.
-        live: The brokers, which are queried for data that the sources lack; None if they are not queried.
+        live_queues: The brokers, which are queried for data that the sources lack; None if they are not queried.
     """
     asked = [offset for source in sources for offset in find_offsets_since(source, topics, since)]
-    checked = _limit_to_live_queues(asked, live, since)
-    if live is not None:
+    checked = _limit_to_live_queues(asked, live_queues, since)
+    if live_queues is not None:
         known = {offset.queue for offset in asked}
         brokers = [source.broker for source in sources]
-        checked += list(live.offsets_missing_in_source(brokers, topics, known, since))
-    return _plan_offsets(sources, group, checked, live)
+        checked += list(live_queues.offsets_missing_in_source(brokers, topics, known, since))
+    return _plan_offsets(sources, group, checked, live_queues)
 
 
 _Checked = list[tuple[GroupOffset, LiveQueue | None]]
 
 
 def _limit_to_live_queues(
-    offsets: Iterable[GroupOffset], live: LiveQueues | None, since: datetime.datetime | None
+    offsets: Iterable[GroupOffset], live_queues: LiveQueues | None, since: datetime.datetime | None
 ) -> _Checked:
-    return [(offset, None) for offset in offsets] if live is None else list(live.limit_to_queues(offsets, since))
+    return (
+        [(offset, None) for offset in offsets]
+        if live_queues is None
+        else list(live_queues.limit_offsets_to_queues(offsets, since))
+    )
 
 
 def _plan_offsets(
-    sources: Sequence[OffsetSource], group: str, checked: _Checked, live: LiveQueues | None
+    sources: Sequence[OffsetSource], group: str, limited_offsets: _Checked, live_queues: LiveQueues | None
 ) -> list[PlannedOffset]:
     lags: dict[Queue, ResultingLag] = {}
     current: dict[Queue, int] = {}
     for source in sources:
-        here = [(offset, at_broker) for offset, at_broker in checked if offset.queue.broker == source.broker]
+        here = [(offset, at_broker) for offset, at_broker in limited_offsets if offset.queue.broker == source.broker]
         known = {offset.queue: at_broker for offset, at_broker in here if at_broker is not None}
         lags |= compute_resulting_lags(source, group, [offset for offset, _ in here if not offset.problem], known)
         for offset, _ in here:
@@ -87,13 +91,13 @@ def _plan_offsets(
             current.get(offset.queue) if at_broker is None else at_broker.current,
             lags.get(offset.queue),
         )
-        for offset, at_broker in sorted(checked, key=lambda pair: pair[0].queue)
+        for offset, at_broker in sorted(limited_offsets, key=lambda pair: pair[0].queue)
     ]
-    return planned if live is None else live.compare_next_messages(planned)
+    return planned if live_queues is None else live_queues.compare_next_messages(planned)
 
 
 def compute_resulting_lags(
-    source: OffsetSource, group: str, offsets: Sequence[GroupOffset], live: Mapping[Queue, LiveQueue]
+    source: OffsetSource, group: str, offsets: Sequence[GroupOffset], live_queue_states: Mapping[Queue, LiveQueue]
 ) -> dict[Queue, ResultingLag]:
     """Return, by queue, the messages that the group has still to consume from the lower bound of each offset.
 
@@ -103,32 +107,34 @@ def compute_resulting_lags(
         source: The store of these offsets.
         group: The consumer group.
         offsets: Offsets in queues of the store.
-        live: Queues at a broker that was queried.
+        live_queue_states: Queues at a broker that was queried.
     """
     cursors = {
-        offset.queue: Cursor(offset.queue, offset.low, source.filter_of_subscription(group, offset.queue.topic))
+        offset.queue: Cursor(offset.queue, offset.low, source.subscription_filter(group, offset.queue.topic))
         for offset in offsets
     }
     counter = BacklogCounter(cursors.values())
     spans = source.queues.feed_counters({queue.topic for queue in cursors}, [counter])
     counted = counter.backlog_by_cursor
     return {
-        queue: _to_resulting_lag(cursor, counted[cursor], spans.get(queue), live.get(queue))
+        queue: _to_resulting_lag(cursor, counted[cursor], spans.get(queue), live_queue_states.get(queue))
         for queue, cursor in cursors.items()
     }
 
 
-def _to_resulting_lag(cursor: Cursor, behind: Backlog, span: QueueSpan | None, live: LiveQueue | None) -> ResultingLag:
+def _to_resulting_lag(
+    cursor: Cursor, backlog: Backlog, span: QueueSpan | None, live_queue: LiveQueue | None
+) -> ResultingLag:
     known_end = 0 if span is None else span.end
-    low, high = behind.messages, float(behind.messages)
-    if live is not None:
-        newer = max(0, live.end - max(known_end, cursor.offset))
+    low, high = backlog.messages, float(backlog.messages)
+    if live_queue is not None:
+        newer = max(0, live_queue.end - max(known_end, cursor.offset))
         high += newer
         low += newer if cursor.wanted.selects_all else 0
     if not cursor.wanted.is_known:
         low = 0
-    next_time = None if behind.next_time_ms is None else from_ms(behind.next_time_ms)
-    return ResultingLag(FigureBounds(low, high), behind.bytes, behind.next_offset, next_time)
+    next_time = None if backlog.next_time_ms is None else from_ms(backlog.next_time_ms)
+    return ResultingLag(FigureBounds(low, high), backlog.bytes, backlog.next_offset, next_time)
 
 
 def find_offsets_since(
@@ -140,7 +146,7 @@ def find_offsets_since(
         source: The store.
         since: The time.
     """
-    spans = source.queues.spans(topics)
+    spans = source.queues.queue_spans(topics)
     floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
     found = source.queues.first_messages_since(topics, since, floors)
     is_complete = source.queues.covers_time(since)
@@ -154,16 +160,20 @@ def find_offsets_since(
             yield GroupOffset(queue, span.end, None, (note,))
 
 
-def _offset_of_first_message(queue: Queue, first: FirstMessage, span: QueueSpan) -> GroupOffset:
+def _offset_of_first_message(queue: Queue, first_message: FirstMessage, span: QueueSpan) -> GroupOffset:
     """Return the offset of the first message since a time, with a lower bound if messages before it are missing."""
-    low, notes = first.offset, []
-    if first.before is None:
-        low = 0 if span.floor is None else first.offset
-    elif first.before < first.offset:
-        low = first.before + 1
+    low, notes = first_message.offset, []
+    if first_message.before is None:
+        low = 0 if span.floor is None else first_message.offset
+    elif first_message.before < first_message.offset:
+        low = first_message.before + 1
     else:
-        notes.append(f"the broker's clock went back: messages up to offset {first.before} have earlier times")
-    if low < first.offset:
-        missing = f"offset {low} is" if low + 1 == first.offset else f"offsets {low} to {first.offset - 1} are"
+        notes.append(f"the broker's clock went back: messages up to offset {first_message.before} have earlier times")
+    if low < first_message.offset:
+        missing = (
+            f"offset {low} is"
+            if low + 1 == first_message.offset
+            else f"offsets {low} to {first_message.offset - 1} are"
+        )
         notes.append(f"{missing} not in the archive and may be as new")
-    return GroupOffset(queue, low, first.offset, tuple(notes))
+    return GroupOffset(queue, low, first_message.offset, tuple(notes))

@@ -42,7 +42,7 @@ class SetOffset:
 
 def connected_clients(admin: Admin, group: str, brokers: Collection[str]) -> list[str]:
     """Return the sorted ids of a group's clients at the given brokers."""
-    return sorted({client for broker in brokers for client in admin.consumers(group, broker)})
+    return sorted({client for broker in brokers for client in admin.consumer_ids(group, broker)})
 
 
 def broker_resets_clients(admin: Admin, broker: str) -> bool:
@@ -87,24 +87,24 @@ def set_offsets(
             if only_forward and before is not None and before >= wanted:
                 error = "" if before == wanted else f"the group has already reached {before}"
             else:
-                error = _set_offset(admin, group, queue, wanted, own_reset=own_reset[queue.broker_name])
+                error = _set_offset(admin, group, queue, wanted, can_broker_reset=own_reset[queue.broker_name])
         except RocketMQError as problem:
             error = str(problem)
         done.append(SetOffset(queue, before, wanted, error))
     return done
 
 
-def _set_offset(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_reset: bool) -> str:
+def _set_offset(admin: Admin, group: str, queue: MessageQueue, offset: int, *, can_broker_reset: bool) -> str:
     """Set one offset and read it back; return the reason if it is a different one, else an empty string.
 
     If the broker's answer is lost or makes no sense, the offset may have been set, so it is read back as well.
     """
     problem = ""
     try:
-        if own_reset:
-            admin.reset_queue_offset(group, queue, wanted)
+        if can_broker_reset:
+            admin.reset_queue_offset(group, queue, offset)
         else:
-            _commit_offset(admin, group, queue, wanted)
+            _commit_offset(admin, group, queue, offset)
     except RefusedError:
         raise
     except RocketMQError as error:
@@ -113,23 +113,23 @@ def _set_offset(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, o
         found = admin.offsets.committed(queue, group)
     except RocketMQError as error:
         return f"{problem or error}; it is not known whether the offset was set"
-    if found == wanted:
+    if found == offset:
         return ""
     if problem:
         return f"{problem}; the offset was not set, it is {found}"
-    return f"expected {wanted} after it was set, found {found}: a client of the group commits offsets"
+    return f"expected {offset} after it was set, found {found}: a client of the group commits offsets"
 
 
-def _commit_offset(admin: Admin, group: str, queue: MessageQueue, wanted: int) -> None:
+def _commit_offset(admin: Admin, group: str, queue: MessageQueue, offset: int) -> None:
     """Commit an offset as a client does; a broker that has reset it before only accepts another reset."""
     try:
-        is_stored = admin.offsets.commit(queue, group, wanted)
+        is_stored = admin.offsets.commit(queue, group, offset)
     except RefusedError as error:
         if error.code != ResponseCode.SYSTEM_ERROR or not broker_resets_clients(admin, queue.broker_name):
             raise
         is_stored = False
     if not is_stored:
-        admin.reset_queue_offset(group, queue, wanted)
+        admin.reset_queue_offset(group, queue, offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +147,12 @@ class TopicOffsets:
     others: Mapping[MessageQueue, int | None]
 
     @property
-    def needs_zero(self) -> bool:
+    def needs_reset_to_zero(self) -> bool:
         """True if any offset that is not 0 now must be set to 0."""
         return any(offset == 0 and self.current.get(queue) != 0 for queue, offset in self.wanted.items())
 
 
-def mqadmin_commands(
+def make_mqadmin_commands(
     name_servers: str, group: str, topic: str, offsets: TopicOffsets, addresses: Mapping[str, str]
 ) -> Iterator[str]:
     """Yield lines for a shell: commands, and comments on limitations.
@@ -164,7 +164,7 @@ def mqadmin_commands(
     """
     base = ["mqadmin", "resetOffsetByTime", "-n", name_servers, "-g", group, "-t", topic]
     wanted = dict(offsets.wanted)
-    if offsets.needs_zero:
+    if offsets.needs_reset_to_zero:
         yield f"# {topic}: set all queues to their beginning first, because mqadmin cannot set one queue to 0"
         yield shlex.join([*base, "-s", "0"])
         for queue, current in sorted(offsets.others.items()):

@@ -19,7 +19,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
-from commitlake.connectors.lake.sql import conditions, plausible_time_condition, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import (
+    plausible_time_condition,
+    selection_conditions,
+    text_literal,
+    timestamp_literal,
+)
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import IndexMismatchError
@@ -42,7 +47,7 @@ from commitlake.pipelines.lag.queue_spans import Count, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at
-from commitlake.pipelines.snapshot.files import read_store_progress
+from commitlake.pipelines.snapshot.files import read_store_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 from commitlake.schemas.selection import Selection
@@ -75,7 +80,7 @@ class LakeQueues:
         self._table, self._broker = table, broker
         self._messages = LakeMessages(table, broker, packs)
 
-    def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
+    def queue_spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of the queues of topics.
 
         Args:
@@ -85,22 +90,22 @@ class LakeQueues:
         return self._messages.measure_queues(Times(until=until), topics, [])
 
     def first_messages_since(
-        self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
+        self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
         """Return the first message since a time for each queue that has one.
 
         Args:
             topics: The topics of the queues.
             since: The time.
-            floors: For topics that were created again, the physical offset before which records do not count.
+            restart_offsets: For topics that were created again, the physical offset before which records do not count.
         """
         if not topics:
             return {}
         is_since = f"store_timestamp >= {timestamp_literal(since)}"
-        where = conditions(Selection(brokers=[self._broker], topics=sorted(topics)))
+        where = selection_conditions(Selection(brokers=[self._broker], topics=sorted(topics)))
         where += [
             f"NOT (topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} AND physical_offset < {floor})"
-            for queue, floor in sorted(floors.items())
+            for queue, floor in sorted(restart_offsets.items())
         ]
         sql = (
             f"SELECT topic, queue_id, min(CASE WHEN {is_since} THEN queue_offset END) AS first, "
@@ -113,21 +118,24 @@ class LakeQueues:
             if row["first"] is not None
         }
 
-    def covers_time(self, at: datetime.datetime) -> bool:
+    def covers_time(self, time: datetime.datetime) -> bool:
         """Return whether the log is archived up to a time, because a message of that time or later is archived."""
-        where = [*conditions(Selection(brokers=[self._broker], start=at)), plausible_time_condition("store_timestamp")]
+        where = [
+            *selection_conditions(Selection(brokers=[self._broker], start=time)),
+            plausible_time_condition("store_timestamp"),
+        ]
         sql = f"SELECT queue_id FROM messages WHERE {' AND '.join(where)} LIMIT 1"
         return any(batch.num_rows for batch in run_sql(self._table, "messages", sql))
 
-    def feed_counters(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+    def feed_counters(self, topics: Collection[str], counters: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of the queues of topics."""
-        return self._messages.measure_queues(Times(), topics, counts)
+        return self._messages.measure_queues(Times(), topics, counters)
 
 
 class QueueSpans(Protocol):
     """Interface that returns the offsets of one store's queues."""
 
-    def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
+    def queue_spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of the queues of topics."""
 
 
@@ -135,14 +143,14 @@ class QueueMessages(QueueSpans, Protocol):
     """Queues of one store, and their messages: `LakeQueues` or `StoreQueues`."""
 
     def first_messages_since(
-        self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
+        self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
         """Return the first message since a time for each queue that has one."""
 
-    def covers_time(self, at: datetime.datetime) -> bool:
+    def covers_time(self, time: datetime.datetime) -> bool:
         """Return whether the log up to a time is available."""
 
-    def feed_counters(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+    def feed_counters(self, topics: Collection[str], counters: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of queues."""
 
 
@@ -165,17 +173,17 @@ class OffsetSource:
     not_read: tuple[str, ...] = ()
 
     @property
-    def groups(self) -> set[str]:
+    def known_groups(self) -> set[str]:
         """The known groups."""
         return {position.group for position in self.newest} | {key.group for key in self.subscriptions.found}
 
-    def topics_of(self, group: str) -> set[str]:
+    def topics_of_group(self, group: str) -> set[str]:
         """Return the topics that a group consumes, except retry topics."""
         known = {position.topic for position in self.newest if position.group == group}
         known |= {key.topic for key in self.subscriptions.found if key.group == group}
         return {topic for topic in known if not topic.startswith(RETRY_PREFIX)}
 
-    def filter_of_subscription(self, group: str, topic: str) -> SubscriptionFilter:
+    def subscription_filter(self, group: str, topic: str) -> SubscriptionFilter:
         """Return the filter of a group's subscription to a topic; one for all messages if it is not known."""
         return (
             ALL
@@ -211,7 +219,7 @@ def open_store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
     found = []
     now = datetime.datetime.now(datetime.UTC)
     for store in stores:
-        progress = read_store_progress(store, now)
+        progress = read_store_snapshot(store, now)
         newest: dict[OffsetOwner, int] = {}
         subscribed: dict[GroupTopic, SubscribedAt] = {}
         if progress is not None:
@@ -235,12 +243,12 @@ class StoreQueues:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
+    def queue_spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of the queues of topics."""
         return self._measure_queues(Times(until=until), topics, lambda: ())
 
     def first_messages_since(
-        self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
+        self, topics: Collection[str], since: datetime.datetime, restart_offsets: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
         """Return the first message since a time for each queue that has one.
 
@@ -260,27 +268,27 @@ class StoreQueues:
                 offsets, physical = integer_column(batch, "queue_offset"), integer_column(batch, "physical_offset")
                 is_since = milliseconds_column(batch) >= since_ms
                 for queue, rows in rows_by_queue(self._store.broker, batch):
-                    here = rows[is_since[rows] & (physical[rows] >= floors.get(queue, 0))]
+                    here = rows[is_since[rows] & (physical[rows] >= restart_offsets.get(queue, 0))]
                     if len(here):
                         found[queue] = min(int(np.min(offsets[here])), found.get(queue, int(offsets[here[0]])))
         return {queue: FirstMessage(offset, offset - 1) for queue, offset in found.items() if queue.topic in topics}
 
-    def covers_time(self, at: datetime.datetime) -> bool:
+    def covers_time(self, time: datetime.datetime) -> bool:
         """Return whether the log up to a time is available: it is for any time up to now."""
-        return at <= datetime.datetime.now(datetime.UTC)
+        return time <= datetime.datetime.now(datetime.UTC)
 
-    def feed_counters(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+    def feed_counters(self, topics: Collection[str], counters: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of the queues of topics."""
-        return self._measure_queues(Times(), topics, lambda: counts)
+        return self._measure_queues(Times(), topics, lambda: counters)
 
     def _measure_queues(
-        self, times: Times, topics: Collection[str], counts: Callable[[], Sequence[Count]]
+        self, times: Times, topics: Collection[str], make_counters: Callable[[], Sequence[Count]]
     ) -> dict[Queue, QueueSpan]:
         """Measure by the entries of queues; if an entry does not match the log, by the log itself."""
         try:
-            return StoreMessages(self._store).measure_queues(times, topics, counts())
+            return StoreMessages(self._store).measure_queues(times, topics, make_counters())
         except IndexMismatchError:
-            for count in counts():
+            for count in make_counters():
                 if isinstance(count, BacklogCounter):
                     count.reset_counts({})
-            return StoreMessages(self._store, use_indexes=False).measure_queues(times, topics, counts())
+            return StoreMessages(self._store, use_indexes=False).measure_queues(times, topics, make_counters())

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array, read_only
+from commitlake.connectors.arrays import Array, read_only_view
 from commitlake.connectors.lake.rows.hashing import SEED, hash_lists, hash_strings, update_row_hashes
 from commitlake.connectors.plain_arrays import string_bytes_and_offsets
 from commitlake.schemas.tables.messages import STORE_DATE
@@ -40,9 +40,9 @@ def message_hashes(table: pa.Table) -> Array:
     return hashes
 
 
-def part_numbers(hashes: Array, parts: int) -> Array:
+def part_numbers(hashes: Array, part_count: int) -> Array:
     """Return the number of the part to which each row belongs, by its hash; it is the same in every process."""
-    numbers: Array = (hashes.view(np.uint64) % np.uint64(parts)).astype(np.int64)
+    numbers: Array = (hashes.view(np.uint64) % np.uint64(part_count)).astype(np.int64)
     return numbers
 
 
@@ -63,7 +63,7 @@ def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
 
 def _hash_named_column(table: pa.Table, name: str) -> list[Array]:
     if name == STORE_DATE.name and name not in table.column_names:
-        return [_store_dates(_single_chunk(table, "store_timestamp"))]
+        return [_to_store_dates(_single_chunk(table, "store_timestamp"))]
     name, *fields = name.split(".")
     column = _single_chunk(table, name)
     return _hash_column(pc.struct_field(column, fields) if fields else column)
@@ -85,7 +85,7 @@ def _hash_column(column: pa.Array) -> list[Array]:
         indices = column.indices.fill_null(len(hashes) - 1) if column.null_count else column.indices
         return [hashes[indices.to_numpy()]]
     if pa.types.is_string(column.type):
-        return [_mark_nulls(hash_strings(column), column)]
+        return [_set_hashes_of_nulls(hash_strings(column), column)]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
     elif pa.types.is_date(column.type):
@@ -99,7 +99,7 @@ def _to_integers(column: pa.Array) -> Array:
     return values
 
 
-def _store_dates(times: pa.Array) -> Array:
+def _to_store_dates(times: pa.Array) -> Array:
     days = _to_integers(times.cast(pa.timestamp("us", times.type.tz)))
     if times.null_count == 0:
         dates: Array = days // _DAY_US
@@ -115,13 +115,13 @@ def _hash_lists(lists: pa.Array, elements: pa.Array) -> Array:
     if pa.types.is_dictionary(elements.type):
         texts, indices = elements.dictionary, elements.indices.cast(pa.int32()).to_numpy()
     else:
-        texts, indices = elements, read_only(np.empty(0, np.int32))
+        texts, indices = elements, read_only_view(np.empty(0, np.int32))
     data, offsets = string_bytes_and_offsets(texts)
     hash_lists(lists.offsets.to_numpy(), data, offsets, indices, hashes)
-    return _mark_nulls(hashes, lists)
+    return _set_hashes_of_nulls(hashes, lists)
 
 
-def _mark_nulls(hashes: Array, column: pa.Array) -> Array:
+def _set_hashes_of_nulls(hashes: Array, column: pa.Array) -> Array:
     if column.null_count:
         hashes[pc.is_null(column).to_numpy(zero_copy_only=False)] = NULL_NUMBER
     return hashes

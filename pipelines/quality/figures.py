@@ -60,46 +60,46 @@ class PageFigures:
         self._windows: pa.Table | None = None
         self._by_topic: dict[Topic, pa.Table] = {}
 
-    def add_windows(self, stretch: pa.Table) -> None:
+    def add_windows(self, windows: pa.Table) -> None:
         """Add windows of a profile; the table has all windows of each of its topics."""
-        grouped = stretch.group_by(_TOPIC).aggregate(
+        grouped = windows.group_by(_TOPIC).aggregate(
             [*((name, "sum") for name in _SUMS), ("queue_id", "count_distinct")]
         )
-        self.messages += _sum(stretch, "messages")
-        self.bytes += _sum(stretch, "bytes")
+        self.messages += _sum_column(windows, "messages")
+        self.bytes += _sum_column(windows, "bytes")
         self.topics += grouped.num_rows
-        self.queues += int(stretch.group_by([*_TOPIC, "queue_id"]).aggregate([]).num_rows)
-        self._brokers.update(pc.unique(stretch.column("broker")).to_pylist())
-        self._add_times(stretch)
-        counts = _sum_by_window(stretch)
+        self.queues += int(windows.group_by([*_TOPIC, "queue_id"]).aggregate([]).num_rows)
+        self._brokers.update(pc.unique(windows.column("broker")).to_pylist())
+        self._add_window_times(windows)
+        counts = _sum_by_window(windows)
         self._windows = counts if self._windows is None else _add_counts([self._windows, counts])
-        self._keep_largest_topics(grouped, stretch)
+        self._keep_largest_topics(grouped, windows)
 
-    def _add_times(self, stretch: pa.Table) -> None:
-        first, last = pc.min(stretch.column("min_store_timestamp")), pc.max(stretch.column("max_store_timestamp"))
+    def _add_window_times(self, windows: pa.Table) -> None:
+        first, last = pc.min(windows.column("min_store_timestamp")), pc.max(windows.column("max_store_timestamp"))
         if first.is_valid and last.is_valid:
             self.first_time = min(self.first_time or first.as_py(), first.as_py())
             self.last_time = max(self.last_time or last.as_py(), last.as_py())
 
-    def _keep_largest_topics(self, grouped: pa.Table, stretch: pa.Table) -> None:
+    def _keep_largest_topics(self, topic_sums: pa.Table, windows: pa.Table) -> None:
         """Update the largest topics with those of a part, and add the sums of all others to `others`."""
-        topics = grouped if self._shown is None else pa.concat_tables([self._shown, grouped])
+        topics = topic_sums if self._shown is None else pa.concat_tables([self._shown, topic_sums])
         ordered = topics.sort_by([("messages_sum", "descending"), ("topic", "ascending"), ("broker", "ascending")])
         # A copy, because a slice would keep all of the part's topics in memory.
         self._shown = ordered.take(pa.array(range(min(self._most, ordered.num_rows)), pa.int64()))
         for name in _SUMS:
-            self.others[name] += _sum(ordered.slice(self._most), f"{name}_sum")
+            self.others[name] += _sum_column(ordered.slice(self._most), f"{name}_sum")
         shown = {(row["broker"], row["topic"]) for row in self._shown.to_pylist()}
-        new = _counts_by_topic(stretch, shown - self._by_topic.keys())
+        new = _counts_by_topic(windows, shown - self._by_topic.keys())
         self._by_topic = {topic: counts for topic, counts in {**self._by_topic, **new}.items() if topic in shown}
 
     @property
-    def brokers(self) -> int:
+    def broker_count(self) -> int:
         """Number of brokers."""
         return len(self._brokers)
 
     @property
-    def span(self) -> ChartSpan | None:
+    def time_span(self) -> ChartSpan | None:
         """Range from the start of the first window to the end of the last one; None if no message has a time."""
         if self._windows is None or not self._windows.num_rows:
             return None
@@ -123,10 +123,10 @@ class PageFigures:
         return _to_counts(self._by_topic.get(topic))
 
 
-def _counts_by_topic(stretch: pa.Table, wanted: set[Topic]) -> dict[Topic, pa.Table]:
-    narrow = stretch.select([*_TOPIC, "window_start", "messages"])
+def _counts_by_topic(windows: pa.Table, topics: set[Topic]) -> dict[Topic, pa.Table]:
+    narrow = windows.select([*_TOPIC, "window_start", "messages"])
     return {
-        key: _sum_by_window(narrow.filter(pc.and_(*map(_equal_or_null, _topic_columns(narrow), key)))) for key in wanted
+        key: _sum_by_window(narrow.filter(pc.and_(*map(_equal_or_null, _topic_columns(narrow), key)))) for key in topics
     }
 
 
@@ -154,5 +154,5 @@ def _to_counts(counts: pa.Table | None) -> Counts:
     return dict(zip(counts.column("window_start").to_pylist(), counts.column("messages_sum").to_pylist(), strict=True))
 
 
-def _sum(table: pa.Table, name: str) -> int:
+def _sum_column(table: pa.Table, name: str) -> int:
     return int(pc.sum(table.column(name)).as_py() or 0)

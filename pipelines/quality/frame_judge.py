@@ -27,20 +27,22 @@ class FrameJudge:
     def __init__(self) -> None:
         self._batches: Any = None
 
-    def judge(self, suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
+    def judge_frame(
+        self, suites: Sequence[Suite], frame: pd.DataFrame, key_columns: Sequence[str]
+    ) -> list[list[Judgement]]:
         """Check a data frame by several suites, and return the results of each suite.
 
         Args:
             frame: a row for each window, topic or broker.
-            keys: columns that identify a row.
+            key_columns: columns that identify a row.
 
         Raises:
             QualityError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
         """
-        return [self._judge_suite(suite, frame, keys) for suite in suites]
+        return [self._judge_suite(suite, frame, key_columns) for suite in suites]
 
-    def _judge_suite(self, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> list[Judgement]:
-        wanted = dict.fromkeys([*keys, *(name for each in suite.expectations for name in each.columns)])
+    def _judge_suite(self, suite: Suite, frame: pd.DataFrame, key_columns: Sequence[str]) -> list[Judgement]:
+        wanted = dict.fromkeys([*key_columns, *(name for each in suite.expectations for name in each.columns)])
         absent = [name for name in wanted if name not in frame]
         if absent:
             have = ", ".join(map(str, frame.columns))
@@ -48,14 +50,14 @@ class FrameJudge:
         if frame.empty:
             return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
         if self._batches is None:
-            self._batches = _define_batches()
+            self._batches = _define_frame_batches()
         # The whole table is copied for each expectation.
-        results = _validate(self._batches, suite, frame[list(wanted)], keys)
-        return [_to_judgement(suite, each, results[each.name], frame, keys) for each in suite.expectations]
+        results = _validate_frame(self._batches, suite, frame[list(wanted)], key_columns)
+        return [_to_judgement(suite, each, results[each.name], frame, key_columns) for each in suite.expectations]
 
 
 def _to_judgement(
-    suite: Suite, expectation: Expectation, result: Mapping[str, Any], frame: pd.DataFrame, keys: Sequence[str]
+    suite: Suite, expectation: Expectation, result: Mapping[str, Any], frame: pd.DataFrame, key_columns: Sequence[str]
 ) -> Judgement:
     name, success, found = f"{suite.name}.{expectation.name}", bool(result["success"]), result["result"]
     _check_evaluated(name, success, found, result["exception_info"])
@@ -67,22 +69,24 @@ def _to_judgement(
         outside = _rows_outside(expectation, frame)
         unexpected = len(outside)
         if expectation.severity is Severity.DAMAGE:
-            outside = outside.drop_duplicates([key for key in keys if key in QUEUE_KEYS])
-        shown = outside[[*keys, *expectation.columns]].head(MAX_DAMAGED_QUEUES)
+            outside = outside.drop_duplicates([key for key in key_columns if key in QUEUE_KEYS])
+        shown = outside[[*key_columns, *expectation.columns]].head(MAX_DAMAGED_QUEUES)
         examples = [_to_json_types(row) for row in shown.to_dict("records")]
     observed = found.get("observed_value")
     judgement = Judgement(suite.name, expectation, success, observed, len(frame), unexpected)
     return replace(judgement, examples=tuple(examples[: judgement.max_examples]))
 
 
-def _check_evaluated(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+def _check_evaluated(
+    name: str, is_success: bool, result_values: Mapping[str, Any], exception_info: Mapping[str, Any]
+) -> None:
     """Raise an error if an expectation could not be evaluated."""
     # Of one metric, or of several by name.
-    exceptions = [told] if "raised_exception" in told else list(told.values())
+    exceptions = [exception_info] if "raised_exception" in exception_info else list(exception_info.values())
     for each in exceptions:
         if each.get("raised_exception"):
             raise QualityError(f"{name} could not be judged: {each.get('exception_message')}")
-    if not found and not success:
+    if not result_values and not is_success:
         raise QualityError(f"{name} could not be judged: expected a result of great_expectations, found none")
 
 
@@ -108,7 +112,7 @@ def _to_json_scalar(value: Any) -> object:
     return value.item() if hasattr(value, "item") else value
 
 
-def _define_batches() -> Any:
+def _define_frame_batches() -> Any:
     """Return great_expectations' definition of batches that are whole frames, in memory."""
     gx = load_great_expectations()
     try:
@@ -120,7 +124,9 @@ def _define_batches() -> Any:
         raise QualityError(f"great_expectations {gx.__version__} could not be set up: {error}") from error
 
 
-def _validate(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def _validate_frame(
+    batches: Any, suite: Suite, frame: pd.DataFrame, key_columns: Sequence[str]
+) -> dict[str, Mapping[str, Any]]:
     """Validate a frame, and return great_expectations' results by name of the expectation."""
     gx = load_great_expectations()
     try:
@@ -130,7 +136,7 @@ def _validate(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[st
             gx.ExpectationSuite(name=suite.name, expectations=expectations),
             result_format={
                 "result_format": "SUMMARY",
-                "unexpected_index_column_names": list(keys),
+                "unexpected_index_column_names": list(key_columns),
                 "partial_unexpected_count": MAX_EXAMPLES,
             },
         )

@@ -35,7 +35,7 @@ _OFFSETS_OF_THEIR_OWN = frozenset({Kind.HALF, Kind.OP})  # brokers rewrite these
 _CLIENTS = frozenset({Kind.NORMAL})
 
 
-def build_window_frame(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
+def build_window_frame(profile: pa.Table, run_facts: RunFacts) -> pd.DataFrame:
     """Return one row for each window of a profile: its columns, and figures that compare it with neighbouring windows.
 
     Args:
@@ -53,7 +53,7 @@ def build_window_frame(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
     ordered = ~windows["kind"].isin(_OFFSETS_OF_THEIR_OWN).to_numpy()
     queues = windows.groupby(list(QUEUE_KEYS), sort=False, dropna=False).ngroup().to_numpy()
     lost, restarts = _gaps_between_runs(queues, parts)
-    damaged = _map_to_values(brokers, lambda name: facts.brokers.get(name, BrokerFacts()).is_damaged).astype(bool)
+    damaged = _map_to_values(brokers, lambda name: run_facts.brokers.get(name, BrokerFacts()).is_damaged).astype(bool)
     windows["lost_offsets"] = np.where(ordered, lost, 0)
     windows["unexplained_offsets"] = np.where(ordered & ~damaged, lost, 0)
     windows["queue_restarts"] = np.where(ordered, restarts, 0)
@@ -61,20 +61,20 @@ def build_window_frame(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
     stretch = windows["last_physical_offset"] + windows["max_size"] - windows["first_physical_offset"]
     windows["bytes_beyond"] = (windows["bytes"] - stretch).clip(lower=0).fillna(0)
     is_new = windows["messages"].to_numpy() > 0
-    return _add_times(windows[is_new].reset_index(drop=True), queues[is_new], facts.now)
+    return _add_time_columns(windows[is_new].reset_index(drop=True), queues[is_new], run_facts.now)
 
 
-def _map_to_values(names: pa.ChunkedArray, value_of: Callable[[str], object]) -> Array:
+def _map_to_values(names: pa.ChunkedArray, get_value: Callable[[str], object]) -> Array:
     """Return a value for each name as an array of objects; False or None for a null."""
     encoded = to_single_array(names).dictionary_encode()
-    values = [value_of(name) for name in encoded.dictionary.to_pylist()]
+    values = [get_value(name) for name in encoded.dictionary.to_pylist()]
     of_code = np.empty(len(values) + 1, object)
     of_code[:-1] = values
     found: Array = of_code[encoded.indices.fill_null(-1).to_numpy()]
     return found
 
 
-def _add_times(windows: pd.DataFrame, queues: Array, now: datetime.datetime) -> pd.DataFrame:
+def _add_time_columns(windows: pd.DataFrame, queues: Array, now: datetime.datetime) -> pd.DataFrame:
     """Add the columns `stored_s`, `seconds_outside`, `seconds_ahead` and `seconds_back`, in seconds."""
     start, first, last = (
         _epoch_seconds(windows[name]) for name in ("window_start", "min_store_timestamp", "max_store_timestamp")
@@ -148,23 +148,23 @@ def sum_by_broker(topics: pd.DataFrame) -> pd.DataFrame:
     return topics.groupby("broker", dropna=False)[_SUMMED].sum().reset_index()
 
 
-def build_broker_frame(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
+def build_broker_frame(topics: pd.DataFrame, run_facts: RunFacts) -> pd.DataFrame:
     """Return a row for each broker: sums and data on the run; messages missing in the profile count for the first.
 
     Args:
         topics: a row for each topic; or several concatenated tables of `sum_by_broker`.
     """
     sums = sum_by_broker(topics)
-    without = [name for name in facts.brokers if name not in set(sums["broker"])]
+    without = [name for name in run_facts.brokers if name not in set(sums["broker"])]
     absent = pd.DataFrame({"broker": pd.Series(without, dtype=_NAME), **dict.fromkeys(_SUMMED, 0)})
     sums = pd.concat([sums, absent], ignore_index=True)
-    known = [facts.brokers.get(name, BrokerFacts()) for name in sums["broker"]]
+    known = [run_facts.brokers.get(name, BrokerFacts()) for name in sums["broker"]]
     for name in ("bad_ranges", "missing_ranges", "marked_rows"):
         sums[name] = np.array([getattr(broker, name) for broker in known], np.int64)
     logs = np.array([np.inf if broker.log_bytes is None else broker.log_bytes for broker in known], np.float64)
     sums["bytes_beyond_log"] = np.maximum(sums["bytes"].to_numpy() - logs, 0)
     uncounted = np.zeros(len(sums), np.int64)
-    if facts.written is not None and len(sums):
-        uncounted[0] = abs(facts.written - int(sums["messages"].sum()))
+    if run_facts.written is not None and len(sums):
+        uncounted[0] = abs(run_facts.written - int(sums["messages"].sum()))
     sums["uncounted_messages"] = uncounted
     return sums

@@ -26,12 +26,14 @@ NOT_OF_MASKED = frozenset({"bodies_fit_into_their_records", "records_are_larger_
 """Expectations that do not hold where bodies are masked: a mask may make them larger."""
 
 
-def judge_profile(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> QualityReport:
+def judge_profile(
+    profile: pa.Table, suites: Iterable[Suite] = SUITES, run_facts: RunFacts | None = None
+) -> QualityReport:
     """Check a run's profile by expectation suites, and return the results.
 
     Args:
         profile: a table of `PROFILE`, merged over all tasks.
-        facts: further facts of the run. Without them, gaps in queues count as unexplained.
+        run_facts: further facts of the run. Without them, gaps in queues count as unexplained.
 
     Returns:
         A result for each expectation. An expectation of an empty table is met.
@@ -40,10 +42,10 @@ def judge_profile(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: Ru
         QualityError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
         ProfileError: if the table is not a profile.
     """
-    judging = ProfileJudging(suites, facts)
+    judging = ProfileJudging(suites, run_facts)
     for stretch in split_by_topics(profile):
-        judging.add(stretch)
-    return judging.report()
+        judging.add_profile_part(stretch)
+    return judging.make_report()
 
 
 class ProfileJudging:
@@ -60,23 +62,23 @@ class ProfileJudging:
     def __init__(self, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> None:
         self._facts, self._suites = facts or RunFacts(), list(suites)
         if self._facts.is_masked:
-            self._suites = [_suite_for_masked(suite) for suite in self._suites]
+            self._suites = [_suite_for_masked_messages(suite) for suite in self._suites]
         self._found: dict[str, list[list[Judgement]]] = {suite.name: [] for suite in self._suites}
         self._topics: list[pd.DataFrame] = []
         self._brokers: list[pd.DataFrame] = []
         self._frames = FrameJudge()
 
-    def add(self, stretch: pa.Table) -> None:
-        """Check windows of a profile, and keep the results for `report`.
+    def add_profile_part(self, profile_part: pa.Table) -> None:
+        """Check windows of a profile, and keep the results for `make_report`.
 
         Args:
-            stretch: a merged table of `PROFILE` with all windows of each of its topics.
+            profile_part: a merged table of `PROFILE` with all windows of each of its topics.
 
         Raises:
             ProfileError: if the table is not a profile.
         """
         self._free_frame_copies()
-        windows = build_window_frame(stretch, self._facts)
+        windows = build_window_frame(profile_part, self._facts)
         self._judge_frame(Grain.WINDOW, windows)
         self._topics.append(build_topic_frame(windows))
         del windows
@@ -89,7 +91,7 @@ class ProfileJudging:
             self._frames = FrameJudge()  # the last one also judges the sums
             gc.collect()
 
-    def report(self) -> QualityReport:
+    def make_report(self) -> QualityReport:
         """Return the results of all parts. At least one part, which may be empty, must have been added."""
         if self._topics:
             self._judge_topics()
@@ -107,11 +109,11 @@ class ProfileJudging:
 
     def _judge_frame(self, grain: Grain, frame: pd.DataFrame) -> None:
         suites = [suite for suite in self._suites if suite.grain is grain]
-        for suite, judgements in zip(suites, self._frames.judge(suites, frame, KEYS[grain]), strict=True):
+        for suite, judgements in zip(suites, self._frames.judge_frame(suites, frame, KEYS[grain]), strict=True):
             self._found[suite.name].append(judgements)
 
 
-def _suite_for_masked(suite: Suite) -> Suite:
+def _suite_for_masked_messages(suite: Suite) -> Suite:
     """Return a suite without the expectations that masked messages may not meet."""
     kept = tuple(expected for expected in suite.expectations if expected.name not in NOT_OF_MASKED)
     return replace(suite, expectations=kept)

@@ -69,11 +69,11 @@ class RunFacts:
 class ProfileJudge(Protocol):
     """Interface that judges one profile, part by part."""
 
-    def add(self, stretch: pa.Table) -> None:
+    def add_profile_part(self, profile_part: pa.Table) -> None:
         """Check windows of a profile; the table has all windows of each of its topics."""
         ...
 
-    def report(self) -> QualityReport:
+    def make_report(self) -> QualityReport:
         """Return the results for all parts."""
         ...
 
@@ -82,60 +82,60 @@ BeginJudging = Callable[[RunFacts], ProfileJudge]
 """Starts to judge a run's profile by all suites, with facts of the run."""
 
 
-def split_by_topics(profile: pa.Table, rows: int = MAX_PART_ROWS) -> Iterator[pa.Table]:
+def split_by_topics(profile: pa.Table, max_rows: int = MAX_PART_ROWS) -> Iterator[pa.Table]:
     """Divide a profile between topics into parts of limited size; yield at least one part, which may be empty.
 
     Args:
         profile: a table of `PROFILE`; if it is not in order, it is sorted.
-        rows: largest number of rows of a part; one topic may have more.
+        max_rows: largest number of rows of a part; one topic may have more.
     """
-    if profile.num_rows <= rows:
+    if profile.num_rows <= max_rows:
         yield profile
         return
-    if not _is_in_order(profile):
+    if not _has_consecutive_topics(profile):
         profile = profile.take(pc.sort_indices(profile, [(name, "ascending") for name in _TOPIC]))
     begins = [0, *(np.flatnonzero(_topic_changes(profile)) + 1).tolist(), profile.num_rows]
     start = 0
     for before, begin in pairwise(begins):
-        if begin - start > rows and before > start:
+        if begin - start > max_rows and before > start:
             yield profile.slice(start, before - start)
             start = before
     yield profile.slice(start)
 
 
-def join_judgements(parts: Sequence[Judgement]) -> Judgement:
+def join_judgements(judgements: Sequence[Judgement]) -> Judgement:
     """Combine the results of one expectation for all parts, in order."""
-    first = parts[0]
-    if len(parts) == 1:
+    first = judgements[0]
+    if len(judgements) == 1:
         return first
-    success, observed = all(part.success for part in parts), _combine_observed(parts)
+    success, observed = all(part.success for part in judgements), _combine_observed_values(judgements)
     if first.expectation.type in _SUMS and isinstance(observed, int | float):
         least, most = (first.expectation.kwargs.get(name) for name in ("min_value", "max_value"))
         low = least if isinstance(least, int | float) else observed
         high = most if isinstance(most, int | float) else observed
         success = low <= observed <= high
-    shown = [example for part in parts for example in part.examples]
+    shown = [example for part in judgements for example in part.examples]
     return replace(
         first,
         success=success,
         observed=observed,
-        judged=sum(part.judged for part in parts),
-        unexpected=sum(part.unexpected for part in parts),
+        judged=sum(part.judged for part in judgements),
+        unexpected=sum(part.unexpected for part in judgements),
         examples=tuple(shown[: first.max_examples]),
     )
 
 
-def _combine_observed(parts: Sequence[Judgement]) -> float | int | str | None:
-    numbers = [part.observed for part in parts if isinstance(part.observed, int | float)]
+def _combine_observed_values(judgements: Sequence[Judgement]) -> float | int | str | None:
+    numbers = [part.observed for part in judgements if isinstance(part.observed, int | float)]
     if not numbers:
-        return parts[0].observed
-    kind = parts[0].expectation.type
+        return judgements[0].observed
+    kind = judgements[0].expectation.type
     if kind in _SUMS:
         return sum(numbers)
-    return min(numbers) if kind == _LEAST else max(numbers) if kind == _GREATEST else parts[0].observed
+    return min(numbers) if kind == _LEAST else max(numbers) if kind == _GREATEST else judgements[0].observed
 
 
-def _is_in_order(profile: pa.Table) -> bool:
+def _has_consecutive_topics(profile: pa.Table) -> bool:
     """Return whether the rows of each topic are consecutive."""
     return bool(_topic_changes(profile).sum() + 1 == profile.group_by(_TOPIC).aggregate([]).num_rows)
 

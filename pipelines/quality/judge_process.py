@@ -42,14 +42,14 @@ class JudgeProcess:
             self._process = SideProcess(_load_judge)
         return self._process
 
-    def begin(self, facts: RunFacts) -> ProfileJudge:
+    def begin_judging(self, run_facts: RunFacts) -> ProfileJudge:
         """Start to judge a run's profile, replacing any earlier one.
 
         Raises:
             SideProcessError: if the process was killed.
         """
         process = self.start()
-        process.call(_begin_judging, facts)
+        process.call(_begin_judging, run_facts)
         return _RemoteJudging(process)
 
 
@@ -59,13 +59,13 @@ class _RemoteJudging:
     def __init__(self, process: SideProcess) -> None:
         self._process = process
 
-    def add(self, stretch: pa.Table) -> None:
+    def add_profile_part(self, profile_part: pa.Table) -> None:
         """Check windows of a profile; see `ProfileJudge`."""
         from commitlake.pipelines.quality.profile_columns import serialize_profile  # noqa: PLC0415 (the command loads it later)
 
-        self._process.call(_add_part, serialize_profile(stretch))
+        self._process.call(_add_part, serialize_profile(profile_part))
 
-    def report(self) -> QualityReport:
+    def make_report(self) -> QualityReport:
         """Return the results for all parts; see `ProfileJudge`."""
         return self._process.call(_report_results)
 
@@ -83,23 +83,23 @@ def _load_judge() -> None:
     import commitlake.pipelines.quality.profile_columns  # noqa: F401, PLC0415 (likewise)
 
 
-def _begin_judging(facts: RunFacts) -> None:
+def _begin_judging(run_facts: RunFacts) -> None:
     from commitlake.pipelines.quality.judge import ProfileJudging  # noqa: PLC0415 (likewise)
 
     global _judging  # noqa: PLW0603 (one profile is judged at a time)
-    _judging = ProfileJudging(facts=facts)
+    _judging = ProfileJudging(facts=run_facts)
 
 
-def _add_part(stretch: bytes) -> None:
+def _add_part(serialized_part: bytes) -> None:
     from commitlake.pipelines.quality.profile_columns import parse_profile  # noqa: PLC0415 (likewise)
 
-    _current_judging().add(parse_profile(stretch))
+    _current_judging().add_profile_part(parse_profile(serialized_part))
 
 
 def _report_results() -> QualityReport:
-    return _current_judging().report()
+    return _current_judging().make_report()
 
 
 def _current_judging() -> ProfileJudging:
-    assert _judging is not None  # `JudgeProcess.begin` comes first
+    assert _judging is not None  # `JudgeProcess.begin_judging` comes first
     return _judging

@@ -77,10 +77,10 @@ def _hash_long(value: Any, seed: Any) -> Any:
 
 
 @compiled
-def _row_hash(physical: Any, queue_offset: Any, size: Any, crc: Any, store_us: Any, nulls: Any) -> Any:
+def _row_hash(physical_offset: Any, queue_offset: Any, size: Any, crc: Any, store_us: Any, nulls: Any) -> Any:
     hashed = _SEED
     if not nulls & NULL_PHYSICAL:
-        hashed = _hash_long(physical, hashed)
+        hashed = _hash_long(physical_offset, hashed)
     if not nulls & NULL_QUEUE_OFFSET:
         hashed = _hash_long(queue_offset, hashed)
     if not nulls & NULL_SIZE:
@@ -112,7 +112,7 @@ def find_part_starts(
             starts[found] = row
             found += 1
             timeless = is_timeless
-            begin = window_begin(stores_us[row], window_us)
+            begin = window_start_us(stores_us[row], window_us)
             end = begin + window_us
     return found
 
@@ -120,13 +120,13 @@ def find_part_starts(
 @compiled
 def profile_parts(
     starts: Longs,
-    physical: Longs,
+    physical_offsets: Longs,
     queue_offsets: Longs,
-    taken: Ints,
+    taken_offset_counts: Ints,
     sizes: Ints,
     body_sizes: Ints,
     crcs: Ints,
-    reconsumed: Ints,
+    reconsume_times: Ints,
     queues: Longs,
     stores_us: Longs,
     borns_us: Longs,
@@ -142,9 +142,9 @@ def profile_parts(
 
     Args:
         starts: first row of each part.
-        physical: physical offsets; 0 for null, as in all following arrays.
+        physical_offsets: physical offsets; 0 for null, as in all following arrays.
         queue_offsets: (first) queue offset of each row.
-        taken: number of queue offsets of each row; 0 if it is in no queue.
+        taken_offset_counts: number of queue offsets of each row; 0 if it is in no queue.
         sizes: sizes of the records.
         body_sizes: sizes of the bodies.
         crcs: CRCs of the bodies.
@@ -159,7 +159,7 @@ def profile_parts(
     found = 0
     for part in range(len(starts)):
         begin = starts[part]
-        end = starts[part + 1] if part + 1 < len(starts) else len(physical)
+        end = starts[part + 1] if part + 1 < len(starts) else len(physical_offsets)
         bytes_, body_bytes, offsets = np.int64(0), np.int64(0), np.int64(0)
         negative, sized, bodied, early, unborn = np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         checksum = np.uint64(0)
@@ -169,12 +169,17 @@ def profile_parts(
         following = before = np.int64(0)
         for row in range(begin, end):
             bits = nulls[row]
-            p, q, size, body_size = physical[row], queue_offsets[row], np.int64(sizes[row]), np.int64(body_sizes[row])
+            p, q, size, body_size = (
+                physical_offsets[row],
+                queue_offsets[row],
+                np.int64(sizes[row]),
+                np.int64(body_sizes[row]),
+            )
             stored, born = stores_us[row], borns_us[row]
             checksum += _row_hash(p, q, sizes[row], crcs[row], stored, bits)
             bytes_ += size
             body_bytes += body_size
-            negative += (p | q | size | body_size | queues[row] | np.int64(reconsumed[row])) < 0
+            negative += (p | q | size | body_size | queues[row] | np.int64(reconsume_times[row])) < 0
             if not bits & NULL_SIZE:
                 sized += size < min_size or size > max_size
                 bodied += body_size >= size and not bits & NULL_BODY_SIZE
@@ -190,12 +195,17 @@ def profile_parts(
                 p_least, p_most = min(p_least, p), max(p_most, p)
             if not bits & NULL_QUEUE_OFFSET:
                 q_least, q_most = min(q_least, q), max(q_most, q)
-            if not bits & (NULL_PHYSICAL | NULL_QUEUE_OFFSET) and p >= 0 and 0 <= q < _MAX_OFFSETS and taken[row] > 0:
+            if (
+                not bits & (NULL_PHYSICAL | NULL_QUEUE_OFFSET)
+                and p >= 0
+                and 0 <= q < _MAX_OFFSETS
+                and taken_offset_counts[row] > 0
+            ):
                 if found == first_run or q != following or p <= before:
                     runs[0, found], runs[2, found] = p, q
                     found += 1
-                following, before = q + taken[row], p
-                offsets += taken[row]
+                following, before = q + taken_offset_counts[row], p
+                offsets += taken_offset_counts[row]
                 runs[1, found - 1], runs[3, found - 1] = p, following - 1
         run_counts[part] = found - first_run
         out[0, part], out[1, part], out[2, part] = end - begin, bytes_, body_bytes
@@ -209,18 +219,19 @@ def profile_parts(
 
 
 @compiled
-def join_runs(groups: Longs, runs: Longs, counts: Longs) -> int:
+def join_runs(group_of_run: Longs, runs: Longs, run_counts: Longs) -> int:
     """Join consecutive or repeated runs of each group in place. Returns the number of remaining runs.
 
     Args:
-        groups: index of the group of each run; runs of a group are consecutive, in the order of their first offsets.
+        group_of_run: index of the group of each run; runs of a group are consecutive, in the order of their first
+            offsets.
         runs: 4 x runs, see `schemas.tables.profile.RUN`.
-        counts: output, number of runs of each group.
+        run_counts: output, number of runs of each group.
     """
     kept = 0
-    for run in range(len(groups)):
-        group = groups[run]
-        if counts[group] > 0:
+    for run in range(len(group_of_run)):
+        group = group_of_run[run]
+        if run_counts[group] > 0:
             last = kept - 1
             follows = runs[0, run] > runs[1, last] and runs[2, run] == runs[3, last] + 1
             # Rows that exist twice: both the ranges of the log and of the queue overlap.
@@ -231,30 +242,32 @@ def join_runs(groups: Longs, runs: Longs, counts: Longs) -> int:
                 continue
         for part in range(4):
             runs[part, kept] = runs[part, run]
-        counts[group] += 1
+        run_counts[group] += 1
         kept += 1
     return kept
 
 
 @compiled
-def sum_run_figures(counts: Longs, runs: Longs, lengths: Longs, missing: Longs, restarts: Longs) -> None:
+def sum_run_figures(
+    run_counts: Longs, runs: Longs, offset_counts: Longs, missing_counts: Longs, restart_counts: Longs
+) -> None:
     """Sum up the runs of each group: queue offsets in them, gaps between them, and steps back.
 
     Args:
-        counts: number of runs of each group.
+        run_counts: number of runs of each group.
         runs: 4 x runs, group by group.
-        lengths: output, per group.
-        missing: output, per group.
-        restarts: output, per group.
+        offset_counts: output, per group.
+        missing_counts: output, per group.
+        restart_counts: output, per group.
     """
     run = 0
-    for group in range(len(counts)):
-        for place in range(counts[group]):
-            lengths[group] += runs[3, run] - runs[2, run] + 1
+    for group in range(len(run_counts)):
+        for place in range(run_counts[group]):
+            offset_counts[group] += runs[3, run] - runs[2, run] + 1
             if place:
                 jump = runs[2, run] - runs[3, run - 1] - 1
-                missing[group] = min(missing[group] + max(jump, 0), MAX_MISSING)
-                restarts[group] += jump < 0
+                missing_counts[group] = min(missing_counts[group] + max(jump, 0), MAX_MISSING)
+                restart_counts[group] += jump < 0
             run += 1
 
 
@@ -267,8 +280,8 @@ def continues_run(
     stores_us: Any,
     is_timeless: Any,
     was_timeless: Any,
-    begin: Any,
-    end: Any,
+    window_start: Any,
+    window_stop: Any,
 ) -> Any:
     """Return whether a row belongs to the same run as the row before it.
 
@@ -280,8 +293,8 @@ def continues_run(
         stores_us: store times, in microseconds.
         is_timeless: True if this row has no store time.
         was_timeless: True if the rows of the run have none.
-        begin: start of the run's window, in microseconds.
-        end: end of the window, exclusive.
+        window_start: start of the run's window, in microseconds.
+        window_stop: end of the window, exclusive.
     """
     return (
         row > 0
@@ -289,11 +302,11 @@ def continues_run(
         and topics[row] == topics[row - 1]
         and queues[row] == queues[row - 1]
         and is_timeless == was_timeless
-        and (was_timeless or begin <= stores_us[row] < end)
+        and (was_timeless or window_start <= stores_us[row] < window_stop)
     )
 
 
 @inlined
-def window_begin(store_us: Any, window_us: Any) -> Any:
+def window_start_us(store_us: Any, window_us: Any) -> Any:
     """Return the start of a time's window, in microseconds."""
     return store_us // window_us * window_us

@@ -34,7 +34,7 @@ _RARELY_NEEDED = ("scipy.stats", "altair")
 _OLD_NAMES = {"sre_constants": "re._constants", "sre_parse": "re._parser"}
 
 
-def start_loading() -> threading.Thread:
+def start_loading_thread() -> threading.Thread:
     """Start to load great_expectations in a thread; `load_great_expectations` waits for it and reports its errors."""
     thread = threading.Thread(target=load_ignoring_errors, name="load great_expectations")
     thread.start()
@@ -90,7 +90,7 @@ def load_great_expectations() -> Any:
     # great_expectations imports parts of `re` by old names; the warnings would be errors in some programs.
     for old, new in _OLD_NAMES.items():
         sys.modules.setdefault(old, importlib.import_module(new))
-    with _LOADING, _pretend_main_file():
+    with _LOADING, _set_main_file_temporarily():
         import great_expectations as gx  # noqa: PLC0415 (three seconds, and only where somebody judges)
         from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: F401, PLC0415 (likewise)
 
@@ -100,7 +100,7 @@ def load_great_expectations() -> Any:
 
 
 @contextmanager
-def _pretend_main_file() -> Iterator[None]:
+def _set_main_file_temporarily() -> Iterator[None]:
     """Set `__main__.__file__` temporarily, because pyspark.sql.connect takes `python -c` for doctests and exits."""
     main = sys.modules["__main__"]
     if main.__spec__ is not None or hasattr(main, "__file__") or hasattr(sys, "ps1"):

@@ -47,7 +47,7 @@ def combine_window_parts(parts: WindowParts) -> WindowParts:
     group_of = np.empty(len(order), np.int64)
     group_of[order] = groups
     runs, counts = _join_runs(parts, group_of, len(starts))
-    found = _queue_figures(runs, counts, values["queue_offsets"])
+    found = _queue_offset_figures(runs, counts, values["queue_offsets"])
     values |= {name: np.where(known, found[name], carried[name]) for name in QUEUE}
     keys = [key.take(pa.array(order[starts])) for key in parts.keys]
     unknown = np.repeat(~known, counts)
@@ -78,28 +78,28 @@ def sort_ranks(key: pa.Array) -> Array:
     return found
 
 
-def _reduce_groups(function: np.ufunc, values: Array, order: Array, starts: Array) -> Array:
-    reduced: Array = function.reduceat(values[order], starts) if len(starts) else values
+def _reduce_groups(function: np.ufunc, values: Array, order: Array, group_starts: Array) -> Array:
+    reduced: Array = function.reduceat(values[order], group_starts) if len(group_starts) else values
     return reduced
 
 
-def _join_runs(parts: WindowParts, group_of: Array, groups: int) -> tuple[Array, Array]:
+def _join_runs(parts: WindowParts, group_of: Array, group_count: int) -> tuple[Array, Array]:
     """Return the runs of each group in log order, adjacent ones joined, and the number of runs by group."""
     of_run = np.repeat(group_of, parts.run_counts)
     order = np.lexsort((parts.runs[2], parts.runs[0], of_run))
-    runs, counts = np.ascontiguousarray(parts.runs[:, order]), np.zeros(groups, np.int64)
+    runs, counts = np.ascontiguousarray(parts.runs[:, order]), np.zeros(group_count, np.int64)
     kept = kernel.join_runs(of_run[order], runs, counts)
     return runs[:, :kept], counts
 
 
-def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str, Array]:
+def _queue_offset_figures(runs: Array, run_counts: Array, queue_offsets: Array) -> dict[str, Array]:
     """Return, for each group, how many queue offsets are unknown, repeated or missing, and how often they restart."""
-    lengths, missing, restarts, repeated = (np.zeros(len(counts), np.int64) for _ in range(4))
-    kernel.sum_run_figures(counts, runs, lengths, missing, restarts)
+    lengths, missing, restarts, repeated = (np.zeros(len(run_counts), np.int64) for _ in range(4))
+    kernel.sum_run_figures(run_counts, runs, lengths, missing, restarts)
     # If offsets never step back, none is repeated.
-    ends = np.cumsum(counts)
+    ends = np.cumsum(run_counts)
     for group in np.flatnonzero(restarts):
-        mine = runs[:, ends[group] - counts[group] : ends[group]]
+        mine = runs[:, ends[group] - run_counts[group] : ends[group]]
         repeated[group] = lengths[group] - _count_covered(mine[2], mine[3])
     figures = (queue_offsets - lengths, repeated, missing, restarts)
     return dict(zip(QUEUE, figures, strict=True))

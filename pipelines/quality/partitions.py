@@ -50,7 +50,7 @@ class PartitionIndex:
     parts: Array
 
     @property
-    def rows(self) -> Array:
+    def row_counts(self) -> Array:
         """Number of rows by partition."""
         found: Array = self.parts["rows"].astype(np.int64)
         return found
@@ -87,28 +87,28 @@ class PartitionGroup:
     shares: int = 1
 
 
-def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[PartitionGroup]:
+def group_partitions(row_counts: Sequence[int] | Array, max_rows: int = GROUP_ROWS) -> list[PartitionGroup]:
     """Divide all partitions, in order, into groups of limited size; returns at least one group.
 
     A larger partition is divided by hashes of topics into shares of about that size.
 
     Args:
-        rows: number of rows of each partition, in all files.
-        most: largest number of rows of a group.
+        row_counts: number of rows of each partition, in all files.
+        max_rows: largest number of rows of a group.
     """
     groups: list[PartitionGroup] = []
     first = held = 0
-    for partition, count in enumerate(map(int, rows)):
-        if partition > first and held + count > most:
-            groups += _divide_partition(first, partition, held, most)
+    for partition, count in enumerate(map(int, row_counts)):
+        if partition > first and held + count > max_rows:
+            groups += _divide_partition(first, partition, held, max_rows)
             first, held = partition, 0
         held += count
-    return groups + _divide_partition(first, len(rows), held, most)
+    return groups + _divide_partition(first, len(row_counts), held, max_rows)
 
 
-def _divide_partition(first: int, end: int, rows: int, most: int) -> list[PartitionGroup]:
+def _divide_partition(first: int, end: int, row_count: int, max_rows: int) -> list[PartitionGroup]:
     # Empty partitions after a large one are in its group.
-    shares = max(1, -(-rows // most))
+    shares = max(1, -(-row_count // max_rows))
     return [PartitionGroup(first, end, share, shares) for share in range(shares)]
 
 
@@ -122,7 +122,7 @@ def select_group_rows(profile: pa.Table, group: PartitionGroup) -> pa.Table:
     return profile if chosen.all() else profile.filter(pa.array(chosen))
 
 
-def partition_counts(profile: pa.Table) -> Array:
+def partition_row_counts(profile: pa.Table) -> Array:
     """Return the number of rows by partition."""
     return np.bincount(_topic_hashes(profile) % PARTITIONS, minlength=PARTITIONS)
 
@@ -164,7 +164,7 @@ def serialize_partitions(profile: pa.Table) -> tuple[pa.Buffer, PartitionIndex]:
             writer.write_table(ordered.slice(start, count), max_chunksize=_BATCH_ROWS)
             ends.append(sink.tell())
     data = sink.getvalue()
-    begin = _schema_end(data)
+    begin = _find_schema_end(data)
     bounds = np.maximum([begin, *ends], begin).tolist()  # the schema is written with the first batch
     parts = np.zeros(PARTITIONS, _INDEX)
     parts["rows"], parts["size"] = counts, np.diff(bounds)
@@ -172,7 +172,7 @@ def serialize_partitions(profile: pa.Table) -> tuple[pa.Buffer, PartitionIndex]:
     return data, PartitionIndex(begin, parts)
 
 
-def _schema_end(data: pa.Buffer) -> int:
+def _find_schema_end(data: pa.Buffer) -> int:
     reader = pa.BufferReader(data[_MAGIC_BYTES:])
     pa.ipc.read_message(reader)
     return _MAGIC_BYTES + int(reader.tell())
@@ -209,6 +209,6 @@ def parse_partitions(data: bytes, index: PartitionIndex, group: PartitionGroup) 
     except (pa.ArrowInvalid, OSError) as error:
         raise ProfileError(f"expected record batches of a profile, found {length} other bytes: {error}") from error
     table = pa.Table.from_batches(batches, SCHEMA)
-    if table.num_rows != (expected := int(index.rows[group.first : group.end].sum())):
+    if table.num_rows != (expected := int(index.row_counts[group.first : group.end].sum())):
         raise ProfileError(f"expected {format_count(expected, 'row')} of a profile, found {table.num_rows}")
     return select_group_rows(table, group) if group.shares > 1 else table

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.arrays import Array, read_only
+from commitlake.connectors.arrays import Array, read_only_view
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.pipelines.quality import kernel
 from commitlake.pipelines.quality.checksums import column_hashes
@@ -74,9 +74,9 @@ def profile_rows(table: pa.Table) -> pa.Table:
 
 def _profile_groups(rows: RowArrays) -> WindowParts:
     """Return a profile of each group of consecutive rows with the same broker, topic, queue and window."""
-    brokers, broker_names = rows.codes("broker")
-    topics, topic_names = rows.codes("topic")
-    queues, stores, nulls = rows.queues(), rows.numbers("store_timestamp"), rows.null_bits()
+    brokers, broker_names = rows.string_codes("broker")
+    topics, topic_names = rows.string_codes("topic")
+    queues, stores, nulls = rows.queue_numbers(), rows.number_column("store_timestamp"), rows.null_bits()
     starts = np.empty(rows.count, np.int64)
     starts = starts[: kernel.find_part_starts(brokers, topics, queues, stores, nulls, _WINDOW_US, starts)]
     out = np.zeros((len(kernel.FIELDS), len(starts)), np.int64)
@@ -85,16 +85,16 @@ def _profile_groups(rows: RowArrays) -> WindowParts:
     taken, _ = rows.inner_message_counts()
     found = kernel.profile_parts(
         starts,
-        rows.numbers("physical_offset"),
-        rows.numbers("queue_offset"),
+        rows.number_column("physical_offset"),
+        rows.number_column("queue_offset"),
         taken,
-        rows.numbers("size"),
-        rows.numbers("body_size"),
-        rows.numbers("body_crc"),
-        rows.numbers("reconsume_times"),
+        rows.number_column("size"),
+        rows.number_column("body_size"),
+        rows.number_column("body_crc"),
+        rows.number_column("reconsume_times"),
         queues,
         stores,
-        rows.numbers("born_timestamp"),
+        rows.number_column("born_timestamp"),
         nulls,
         _MIN_RECORD_SIZE,
         DEFAULT_MAX_RECORD_BYTES,
@@ -107,7 +107,7 @@ def _profile_groups(rows: RowArrays) -> WindowParts:
     values = dict.fromkeys((*SUMS, *QUEUE), zeros) | dict(zip(kernel.FIELDS, out, strict=True))
     for name, marked in rows.counted_masks().items():
         values[name] = np.add.reduceat(marked, starts, dtype=np.int64)
-    for name, hashes in rows.checksums().items():
+    for name, hashes in rows.row_hashes_by_column().items():
         values[name] = np.add.reduceat(hashes, starts) if len(starts) else hashes
     windows, timeless = stores[starts] // _WINDOW_US * _WINDOW_US, nulls[starts] & kernel.NULL_STORE != 0
     return WindowParts(
@@ -147,7 +147,7 @@ class RowArrays:
         self.count = table.num_rows
         self._order: Array | None = None
         self._table = table.select(columns).unify_dictionaries().combine_chunks()
-        brokers, _ = self.codes("broker")
+        brokers, _ = self.string_codes("broker")
         if (brokers[1:] != brokers[:-1]).any():
             # Rows of several brokers are mixed, and each row would become a part of its own.
             self._order = np.argsort(brokers, kind="stable")
@@ -155,40 +155,40 @@ class RowArrays:
 
     def _put_queues_in_order(self) -> None:
         """Order the rows of each queue as in the log: by queue offset, except for damaged records."""
-        names = self.codes("broker")[0], self.codes("topic")[0], self.queues()
-        physical = self.numbers("physical_offset")
+        names = self.string_codes("broker")[0], self.string_codes("topic")[0], self.queue_numbers()
+        physical = self.number_column("physical_offset")
         back = physical[1:] < physical[:-1]
         for values in names:
             back &= values[1:] == values[:-1]
         if back.any():
-            order = np.lexsort((self.numbers("queue_offset"), physical, *names[::-1]))
+            order = np.lexsort((self.number_column("queue_offset"), physical, *names[::-1]))
             self._order = order if self._order is None else self._order[order]
 
     def _single_chunk(self, name: str) -> pa.Array:
         column = self._table.column(name)
         return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
-    def _reorder(self, values: Array) -> Array:
+    def _put_values_in_order(self, values: Array) -> Array:
         if self._order is None:
             return values
         ordered: Array = values[self._order]
-        return ordered if values.flags.writeable else read_only(ordered)
+        return ordered if values.flags.writeable else read_only_view(ordered)
 
-    def numbers(self, name: str) -> Array:
+    def number_column(self, name: str) -> Array:
         """Return the values of a column of integers or timestamps (microseconds); 0 where null."""
         column = self._single_chunk(name)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-        return self._reorder(_fill_nulls(column, 0))
+        return self._put_values_in_order(_fill_nulls(column, 0))
 
-    def queues(self) -> Array:
+    def queue_numbers(self) -> Array:
         """Return queue numbers; rows without a queue have a number of their own."""
-        return self._reorder(_fill_nulls(self._single_chunk("queue_id").cast(pa.int64()), NO_QUEUE))
+        return self._put_values_in_order(_fill_nulls(self._single_chunk("queue_id").cast(pa.int64()), NO_QUEUE))
 
-    def codes(self, name: str) -> tuple[Array, pa.Array]:
+    def string_codes(self, name: str) -> tuple[Array, pa.Array]:
         """Return a column's strings as codes, -1 for null, and the distinct strings."""
         codes, values = self._encode_column(name)
-        return self._reorder(codes), values
+        return self._put_values_in_order(codes), values
 
     def _encode_column(self, name: str) -> tuple[Array, pa.Array]:
         column = self._single_chunk(name)
@@ -202,7 +202,7 @@ class RowArrays:
         for name, bit in _NULL_BITS.items():
             if name in self._table.column_names and (column := self._single_chunk(name)).null_count:
                 bits[_is_null(column)] |= bit
-        return self._reorder(bits)
+        return self._put_values_in_order(bits)
 
     def inner_message_counts(self) -> tuple[Array, Array | None]:
         """Return how many queue offsets each row takes, and a mask of the inner batches.
@@ -220,29 +220,29 @@ class RowArrays:
         taken[flags & TransactionType.PREPARED != 0] = 0  # a bit that rollbacks have, too, but commits do not
         batches = (flags & INNER_BATCH != 0) & (taken > 0)
         if not batches.any():
-            return self._reorder(taken), None
+            return self._put_values_in_order(taken), None
         (places,) = np.nonzero(batches)
         for place, properties in zip(places, self._single_chunk("properties").take(pa.array(places)), strict=True):
-            taken[place] = _inner_count(properties.as_py() or ())
-        return self._reorder(taken), self._reorder(batches)
+            taken[place] = _inner_message_count(properties.as_py() or ())
+        return self._put_values_in_order(taken), self._put_values_in_order(batches)
 
-    def lack_transaction_flags(self) -> Array:
+    def rows_without_transaction_flags(self) -> Array:
         """Return a mask, in the order of the log, of the rows whose format has no transaction bits in sysFlag."""
-        return self._reorder(self._lack_transaction_flags())
+        return self._put_values_in_order(self._lack_transaction_flags())
 
-    def have_property(self, names: Collection[str]) -> Array:
+    def rows_with_property(self, property_names: Collection[str]) -> Array:
         """Return a mask of the rows that have a property of one of these names."""
         column = self._single_chunk("properties")
         keys, offsets = column.keys, column.offsets.to_numpy()
         found = np.zeros(self.count, bool)
         if pa.types.is_dictionary(keys.type):
-            wanted = np.array([name in names for name in keys.dictionary.to_pylist()] + [False])
+            wanted = np.array([name in property_names for name in keys.dictionary.to_pylist()] + [False])
             places = np.flatnonzero(wanted[keys.indices.to_numpy()]) if wanted.any() else np.empty(0, np.int64)
         else:
-            places = np.flatnonzero(pc.is_in(keys, pa.array(sorted(names))).to_numpy(zero_copy_only=False))
+            places = np.flatnonzero(pc.is_in(keys, pa.array(sorted(property_names))).to_numpy(zero_copy_only=False))
         places = places[(places >= offsets[0]) & (places < offsets[-1])]
         found[np.searchsorted(offsets, places, side="right") - 1] = True
-        return self._reorder(found)
+        return self._put_values_in_order(found)
 
     def _lack_transaction_flags(self) -> Array:
         """Return a mask, in the order of the table, of the rows whose format has no transaction bits in sysFlag."""
@@ -265,21 +265,22 @@ class RowArrays:
         found["inner_batches"] = self.inner_message_counts()[1]
         return {name: rows for name, rows in found.items() if rows is not None}
 
-    def checksums(self) -> dict[str, Array]:
+    def row_hashes_by_column(self) -> dict[str, Array]:
         """Return hashes of the rows, by the profile's column that sums them."""
         return {
-            checksum.name: self._reorder(column_hashes(self._table, checksum.columns)) for checksum in COLUMN_CHECKSUMS
+            checksum.name: self._put_values_in_order(column_hashes(self._table, checksum.columns))
+            for checksum in COLUMN_CHECKSUMS
         }
 
     def _rows_with_null(self, names: Iterable[str]) -> Array | None:
         columns = [column for column in map(self._single_chunk, names) if column.null_count]
-        return self._reorder(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
+        return self._put_values_in_order(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
 
     def _rows_without_host(self) -> Array | None:
         """Return a mask of the rows that lack a host, except erased rows without the producer's; None if none."""
         born, store, crc = (_is_null(self._single_chunk(name)) for name in ("born_host", "store_host", "body_crc"))
         lost = store | (born & ~crc)
-        return self._reorder(lost) if lost.any() else None
+        return self._put_values_in_order(lost) if lost.any() else None
 
     def _rows_with_bad_body_refs(self) -> tuple[Array | None, ...]:
         places, sizes = self._single_chunk("body_ref"), _fill_nulls(self._single_chunk("body_size"), 0)
@@ -288,11 +289,13 @@ class RowArrays:
         least = np.minimum(_fill_nulls(frame, -1), _fill_nulls(offset, -1))
         wrong = ((_fill_nulls(length, -1) != sizes) | (least < 0)) & ~absent
         lost = absent & (sizes > 0)
-        return tuple(self._reorder(rows) if rows.any() else None for rows in (lost, wrong))
+        return tuple(self._put_values_in_order(rows) if rows.any() else None for rows in (lost, wrong))
 
-    def _rows_with_unknown_value(self, name: str, known: frozenset[str]) -> Array | None:
-        codes, values = self.codes(name)
-        strange = np.array([value not in known for value in values.to_pylist()] + [True])  # the last one is for null
+    def _rows_with_unknown_value(self, name: str, known_values: frozenset[str]) -> Array | None:
+        codes, values = self.string_codes(name)
+        strange = np.array(
+            [value not in known_values for value in values.to_pylist()] + [True]
+        )  # the last one is for null
         return strange[codes] if strange[:-1].any() or (codes < 0).any() else None
 
 
@@ -306,7 +309,7 @@ def _fill_nulls(column: pa.Array, value: int) -> Array:
     return values
 
 
-def _inner_count(properties: Iterable[tuple[str, str]]) -> int:
+def _inner_message_count(properties: Iterable[tuple[str, str]]) -> int:
     """Return the number of messages in an inner batch; 1 if it is not given."""
     count = parse_int32(dict(properties).get(INNER_NUM))
     return 1 if count is None else min(max(count, 1), _MAX_INNER)

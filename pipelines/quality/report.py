@@ -86,7 +86,7 @@ class QualityReport:
         return [found for found in self.judgements if not found.success and found.is_critical]
 
     @property
-    def damage(self) -> list[Judgement]:
+    def damage_judgements(self) -> list[Judgement]:
         """Unmet expectations that are damage to single queues."""
         return [found for found in self.judgements if not found.success and found.is_damage]
 
@@ -98,12 +98,12 @@ class QualityReport:
         ]
 
     @property
-    def unmet(self) -> list[Judgement]:
+    def unmet_judgements(self) -> list[Judgement]:
         """All unmet expectations, critical ones first, then damage."""
-        return [*self.critical_failures, *self.damage, *self.warnings]
+        return [*self.critical_failures, *self.damage_judgements, *self.warnings]
 
     @property
-    def passed(self) -> bool:
+    def has_passed(self) -> bool:
         """True if the run may be committed."""
         return not self.critical_failures
 
@@ -118,23 +118,23 @@ def join_reports(reports: Sequence[QualityReport]) -> QualityReport:
     return QualityReport([*found.values()], reports[-1].judged_at)
 
 
-def _join_judgements(one: Judgement, other: Judgement) -> Judgement:
-    values = [each.observed for each in (one, other) if isinstance(each.observed, int | float)]
-    joined = sum if "Sum" in one.expectation.type else min if "Min" in one.expectation.type else max
-    observed = joined(values) if values else other.observed
+def _join_judgements(first: Judgement, second: Judgement) -> Judgement:
+    values = [each.observed for each in (first, second) if isinstance(each.observed, int | float)]
+    joined = sum if "Sum" in first.expectation.type else min if "Min" in first.expectation.type else max
+    observed = joined(values) if values else second.observed
     return replace(
-        one,
-        success=one.success and other.success,
+        first,
+        success=first.success and second.success,
         observed=observed,
-        judged=one.judged + other.judged,
-        unexpected=one.unexpected + other.unexpected,
-        examples=_join_examples(one, other)[: one.max_examples],
+        judged=first.judged + second.judged,
+        unexpected=first.unexpected + second.unexpected,
+        examples=_join_examples(first, second)[: first.max_examples],
     )
 
 
-def _join_examples(one: Judgement, other: Judgement) -> list[Mapping[str, object]]:
-    examples = [*one.examples, *other.examples]
-    if not one.is_damage:
+def _join_examples(first: Judgement, second: Judgement) -> list[Mapping[str, object]]:
+    examples = [*first.examples, *second.examples]
+    if not first.is_damage:
         return examples
     by_queue = {tuple(example.get(name) for name in _PLACES): example for example in reversed(examples)}
     return [*by_queue.values()][::-1]
@@ -145,7 +145,7 @@ def expectation_sentences(report: QualityReport) -> list[str]:
     return [
         f"{found.expectation.severity}: {found.expectation.why} ({_observed_text(found)}). {found.expectation.action} "
         f"(expectation {found.suite}.{found.expectation.name})"
-        for found in report.unmet
+        for found in report.unmet_judgements
     ]
 
 
@@ -162,19 +162,19 @@ def brokers_with_failures(report: QualityReport) -> list[str] | None:
     return list(names)
 
 
-def _observed_text(found: Judgement) -> str:
+def _observed_text(judgement: Judgement) -> str:
     """Describe how many messages or rows do not meet an expectation, and where the first ones are."""
-    rows = f"{found.unexpected:,} of {format_count(found.judged, _GRAINS.get(found.suite, 'row'))}"
-    places = "; ".join(_place_text(example) for example in found.examples[:_SHOWN])
-    more = "; and more" if places and found.unexpected > _SHOWN else ""
+    rows = f"{judgement.unexpected:,} of {format_count(judgement.judged, _GRAINS.get(judgement.suite, 'row'))}"
+    places = "; ".join(_profile_row_text(example) for example in judgement.examples[:_SHOWN])
+    more = "; and more" if places and judgement.unexpected > _SHOWN else ""
     where = f"{rows}: {places}{more}" if places else rows
-    words = _OBSERVED.get(found.expectation.type)
-    if words is None or not isinstance(found.observed, int | float):
+    words = _OBSERVED.get(judgement.expectation.type)
+    if words is None or not isinstance(judgement.observed, int | float):
         return where
-    return f"{words.format(found.observed)} in {where}"
+    return f"{words.format(judgement.observed)} in {where}"
 
 
-def _place_text(example: Mapping[str, object]) -> str:
+def _profile_row_text(example: Mapping[str, object]) -> str:
     """Describe a row of the profile, with control characters of names escaped."""
     parts = [f"{word} {example[name]!a}" for name, word in _PLACES.items() if example.get(name) is not None]
     if example.get("window_start") is not None:
@@ -206,7 +206,7 @@ class RunVerdict:
         return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
 
     def with_unread_files(self, count: int) -> RunVerdict:
-        """Return this verdict with the remark that files beside the logs could not be read.
+        """Return this verdict with the remark that files besides the logs could not be read.
 
         No message is lost by that, so it is a warning; a later run reads the files again.
 
@@ -220,13 +220,13 @@ class RunVerdict:
         text += f"{joined}{format_count(count, 'problem')} with files beside the log"
         return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
 
-    def with_unread_messages(self, newer: Sequence[str]) -> RunVerdict:
+    def with_unread_messages(self, unread_sentences: Sequence[str]) -> RunVerdict:
         """Return this verdict with the remark that the run did not read all messages of the stores.
 
         Args:
-            newer: sentences on these messages; without any, the verdict is unchanged.
+            unread_sentences: sentences on these messages; without any, the verdict is unchanged.
         """
-        if not newer:
+        if not unread_sentences:
             return self
         text = f"{self.text.removesuffix(_NO_PROBLEMS)}; other messages of the stores are not read"
         return RunVerdict(text, "critical", True)
@@ -235,9 +235,9 @@ class RunVerdict:
 _NO_PROBLEMS = " without problems"
 
 
-def _damage_text(found: Judgement) -> str:
-    more = " or more" if len(found.examples) == found.max_examples else ""
-    queues = f"{format_count(len(found.examples), 'queue')}{more}"
+def _damage_text(judgement: Judgement) -> str:
+    more = " or more" if len(judgement.examples) == judgement.max_examples else ""
+    queues = f"{format_count(len(judgement.examples), 'queue')}{more}"
     return f"messages of {queues} are missing in a log without damage (table quality_results)"
 
 
@@ -268,7 +268,7 @@ class Losses:
         Args:
             report: results of the suites; None if they did not run.
         """
-        if report is not None and not report.passed:
+        if report is not None and not report.has_passed:
             return RunVerdict("stopped: critical expectations are not met, nothing was committed", "critical", True)
         lost = []
         if self.quarantined:
@@ -278,7 +278,7 @@ class Losses:
             lost.append(
                 f"{format_count(self.gaps, 'range of the log is', 'ranges of the log are')} missing (table gaps)"
             )
-        damage = [] if report is None else report.damage
+        damage = [] if report is None else report.damage_judgements
         lost += [_damage_text(found) for found in damage]
         if self.is_damage or damage:
             return RunVerdict(f"archived, with damage or loss: {'; '.join(lost)}", "critical", True)

@@ -12,7 +12,7 @@ from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import Engine, column_name, conditions, id_conditions, join_with_or
+from commitlake.connectors.lake.sql import Engine, id_conditions, join_with_or, quote_column_name, selection_conditions
 from commitlake.schemas.selection import Selection
 
 
@@ -22,7 +22,7 @@ class TableQuery:
 
     Attributes:
         table: name of the table in the lake.
-        selection: the wanted messages; of other tables than `messages`, the rows that its `where` describes.
+        selection: the wanted messages; of other tables than `messages`, the rows that its conditions describe.
         columns: columns to return.
         order: columns to sort by, followed by `DESC` for descending order; nulls come last.
         limit: maximum number of rows; 0 for no limit.
@@ -41,16 +41,16 @@ class TableQuery:
     key_places: str | None = None
     unique_key_places: Callable[[str], str | None] | None = None
 
-    def statements(self, name: str, engine: Engine) -> Iterator[str]:
-        """Yield SQL statements on the table `name`, to be run one after another until one of them finds rows."""
+    def statements(self, table_name: str, engine: Engine) -> Iterator[str]:
+        """Yield SQL statements on a table of the given name, to be run in turn until one of them finds rows."""
         if len(self.selection.ids) != 1 or self.count:
-            yield self._select(name, self.where(engine), engine)
+            yield self._select_sql(table_name, self.where_conditions(engine), engine)
             return
         fixed = self._common_conditions(engine)
         for condition in self._id_conditions(self.selection.ids[0], engine):
-            yield self._select(name, [*fixed, condition], engine)
+            yield self._select_sql(table_name, [*fixed, condition], engine)
 
-    def where(self, engine: Engine) -> list[str]:
+    def where_conditions(self, engine: Engine) -> list[str]:
         """Return the conditions for a query in one statement, where each message id may be of either kind."""
         if not self.selection.ids:
             return self._common_conditions(engine)
@@ -59,7 +59,7 @@ class TableQuery:
 
     def _common_conditions(self, engine: Engine) -> list[str]:
         places = [] if self.key_places is None else [self.key_places]
-        return conditions(replace(self.selection, ids=()), engine) + places
+        return selection_conditions(replace(self.selection, ids=()), engine) + places
 
     def _id_conditions(self, message_id: str, engine: Engine) -> Iterator[str]:
         *by_offset, by_unique_key = id_conditions(message_id, engine)
@@ -67,19 +67,19 @@ class TableQuery:
         places = None if self.unique_key_places is None else self.unique_key_places(message_id)
         yield by_unique_key if places is None else f"({by_unique_key} AND {places})"
 
-    def _select(self, name: str, where: Sequence[str], engine: Engine) -> str:
+    def _select_sql(self, table_name: str, where: Sequence[str], engine: Engine) -> str:
         condition = f" WHERE {' AND '.join(where)}" if where else ""
         if self.count:
-            return f"SELECT count(*) FROM {name}{condition}"
-        columns = ", ".join(column_name(column, engine) for column in self.columns)
+            return f"SELECT count(*) FROM {table_name}{condition}"
+        columns = ", ".join(quote_column_name(column, engine) for column in self.columns)
         order = ", ".join(_sort_key(key, engine) for key in self.order)
         limit = f" LIMIT {self.limit}" if self.limit else ""
-        return f"SELECT {columns} FROM {name}{condition} ORDER BY {order}{limit}"
+        return f"SELECT {columns} FROM {table_name}{condition} ORDER BY {order}{limit}"
 
 
 def _sort_key(key: str, engine: Engine) -> str:
     column, _, direction = key.partition(" ")
-    return f"{column_name(column, engine)} {direction or 'ASC'} NULLS LAST"
+    return f"{quote_column_name(column, engine)} {direction or 'ASC'} NULLS LAST"
 
 
 def query_deltalake(query: TableQuery, table: DeltaTable) -> Iterator[pa.RecordBatch]:
@@ -115,14 +115,14 @@ def run_select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.
     return run_spark_select(get_session("query", lake.s3), sql, {table: lake.uri(table)})[1]
 
 
-def query_hbase(query: TableQuery, address: str, table: str | None) -> Iterator[pa.RecordBatch]:
+def query_hbase(query: TableQuery, address: str, table_name: str | None) -> Iterator[pa.RecordBatch]:
     """Yield the answer of HBase, batch by batch."""
     from commitlake.connectors.hbase.client import Client
-    from commitlake.connectors.hbase.lookups import look_up
+    from commitlake.connectors.hbase.lookups import find_messages
     from commitlake.connectors.hbase.options import HBaseOptions
 
-    with Client(HBaseOptions.of_address(address, **({"table": table} if table else {}))) as client:
-        batches = look_up(client, query.selection, 0 if query.count else query.limit)
+    with Client(HBaseOptions.of_address(address, **({"table": table_name} if table_name else {}))) as client:
+        batches = find_messages(client, query.selection, 0 if query.count else query.limit)
         if query.count:
             yield pa.RecordBatch.from_pydict({"count": [sum(batch.num_rows for batch in batches)]})
             return
@@ -167,7 +167,7 @@ def hbase_lag_sentence(lake: Lake, table: DeltaTable, address: str, table_name: 
         return "the table in HBase has followed another lake"
     if found is not None and version <= found <= table.version():
         return ""
-    if found is not None and found > lake.log("messages").read_entries().newest:
+    if found is not None and found > lake.open_log("messages").read_entries().newest_version:
         raise LogDamagedError(
             f"{table.table_uri}: expected version {found} in its _delta_log, to which HBase has followed it, found "
             f"version {table.version()} as the newest: the last entries are lost. {WAY_OUT}"

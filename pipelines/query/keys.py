@@ -17,7 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import date_literal, in_condition
 from commitlake.connectors.plain_arrays import to_utc_times
-from commitlake.pipelines.message_keys.lookup import find_indexed_places
+from commitlake.pipelines.message_keys.lookup import find_indexed_message_places
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 
 MAX_PLACES = 2000
@@ -26,17 +26,17 @@ MAX_PLACES = 2000
 
 def business_keys_condition(lake: Lake, keys: Sequence[str]) -> str | None:
     """Return an SQL condition on the locations of messages with the given business keys; None to search everywhere."""
-    return _places_condition(lake, keys, BUSINESS_KEY)
+    return _message_places_condition(lake, keys, BUSINESS_KEY)
 
 
 def unique_key_condition(lake: Lake, unique_key: str) -> str | None:
     """Return an SQL condition on the locations of messages with a client's message id; None to search everywhere."""
-    return _places_condition(lake, [unique_key], UNIQUE_KEY)
+    return _message_places_condition(lake, [unique_key], UNIQUE_KEY)
 
 
-def _places_condition(lake: Lake, keys: Sequence[str], kind: str) -> str | None:
+def _message_places_condition(lake: Lake, keys: Sequence[str], key_kind: str) -> str | None:
     try:
-        found = find_indexed_places(lake, keys, kind)
+        found = find_indexed_message_places(lake, keys, key_kind)
     except VersionsError:  # rows of messages were changed, or files were merged and deleted: all of it is searched
         return None
     except (LogDamagedError, QueryError, OSError, pa.ArrowException) as error:

@@ -80,13 +80,15 @@ class IndexBuilt:
     is_full: bool
 
 
-def plan_index(totals: Sequence[Totals], parts: Sequence[str], work: Path, settings: Settings) -> list[IndexTask]:
+def plan_index_tasks(
+    totals: Sequence[Totals], part_paths: Sequence[str], work_folder: Path, settings: Settings
+) -> list[IndexTask]:
     """Return a task for every IndexFile; none if the log has no record.
 
     Args:
         totals: totals of each part.
-        parts: paths of the parts.
-        work: folder for unfinished files.
+        part_paths: paths of the parts.
+        work_folder: folder for unfinished files.
     """
     ends = prefix_sums([each.keys for each in totals])
     room, keys = settings.index_entries - 1, ends[-1]
@@ -102,8 +104,8 @@ def plan_index(totals: Sequence[Totals], parts: Sequence[str], work: Path, setti
         first, end = number * room, min(keys, (number + 1) * room)
         begin = max(0, bisect_right(ends, max(0, first - 1)) - 1)
         stop = bisect_left(ends, end)
-        of_file, their_ends = tuple(parts[begin:stop]), tuple(ends[begin : stop + 1])
-        tasks.append(IndexTask(number, first, end, of_file, their_ends, str(work), settings))
+        of_file, their_ends = tuple(part_paths[begin:stop]), tuple(ends[begin : stop + 1])
+        tasks.append(IndexTask(number, first, end, of_file, their_ends, str(work_folder), settings))
     return tasks
 
 
@@ -120,7 +122,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
         return IndexBuilt(str(path), _read_header(path), is_full)
     beside = path.with_suffix(".tmp")
     slots = np.zeros(geometry.slots, np.int32)
-    state = _initial_state(task)
+    state = _initial_file_state(task)
     descriptor = create_file(beside)
     try:
         os.truncate(descriptor, geometry.file_size)
@@ -143,7 +145,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
     return IndexBuilt(str(path), header, is_full)
 
 
-def _initial_state(task: IndexTask) -> Array:
+def _initial_file_state(task: IndexTask) -> Array:
     """Return the state of an empty IndexFile; its header begins with the last offset and time of the one before."""
     state = np.zeros(index_entries.STATE_SIZE, np.int64)
     state[index_entries.NUMBER] = 1
@@ -162,10 +164,12 @@ def _read_keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, in
             yield from PartReader(Path(path)).read_keys(max(0, first - begin), min(stop, end) - begin)
 
 
-def _write_entries(descriptor: int, geometry: Geometry, keys: Keys, chosen: range, slots: Array, state: Array) -> None:
-    out = np.empty(ENTRY.size * min(len(chosen), _AT_ONCE), np.uint8)
-    for first in range(chosen.start, chosen.stop, _AT_ONCE):
-        end = min(chosen.stop, first + _AT_ONCE)
+def _write_entries(
+    descriptor: int, geometry: Geometry, keys: Keys, key_range: range, slots: Array, state: Array
+) -> None:
+    out = np.empty(ENTRY.size * min(len(key_range), _AT_ONCE), np.uint8)
+    for first in range(key_range.start, key_range.stop, _AT_ONCE):
+        end = min(key_range.stop, first + _AT_ONCE)
         position = geometry.entry_position(int(state[index_entries.NUMBER]))
         index_entries.write_key_entries(keys.offsets, keys.times, keys.ends, keys.hashes, first, end, slots, state, out)
         _write_at(descriptor, out[: ENTRY.size * (end - first)], position)
@@ -191,7 +195,7 @@ def rename_built_files(built: Sequence[IndexBuilt], out: Path) -> list[Path]:
             name = f"{int(names[-1]) + 1:0{_NAME_LENGTH}d}"
         names.append(name)
     for each, name in zip(built, names, strict=True):
-        move_synced(Path(each.path), out / INDEX / name, below=out)
+        move_synced(Path(each.path), out / INDEX / name, trusted_root=out)
     return [out / INDEX / name for name in names]
 
 

@@ -22,59 +22,60 @@ assert (_SIZE, ENTRY.offset_of("physical_offset"), _TIME_POSITION) == (20, 4, 12
 
 
 @compiled
-def append_tags_hashes(hashes: Array, ends: Array, tags: Array, together: Array, with_tags: Array) -> None:
+def append_tags_hashes(hashes: Array, key_ends: Array, tags_hashes: Array, all_hashes: Array, all_ends: Array) -> None:
     """Append the hash of each record's tags to the hashes of its keys.
 
     Args:
         hashes: int32, see `Facts.key_hashes`.
-        ends: int32, see `Facts.key_ends`.
-        tags: int32, see `Facts.tags_hash`.
-        together: int32, receives all hashes.
-        with_tags: int32, receives where each record's hashes end in `together`.
+        key_ends: int32, see `Facts.key_ends`.
+        tags_hashes: int32, see `Facts.tags_hash`.
+        all_hashes: int32, receives all hashes.
+        all_ends: int32, receives where each record's hashes end in `all_hashes`.
     """
     key, at = np.int64(0), np.int64(0)
-    for row in range(len(ends)):
-        while key < ends[row]:
-            together[at] = hashes[key]
+    for row in range(len(key_ends)):
+        while key < key_ends[row]:
+            all_hashes[at] = hashes[key]
             key += 1
             at += 1
-        if tags[row] >= 0:
-            together[at] = tags[row]
+        if tags_hashes[row] >= 0:
+            all_hashes[at] = tags_hashes[row]
             at += 1
-        with_tags[row] = at
+        all_ends[row] = at
 
 
 @compiled
 def write_key_entries(
-    offsets: Array, times: Array, ends: Array, hashes: Array, first: int, end: int, slots: Array, state: Array,
-    out: Array,
+    offsets: Array, times: Array, key_ends: Array, hashes: Array, first_hash: int, end_hash: int, slots: Array,
+    state: Array,
+    entries: Array,
 ) -> None:  # fmt: skip
     """Write the entries of keys, and update the slots.
 
     Args:
         offsets: int64, see `parts.Keys`.
         times: int64, likewise.
-        ends: int64, likewise.
+        key_ends: int64, likewise.
         hashes: int32, likewise.
-        first: index of the first hash to enter.
-        end: index after the last hash to enter.
+        first_hash: index of the first hash to enter.
+        end_hash: index after the last hash to enter.
         slots: int32, the file's slots: the number of the newest entry of each chain; updated.
         state: int64[STATE_SIZE], updated.
-        out: uint8, receives the entries.
+        entries: uint8, receives the entries.
     """
     number, used = state[NUMBER], state[USED_SLOTS]
     begin = state[BEGIN_TIME]
     count = np.int64(len(slots))
-    row, above = np.int64(0), np.int64(len(ends))
+    row, above = np.int64(0), np.int64(len(key_ends))
     while row < above:  # find the record of hash `first`
         middle = (row + above) >> 1
-        if ends[middle] <= first:
+        if key_ends[middle] <= first_hash:
             row = middle + 1
         else:
             above = middle
     at = np.int64(0)
-    for key in range(first, end):
-        while ends[row] <= key:
+    for key in range(first_hash, end_hash):
+        while key_ends[row] <= key:
             row += 1
         offset, time = offsets[row], times[row]
         seconds = (time - begin) // 1000
@@ -88,9 +89,9 @@ def write_key_entries(
         # 20 bytes as three words that overlap: hash and half the offset, its other half and the time, time and chain.
         word = np.uint64(offset)
         low_time = np.uint64(seconds)
-        store_be_u64(out, at, (np.uint64(key_hash) << _HALF) | (word >> _HALF))
-        store_be_u64(out, at + 8, ((word & _LOW) << _HALF) | low_time)
-        store_be_u64(out, at + _TIME_POSITION, (low_time << _HALF) | np.uint64(newest))
+        store_be_u64(entries, at, (np.uint64(key_hash) << _HALF) | (word >> _HALF))
+        store_be_u64(entries, at + 8, ((word & _LOW) << _HALF) | low_time)
+        store_be_u64(entries, at + _TIME_POSITION, (low_time << _HALF) | np.uint64(newest))
         slots[slot] = number
         if newest == 0:
             used += 1

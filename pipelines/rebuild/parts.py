@@ -130,7 +130,7 @@ class Totals:
     queued_time: int = 0
     last_end: int = -1
 
-    def joined(self, later: Totals) -> Totals:
+    def join_with_later(self, later: Totals) -> Totals:
         """Return the totals of this range and a later one."""
         last = later if later.last_offset >= 0 else self
         queued = later if later.queued_offset >= 0 else self
@@ -166,7 +166,7 @@ class PartTable:
     keys: tuple[KeyBlock, ...]
     evidence: dict[str, BatchEvidence] = field(default_factory=dict)
 
-    def entry_counts(self) -> dict[Queue, int]:
+    def entry_counts_by_queue(self) -> dict[Queue, int]:
         """Return the number of entries by queue."""
         return {queue: block.count for queue, block in self.queues.items()}
 
@@ -194,19 +194,19 @@ class PartWriter:
         begin = self._position
         self._file.write(block.data)
         self._position += len(block)
-        return begin, len(block), _crc_of(block)
+        return begin, len(block), _block_crc(block)
 
-    def write_queue(self, entries: Array, numbers: Array, *, plain: bool) -> QueueBlock:
+    def write_queue_entries(self, entries: Array, queue_offsets: Array, *, are_consecutive: bool) -> QueueBlock:
         """Write the entries of one queue.
 
         Args:
             entries: uint8, the bytes of the entries as they are written to queue files.
-            numbers: int64, their queue offsets.
-            plain: True if the queue offsets are consecutive.
+            queue_offsets: int64, their queue offsets.
+            are_consecutive: True if the queue offsets are consecutive.
         """
-        columns = [entries] if plain else [entries, numbers]
+        columns = [entries] if are_consecutive else [entries, queue_offsets]
         position, size, crc = self._write_block(columns)
-        return QueueBlock(position, size, len(numbers), int(numbers[0]) if plain else -1, crc)
+        return QueueBlock(position, size, len(queue_offsets), int(queue_offsets[0]) if are_consecutive else -1, crc)
 
     def write_record_keys(self, keys: Keys) -> KeyBlock:
         """Write the keys of records."""
@@ -228,7 +228,7 @@ class PartWriter:
         self._beside.replace(self._path)
 
 
-def read_table(path: Path) -> PartTable | None:
+def read_part_table(path: Path) -> PartTable | None:
     """Return the table of a part, or None if the part does not exist or is not complete."""
     try:
         with os.fdopen(open_file(path), "rb") as file:
@@ -264,7 +264,7 @@ class PartReader:
         Raises:
             UsageError: if the part is not complete.
         """
-        table = read_table(path)
+        table = read_part_table(path)
         if table is None:
             raise _damaged_part_error(path)
         self.table = table
@@ -272,11 +272,11 @@ class PartReader:
 
     def _read_block(self, position: int, size: int, crc: int) -> Array:
         block = np.fromfile(self._path, np.uint8, size, offset=position)
-        if len(block) != size or _crc_of(block) != crc:
+        if len(block) != size or _block_crc(block) != crc:
             raise _damaged_part_error(self._path)
         return block
 
-    def read_queue(self, queue: Queue, entry_size: int) -> tuple[Array, Array | None]:
+    def read_queue_entries(self, queue: Queue, entry_size: int) -> tuple[Array, Array | None]:
         """Return the entries of a queue, a row of bytes each, and their queue offsets, or None if consecutive."""
         block = self.table.queues[queue]
         data = self._read_block(block.position, block.size, block.crc)
@@ -301,7 +301,7 @@ class PartReader:
                 )
 
 
-def _crc_of(block: Array) -> int:
+def _block_crc(block: Array) -> int:
     return int(crc32(block, 0, len(block)))
 
 

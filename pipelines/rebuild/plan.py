@@ -59,7 +59,7 @@ class RebuildPlan:
         """The folder of part files."""
         return self.work_folder / "parts"
 
-    def splits(self, store: Store) -> list[Split]:
+    def log_splits(self, store: Store) -> list[Split]:
         """Return the ranges of the log, in order."""
         with ThreadPoolExecutor(available_cores()) as pool:
             divided = pool.map(
@@ -114,23 +114,23 @@ def begin_or_resume_plan(
                 raise UsageError(
                     f"{out} already holds {name}, and nothing is overwritten: expected a folder without it"
                 )
-        make_folders(plan.parts_folder, below=out)
-        write_synced(plan.work_folder / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
+        make_folders(plan.parts_folder, trusted_root=out)
+        write_synced(plan.work_folder / PLAN, json.dumps(plan.to_document(), indent=2).encode(), trusted_root=out)
         return plan
-    settings = _settings_of_first_run(settings, known)
+    settings = _settings_as_in_first_run(settings, known)
     plan = replace(plan, settings=settings)
     wanted = plan.to_document() | {"end": known.get("end")}
     if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:
         raise UsageError(
-            f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another one"
+            f"{out} holds an unfinished run for another store, or with other options: delete it, or name another folder"
         )
-    make_folders(plan.parts_folder, below=out)  # a run that was interrupted while it removed its work has none
+    make_folders(plan.parts_folder, trusted_root=out)  # a run that was interrupted while it removed its work has none
     return replace(plan, end=known["end"])
 
 
-def _settings_of_first_run(settings: Settings, known: dict[str, Any]) -> Settings:
+def _settings_as_in_first_run(settings: Settings, first_document: dict[str, Any]) -> Settings:
     """Return the settings with `may_have_light_queues` as the first run found it, before it wrote any queue."""
-    found = known.get("settings")
+    found = first_document.get("settings")
     has_light = found.get("may_have_light_queues") if isinstance(found, dict) else None
     return replace(settings, may_have_light_queues=has_light) if isinstance(has_light, bool) else settings
 

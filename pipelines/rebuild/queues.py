@@ -52,7 +52,7 @@ class QueueFolder:
     def write(self, position: int, data: memoryview) -> None:
         """Write bytes of the queue, which may span several files."""
         for start, at, size in self._split_by_file(position, len(data)):
-            self._write(start, at, data[:size])
+            self._write_to_file(start, at, data[:size])
             data = data[size:]
 
     def read(self, position: int, size: int) -> bytes:
@@ -68,23 +68,23 @@ class QueueFolder:
             position += piece
             size -= piece
 
-    def _write(self, start: int, at: int, data: memoryview) -> None:
+    def _write_to_file(self, file_start: int, position: int, data: memoryview) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.path / segment_name(start), flags, FILE_MODE)
+        descriptor = os.open(self.path / segment_name(file_start), flags, FILE_MODE)
         try:
             if os.fstat(descriptor).st_size != self._file_size:  # a new file
                 os.truncate(descriptor, self._file_size)
                 self.files += 1
             written = 0
             while written < len(data):
-                written += os.pwrite(descriptor, data[written:], at + written)
+                written += os.pwrite(descriptor, data[written:], position + written)
         finally:
             os.close(descriptor)
 
-    def _read_from_file(self, start: int, at: int, size: int) -> bytes:
-        descriptor = os.open(self.path / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
+    def _read_from_file(self, file_start: int, position: int, size: int) -> bytes:
+        descriptor = os.open(self.path / segment_name(file_start), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return os.pread(descriptor, size, at)
+            return os.pread(descriptor, size, position)
         finally:
             os.close(descriptor)
 
@@ -154,23 +154,24 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     """
     out, work = Path(task.out), Path(task.work)
     folders = {
-        queue: QueueFolder(work / f"queue-{task.number}-{place}", _file_size(task.settings, queue))
+        queue: QueueFolder(work / f"queue-{task.number}-{place}", _queue_file_size(task.settings, queue))
         for place, queue in enumerate(task.queues)
         if not check_folder(queue_folder_path(out, queue, task.settings))
     }
-    writers = {queue: _queue_writer(task, queue, folder) for queue, folder in folders.items()}
+    writers = {queue: _make_queue_writer(task, queue, folder) for queue, folder in folders.items()}
     for path in task.parts.value if writers else ():
         reader = PartReader(Path(path))
         for queue in writers.keys() & reader.table.queues.keys():
             block = reader.table.queues[queue]
-            writers[queue].add(
-                *reader.read_queue(queue, task.settings.queues_of_kind(is_batch=queue.is_batch).entry_size), block.first
+            writers[queue].append_entries(
+                *reader.read_queue_entries(queue, task.settings.queues_of_kind(is_batch=queue.is_batch).entry_size),
+                block.first,
             )
     notes = _save_queue_notes(work / f"queues-{task.number}.json", writers)
     for queue, folder in folders.items():
         folder.finish()
         if folder.files:  # otherwise no entry could be written
-            move_synced(folder.path, queue_folder_path(out, queue, task.settings), below=out)
+            move_synced(folder.path, queue_folder_path(out, queue, task.settings), trusted_root=out)
     return QueuesBuilt(
         sum(folder.files for folder in folders.values()),
         sum(skipped for _, _, _, skipped, _, _ in notes),
@@ -200,29 +201,29 @@ def _save_queue_notes(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[
     return notes
 
 
-def _queue_writer(task: QueueTask, queue: Queue, folder: QueueFolder) -> QueueWriter:
+def _make_queue_writer(task: QueueTask, queue: Queue, folder: QueueFolder) -> QueueWriter:
     settings = task.settings
-    new = NewQueue(_file_size(settings, queue), queue.is_batch, settings.close_heads, task.log_start)
-    return settings.format.queues.writer(folder, new)
+    new = NewQueue(_queue_file_size(settings, queue), queue.is_batch, settings.close_heads, task.log_start)
+    return settings.format.queues.make_writer(folder, new)
 
 
-def _file_size(settings: Settings, queue: Queue) -> int:
+def _queue_file_size(settings: Settings, queue: Queue) -> int:
     return settings.batch_file_size if queue.is_batch else settings.queue_file_size
 
 
-def group_queues(counts: dict[Queue, int], tasks: int) -> list[tuple[Queue, ...]]:
+def group_queues(entry_counts: dict[Queue, int], max_groups: int) -> list[tuple[Queue, ...]]:
     """Divide queues into groups with similar numbers of entries.
 
     Args:
-        counts: number of entries by queue.
-        tasks: largest number of groups.
+        entry_counts: number of entries by queue.
+        max_groups: largest number of groups.
     """
-    groups: list[list[Queue]] = [[] for _ in range(max(1, min(tasks, len(counts))))]
+    groups: list[list[Queue]] = [[] for _ in range(max(1, min(max_groups, len(entry_counts))))]
     sizes = [0] * len(groups)
-    for queue in sorted(counts, key=lambda each: (-counts[each], each)):
+    for queue in sorted(entry_counts, key=lambda each: (-entry_counts[each], each)):
         smallest = sizes.index(min(sizes))
         groups[smallest].append(queue)
-        sizes[smallest] += counts[queue]
+        sizes[smallest] += entry_counts[queue]
     return [tuple(group) for group in groups if group]
 
 

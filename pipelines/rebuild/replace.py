@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.atomic_files import remove_but_last, write_synced
+from commitlake.connectors.atomic_files import remove_folder_file_last, write_synced
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.small_files import CHECKPOINT
@@ -116,11 +116,11 @@ class Replacement:
         return os.path.lexists(self.out / _STARTED)
 
     @property
-    def has_started_same(self) -> bool:
+    def has_started_with_same_options(self) -> bool:
         """True if an earlier run was interrupted while it renamed files, and had the same options as this one."""
         return self._read_document(self.out / _STARTED).get("wanted") == self._wanted
 
-    def clear(self) -> bool:
+    def clear_new_files(self) -> bool:
         """Remove the new files of an earlier run, unless this run can resume it.
 
         Returns:
@@ -153,28 +153,31 @@ class Replacement:
         topics, count = settings.topics, 0
         for kind in self._queues:
             top = self._root / kind
-            for topic in folders_in(top, below=self._root):
-                for queue in folders_in(top / topic, below=self._root) if topics is None or topic in topics else ():
+            for topic in folders_in(top, trusted_root=self._root):
+                for queue in (
+                    folders_in(top / topic, trusted_root=self._root) if topics is None or topic in topics else ()
+                ):
                     new, folder = self.out / kind / topic / queue, top / topic / queue
-                    names = files_in(folder, is_segment_name, below=self._root)
+                    names = files_in(folder, is_segment_name, trusted_root=self._root)
                     if names and not check_folder(new):
-                        self._copy_synced([folder / name for name in names], new)
+                        self._copy_files_synced([folder / name for name in names], new)
                         count += 1
         if count and topics is None and self._format.small_files.counts_entries:
             update_entry_count(self.out, settings)
         return count
 
-    def verify(
+    def verify_new_files(
         self,
         store: Store,
-        shifted: Sequence[str],
+        shifted_queues: Sequence[str],
         topics: Sequence[str] | None = None,
         delay_levels_ms: tuple[int, ...] | None = None,
     ) -> None:
         """Verify the new files against the whole log.
 
         Args:
-            shifted: queues that lack messages, so that later entries are at smaller queue offsets than their own.
+            shifted_queues: queues that lack messages, so that later entries are at smaller queue offsets than their
+                own.
             topics: the topics that were rebuilt, None for all.
             delay_levels_ms: the messageDelayLevel that the new files were made with.
 
@@ -185,18 +188,20 @@ class Replacement:
         remove_tree(link)
         link.symlink_to(self._root / self._format.folder, target_is_directory=True)
         try:
-            stores = find_stores(str(self.out), store.broker, formats=all_formats().only(self._format))
+            stores = find_stores(str(self.out), store.broker, formats=all_formats().select_only(self._format))
             (report,) = verify_stores(stores, VerifyOptions(delay_levels_ms, limit=_FINDINGS))
         finally:
             link.unlink()
         allowed = _OF_THE_LOG | (_SKIPPED_DAMAGE if self._format.brokers.steps_over_damage else frozenset())
-        _check_findings(report.findings, allowed, frozenset(shifted), None if topics is None else frozenset(topics))
+        _check_findings(
+            report.findings, allowed, frozenset(shifted_queues), None if topics is None else frozenset(topics)
+        )
 
-    def replace(self, stamp: str) -> list[Path]:
+    def replace_files(self, suffix: str) -> list[Path]:
         """Rename the old files, put the new ones in their places, and return the paths of the old ones.
 
         Args:
-            stamp: suffix of the old files' names; a number is added if files with that name exist.
+            suffix: suffix of the old files' names; a number is added if files with that name exist.
 
         Raises:
             UnsafeFileError: if the work folder holds other files than a run of this user makes, or a link would be
@@ -207,26 +212,26 @@ class Replacement:
         check_tree(self.out)
         if not os.path.lexists(started):
             document = {
-                "stamp": self._unused_suffix(stamp),
+                "stamp": self._unused_suffix(suffix),
                 "paths": [str(path) for path in self._new_paths()],
                 "log": self._log,
                 "wanted": self._wanted,
             }
             write_synced(started, json.dumps(document).encode())
-        stamp, paths = self._read_control_file(started)
+        suffix, paths = self._read_control_file(started)
         old = []
         for path in paths:
             place, new = self._root / path, self.out / path
             if not os.path.lexists(new):
                 continue  # renamed before the run was interrupted
             if os.path.lexists(place):
-                old.append(self._rename_old(path, stamp))
-            make_folders(place.parent, below=self._root)
-            rename_file(new, place, below=self._root)
+                old.append(self._rename_old_file(path, suffix))
+            make_folders(place.parent, trusted_root=self._root)
+            rename_file(new, place, trusted_root=self._root)
             sync_folder(place.parent)
         if Path(CHECKPOINT) in paths and self._is_abort_obsolete():
-            old.append(self._rename_old(Path(ABORT), stamp))
-        remove_but_last(self.out, _STARTED)
+            old.append(self._rename_old_file(Path(ABORT), suffix))
+        remove_folder_file_last(self.out, _STARTED)
         sync_folder(self._root)
         return old
 
@@ -236,7 +241,7 @@ class Replacement:
         stamp, names = document.get("stamp"), document.get("paths")
         is_stamp = isinstance(stamp, str) and _STAMP.fullmatch(stamp) is not None
         if not is_stamp or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise UnsafeFileError.of(path, "a stamp, and paths of what is replaced", "another document", errno.EINVAL)
+            raise UnsafeFileError.of(path, "a suffix and the paths to replace", "another document", errno.EINVAL)
         paths = [Path(check_relative_name(name)) for name in names]
         for place in paths:
             is_of_topic = len(place.parts) == 2 and place.parts[0] in self._queues
@@ -245,18 +250,18 @@ class Replacement:
                 raise UnsafeFileError.of(path, "paths of queues, index, checkpoint or topics.json", found, errno.EINVAL)
         return str(stamp), paths
 
-    def _rename_old(self, path: Path, stamp: str) -> Path:
+    def _rename_old_file(self, path: Path, suffix: str) -> Path:
         """Rename an old file or folder, and return its new path."""
-        kept = self._backup_path(path, stamp)
-        make_folders(kept.parent, below=self._root)
-        rename_file(self._root / path, kept, below=self._root)
+        kept = self._backup_path(path, suffix)
+        make_folders(kept.parent, trusted_root=self._root)
+        rename_file(self._root / path, kept, trusted_root=self._root)
         return kept
 
-    def _copy_synced(self, files: Sequence[Path], folder: Path) -> None:
-        make_folders(folder, below=self.out)
+    def _copy_files_synced(self, files: Sequence[Path], folder: Path) -> None:
+        make_folders(folder, trusted_root=self.out)
         for path in files:
-            copy_to = create_file(folder / path.name, below=self.out)
-            with os.fdopen(copy_to, "wb") as copy, os.fdopen(open_file(path, below=self._root), "rb") as file:
+            copy_to = create_file(folder / path.name, trusted_root=self.out)
+            with os.fdopen(copy_to, "wb") as copy, os.fdopen(open_file(path, trusted_root=self._root), "rb") as file:
                 shutil.copyfileobj(file, copy)
                 copy.flush()
                 os.fsync(copy.fileno())
@@ -273,13 +278,13 @@ class Replacement:
             return False
         return not any((self._root / _COMPACTED).glob("*"))
 
-    def _unused_suffix(self, stamp: str) -> str:
-        return next(name for name in _numbered_suffixes(stamp) if not any(self._root.glob(f"*.old-{name}")))
+    def _unused_suffix(self, suffix: str) -> str:
+        return next(name for name in _numbered_suffixes(suffix) if not any(self._root.glob(f"*.old-{name}")))
 
-    def _backup_path(self, path: Path, stamp: str) -> Path:
+    def _backup_path(self, path: Path, suffix: str) -> Path:
         """Return the new path of an old file; one with a number where an interrupted run has kept a file already."""
         places = (
-            self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered_suffixes(stamp)
+            self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered_suffixes(suffix)
         )
         return next(place for place in places if not os.path.lexists(place))
 
@@ -290,31 +295,31 @@ class Replacement:
         return [Path(kind) / topic for kind in self._queues for topic in folders_in(self.out / kind)]
 
 
-def _numbered_suffixes(stamp: str) -> Iterator[str]:
-    return itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
+def _numbered_suffixes(suffix: str) -> Iterator[str]:
+    return itertools.chain([suffix], (f"{suffix}-{number}" for number in itertools.count(2)))
 
 
 def _check_findings(
-    findings: Findings, allowed: frozenset[str], shifted: frozenset[str], topics: frozenset[str] | None
+    findings: Findings, allowed_codes: frozenset[str], shifted_queues: frozenset[str], topics: frozenset[str] | None
 ) -> None:
     """Raise an error for the first finding about the new files."""
-    for code in sorted(findings.codes - allowed):
+    for code in sorted(findings.codes - allowed_codes):
         if CLASSES[code].severity is Severity.INFO:
             continue
         is_queue = code.startswith(_QUEUE_CLASSES)
         if topics is not None and not is_queue and not code.startswith("log_"):
             continue  # nothing else was made
         kept = findings.kept[code]
-        against = [each for each in kept if not (is_queue and _is_expected_finding(each.queue, shifted, topics))]
+        against = [each for each in kept if not (is_queue and _is_expected_finding(each.queue, shifted_queues, topics))]
         if not against and len(kept) < findings.counts[code]:
             against = kept  # more than can be examined
         if against:
             first = against[0]
             raise DisagreementError(
-                f"nothing was replaced: {code} at {first.place}: expected {first.expected}, found {first.found}",
+                f"nothing was replaced: {code} at {first.place_text}: expected {first.expected}, found {first.found}",
                 is_of_log=code.startswith("log_"),
             )
 
 
-def _is_expected_finding(queue: str, shifted: frozenset[str], topics: frozenset[str] | None) -> bool:
-    return queue in shifted or (topics is not None and queue.rpartition("/")[0] not in topics)
+def _is_expected_finding(queue: str, shifted_queues: frozenset[str], topics: frozenset[str] | None) -> bool:
+    return queue in shifted_queues or (topics is not None and queue.rpartition("/")[0] not in topics)

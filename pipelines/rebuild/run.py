@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
-from commitlake.connectors.atomic_files import remove_but_last, write_synced
+from commitlake.connectors.atomic_files import remove_folder_file_last, write_synced
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.small_files import CHECKPOINT
@@ -21,7 +21,7 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect_range
-from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, plan_index, rename_built_files
+from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, plan_index_tasks, rename_built_files
 from commitlake.pipelines.rebuild.parts import Queue, Totals
 from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, RebuildPlan, begin_or_resume_plan
 from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
@@ -75,7 +75,7 @@ class Rebuilt:
     assumed_delays: tuple[tuple[int, int], ...] = ()
 
     @property
-    def has_other_delays(self) -> bool:
+    def has_nondefault_delays(self) -> bool:
         """True if the delays are not RocketMQ's defaults."""
         delays = self.settings.delay_levels_ms
         return bool(delays) and delays != DEFAULT_DELAY_LEVELS_MS
@@ -84,7 +84,7 @@ class Rebuilt:
 def rebuild_store(
     store: Store,
     out: Path,
-    wanted: RequestedSettings,
+    requested_settings: RequestedSettings,
     *,
     runner: Runner = HERE,
     advance: Advance | None = None,
@@ -96,7 +96,7 @@ def rebuild_store(
     Args:
         store: from `find_stores`.
         out: the output folder: new, or with an interrupted run of the same store.
-        wanted: the broker's settings as far as the user gives them.
+        requested_settings: the broker's settings as far as the user gives them.
         runner: runs the tasks; workers on other machines need the same folders.
         advance: called with the number of bytes of log that another task has read.
         partition_bytes: bytes of the log that one task reads.
@@ -109,15 +109,20 @@ def rebuild_store(
     with open_small_files(store.root) as root:
         files = open_store_files(store_folder_of_log(store.root))
         settings = find_settings(
-            root, wanted, store.format, store.format.dialects.dialect_of(store.segments), store.segments, files
+            root,
+            requested_settings,
+            store.format,
+            store.format.dialects.dialect_of(store.segments),
+            store.segments,
+            files,
         )
         is_live = not owns_lock and is_locked(root)
         plan = begin_or_resume_plan(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
-        return _rebuild(store, plan, runner, advance)
+        return _run_passes(store, plan, runner, advance)
 
 
-def _rebuild(store: Store, plan: RebuildPlan, runner: Runner, advance: Advance | None) -> Rebuilt:
-    splits = plan.splits(store)
+def _run_passes(store: Store, plan: RebuildPlan, runner: Runner, advance: Advance | None) -> Rebuilt:
+    splits = plan.log_splits(store)
     collected, counts = _run_first_pass(plan, splits, runner, advance)
     shown = _find_batch_topics(plan.root, plan.settings.format, collected, counts)
     batch_topics = tuple(sorted({*plan.settings.batch_topics, *shown}))
@@ -125,7 +130,7 @@ def _rebuild(store: Store, plan: RebuildPlan, runner: Runner, advance: Advance |
     if any(queue.topic in shown and not queue.is_batch for queue in counts):
         # Only the log shows that these topics have batches: read it again, for entries of the other kind.
         remove_tree(plan.parts_folder)
-        make_folders(plan.parts_folder, below=plan.out)
+        make_folders(plan.parts_folder, trusted_root=plan.out)
         collected, counts = _run_first_pass(plan, splits, runner, None)
     return _run_second_pass(plan, collected, counts, _part_paths(plan, splits), runner)
 
@@ -192,14 +197,14 @@ def _run_second_pass(
         for number, queues in enumerate(groups)
         if queues
     ]
-    totals = reduce(Totals.joined, (each.totals for each in collected), Totals())
+    totals = reduce(Totals.join_with_later, (each.totals for each in collected), Totals())
     is_whole = settings.topics is None
     has_index = is_whole and settings.has_key_index
     index_tasks = (
-        plan_index([each.totals for each in collected], parts, plan.work_folder, settings) if has_index else []
+        plan_index_tasks([each.totals for each in collected], parts, plan.work_folder, settings) if has_index else []
     )
     tasks: list[QueueTask | IndexTask] = [*index_tasks, *queue_tasks]
-    built = dict(runner.run(_run_build_task, tasks, is_waiting=True))
+    built = dict(runner.run(_run_build_task, tasks, is_io_bound=True))
     queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
     files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
     if is_whole:
@@ -208,9 +213,9 @@ def _run_second_pass(
         checkpoint = build_checkpoint(plan, totals, index_time)
         if settings.format.small_files.has_topic_configs:
             topics = build_topics_file(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
-            write_synced(plan.out / TOPICS, topics, below=plan.out)
-        write_synced(plan.out / CHECKPOINT, checkpoint, below=plan.out)
-    remove_but_last(plan.work_folder, PLAN)
+            write_synced(plan.out / TOPICS, topics, trusted_root=plan.out)
+        write_synced(plan.out / CHECKPOINT, checkpoint, trusted_root=plan.out)
+    remove_folder_file_last(plan.work_folder, PLAN)
     return Rebuilt(
         out=plan.out,
         settings=settings,

@@ -136,7 +136,7 @@ class Settings:
 
 def find_settings(
     root: Path,
-    wanted: RequestedSettings,
+    requested: RequestedSettings,
     log_format: Format,
     dialect: Dialect = ROCKETMQ,
     segments: Sequence[Segment] = (),
@@ -145,8 +145,8 @@ def find_settings(
     """Find the settings of the broker that wrote a store.
 
     Args:
-        root: The store's folder, or that of its small files, from `small_files_folder`.
-        wanted: The settings that the user gives.
+        root: The store's folder, or that of its small files, from `open_small_files_folder`.
+        requested: The settings that the user gives.
         dialect: The dialect of its CommitLog.
         segments: The segments of its log, which show the delays of schedule queues, and the entries of an index.
         files: Its queues and indexes; by default, those in its folder.
@@ -155,23 +155,23 @@ def find_settings(
         UsageError: for sizes that no broker accepts, options that the format does not have, and a store whose queues
             are in RocksDB.
     """
-    _check_options(root, wanted, log_format)
+    _check_requested_options(root, requested, log_format)
     if log_format.queues.are_in_rocksdb(root):
         raise UsageError(f"{root}: expected queues in files, found queues in RocksDB; the broker rebuilds those itself")
     files = LocalStoreFiles(root) if files is None else files
     records = LogRecords(segments, log_format)
     batch_queues = log_format.queues.batch_layout
-    size = _file_size(files, wanted.queue_file_size, log_format.queues.layout)
-    batch_size = 0 if batch_queues is None else _file_size(files, wanted.batch_file_size, batch_queues)
+    size = _queue_file_size(files, requested.queue_file_size, log_format.queues.layout)
+    batch_size = 0 if batch_queues is None else _queue_file_size(files, requested.batch_file_size, batch_queues)
     index = _IndexSettings(0, 0, has_tags=False)
     if log_format.indexes.has_files:
-        index = _index_settings(root, files, wanted, records)
+        index = _find_index_settings(root, files, requested, records)
     delays: dict[int, int] = {}
     has_levels = log_format.brokers.has_delay_levels
-    if has_levels and not wanted.delay_levels_ms:
+    if has_levels and not requested.delay_levels_ms:
         found = list_queues(files, log_format.queues.layout)
         delays = observe_delays(files, found, dialect.schedule_topic, size, log_format.queues.layout, records)
-    observed = wanted.observed_levels if wanted.delay_levels_ms else tuple(sorted(delays))
+    observed = requested.observed_levels if requested.delay_levels_ms else tuple(sorted(delays))
     return Settings(
         format=log_format,
         queue_file_size=size,
@@ -179,20 +179,20 @@ def find_settings(
         index_slots=index.slots,
         index_entries=index.entries,
         index_tags=index.has_tags,
-        delay_levels_ms=(wanted.delay_levels_ms or complete_delay_levels(delays)) if has_levels else (),
+        delay_levels_ms=(requested.delay_levels_ms or complete_delay_levels(delays)) if has_levels else (),
         observed_levels=observed if has_levels else None,
-        topics=wanted.topics,
-        close_heads=wanted.close_heads,
+        topics=requested.topics,
+        close_heads=requested.close_heads,
         batch_topics=tuple(sorted(log_format.queues.topic_kinds(root).batch)),
         dialect_name=dialect.name,
         may_have_light_queues=may_have_light_queues(root),
     )
 
 
-def _check_options(root: Path, wanted: RequestedSettings, log_format: Format) -> None:
-    index = (wanted.index_slots, wanted.index_entries, wanted.index_tags)
+def _check_requested_options(root: Path, requested: RequestedSettings, log_format: Format) -> None:
+    index = (requested.index_slots, requested.index_entries, requested.index_tags)
     has_index_options = any(each is not None for each in index) and not log_format.indexes.has_files
-    if has_index_options or (wanted.delay_levels_ms and not log_format.brokers.has_delay_levels):
+    if has_index_options or (requested.delay_levels_ms and not log_format.brokers.has_delay_levels):
         title = log_format.title
         raise UsageError(f"{root}: a {title} store has no index and no delay levels: expected no option for them")
 
@@ -204,14 +204,16 @@ class _IndexSettings:
     has_tags: bool
 
 
-def _index_settings(root: Path, files: StoreFiles, wanted: RequestedSettings, records: LogRecords) -> _IndexSettings:
+def _find_index_settings(
+    root: Path, files: StoreFiles, requested: RequestedSettings, records: LogRecords
+) -> _IndexSettings:
     names = files.files_in(INDEX, lambda name: len(name) == _INDEX_NAME_LENGTH and name.isdecimal())
     index_files = [f"{INDEX}/{name}" for name in names]
     found = _find_geometry(files, index_files)
-    slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
+    slots, entries = requested.index_slots or found.slots, requested.index_entries or found.entries
     if slots < 1 or entries < 2:  # entry 0 is never used
         raise UsageError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
-    has_tags = wanted.index_tags
+    has_tags = requested.index_tags
     if has_tags is None:
         has_tags = index_has_tags(files, index_files, found, records)
     if has_tags is None:
@@ -220,9 +222,9 @@ def _index_settings(root: Path, files: StoreFiles, wanted: RequestedSettings, re
     return _IndexSettings(slots, entries, has_tags)
 
 
-def _file_size(files: StoreFiles, wanted: int | None, layout: QueueLayout) -> int:
+def _queue_file_size(files: StoreFiles, requested_size: int | None, layout: QueueLayout) -> int:
     """Return the size of queue files: the user's, otherwise the store's."""
-    size = queue_file_size(files, list_queues(files, layout), layout) if wanted is None else wanted
+    size = queue_file_size(files, list_queues(files, layout), layout) if requested_size is None else requested_size
     if size <= 0 or size % layout.entry_size:
         raise UsageError(f"size of files in {layout.folder}: expected a multiple of {layout.entry_size}, found {size}")
     return size
@@ -246,10 +248,10 @@ def index_has_tags(
         geometry: their numbers of slots and entries.
     """
     for path in reversed(index_files):
-        groups = list(_hashes_by_record(_last_entries(files, path, geometry)))
+        groups = list(_hashes_by_record(_read_newest_entries(files, path, geometry)))
         # Some keys of the first and the last record may be in another file, or were not read.
         for offset, hashes in reversed(groups[1:-1]):
-            message = records.at(offset)
+            message = records.get_record(offset)
             if message is not None and (tags := dict(message.properties).get("TAGS")):
                 return key_hash(message.topic, tags_index_key(tags)) in hashes
     return None
@@ -260,7 +262,7 @@ def _hashes_by_record(entries: list[IndexFileEntry]) -> Iterator[tuple[int, set[
         yield offset, {entry.key_hash for entry in group}
 
 
-def _last_entries(files: StoreFiles, path: str, geometry: Geometry) -> list[IndexFileEntry]:
+def _read_newest_entries(files: StoreFiles, path: str, geometry: Geometry) -> list[IndexFileEntry]:
     """Return the newest entries of a file, in order; none if the file is not readable."""
     try:
         with closing(files.open(path)) as file:

@@ -65,7 +65,7 @@ def build_checkpoint(plan: RebuildPlan, totals: Totals, index_time: int) -> byte
 def update_entry_count(out: Path, settings: Settings) -> None:
     """Update the checkpoint's count of entries to that of all queues in the folder."""
     path = out / CHECKPOINT
-    updated = settings.format.small_files.with_entry_count(read_file(path), _count_entries(out, settings))
+    updated = settings.format.small_files.replace_entry_count(read_file(path), _count_entries(out, settings))
     if updated is not None:
         write_synced(path, updated)
 
@@ -120,14 +120,14 @@ def build_topics_file(root: Path, queues: Iterable[Queue], timestamp: int, diale
     return str(serialize_fastjson(document)).encode()
 
 
-def _topic_config(topic: str, queues: int, *, is_batch: bool) -> dict[str, Any]:
+def _topic_config(topic: str, queue_count: int, *, is_batch: bool) -> dict[str, Any]:
     return {
         "attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE} if is_batch else {},
         "order": False,
         "perm": _READ_AND_WRITE,
-        "readQueueNums": queues,
+        "readQueueNums": queue_count,
         "topicFilterType": "SINGLE_TAG",
         "topicName": topic,
         "topicSysFlag": 0,
-        "writeQueueNums": queues,
+        "writeQueueNums": queue_count,
     }

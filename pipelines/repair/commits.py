@@ -66,7 +66,7 @@ def read_lost_runs(lake: Lake) -> list[LostRuns]:
     """Return the runs that repairs have removed, as far back as the log goes."""
     found = []
     for entry in read_messages_history(lake):
-        note = _repair_note_of(entry)
+        note = _repair_note_of_entry(entry)
         commit = ArchiveCommit.from_metadata(entry.metadata)
         if note is not None and commit is not None:
             found.append(
@@ -75,10 +75,10 @@ def read_lost_runs(lake: Lake) -> list[LostRuns]:
     return found
 
 
-def is_unfinished(lake: Lake) -> dict[str, Any] | None:
+def find_unfinished_repair(lake: Lake) -> dict[str, Any] | None:
     """Return the note of a repair that replaced entries but was killed before its commit; None if there is none."""
     for entry in read_messages_history(lake):
-        note = _repair_note_of(entry)
+        note = _repair_note_of_entry(entry)
         if note is not None:
             return None if ArchiveCommit.from_metadata(entry.metadata) else note
         if ArchiveCommit.from_metadata(entry.metadata):
@@ -96,7 +96,7 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
     known = newest_commit(lake, table)
     last = known[1] if known else ArchiveCommit(0, "")
     newest = max(
-        last.sequence, table.transaction_version(APPLICATION_ID) or 0, newest_finished_run(lake), note["sequence"]
+        last.sequence, table.transaction_version(APPLICATION_ID) or 0, newest_finished_sequence(lake), note["sequence"]
     )
     # Each lost version may have been an unknown run.
     sequence = newest + 1 + max(0, int(table.version()) - note["first"])
@@ -130,7 +130,7 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
     return commit
 
 
-def _repair_note_of(entry: CommitNote) -> dict[str, Any] | None:
+def _repair_note_of_entry(entry: CommitNote) -> dict[str, Any] | None:
     try:
         note = parse_json(entry.metadata or "")[REPAIR_KEY]
     except (ValueError, KeyError, TypeError):
@@ -138,7 +138,7 @@ def _repair_note_of(entry: CommitNote) -> dict[str, Any] | None:
     return note if isinstance(note, dict) else None
 
 
-def newest_finished_run(lake: Lake) -> int:
+def newest_finished_sequence(lake: Lake) -> int:
     """Return the sequence of the newest run in `archive_runs`; 0 if it cannot be read."""
     try:
         runs = lake.find("archive_runs")
@@ -147,22 +147,24 @@ def newest_finished_run(lake: Lake) -> int:
         return 0
 
 
-def _progress_from_rows(lake: Lake, table: DeltaTable, last: ArchiveCommit) -> dict[str, StoreProgress]:
+def _progress_from_rows(lake: Lake, table: DeltaTable, last_commit: ArchiveCommit) -> dict[str, StoreProgress]:
     """Return the progress of each store from the rows in the table; the commits that had it are lost."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    ends = {broker: progress.end for broker, progress in last.stores.items()}
+    ends = {broker: progress.end for broker, progress in last_commit.stores.items()}
     for columns in _read_last_records(lake, table, pq):
         for broker, offset, size in zip(*columns, strict=True):
             ends[broker] = max(ends.get(broker, 0), offset + size)
     return {
-        broker: last.stores[broker] if broker in last.stores and last.stores[broker].end == end else StoreProgress(end)
+        broker: last_commit.stores[broker]
+        if broker in last_commit.stores and last_commit.stores[broker].end == end
+        else StoreProgress(end)
         for broker, end in ends.items()
     }
 
 
 def _read_last_records(lake: Lake, table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
-    files = lake.folder("messages")
+    files = lake.open_folder("messages")
     for file in read_table_files(table):
         with files.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, columns=["broker", "physical_offset", "size"], page_checksum_verification=True)
@@ -172,7 +174,7 @@ def _read_last_records(lake: Lake, table: DeltaTable, pq: Any) -> Iterator[tuple
             yield tuple(found.column(name).to_pylist() for name in ("broker", "physical_offset", "size"))
 
 
-def repair_note(lost_rows: int) -> dict[str, str]:
+def make_repair_note(lost_rows: int) -> dict[str, str]:
     """Return the note of a commit that takes damaged files out of a table.
 
     Args:
@@ -188,10 +190,10 @@ def count_lost_rows(lake: Lake, table: str) -> int:
         NoTableError: if the lake does not have the table.
     """
     newest = lake.table(table).version()
-    return sum(_lost_rows(note.metadata) for note in read_history(lake.log(table), newest))
+    return sum(_lost_row_count(note.metadata) for note in read_history(lake.open_log(table), newest))
 
 
-def _lost_rows(metadata: str | None) -> int:
+def _lost_row_count(metadata: str | None) -> int:
     text = (read_maintenance_note(metadata) or {}).get(_LOST_ROWS)
     return max(parse_int64(text) or 0, 0) if isinstance(text, str) else 0
 

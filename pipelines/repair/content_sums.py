@@ -61,15 +61,15 @@ class TableContents:
     foreign: Sequence[tuple[int, dict[str, Any]]] = field(default=())
 
     @property
-    def differs(self) -> bool:
+    def has_difference(self) -> bool:
         """True if the rows are not those that CommitLake has written, or if the record of those was removed."""
         return self.is_unsealed or self.expected not in (None, self.found)
 
-    def difference_sentences(self, shown: int) -> list[str]:
+    def difference_sentences(self, max_named: int) -> list[str]:
         """Return sentences about a difference.
 
         Args:
-            shown: number of files, and of commits, to name.
+            max_named: number of files, and of commits, to name.
         """
         first = (
             "expected a seal of its log, found none: another program has deleted it"
@@ -80,9 +80,9 @@ class TableContents:
         programs = [
             f"version {version} was written by another program: {_short_text(info.get('operation'))} of "
             f"{_short_text(info.get('engineInfo') or info.get('clientVersion'))}"
-            for version, info in self.foreign[-shown:]
+            for version, info in self.foreign[-max_named:]
         ]
-        return [first, *map(str, self.wrong[:shown]), *programs]
+        return [first, *map(str, self.wrong[:max_named]), *programs]
 
 
 def sum_table_contents(
@@ -95,21 +95,21 @@ def sum_table_contents(
     """
     left, done = list(tables), []
     for attempt in range(_MAX_ATTEMPTS):
-        states = [state for table in left if (state := _read_state(lake, table)) is not None]
+        states = [state for table in left if (state := _read_table_state(lake, table)) is not None]
         sums = _read_sums(lake, states, runner)
         left = []
         for state, found in zip(states, sums, strict=True):
             if None in found and attempt < _MAX_ATTEMPTS - 1:  # another process has replaced files meanwhile
                 left.append(state.table)
             else:
-                done.append(state.contents([one for one in found if one is not None]))
+                done.append(state.compare_contents([one for one in found if one is not None]))
         if not left:
             break
     return done
 
 
-def seal_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[str]:
-    """Record the present rows of tables as those that CommitLake has written, where another sum, or none, is recorded.
+def seal_table_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[str]:
+    """Record the present sum of each table's rows as CommitLake's own, where none or another is recorded.
 
     Returns:
         The names of these tables.
@@ -118,9 +118,9 @@ def seal_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: R
     for contents in sum_table_contents(lake, tables, runner):
         if contents.expected == contents.found and not contents.is_unsealed:
             continue
-        log = lake.log(contents.table)
+        log = lake.open_log(contents.table)
         listing = log.read_listing()
-        if listing.newest == contents.version:  # or else the next run of maintain does it
+        if listing.newest_version == contents.version:  # or else the next run of maintain does it
             write_seal(log, listing, contents.found)
             sealed.append(contents.table)
     return sealed
@@ -137,10 +137,10 @@ def undo_foreign_changes(lake: Lake, contents: TableContents) -> bool:
         return False
     table = lake.table(contents.table)
     there = {file.path: file for file in read_table_files(table)}
-    folder = lake.folder(contents.table)
+    folder = lake.open_folder(contents.table)
     removed, added = [], []
     for version in versions:
-        added_paths, removed_paths = _changed_paths(lake.log(contents.table), version)
+        added_paths, removed_paths = _changed_paths(lake.open_log(contents.table), version)
         removed += [there[path] for path in added_paths if path in there]
         added += [_find_removed_file(folder, path) for path in removed_paths - there.keys()]
     if None in added:
@@ -164,7 +164,7 @@ def undo_foreign_changes(lake: Lake, contents: TableContents) -> bool:
         files,
         changes_data=True,
         note={"action": "repair"},
-        at_version=contents.version,
+        expected_version=contents.version,
         sum_change=NOTHING_CHANGED,
     )
     return True
@@ -195,7 +195,7 @@ def _find_removed_file(folder: pafs.FileSystem, path: str) -> TableFile | None:
 
 def list_unsealed_tables(lake: Lake, tables: Collection[str] = SUMMED_TABLES) -> list[str]:
     """Return the tables without a recorded sum of the rows that CommitLake has written; no rows are read."""
-    states = (_read_state(lake, table) for table in tables)
+    states = (_read_table_state(lake, table) for table in tables)
     return [state.table for state in states if state is not None and state.expected is None]
 
 
@@ -221,18 +221,18 @@ class _TableState:
     expected: int | None
     has_seal: bool
 
-    def contents(self, sums: Sequence[_FileSums]) -> TableContents:
-        found = wrap_int64(sum(one.found for one in sums))
-        rows = sum(one.rows for one in sums)
+    def compare_contents(self, file_sums: Sequence[_FileSums]) -> TableContents:
+        found = wrap_int64(sum(one.found for one in file_sums))
+        rows = sum(one.rows for one in file_sums)
         is_unsealed = (
             self.expected is None and not self.has_seal and any(True for _ in self._commits_by_writer(is_own=True))
         )
         made = TableContents(self.table, self.version, rows, found, self.expected, is_unsealed)
-        if not made.differs:
+        if not made.has_difference:
             return made
         wrong = [
             DataDamage(file, _difference_reason(one), ({}, {}))
-            for file, one in zip(self.files, sums, strict=False)
+            for file, one in zip(self.files, file_sums, strict=False)
             if one.recorded != one.found or one.error or file.has_deletions
         ]
         foreign = list(self._commits_by_writer(is_own=False))
@@ -252,10 +252,10 @@ class _TableState:
                 yield version, info
 
 
-def _difference_reason(sums: _FileSums) -> str:
-    if sums.error:
-        return f"expected a Parquet file, found damage: {sums.error}"
-    if sums.recorded is None:
+def _difference_reason(file_sums: _FileSums) -> str:
+    if file_sums.error:
+        return f"expected a Parquet file, found damage: {file_sums.error}"
+    if file_sums.recorded is None:
         return "expected a file that CommitLake has written, found one of another program"
     return "expected the rows that its writer has summed in its footer, found others"
 
@@ -264,13 +264,13 @@ def _short_text(value: object) -> str:
     return ascii(value)[1:-1][:80] if isinstance(value, str) else "unknown"
 
 
-def _read_state(lake: Lake, table: str) -> _TableState | None:
+def _read_table_state(lake: Lake, table: str) -> _TableState | None:
     attempts = _MAX_ATTEMPTS
     while (opened := lake.find(table)) is not None:
-        log = lake.log(table)
+        log = lake.open_log(table)
         listing = log.read_listing()
         attempts -= 1
-        is_same = listing.newest == opened.version()
+        is_same = listing.newest_version == opened.version()
         if is_same or not attempts:
             seal, _ = read_newest_seal(log, listing)
             expected = expected_row_sum(log, listing, seal) if is_same else None
@@ -306,7 +306,7 @@ def _sums_of_files(lake: Lake, files: Sequence[tuple[str, str]]) -> list[_FileSu
 
 def _sums_of_file(lake: Lake, table: str, path: str) -> _FileSums | None:
     try:
-        with lake.folder(table).open_input_file(path) as source:
+        with lake.open_folder(table).open_input_file(path) as source:
             parquet = pq.ParquetFile(source)
             return _FileSums(*sum_file_rows(parquet), read_footer_sum(parquet.metadata))
     except FileNotFoundError:

@@ -59,12 +59,12 @@ def find_damaged_files(lake: Lake, table: str, *, deep: bool, runner: Runner = H
     files = [(file, known[file.path]) for file in read_table_files(opened)]
     length = _DEEP_FILES if deep else _FILES
     groups = [files[first : first + length] for first in range(0, len(files), length)]
-    for _, damages in runner.run(partial(_check_files, lake, table, deep), groups, is_waiting=not deep):
+    for _, damages in runner.run(partial(_check_files, lake, table, deep), groups, is_io_bound=not deep):
         yield from damages
 
 
 def _check_files(lake: Lake, table: str, deep: bool, files: Sequence[tuple[TableFile, _Bounds]]) -> list[DataDamage]:
-    folder = lake.folder(table)
+    folder = lake.open_folder(table)
     infos = folder.get_file_info([unquote(file.path) for file, _ in files])
     found = []
     for (file, bounds), info in zip(files, infos, strict=True):
@@ -109,7 +109,7 @@ def _footer_damage(metadata: pq.FileMetaData, file: TableFile, bounds: _Bounds) 
     return ""
 
 
-def _column_bounds(metadata: pq.FileMetaData, bound: str, choose: Any) -> dict[str, int]:
+def _column_bounds(metadata: pq.FileMetaData, statistic_name: str, choose_value: Any) -> dict[str, int]:
     """Return the minimum or maximum of each integer column, from the statistics of the row groups."""
     found: dict[str, int] = {}
     for group in range(metadata.num_row_groups):
@@ -118,10 +118,10 @@ def _column_bounds(metadata: pq.FileMetaData, bound: str, choose: Any) -> dict[s
             if column.statistics is None or not column.statistics.has_min_max:
                 continue
             try:
-                value = getattr(column.statistics, bound)
+                value = getattr(column.statistics, statistic_name)
             except OverflowError:  # a time beyond the range of Python's calendar; times are not compared
                 continue
             if type(value) is int:
                 name = column.path_in_schema
-                found[name] = choose(found.get(name, value), value)
+                found[name] = choose_value(found.get(name, value), value)
     return found

@@ -100,7 +100,7 @@ class LogRepair:
         return sorted(found, reverse=True)
 
     @property
-    def goes_back(self) -> bool:
+    def loses_versions(self) -> bool:
         """True if the table loses versions."""
         return self.first is not None and not self.only_first
 
@@ -118,14 +118,14 @@ class AsideFolder:
     stamp: str = field(default_factory=lambda: time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
 
     def __post_init__(self) -> None:
-        self.files = self.lake.folder()
+        self.files = self.lake.open_folder()
 
     @property
     def relative_path(self) -> str:
         """Path of the folder, relative to the lake."""
         return f"{ASIDE}/{self.stamp}"
 
-    def copy(self, path: str) -> None:
+    def copy_file(self, path: str) -> None:
         """Copy a file of the lake to the folder, if the file exists.
 
         Raises:
@@ -133,7 +133,7 @@ class AsideFolder:
         """
         try:
             if self.lake.s3 is None:
-                self._copy_local(path)
+                self._copy_local_file(path)
                 return
             with (
                 self.files.open_input_stream(path, compression=None) as source,
@@ -144,16 +144,16 @@ class AsideFolder:
         except FileNotFoundError:
             return
 
-    def move(self, path: str) -> None:
+    def move_file(self, path: str) -> None:
         """Move a file of the lake to the folder, if the file exists.
 
         Raises:
             UnsafeFileError: if a part of its path in the lake is a link.
         """
-        self.copy(path)
+        self.copy_file(path)
         if self.lake.s3 is None:
             with suppress(FileNotFoundError):
-                remove_file(self._root / path, below=self._root)
+                remove_file(self._root / path, trusted_root=self._root)
         elif self.files.get_file_info(path).is_file:
             self.files.delete_file(path)
 
@@ -172,7 +172,7 @@ class AsideFolder:
     def _move_folder(self, path: str, table: str) -> None:
         # The log is moved last: without it, the remaining files would be no table, and no repair would find them.
         for name in sorted(self._list_files(path), key=lambda name: (f"/{LOG}/" in f"/{name}", name)):
-            self.move(name)
+            self.move_file(name)
         delete_newest(self.lake.uri(table), self.lake.storage_options)
 
     @property
@@ -186,14 +186,14 @@ class AsideFolder:
             yield from (info.path for info in infos if info.is_file)
             return
         folder = self._root / path
-        yield from (f"{path}/{name}" for name in files_in(folder, below=self._root))
-        for name in folders_in(folder, below=self._root):
+        yield from (f"{path}/{name}" for name in files_in(folder, trusted_root=self._root))
+        for name in folders_in(folder, trusted_root=self._root):
             yield from self._list_files(f"{path}/{name}")
 
-    def _copy_local(self, path: str) -> None:
+    def _copy_local_file(self, path: str) -> None:
         target = self._root / self.relative_path / path
-        with os.fdopen(open_file(self._root / path, below=self._root), "rb") as source:
-            make_folders(target.parent, below=self._root)
+        with os.fdopen(open_file(self._root / path, trusted_root=self._root), "rb") as source:
+            make_folders(target.parent, trusted_root=self._root)
             with open_atomic(target) as output:
                 shutil.copyfileobj(source, output, _BLOCK_BYTES)
 
@@ -202,7 +202,7 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
     """Plan the repair of a table's log; None if it is intact or does not exist."""
     uri = lake.uri(table)
     try:
-        folder = lake.log(table)
+        folder = lake.open_log(table)
     except TableNotFoundError:  # no such folder
         gone = find_missing_log(read_newest(uri, lake.storage_options))
         return None if gone is None else LogRepair(table, [gone], is_lost=True)
@@ -214,7 +214,7 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
     damages += [damage for damage in planted if damage.name not in known]
     if not damages:
         return None
-    if listing.newest < 0:
+    if listing.newest_version < 0:
         return LogRepair(table, damages, is_lost=True)
     checkpoints = {damage.version for damage in damages if not damage.is_entry and damage.name != POINTER}
     aside = [file.name for version in checkpoints for file in listing.checkpoints.get(version, ())]
@@ -228,7 +228,7 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
     bad |= {damage.version for damage in find_damage(folder, rest) if damage.is_entry}
     bad |= set(islice(missing_versions(rest, newest), MAX_MISSING))
     bad -= undone
-    needed = sorted(version for version in bad if version > rest.base)
+    needed = sorted(version for version in bad if version > rest.checkpoint_version)
     if not needed:
         first = min(bad, default=None)
         return LogRepair(table, damages, aside, first, newest, only_first=first is not None, undone=sorted(undone))
@@ -242,31 +242,32 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
 
 
 def repair_log(
-    aside: AsideFolder,
+    aside_folder: AsideFolder,
     repair: LogRepair,
     note: dict[str, Any],
-    keep: Collection[str] = (),
-    added: Callable[[], Sequence[DataFile]] = tuple,
+    kept_files: Collection[str] = (),
+    write_added_files: Callable[[], Sequence[DataFile]] = tuple,
 ) -> None:
     """Restore a log to its last intact version.
 
     Args:
         repair: from `plan_log_repair`; its `is_lost` must be False.
         note: written to the entries that replace others.
-        keep: data files to keep although only lost versions have them.
-        added: returns data files that the table gets with the last step of the repair, after which its log is intact.
+        kept_files: data files to keep although only lost versions have them.
+        write_added_files: returns data files that the table gets with the last step of the repair, after which its log
+            is intact.
     """
-    lake = aside.lake
-    folder = lake.log(repair.table)
+    lake = aside_folder.lake
+    folder = lake.open_log(repair.table)
     for name in sorted(repair.aside, key=lambda name: name != POINTER):
-        aside.move(f"{repair.table}/{LOG}/{name}")
+        aside_folder.move_file(f"{repair.table}/{LOG}/{name}")
     if repair.writes_first:
-        aside.copy(f"{repair.table}/{LOG}/{entry_name(0)}")
-        folder.write(entry_name(0), make_first_entry(repair.table, _read_or_empty(folder, entry_name(0))))
-    if repair.goes_back:
-        for name in _files_of_lost_versions(aside.lake, folder, repair):
-            if name not in keep:
-                aside.move(f"{repair.table}/{name}")
+        aside_folder.copy_file(f"{repair.table}/{LOG}/{entry_name(0)}")
+        folder.write(entry_name(0), make_first_log_entry(repair.table, _read_or_empty(folder, entry_name(0))))
+    if repair.loses_versions:
+        for name in _files_of_lost_versions(aside_folder.lake, folder, repair):
+            if name not in kept_files:
+                aside_folder.move_file(f"{repair.table}/{name}")
     # Checkpoints of the lost versions hold lost data. Without them, readers read the entries.
     if repair.first is not None and not repair.only_first:
         listing = folder.read_listing()
@@ -274,15 +275,15 @@ def repair_log(
             file.name for version, files in listing.checkpoints.items() if version >= repair.first for file in files
         ]
         for name in [POINTER, *late] if late else []:  # Delta's readers fail on a pointer without its checkpoint
-            aside.move(f"{repair.table}/{LOG}/{name}")
-    files = added() if repair.goes_back else ()
+            aside_folder.move_file(f"{repair.table}/{LOG}/{name}")
+    files = write_added_files() if repair.loses_versions else ()
     for version in repair.versions:
-        aside.copy(f"{repair.table}/{LOG}/{entry_name(version)}")
+        aside_folder.copy_file(f"{repair.table}/{LOG}/{entry_name(version)}")
         replaced = {_UNDONE_KEY: version} if version in repair.undone else {REPAIR_KEY: note}
         folder.write(entry_name(version), _placeholder_entry(replaced, files if version == repair.first else ()))
     listing = folder.read_listing()
-    row_sum = None if repair.goes_back else expected_row_sum(folder, listing, read_newest_seal(folder, listing)[0])
-    write_seal(folder, listing, row_sum, from_scratch=True)
+    row_sum = None if repair.loses_versions else expected_row_sum(folder, listing, read_newest_seal(folder, listing)[0])
+    write_seal(folder, listing, row_sum, replaces_older_seals=True)
 
 
 def _read_or_empty(folder: LogFolder, name: str) -> bytes:
@@ -316,10 +317,10 @@ def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) ->
     kept = {unquote(path) for path in file_actions(table).column("path").to_pylist()}
     named: set[str] = set()
     for data in read_lost_entries(folder, repair.versions):
-        named |= added_files(data)
-    since = _entry_time(folder, repair.first - 1) - _MARGIN_NS
+        named |= added_file_paths(data)
+    since = _log_entry_time(folder, repair.first - 1) - _MARGIN_NS
     found = []
-    for info in folder.files.get_file_info(pafs.FileSelector("", recursive=True)):
+    for info in folder.filesystem.get_file_info(pafs.FileSelector("", recursive=True)):
         is_data = info.is_file and info.path.endswith(".parquet") and not info.path.startswith("_")
         if is_data and info.path not in kept and (info.path in named or (info.mtime_ns or 0) >= since):
             found.append(info.path)
@@ -335,7 +336,7 @@ def read_lost_entries(folder: LogFolder, versions: Iterable[int]) -> Iterator[by
             yield folder.read(file.name)
 
 
-def added_files(entry: bytes) -> set[str]:
+def added_file_paths(entry: bytes) -> set[str]:
     """Return the paths that readable lines of an entry add."""
     found = set()
     for line in entry.splitlines():
@@ -346,7 +347,7 @@ def added_files(entry: bytes) -> set[str]:
     return found
 
 
-def _entry_time(folder: LogFolder, version: int) -> int:
+def _log_entry_time(folder: LogFolder, version: int) -> int:
     file = folder.read_listing().entries.get(version)
     return file.mtime_ns if file else 0
 
@@ -358,17 +359,17 @@ def create_empty_table(folder: Path, table: str) -> DeltaTable:
     return DeltaTable.create(str(folder), schema, partition_by=list(declared.partitions))
 
 
-def make_first_entry(table: str, damaged: bytes = b"") -> bytes:
-    """Return entry 0 of a table.
+def make_first_log_entry(table: str, damaged_entry: bytes = b"") -> bytes:
+    """Return the first entry (version 0) of a table's Delta log.
 
     Args:
         table: name of the table.
-        damaged: remains of the damaged entry. If they hold the table's id, by which readers that follow it know it, it
-            is kept.
+        damaged_entry: remains of the damaged entry. If they hold the table's id, by which readers that follow it know
+            it, it is kept.
     """
     with tempfile.TemporaryDirectory() as folder:
         create_empty_table(Path(folder), table)
         entry = (Path(folder) / LOG / entry_name(0)).read_bytes()
-    known = _ID.search(damaged)
+    known = _ID.search(damaged_entry)
     made = _ID.search(entry)
     return entry.replace(made[1], known[1]) if known and made else entry

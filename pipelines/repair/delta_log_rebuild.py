@@ -36,7 +36,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import NO_DATE
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.pipelines.repair.delta_log import AsideFolder, create_empty_table
-from commitlake.pipelines.repair.extents import Extents, extents_of
+from commitlake.pipelines.repair.extents import Extents, read_extents
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE
@@ -89,16 +89,16 @@ class FileAdoption:
     expected: int | None = None
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Number of rows of all files."""
         return sum(file.rows for file in self.files)
 
-    def lines(self) -> Iterator[str]:
+    def summary_sentences(self) -> Iterator[str]:
         """Yield sentences that describe the rebuilt table."""
         ends = ", ".join(f"{broker} up to {extents.end:,}" for broker, extents in sorted(self.extents.items()))
         yield (
             f"it is rebuilt from {format_count(len(self.files), 'data file')} with "
-            f"{format_count(self.rows, 'message')}: "
+            f"{format_count(self.row_count, 'message')}: "
             f"{ends or 'none'}"
         )
         if self.uncommitted:
@@ -107,13 +107,13 @@ class FileAdoption:
                 "does not have their runs"
             )
 
-    def losses(self, rows: int) -> Iterator[str]:
+    def loss_sentences(self, present_rows: int) -> Iterator[str]:
         """Yield sentences on rows that cannot be recovered.
 
         Args:
-            rows: number of rows that the table has now, with those that were read from stores again.
+            present_rows: number of rows that the table has now, with those that were read from stores again.
         """
-        if self.expected is not None and rows >= self.expected:
+        if self.expected is not None and present_rows >= self.expected:
             return
         for reason in self.damaged:
             yield f"messages: data file {reason}; its rows are lost"
@@ -122,10 +122,10 @@ class FileAdoption:
         if self.expected is not None:
             yield (
                 f"messages: expected {format_count(self.expected, 'message')}, as archive_runs counts them, including "
-                f"those that 'maintain --keep' has dropped, found {rows:,}"
+                f"those that 'maintain --keep' has dropped, found {present_rows:,}"
             )
 
-    def add(self, file: AdoptedFile) -> None:
+    def add_file(self, file: AdoptedFile) -> None:
         """Add a data file, unless it has records that an added file has already."""
         shared = sum(
             self.extents[broker].overlap_bytes(extents)
@@ -133,7 +133,7 @@ class FileAdoption:
             if broker in self.extents
         )
         if shared:
-            if shared < sum(extents.bytes for extents in file.extents.values()):
+            if shared < sum(extents.total_bytes for extents in file.extents.values()):
                 self.overlapping.append(file.path)
             return
         self.files.append(file)
@@ -175,33 +175,33 @@ def find_adoptable_files(lake: Lake) -> FileAdoption:
             found.uncommitted.append(path)
             continue
         try:
-            candidates.append(_read_adopted(lake, path, info))
+            candidates.append(_read_adopted_file(lake, path, info))
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             lines = str(error).splitlines() or ["no message"]
             found.damaged.append(f"{path}: {lines[0]}")
     for file in sorted(candidates, key=lambda file: (-file.rows, file.path)):
-        found.add(file)
+        found.add_file(file)
     return found
 
 
-def adopt_files(aside: AsideFolder, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
+def adopt_files(aside_folder: AsideFolder, adoption: FileAdoption, sequence: int) -> ArchiveCommit:
     """Write a new log for the table with these files, and move the remains of the old one aside.
 
     Args:
         adoption: from `find_adoptable_files`.
         sequence: sequence of the newest known run, or more.
     """
-    lake = aside.lake
+    lake = aside_folder.lake
     commit = _adoption_commit(lake, adoption, sequence)
-    entries = _log_entries(adoption.files, commit)
+    entries = _make_log_entries(adoption.files, commit)
     taken = {file.path for file in adoption.files}
     for path, _ in _find_data_files(lake):
         if path not in taken:
-            aside.move(f"messages/{path}")
-    aside.move_log("messages")
+            aside_folder.move_file(f"messages/{path}")
+    aside_folder.move_log("messages")
     if lake.s3 is None:
-        make_folders(Path(lake.uri("messages")), below=Path(lake.root))
-    folder = lake.log("messages")
+        make_folders(Path(lake.uri("messages")), trusted_root=Path(lake.root))
+    folder = lake.open_log("messages")
     # Entries are written from the newest to the oldest: without entry 0 the table does not exist yet.
     for version in sorted(entries, reverse=True):
         folder.write(entry_name(version), entries[version])
@@ -223,19 +223,19 @@ def _finished_runs(lake: Lake) -> dict[str, int] | None:
 def _find_data_files(lake: Lake) -> Iterator[tuple[str, pafs.FileInfo]]:
     """Yield all data files in the table's folder, sorted by name."""
     try:
-        folder = lake.log("messages")
+        folder = lake.open_log("messages")
     except TableNotFoundError:  # no such folder
         return
-    infos = folder.files.get_file_info(pafs.FileSelector("", recursive=True, allow_not_found=True))
+    infos = folder.filesystem.get_file_info(pafs.FileSelector("", recursive=True, allow_not_found=True))
     for info in sorted(infos, key=lambda info: str(info.path)):
         if info.is_file and _DATE.fullmatch(info.path):
             yield info.path, info
 
 
-def _read_adopted(lake: Lake, path: str, info: pafs.FileInfo) -> AdoptedFile:
-    files = lake.log("messages").files
+def _read_adopted_file(lake: Lake, path: str, info: pafs.FileInfo) -> AdoptedFile:
+    files = lake.open_log("messages").filesystem
     with files.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as parquet:
-        extents = extents_of(parquet)
+        extents = read_extents(parquet)
         date = _DATE.fullmatch(path)
         text = unquote(date[1]) if date else NO_DATE
         modified = (info.mtime_ns or time.time_ns()) // 1_000_000
@@ -270,7 +270,7 @@ def _adoption_commit(lake: Lake, adoption: FileAdoption, sequence: int) -> Archi
 def _newest_readable_commit(lake: Lake) -> ArchiveCommit | None:
     """Return the newest archive commit that any readable entry of the log has."""
     try:
-        folder = lake.log("messages")
+        folder = lake.open_log("messages")
     except TableNotFoundError:
         return None
     for version in sorted(folder.read_listing().entries, reverse=True):
@@ -284,7 +284,7 @@ def _newest_readable_commit(lake: Lake) -> ArchiveCommit | None:
     return None
 
 
-def _log_entries(files: Sequence[AdoptedFile], commit: ArchiveCommit) -> dict[int, bytes]:
+def _make_log_entries(files: Sequence[AdoptedFile], commit: ArchiveCommit) -> dict[int, bytes]:
     """Return the entries of the table's new log, by version."""
     actions: list[AddAction | RemoveAction] = [
         AddAction(file.path, file.size, {STORE_DATE.name: file.store_date}, file.modified_ms, True, file.statistics)

@@ -29,7 +29,7 @@ class Extents:
     rows: int = 0
 
     @property
-    def bytes(self) -> int:
+    def total_bytes(self) -> int:
         """Total length of the ranges."""
         return int((self.ends - self.starts).sum())
 
@@ -48,13 +48,13 @@ class Extents:
         return cls(starts[begins], ends[np.append(begins[1:], len(starts)) - 1], rows)
 
     def join_with(self, other: Extents) -> Extents:
-        """Return the union of both."""
+        """Return the union of these ranges and others."""
         starts, ends = (np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("starts", "ends"))
         return Extents.from_ranges(starts, ends, self.rows + other.rows)
 
     def overlap_bytes(self, other: Extents) -> int:
-        """Return the number of bytes that are in both."""
-        return self.bytes + other.bytes - self.join_with(other).bytes
+        """Return the number of bytes that are both in these ranges and in others."""
+        return self.total_bytes + other.total_bytes - self.join_with(other).total_bytes
 
     def find_holes(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the parts of a range in which there is no record."""
@@ -76,7 +76,7 @@ def join_extents(parts: Iterable[Mapping[str, Extents]]) -> dict[str, Extents]:
     return found
 
 
-def extents_of(parquet: pq.ParquetFile) -> dict[str, Extents]:
+def read_extents(parquet: pq.ParquetFile) -> dict[str, Extents]:
     """Return the ranges of the records of a data file, by broker."""
     groups = range(parquet.num_row_groups)
     return join_extents(

@@ -27,28 +27,28 @@ OF_RUNS = (*FOLLOWING, "archive_runs")
 """Tables that have the column `run_id`."""
 
 
-def lost_run_ids(lake: Lake, lost: Collection[LostRuns]) -> set[str]:
+def lost_run_ids(lake: Lake, lost_runs: Collection[LostRuns]) -> set[str]:
     """Return the ids of the runs that `messages` has lost."""
-    found = {run_id for one in lost for run_id in one.run_ids}
+    found = {run_id for one in lost_runs for run_id in one.run_ids}
     table = lake.find("archive_runs")
     if table is None:
         return found
     rows = table.to_pyarrow_table(columns=["sequence", "run_id"]).to_pylist()
-    return found | {row["run_id"] for row in rows for one in lost if one.after < row["sequence"] < one.before}
+    return found | {row["run_id"] for row in rows for one in lost_runs if one.after < row["sequence"] < one.before}
 
 
 IsReplaced = Callable[[pa.Table], pa.ChunkedArray]
 """A function that returns, for each row of a table, whether it is replaced."""
 
 
-def rows_of_runs_filter(run_ids: Collection[str]) -> IsReplaced:
+def make_run_filter(run_ids: Collection[str]) -> IsReplaced:
     """Return a function that selects the rows of the given runs."""
     return lambda rows: pc.is_in(rows.column("run_id"), pa.array(sorted(run_ids), pa.string()))
 
 
-def delete_runs(lake: Lake, name: str, run_ids: Collection[str]) -> int:
+def delete_rows_of_runs(lake: Lake, name: str, run_ids: Collection[str]) -> int:
     """Delete the rows of the given runs from a table, and return their number."""
-    return replace_rows(lake, name, rows_of_runs_filter(run_ids))
+    return replace_rows(lake, name, make_run_filter(run_ids))
 
 
 def replace_rows(
@@ -65,7 +65,7 @@ def replace_rows(
     removed: list[TableFile] = []
     added: list[TableFile] = []
     deleted = 0
-    folder = lake.folder(name)
+    folder = lake.open_folder(name)
     for file in read_table_files(table):
         with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, page_checksum_verification=True)
@@ -89,7 +89,7 @@ def _write_rows(lake: Lake, name: str, rows: pa.Table, modified_ms: int) -> Tabl
     return new_table_file(file, modified_ms)
 
 
-def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
+def add_missing_table_files(lake: Lake, parser_version: str) -> dict[str, int]:
     """Add the files that commits of `messages` name to the tables that follow it.
 
     Returns the number of files that no longer exist, by table.
@@ -100,7 +100,7 @@ def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
             wanted = commit.files.get(table, ())
             if not wanted or commit.sequence <= last_finished_sequence(lake, table):
                 continue
-            there = lake.folder().get_file_info([f"{table}/{file.path}" for file in wanted])
+            there = lake.open_folder().get_file_info([f"{table}/{file.path}" for file in wanted])
             found = [file for file, info in zip(wanted, there, strict=True) if info.is_file and info.size == file.size]
             if len(found) < len(wanted):
                 gone[table] = gone.get(table, 0) + len(wanted) - len(found)

@@ -54,7 +54,7 @@ from commitlake.pipelines.masking.erasure_rows import (
     make_erasure_rows,
     to_erasures_schema,
 )
-from commitlake.pipelines.repair.commits import repair_note
+from commitlake.pipelines.repair.commits import make_repair_note
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
 from commitlake.schemas.counts import format_count
@@ -79,7 +79,9 @@ _FOLLOWING = ("messages", "message_keys", "edges", "replay_rows")
 _MESSAGES: pa.Schema = arrow_schema(MESSAGES).remove(MESSAGES.names.index("store_date"))
 
 
-def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDamage] = ()) -> Iterator[str]:
+def rebuild_from_intact_files(
+    aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage] = ()
+) -> Iterator[str]:
     """Rebuild a table, and move the files that it replaces aside.
 
     Args:
@@ -89,7 +91,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
     Yields:
         Sentences on rows that are lost.
     """
-    lake = aside.lake
+    lake = aside_folder.lake
     declared = LAKE_TABLES[table]
     found = _read_files(lake, table, arrow_schema(declared.columns))
     yield from found.problems
@@ -104,10 +106,10 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
         yield from restored.lines
     last = read_last_commit(lake)
     numbers = {_NUMBERED_BY[table]: newest, **({ARCHIVE: last.sequence} if last else {})}
-    _replace_table(aside, table, rows, found.names, numbers)
+    _replace_table(aside_folder, table, rows, found.names, numbers)
 
 
-def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
+def rebuild_history_table(aside_folder: AsideFolder, table: str) -> Iterator[str]:
     """Rebuild one of `HISTORIES`, whose log is damaged, and move the files that it replaces aside.
 
     Its rows never change, so files of earlier versions have the same ones. A row of a snapshot holds only changes: if a
@@ -116,7 +118,7 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
     Yields:
         Sentences on rows that are lost.
     """
-    lake, schema = aside.lake, LAKE_TABLES[table].columns
+    lake, schema = aside_folder.lake, LAKE_TABLES[table].columns
     columns = arrow_schema(schema)
     found = _read_files(lake, table, columns)
     yield from found.problems
@@ -130,11 +132,11 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
         numbers = {
             snapshot_application_id(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()
         }
-    _replace_table(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
+    _replace_table(aside_folder, table, rows, found.names, numbers or {REPAIR_KEY: 1})
 
 
-def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
-    """Rebuild one of `SNAPSHOT_TABLES` without the snapshots that cannot be known any more, for damaged data files.
+def keep_earlier_snapshots(aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
+    """Rebuild one of `SNAPSHOT_TABLES` without its damaged data files and the snapshots that depended on them.
 
     A snapshot of a store holds only what has changed since the one before. Those that are older than the ones in the
     damaged files are complete, and later ones are not. The next snapshot is compared with what is left. One commit
@@ -149,12 +151,12 @@ def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[Dat
     Raises:
         LakeError: if an intact file cannot be read; nothing was changed.
     """
-    lake, columns = aside.lake, arrow_schema(LAKE_TABLES[table].columns)
+    lake, columns = aside_folder.lake, arrow_schema(LAKE_TABLES[table].columns)
     files = read_table_files(lake.table(table))
     names = {unquote(file.path) for file in files}
     found = _read_files(lake, table, columns, names - {unquote(damage.file.path) for damage in damages})
     if found.problems:  # they were intact a moment ago
-        raise LakeError(f"{found.problems[0]}. Nothing of the table was changed: repair again")
+        raise LakeError(f"{found.problems[0]}. Nothing of the table was changed: run the repair again")
     rows = found.rows
     for damage in damages:
         broker, since = _first_broker_and_time(damage)
@@ -168,9 +170,9 @@ def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[Dat
     name = f"part-repair-{secrets.token_hex(16)}.zstd.parquet"
     kept = [new_table_file(write_plain_file(rows, lake, table, name))] if rows.num_rows else []
     lost = sum(file.rows or 0 for file in files) - rows.num_rows
-    replace_table_files(lake, table, files, kept, changes_data=True, note=repair_note(lost))
+    replace_table_files(lake, table, files, kept, changes_data=True, note=make_repair_note(lost))
     for path in sorted(names):
-        aside.move(f"{table}/{path}")
+        aside_folder.move_file(f"{table}/{path}")
 
 
 def _first_broker_and_time(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]:
@@ -190,11 +192,11 @@ class _Files(NamedTuple):
     problems: Sequence[str]
 
 
-def _read_files(lake: Lake, table: str, columns: pa.Schema, only: Collection[str] | None = None) -> _Files:
+def _read_files(lake: Lake, table: str, columns: pa.Schema, file_names: Collection[str] | None = None) -> _Files:
     """Read the data files in a table's folder, with those of older versions and killed writers; by default all."""
     parts, names, problems = [columns.empty_table()], [], []
     try:
-        files = lake.folder(table)
+        files = lake.open_folder(table)
         infos = files.get_file_info(pafs.FileSelector("", allow_not_found=True))
     except TableNotFoundError:  # no such folder
         infos = []
@@ -202,7 +204,7 @@ def _read_files(lake: Lake, table: str, columns: pa.Schema, only: Collection[str
         if not info.is_file or not info.path.endswith(".parquet") or info.base_name.startswith("."):
             continue
         names.append(info.path)
-        if only is not None and info.path not in only:
+        if file_names is not None and info.path not in file_names:
             continue
         try:
             with files.open_input_file(info.path) as source:
@@ -213,29 +215,29 @@ def _read_files(lake: Lake, table: str, columns: pa.Schema, only: Collection[str
 
 
 def _replace_table(
-    aside: AsideFolder,
+    aside_folder: AsideFolder,
     table: str,
     rows: pa.Table,
-    names: Sequence[str],
-    numbers: Mapping[str, int],
+    data_file_names: Sequence[str],
+    progress_numbers: Mapping[str, int],
 ) -> None:
     """Move a table's files aside, and create it again with the given rows.
 
     Args:
         table: name of the table.
         rows: its rows.
-        names: its data files so far.
-        numbers: the progress numbers of applications, at least one.
+        data_file_names: its data files so far.
+        progress_numbers: the progress numbers of applications, at least one.
     """
-    lake, uri = aside.lake, aside.lake.uri(table)
+    lake, uri = aside_folder.lake, aside_folder.lake.uri(table)
     file = write_plain_file(rows, lake, table, f"part-repair-{secrets.token_hex(16)}.zstd.parquet")
-    for name in names:
-        aside.move(f"{table}/{name}")
-    aside.move_log(table)
-    (first, number), *others = numbers.items()
+    for name in data_file_names:
+        aside_folder.move_file(f"{table}/{name}")
+    aside_folder.move_log(table)
+    (first, number), *others = progress_numbers.items()
     beside = {name: (0, other) for name, other in others}
-    if not commit_with_transaction(lake, table, [file], first, (None, number), beside=beside):
-        raise LakeError(f"{uri}: another program has written to it meanwhile. Stop it, then repair again")
+    if not commit_with_transaction(lake, table, [file], first, (None, number), other_transactions=beside):
+        raise LakeError(f"{uri}: another program has written to it meanwhile. Stop it, then run the repair again")
 
 
 def _cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -246,15 +248,15 @@ def _cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _distinct_rows(rows: pa.Table, key: tuple[str, ...], table: str) -> pa.Table:
-    names = [*key]
-    numbered = rows.select(key)
+def _distinct_rows(rows: pa.Table, key_columns: tuple[str, ...], table: str) -> pa.Table:
+    names = [*key_columns]
+    numbered = rows.select(key_columns)
     if table == "erasures":
         # Of a message's row as it was before the purge, and after it, the latter is kept: it has no hash of before.
         has_hash = pc.is_valid(rows.column("row_before")).to_numpy()
         rows = rows.take(pa.array(np.argsort(has_hash, kind="stable")))
         is_later = pc.equal(rows.column("event"), str(ErasureEvent.LATER))
-        numbered = rows.select(key).append_column("detail", pc.if_else(is_later, rows.column("detail"), None))
+        numbered = rows.select(key_columns).append_column("detail", pc.if_else(is_later, rows.column("detail"), None))
         names.append("detail")
     numbered = numbered.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
     first = numbered.group_by(names, use_threads=False).aggregate([("row", "min")])
@@ -293,8 +295,8 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
         known[erasure_id] = number
         newest = max(newest, number)
     writer = ErasureWriter(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", "repair")
-    begun = _missing_begun_rows(rows, known, writer)
-    restored, incomplete = _message_rows(lake, erased, known, newest, writer)
+    begun = _make_missing_begun_rows(rows, known, writer)
+    restored, incomplete = _restore_message_rows(lake, erased, known, newest, writer)
     used = {*known.values()}
     unknown = newest - sum(0 < number <= newest for number in used)
     first = next((number for number in itertools.count(1) if number not in used), 1)
@@ -321,7 +323,7 @@ def _read_marked_rows(lake: Lake) -> pa.Table:
     """Return the rows of `messages` that are marked as erased, with the column `erasure_id`; one for each message."""
     parts = []
     for rows in _read_all_batches(lake):
-        ids = _erasure_marks(rows)
+        ids = _erasure_marker_values(rows)
         chosen = np.flatnonzero(pc.is_valid(ids).to_numpy(zero_copy_only=False))
         chosen = chosen[are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
         if len(chosen):
@@ -333,7 +335,7 @@ def _read_marked_rows(lake: Lake) -> pa.Table:
 def _read_all_batches(lake: Lake) -> Iterator[pa.Table]:
     """Read all data files in the folder of `messages`, also those of older versions; skip damaged ones."""
     try:
-        files = lake.folder("messages")
+        files = lake.open_folder("messages")
         infos = files.get_file_info(pafs.FileSelector("", allow_not_found=True, recursive=True))
     except TableNotFoundError:
         return
@@ -351,7 +353,7 @@ def _read_all_batches(lake: Lake) -> Iterator[pa.Table]:
             continue
 
 
-def _erasure_marks(rows: pa.Table) -> pa.Array:
+def _erasure_marker_values(rows: pa.Table) -> pa.Array:
     found = pc.map_lookup(rows.column("properties"), MARKER, "last")
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
@@ -364,20 +366,24 @@ def _first_row_by_message(rows: pa.Table) -> pa.Table:
     return rows.take(first.column("row_min")).combine_chunks()
 
 
-def _unrecorded_rows(marked: pa.Table, recorded: pa.Table) -> pa.Table:
+def _unrecorded_rows(marked_rows: pa.Table, recorded_rows: pa.Table) -> pa.Table:
     columns = ["broker", "physical_offset", "erasure_id", "number"]
-    is_whole = reduce(pc.and_, [pc.is_valid(recorded.column(name)) for name in columns])
-    return parse_erased_messages(recorded.filter(is_whole), 0).without(marked)
+    is_whole = reduce(pc.and_, [pc.is_valid(recorded_rows.column(name)) for name in columns])
+    return parse_erased_messages(recorded_rows.filter(is_whole), 0).drop_erased_rows(marked_rows)
 
 
-def _missing_begun_rows(rows: pa.Table, known: Mapping[str, int], writer: ErasureWriter) -> pa.Table:
+def _make_missing_begun_rows(
+    rows: pa.Table, numbers_by_erasure_id: Mapping[str, int], writer: ErasureWriter
+) -> pa.Table:
     """Return a row with the event `begun` for each erasure that lacks one, with the earliest time of its other rows."""
     has_row = {row["erasure_id"] for row in _rows_of_event(rows, ErasureEvent.BEGUN).select(["erasure_id"]).to_pylist()}
     times = rows.select(["erasure_id"]).append_column("at", rows.column("at").cast(pa.int64()))
     earliest = {
         row["erasure_id"]: row["at_min"] for row in times.group_by("erasure_id").aggregate([("at", "min")]).to_pylist()
     }
-    lost = sorted((number, erasure_id) for erasure_id, number in known.items() if erasure_id not in has_row)
+    lost = sorted(
+        (number, erasure_id) for erasure_id, number in numbers_by_erasure_id.items() if erasure_id not in has_row
+    )
     detail = json.dumps({"restored": True, "retention_s": RETENTION.total_seconds()}, sort_keys=True)
     made: list[dict[str, Any]] = [
         {
@@ -400,21 +406,25 @@ def _rows_of_event(rows: pa.Table, event: ErasureEvent) -> pa.Table:
     return rows.filter(pc.equal(rows.column("event"), str(event)))
 
 
-def _message_rows(
-    lake: Lake, erased: pa.Table, known: Mapping[str, int], newest: int, writer: ErasureWriter
+def _restore_message_rows(
+    lake: Lake,
+    erased_rows: pa.Table,
+    numbers_by_erasure_id: Mapping[str, int],
+    newest_number: int,
+    writer: ErasureWriter,
 ) -> tuple[pa.Table, int]:
     """Return rows with the event `message` for erased messages, and the number of messages without an unerased row."""
-    if not erased.num_rows:
+    if not erased_rows.num_rows:
         return to_erasures_schema(ERASURES_SCHEMA.empty_table()), 0
-    ids = erased.column("erasure_id").to_pylist()
-    numbers = [known[erasure_id] for erasure_id in ids]
+    ids = erased_rows.column("erasure_id").to_pylist()
+    numbers = [numbers_by_erasure_id[erasure_id] for erasure_id in ids]
     places = parse_erased_messages(
-        erased.select(["broker", "physical_offset", "erasure_id"]).append_column(
+        erased_rows.select(["broker", "physical_offset", "erasure_id"]).append_column(
             "number", pa.array(numbers, pa.int64())
         ),
-        newest,
+        newest_number,
     )
-    after = erased.select(_MESSAGES.names)
+    after = erased_rows.select(_MESSAGES.names)
     older, index = _find_unerased_rows(lake, places, after)
     before = pa.concat_tables([after, older]).take(pa.array(index)).combine_chunks()
     table = make_erasure_rows(before, after, ids, numbers, ErasureEvent.MESSAGE, writer)
@@ -426,11 +436,15 @@ def _message_rows(
     return table, int(((index < after.num_rows) & is_needed).sum())
 
 
-def _find_unerased_rows(lake: Lake, places: ErasedMessages, after: pa.Table) -> tuple[pa.Table, Array]:
-    """Find unerased rows of messages; return them, and each message's index in the rows of `after` followed by them."""
+def _find_unerased_rows(lake: Lake, erased_messages: ErasedMessages, erased_rows: pa.Table) -> tuple[pa.Table, Array]:
+    """Find unerased rows of erased messages.
+
+    Returns:
+        The unerased rows; and for each message, the index of its row in `erased_rows` followed by the unerased rows.
+    """
     parts = []
     for rows in _read_all_batches(lake):
-        of_messages = places.erasure_ids_of_rows(
+        of_messages = erased_messages.find_row_erasure_indexes(
             *(rows.column(name).combine_chunks() for name in ("broker", "physical_offset"))
         )
         chosen = np.flatnonzero(of_messages >= 0)
@@ -439,30 +453,35 @@ def _find_unerased_rows(lake: Lake, places: ErasedMessages, after: pa.Table) -> 
             parts.append(rows.take(pa.array(chosen)))
     older = _first_row_by_message(pa.concat_tables([_MESSAGES.empty_table(), *parts]))
     keys = zip(older.column("broker").to_pylist(), older.column("physical_offset").to_pylist(), strict=True)
-    row_of = {key: after.num_rows + row for row, key in enumerate(keys)}
-    wanted = zip(after.column("broker").to_pylist(), after.column("physical_offset").to_pylist(), strict=True)
+    row_of = {key: erased_rows.num_rows + row for row, key in enumerate(keys)}
+    wanted = zip(
+        erased_rows.column("broker").to_pylist(), erased_rows.column("physical_offset").to_pylist(), strict=True
+    )
     return older, np.array([row_of.get(key, row) for row, key in enumerate(wanted)], np.int64)
 
 
-def _restored_loss_sentences(begun: pa.Table, restored: pa.Table, incomplete: int) -> Iterator[str]:
-    if begun.num_rows:
-        numbers = ", ".join(map(str, begun.column("number").to_pylist()[:5]))
+def _restored_loss_sentences(begun_rows: pa.Table, restored_rows: pa.Table, incomplete_count: int) -> Iterator[str]:
+    if begun_rows.num_rows:
+        numbers = ", ".join(map(str, begun_rows.column("number").to_pylist()[:5]))
         yield (
-            f"erasures: reason and retention of {format_count(begun.num_rows, 'erasure')} (number {numbers}): it is "
+            f"erasures: reason and retention of {format_count(begun_rows.num_rows, 'erasure')} (number {numbers}): "
+            "it is "
             f"listed as restored, with a retention of {RETENTION.days} days; later copies of its messages are not "
             "recognised until they are erased again"
         )
-    if incomplete:
+    if incomplete_count:
         yield (
-            f"erasures: the checksums before the erasure of {format_count(incomplete, 'message')}, of "
-            f"{restored.num_rows:,} restored from messages: 'audit' does not compare row_checksum and lake_checksum of "
+            f"erasures: the checksums before the erasure of {format_count(incomplete_count, 'message')}, of "
+            f"{restored_rows.num_rows:,} restored from messages: 'audit' does not compare row_checksum and "
+            "lake_checksum of "
             "their windows"
         )
 
 
-def _unrestored_loss_sentences(count: int, first: int) -> Iterator[str]:
-    if count:
+def _unrestored_loss_sentences(erasure_count: int, first_number: int) -> Iterator[str]:
+    if erasure_count:
         yield (
-            f"erasures: all rows of {format_count(count, 'erasure')}, the first of them number {first:,}; messages has "
+            f"erasures: all rows of {format_count(erasure_count, 'erasure')}, the first of them number "
+            f"{first_number:,}; messages has "
             "no row of them"
         )

@@ -32,7 +32,7 @@ from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.repair import replay_tables
-from commitlake.pipelines.repair.commits import is_unfinished, read_lost_runs
+from commitlake.pipelines.repair.commits import find_unfinished_repair, read_lost_runs
 from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, TableContents, sum_table_contents
 from commitlake.pipelines.repair.data_check import DataDamage, find_damaged_files
 from commitlake.pipelines.repair.delta_log import LogRepair, plan_log_repair
@@ -45,7 +45,7 @@ from commitlake.pipelines.repair.refill_from_stores import (
     read_archived_counts,
     read_recorded_losses,
 )
-from commitlake.pipelines.repair.repeat_runs import REPEATED, count_lacking_rows
+from commitlake.pipelines.repair.repeat_runs import REPEATED, count_missing_rows
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES, SNAPSHOT_TABLES
@@ -116,7 +116,7 @@ class RepairPlan:
     contents: Sequence[TableContents] = ()
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         """True if the lake is intact."""
         return not (
             self.logs
@@ -132,27 +132,27 @@ class RepairPlan:
             or self.contents
         )
 
-    def lines(self) -> Iterator[str]:
+    def plan_lines(self) -> Iterator[str]:
         """Yield the plan as lines of text."""
         for table, repair in self.logs.items():
             for damage in repair.damages:
                 yield f"{table}: {damage}"
             if table == "messages" and self.adoption is not None:
-                yield from (f"  {line}" for line in self.adoption.lines())
+                yield from (f"  {line}" for line in self.adoption.summary_sentences())
             else:
                 yield f"  {_log_repair_text(table, repair)}"
         for table, damages in self.files.items():
             for found in damages:
                 yield f"{table}: data file {found}"
             yield f"  {_file_repair_text(table, self.stores)}"
-        yield from self._lines_of_rows()
+        yield from self._row_difference_lines()
         recorded = [("messages", f"messages of {lost.name}") for lost in self.recorded]
         recorded += [(table, format_count(count, "row")) for table, count in self.lacking.items()]
         for table, what in recorded:
             yield f"{table}: an earlier repair has recorded {what} as lost"
             yield f"  {_file_repair_text(table, self.stores)}"
 
-    def _lines_of_rows(self) -> Iterator[str]:
+    def _row_difference_lines(self) -> Iterator[str]:
         """Yield lines on tables whose files are intact, but whose rows are not those that they should have."""
         if self.unfinished:
             yield "messages: an earlier repair was interrupted; it is completed"
@@ -167,10 +167,10 @@ class RepairPlan:
         for table, reason in ((KEYS, self.keys), (MINUTES, self.minutes)):
             if reason:
                 yield f"{table}: {reason}: it is made again from messages"
-        yield from chain.from_iterable(map(_content_lines, self.contents))
+        yield from chain.from_iterable(map(_content_difference_lines, self.contents))
 
 
-def _content_lines(contents: TableContents) -> Iterator[str]:
+def _content_difference_lines(contents: TableContents) -> Iterator[str]:
     yield from (f"{contents.table}: {line}" for line in contents.difference_sentences(_MAX_NAMED))
     ways = {
         MINUTES: "is counted again from messages",
@@ -182,9 +182,9 @@ def _content_lines(contents: TableContents) -> Iterator[str]:
 
 
 def _log_repair_text(table: str, repair: LogRepair) -> str:
-    if table in {LAG, *KEPT_TABLES} or is_rebuilt(table, repair):
+    if table in {LAG, *KEPT_TABLES} or is_rebuilt_from_files(table, repair):
         return _MOVED_ASIDE if table == LAG else REBUILD_TEXT
-    if repair.is_lost or repair.goes_back:
+    if repair.is_lost or repair.loses_versions:
         return _version_repair_text(table, repair)
     if repair.undone and repair.first is None:
         return "entries of another program are moved aside, and replaced by ones that change nothing"
@@ -205,9 +205,9 @@ def _version_repair_text(table: str, repair: LogRepair) -> str:
     return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
 
 
-def is_rebuilt(table: str, repair: LogRepair | None) -> bool:
+def is_rebuilt_from_files(table: str, repair: LogRepair | None) -> bool:
     """Return whether a table is rebuilt from its data files: one of `HISTORIES` whose log has lost versions."""
-    return repair is not None and table in HISTORIES and (repair.is_lost or repair.goes_back)
+    return repair is not None and table in HISTORIES and (repair.is_lost or repair.loses_versions)
 
 
 def _file_repair_text(table: str, stores: RefillStores | None) -> str:
@@ -243,7 +243,7 @@ def plan_repair(
     """
     check_has_no_links(lake)
     logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
-    if "messages" not in logs and not lake.has_log("messages") and lake.followers():
+    if "messages" not in logs and not lake.has_log("messages") and lake.list_follower_tables():
         gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
         logs["messages"] = LogRepair("messages", [gone], is_lost=True)
     if "erasures" not in logs and "messages" not in logs and is_erasures_table_missing(lake):
@@ -256,9 +256,13 @@ def plan_repair(
             if damages:
                 files[table] = damages
     intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if deep else []
-    contents = [found for found in sum_table_contents(lake, intact, runner) if found.differs]
+    contents = [found for found in sum_table_contents(lake, intact, runner) if found.has_difference]
     if (repair := logs.get("messages")) is not None:
-        if repair.goes_back and not repair.is_lost and not _has_all_files(lake, "messages", (repair.first or 0) - 1):
+        if (
+            repair.loses_versions
+            and not repair.is_lost
+            and not _has_all_files(lake, "messages", (repair.first or 0) - 1)
+        ):
             logs["messages"] = repair = replace(repair, is_lost=True)  # its data files are all that is left
         adoption = find_adoptable_files(lake) if repair.is_lost else None
         return RepairPlan(logs, files, adoption=adoption, stores=stores, contents=contents)
@@ -267,11 +271,11 @@ def plan_repair(
         return RepairPlan(logs, files, recorded=recorded, stores=stores, contents=contents)
     is_known = stores is not None and "archive_runs" not in {*logs, *files}
     lacking = (
-        count_lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
+        count_missing_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
     )
     lost = _count_lost_runs(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
     keys = "" if {KEYS, "messages"} & (logs.keys() | files.keys()) else reason_to_rebuild_keys(lake, runner, deep=deep)
-    unfinished = is_unfinished(lake) is not None
+    unfinished = find_unfinished_repair(lake) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     missing = _count_missing_runs(lake, {*logs, *files})
     is_whole = deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
@@ -297,7 +301,7 @@ def _has_all_files(lake: Lake, table: str, version: int) -> bool:
         paths = file_actions(lake.table_at(table, version)).column("path").to_pylist()
     except DeltaError:
         return False
-    infos = lake.folder(table).get_file_info([unquote(path) for path in paths])
+    infos = lake.open_folder(table).get_file_info([unquote(path) for path in paths])
     return bool(infos) and all(info.is_file for info in infos)
 
 
@@ -321,16 +325,18 @@ def _newest_lost_run(lake: Lake) -> int:
     return finished if finished > (last.sequence if last else 0) else 0
 
 
-def _count_missing_runs(lake: Lake, damaged: Collection[str]) -> dict[str, int]:
+def _count_missing_runs(lake: Lake, damaged_tables: Collection[str]) -> dict[str, int]:
     """Count the finished runs that are missing in each table that follows `messages`."""
     commits = commits_after(lake, 0)
     found = {
         table: len(runs)
         for table in FOLLOWING
-        if table not in damaged and "archive_runs" not in damaged and (runs := missing_runs(lake, table, commits))
+        if table not in damaged_tables
+        and "archive_runs" not in damaged_tables
+        and (runs := missing_runs(lake, table, commits))
     }
     is_kept = "archive_runs" not in read_expiries(lake.table("messages"))
-    if is_kept and "archive_runs" not in damaged and (count := len(list_unrecorded_runs(lake))):
+    if is_kept and "archive_runs" not in damaged_tables and (count := len(list_unrecorded_runs(lake))):
         found["archive_runs"] = count
     return found
 
@@ -359,10 +365,10 @@ def reason_to_rebuild_keys(lake: Lake, runner: Runner, *, deep: bool) -> str:
     return check.note or f"expected {expected}, as messages has them, found {check.found:,} or different ones"
 
 
-def reason_not_updatable(lake: Lake, followed: int) -> str:
+def reason_not_updatable(lake: Lake, reached_version: int) -> str:
     """Return the reason why a table cannot follow `messages` from a version on; empty if it can."""
     try:
-        new_files(lake, followed)
+        new_files(lake, reached_version)
     except VersionGoneError:  # it starts from scratch
         return ""
     except VersionsError as error:
@@ -392,7 +398,7 @@ def reason_to_recount_minutes(lake: Lake) -> str:
     return ""
 
 
-def must_recount_minutes(lake: Lake, damaged: Collection[str]) -> bool:
+def must_recount_minutes(lake: Lake, damaged_tables: Collection[str]) -> bool:
     """Return whether `topic_minutes` must be counted again from `messages`.
 
     It must if it was damaged, or if a backfill may have counted messages that `messages` has lost: rows of a backfill
@@ -400,12 +406,12 @@ def must_recount_minutes(lake: Lake, damaged: Collection[str]) -> bool:
 
     Args:
         lake: the lake; `messages` is repaired already.
-        damaged: the tables that were damaged.
+        damaged_tables: the tables that were damaged.
     """
     messages = lake.table("messages")
     if "messages" in read_expiries(messages):
         return False
-    if MINUTES in damaged:
+    if MINUTES in damaged_tables:
         return True
-    is_wrong = "messages" in damaged or read_lost_runs(lake)
+    is_wrong = "messages" in damaged_tables or read_lost_runs(lake)
     return bool(is_wrong) and lake.find(MINUTES) is not None and covered_sequence(lake) > 0

@@ -47,11 +47,11 @@ from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.table_files import replace_table_files
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.masking.later_copies import read_later_copies
-from commitlake.pipelines.repair.commits import read_maintenance_note, repair_note
+from commitlake.pipelines.repair.commits import make_repair_note, read_maintenance_note
 from commitlake.pipelines.repair.data_check import DataDamage
-from commitlake.pipelines.repair.delta_log import AsideFolder, added_files
-from commitlake.pipelines.repair.extents import NO_EXTENTS, Extents, extents_of, join_extents
-from commitlake.pipelines.repair.following_tables import replace_rows, rows_of_runs_filter
+from commitlake.pipelines.repair.delta_log import AsideFolder, added_file_paths
+from commitlake.pipelines.repair.extents import NO_EXTENTS, Extents, join_extents, read_extents
+from commitlake.pipelines.repair.following_tables import make_run_filter, replace_rows
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError
@@ -96,7 +96,7 @@ class SuspectRange:
 
     @classmethod
     def of_file(cls, damage: DataDamage) -> SuspectRange:
-        """Return the part of the logs that a damaged data file of `messages` had."""
+        """Return the log range of the messages in a damaged data file of `messages`."""
         least, greatest = damage.bounds
         return cls(
             f"messages/{unquote(damage.file.path)}",
@@ -107,7 +107,7 @@ class SuspectRange:
             damage.reason,
         )
 
-    def may_be_of(self, broker: str) -> bool:
+    def may_be_of_broker(self, broker: str) -> bool:
         """Return whether the lost messages may be those of the given broker."""
         return (self.first_broker or broker) <= broker <= (self.last_broker or broker)
 
@@ -115,18 +115,18 @@ class SuspectRange:
         """Return whether a lost record may be in a range of a log."""
         return start <= self.end and self.start < end
 
-    def has_lost(self, broker: str, counted: int | None, there: int) -> bool:
+    def has_lost_messages(self, broker: str, counted_messages: int | None, present_messages: int) -> bool:
         """Return whether any messages of the given broker are lost.
 
         Args:
-            counted: number of its archived messages; None if unknown.
-            there: number of those that are still there.
+            counted_messages: number of its archived messages; None if unknown.
+            present_messages: number of those that are still there.
         """
-        if not self.may_be_of(broker):
+        if not self.may_be_of_broker(broker):
             return False
         if self.first_broker is not None and self.first_broker == self.last_broker:
             return True
-        return not self.needs_proof if counted is None else counted > there
+        return not self.needs_proof if counted_messages is None else counted_messages > present_messages
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class _RereadMessages:
     left: Sequence[LogRange] = ()
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         return sum(file.rows for file in self.files)
 
 
@@ -178,9 +178,9 @@ def read_recorded_losses(lake: Lake) -> list[SuspectRange]:
 
 
 def restore_messages(
-    aside: AsideFolder,
+    aside_folder: AsideFolder,
     damages: Sequence[DataDamage],
-    others: Sequence[SuspectRange],
+    other_suspects: Sequence[SuspectRange],
     stores: RefillStores | None,
     runner: Runner,
     parser_version: str,
@@ -188,18 +188,18 @@ def restore_messages(
     """Replace damaged data files of `messages` by messages read from the stores, and record missing ones in `gaps`.
 
     Args:
-        aside: receives the damaged files.
+        aside_folder: receives the damaged files.
         damages: the damaged files.
-        others: other parts of the logs in which messages were lost.
+        other_suspects: other parts of the logs in which messages were lost.
         stores: stores to read; None for none.
         parser_version: written to new rows of `gaps`.
 
     Yields:
         Sentences on what is lost.
     """
-    lake = aside.lake
+    lake = aside_folder.lake
     recorded = read_recorded_losses(lake)
-    suspects = [*map(SuspectRange.of_file, damages), *others, *(recorded if stores is not None else ())]
+    suspects = [*map(SuspectRange.of_file, damages), *other_suspects, *(recorded if stores is not None else ())]
     if not suspects:
         return
     last = read_last_commit(lake) or ArchiveCommit(0, "")
@@ -208,7 +208,7 @@ def restore_messages(
     holes = _find_holes(lake, suspects, there, last)
     read = _RereadMessages(left=holes) if stores is None else _reread_holes(lake, holes, stores, last, runner)
     lost = sum(damage.file.rows or 0 for damage in damages)
-    if read.rows < lost and not read.left:  # the store has other messages there
+    if read.row_count < lost and not read.left:  # the store has other messages there
         read = _RereadMessages(read.files, holes)
     gaps = list(_gap_rows(suspects, read.left, parser_version))
     known = {suspect.name for suspect in recorded}  # by an earlier repair, perhaps one that was killed
@@ -219,39 +219,40 @@ def restore_messages(
             lake,
             "messages",
             [damage.file for damage in damages],
-            [_table_file(file) for file in read.files],
+            [_to_table_file(file) for file in read.files],
             # If exactly the lost messages are back, readers that follow the table see no change.
-            changes_data=bool(read.left) or read.rows != lost,
-            note={**repair_note(max(lost - read.rows, 0)), _REFILLED: len(read.files)},
+            changes_data=bool(read.left) or read.row_count != lost,
+            note={**make_repair_note(max(lost - read.row_count, 0)), _REFILLED: len(read.files)},
         )
     for damage in damages:
-        aside.move(f"messages/{unquote(damage.file.path)}")
+        aside_folder.move_file(f"messages/{unquote(damage.file.path)}")
     if stores is not None and recorded:
-        replace_rows(lake, "gaps", rows_of_runs_filter([REPAIR]), pa.Table.from_pylist(gaps, schema=_GAPS))
+        replace_rows(lake, "gaps", make_run_filter([REPAIR]), pa.Table.from_pylist(gaps, schema=_GAPS))
     if damages and read.left:
-        yield f"messages: {format_count(lost - read.rows, 'row')} of {format_count(len(damages), 'damaged data file')}"
+        of_files = format_count(len(damages), "damaged data file")
+        yield f"messages: {format_count(lost - read.row_count, 'row')} of {of_files}"
     for part in read.left:
         yield f"messages: {part.broker}, physical offsets {part.start} to {part.end}: recorded in gaps"
 
 
 def _find_holes(
-    lake: Lake, suspects: Sequence[SuspectRange], files: Sequence[TableFile], last: ArchiveCommit
+    lake: Lake, suspect_ranges: Sequence[SuspectRange], files: Sequence[TableFile], last_commit: ArchiveCommit
 ) -> list[LogRange]:
     """Return the ranges of the logs that have no record in the data files and touch a suspect range."""
-    folder = lake.folder("messages")
+    folder = lake.open_folder("messages")
     extents: dict[str, Extents] = {}
     for file in files:
         with (
             folder.open_input_file(unquote(file.path)) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as parquet,
         ):
-            extents = join_extents([extents, extents_of(parquet)])
+            extents = join_extents([extents, read_extents(parquet)])
     counted = read_archived_counts(lake)
     found = []
-    for broker, progress in sorted(last.stores.items()):
+    for broker, progress in sorted(last_commit.stores.items()):
         there, known = extents.get(broker, NO_EXTENTS), counted.get(broker)
         messages, first = (None, 0) if known is None else known
-        of_broker = [suspect for suspect in suspects if suspect.has_lost(broker, messages, there.rows)]
+        of_broker = [suspect for suspect in suspect_ranges if suspect.has_lost_messages(broker, messages, there.rows)]
         found += [
             LogRange(broker, start, end)
             for start, end in there.find_holes(first, progress.end)
@@ -285,7 +286,7 @@ def read_archived_counts(lake: Lake) -> dict[str, Archived]:
 
 
 def _reread_holes(
-    lake: Lake, holes: Sequence[LogRange], stores: RefillStores, last: ArchiveCommit, runner: Runner
+    lake: Lake, holes: Sequence[LogRange], stores: RefillStores, last_commit: ArchiveCommit, runner: Runner
 ) -> _RereadMessages:
     """Write the messages of holes to data files and packs, as far as the stores have them."""
     by_broker = {store.broker: store for store in stores.stores}
@@ -293,12 +294,12 @@ def _reread_holes(
     parts: list[Split] = []
     for hole in holes:
         store = by_broker.get(hole.broker)
-        if store is None or last.stores[hole.broker].topics is not None:  # only some topics were pulled
+        if store is None or last_commit.stores[hole.broker].pulled_topics is not None:  # only some topics were pulled
             left.append(hole)
             continue
         store_end = store.segments[-1].base_offset + store.segments[-1].file_size
-        if store_end >= last.stores[hole.broker].end:  # a copy may have the older segments only
-            check_is_same_store(store, last.stores[hole.broker])
+        if store_end >= last_commit.stores[hole.broker].end:  # a copy may have the older segments only
+            check_is_same_store(store, last_commit.stores[hole.broker])
         start = min(max(hole.start, store.segments[0].base_offset), hole.end)
         end = max(min(hole.end, store_end), start)
         lacks = (LogRange(hole.broker, hole.start, start), LogRange(hole.broker, end, hole.end))
@@ -323,18 +324,18 @@ def _reread_holes(
     left += _unreadable_ranges(lake, manifest)
     expired = read_expiries(lake.table("messages")).get("messages")
     files = [row.data_file for row in manifest if row.path and row.table == "messages"]
-    _record_copies(lake, manifest, erased)
+    _record_later_copies(lake, manifest, erased)
     kept = [file for file in files if expired is None or not file.store_date or file.store_date >= expired.isoformat()]
-    _delete_files(lake, manifest, kept)
+    _delete_unneeded_files(lake, manifest, kept)
     return _RereadMessages(kept, left)
 
 
-def _record_copies(lake: Lake, manifest: Sequence[ManifestRow], erased: ErasedMessages) -> None:
+def _record_later_copies(lake: Lake, manifest: Sequence[ManifestRow], erased_messages: ErasedMessages) -> None:
     """Add to `erasures` the later copies of erased messages, which were erased as well when the log was read again."""
     for row in manifest:
         if row.path and row.table == "erasures":
-            with lake.folder("erasures").open_input_file(row.path) as source:
-                rows = erased.without(pq.read_table(source))
+            with lake.open_folder("erasures").open_input_file(row.path) as source:
+                rows = erased_messages.drop_erased_rows(pq.read_table(source))
             if rows.num_rows:
                 append_rows(lake, "erasures", rows)
 
@@ -345,7 +346,7 @@ def _unreadable_ranges(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogR
     for table in ("quarantine", "gaps"):
         for row in manifest:
             if row.path and row.table == table:
-                with lake.folder(table).open_input_file(row.path) as source:
+                with lake.open_folder(table).open_input_file(row.path) as source:
                     found |= _to_log_ranges(pq.read_table(source))
         opened = lake.find(table)
         if opened is not None:
@@ -358,15 +359,15 @@ def _to_log_ranges(rows: pa.Table) -> set[LogRange]:
     return {LogRange(*values) for values in zip(*columns, strict=True)}
 
 
-def _delete_files(lake: Lake, manifest: Sequence[ManifestRow], kept: Sequence[DataFile]) -> None:
+def _delete_unneeded_files(lake: Lake, manifest: Sequence[ManifestRow], kept_files: Sequence[DataFile]) -> None:
     """Delete files of tasks that no table gets: counts of messages that the lake has counted already."""
-    paths = {file.path for file in kept}
+    paths = {file.path for file in kept_files}
     for row in manifest:
         if row.path and not (row.table == "messages" and row.path in paths):
-            lake.folder(row.table).delete_file(row.path)
+            lake.open_folder(row.table).delete_file(row.path)
 
 
-def _table_file(file: DataFile) -> TableFile:
+def _to_table_file(file: DataFile) -> TableFile:
     now = time.time_ns() // 1_000_000
     return TableFile(
         file.path, {STORE_DATE.name: file.store_date}, file.size, file.rows, now, statistics=file.statistics
@@ -374,14 +375,14 @@ def _table_file(file: DataFile) -> TableFile:
 
 
 def _gap_rows(
-    suspects: Sequence[SuspectRange], left: Sequence[LogRange], parser_version: str
+    suspect_ranges: Sequence[SuspectRange], missing_ranges: Sequence[LogRange], parser_version: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row of `gaps` for each suspect and broker of which messages are lost."""
-    for suspect in suspects:
-        for broker in sorted({part.broker for part in left if suspect.may_be_of(part.broker)}):
+    """Yield a row of `gaps` for each broker that has lost messages in a suspect range."""
+    for suspect in suspect_ranges:
+        for broker in sorted({part.broker for part in missing_ranges if suspect.may_be_of_broker(part.broker)}):
             lost = [
                 part
-                for part in left
+                for part in missing_ranges
                 if part.broker == broker and part.start <= suspect.end and suspect.start < part.end
             ]
             if lost:
@@ -403,18 +404,18 @@ class RefilledFiles(NamedTuple):
     paths: tuple[str, ...]
 
 
-def find_refilled_since(lake: Lake, version: int) -> RefilledFiles:
+def find_files_refilled_since(lake: Lake, version: int) -> RefilledFiles:
     """Return the data files of messages that repairs have read again after a version of `messages`.
 
     Args:
         version: the version; -1 for all, as far as the log goes back.
     """
     newest, paths = version, []
-    table, folder = lake.table("messages"), lake.log("messages")
+    table, folder = lake.table("messages"), lake.open_log("messages")
     for entry in read_history(folder, table.version()):
         if entry.version <= version:
             break
         if (read_maintenance_note(entry.metadata) or {}).get(_REFILLED):
             newest = max(newest, entry.version)
-            paths += sorted(added_files(folder.read(entry_name(entry.version))))
+            paths += sorted(added_file_paths(folder.read(entry_name(entry.version))))
     return RefilledFiles(newest, tuple(paths))

@@ -45,8 +45,8 @@ from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.table_files import replace_table_files
 from commitlake.pipelines.masking.erasure_rows import newest_row_by_message
 from commitlake.pipelines.quality.report import Losses
-from commitlake.pipelines.repair.commits import count_lost_rows, repair_note
-from commitlake.pipelines.repair.following_tables import replace_rows, rows_of_runs_filter
+from commitlake.pipelines.repair.commits import count_lost_rows, make_repair_note
+from commitlake.pipelines.repair.following_tables import make_run_filter, replace_rows
 from commitlake.pipelines.repair.refill_from_stores import PACK_BYTES, RefillStores, read_archived_counts
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
@@ -67,7 +67,7 @@ class _LackingRun(NamedTuple):
     rows: Mapping[str, int]
 
 
-def count_lacking_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
+def count_missing_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     """Count the rows of finished runs that tables lack, by the commits of `messages`.
 
     Args:
@@ -79,7 +79,7 @@ def count_lacking_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     """
     finished, found = last_finished_sequence(lake, "archive_runs"), Counter[str]()
     expired = read_expiries(lake.table("messages"))
-    for run in _lacking_runs_in_log(lake, [table for table in tables if table not in expired]):
+    for run in _runs_with_lost_rows_in_log(lake, [table for table in tables if table not in expired]):
         if run.commit.sequence <= finished:
             found.update(run.rows)
     return dict(found)
@@ -92,23 +92,25 @@ def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
         The number of rows that were not recorded yet, for tables that lack some.
     """
     recorded = {}
-    for table, count in count_lacking_rows(
+    for table, count in count_missing_rows(
         lake, [table for table in tables if table in {*REPEATED, "store_config"}]
     ).items():
         open_or_create(lake, table)
         new = count - count_lost_rows(lake, table)
         if new > 0:
-            replace_table_files(lake, table, [], [], changes_data=False, note=repair_note(new))
+            replace_table_files(lake, table, [], [], changes_data=False, note=make_repair_note(new))
             recorded[table] = new
     return recorded
 
 
-def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: RefillStores) -> Iterator[str]:
+def repeat_archive_runs(
+    lake: Lake, lost_rows_by_table: Mapping[str, int | None], stores: RefillStores
+) -> Iterator[str]:
     """Restore the rows that tables have lost, by repeating archive runs on the stores.
 
     Args:
         lake: the lake; `messages` is intact.
-        lost: number of lost rows by table, of `REPEATED`; None if unknown.
+        lost_rows_by_table: number of lost rows by table, of `REPEATED`; None if unknown.
 
     Yields:
         Sentences on what is still lost.
@@ -117,7 +119,7 @@ def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: RefillStores
     by_broker = {store.broker: store for store in stores.stores}
     left: Counter[str] = Counter()
     changed: Counter[str] = Counter()
-    for run in _lacking_runs(lake, lost):
+    for run in _runs_with_lost_rows(lake, lost_rows_by_table):
         part = _limit_to_readable_ranges(run.commit, by_broker)
         is_whole = part.ranges == run.commit.ranges
         if not is_whole:
@@ -125,8 +127,10 @@ def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: RefillStores
         if part.ranges and (is_whole or _is_combined_run(run.commit)):
             with tempfile.TemporaryDirectory(prefix="commitlake-repair-") as folder:
                 scratch = Lake(folder)
-                _repeat_run(scratch, part, by_broker, stores, erased, is_judged="quality_results" in lost)
-                for table in lost:
+                _repeat_archive_run(
+                    scratch, part, by_broker, stores, erased, is_judged="quality_results" in lost_rows_by_table
+                )
+                for table in lost_rows_by_table:
                     rows = _read_rows(scratch, table)
                     if not _is_combined_run(run.commit) and rows.num_rows != _count_written_rows(run.commit, table):
                         changed[table] += run.rows.get(table, 0)  # an audit compares the numbers
@@ -161,7 +165,7 @@ def _restore_rows(lake: Lake, table: str, run_id: str, rows: pa.Table, *, hides_
             rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
     number = [Transaction(REFILL_ID, 0)] if table == "profiles" else []
     if rows.num_rows:
-        replace_rows(lake, table, rows_of_runs_filter([run_id]), rows, number)
+        replace_rows(lake, table, make_run_filter([run_id]), rows, number)
 
 
 def _count_written_rows(commit: ArchiveCommit, table: str) -> int:
@@ -169,7 +173,7 @@ def _count_written_rows(commit: ArchiveCommit, table: str) -> int:
     return sum(file.rows for file in commit.files.get(table, ()))
 
 
-def _lacking_runs_in_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
+def _runs_with_lost_rows_in_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
     """Return the runs in the log of `messages` of which any of the given tables lacks rows, oldest first."""
     there = {table: _rows_by_run(lake, table) for table in tables}
     found = []
@@ -182,15 +186,15 @@ def _lacking_runs_in_log(lake: Lake, tables: Collection[str]) -> list[_LackingRu
     return found
 
 
-def _lacking_runs(lake: Lake, tables: Mapping[str, int | None]) -> Iterator[_LackingRun]:
+def _runs_with_lost_rows(lake: Lake, lost_rows_by_table: Mapping[str, int | None]) -> Iterator[_LackingRun]:
     """Yield the runs of which any of the given tables lacks rows, oldest first."""
-    found = [run for run in _lacking_runs_in_log(lake, tables) if run.commit.ranges]
+    found = [run for run in _runs_with_lost_rows_in_log(lake, lost_rows_by_table) if run.commit.ranges]
     known: Counter[str] = Counter()
     for run in found:
         known.update(run.rows)
     older = {
         table: 0 if count is None else count - known[table]
-        for table, count in tables.items()
+        for table, count in lost_rows_by_table.items()
         if count is None or count > known[table]
     }
     last = read_last_commit(lake)
@@ -201,15 +205,15 @@ def _lacking_runs(lake: Lake, tables: Mapping[str, int | None]) -> Iterator[_Lac
     yield from found
 
 
-def _combine_older_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: ArchiveCommit) -> ArchiveCommit:
+def _combine_older_runs(lake: Lake, commits: Sequence[ArchiveCommit], last_commit: ArchiveCommit) -> ArchiveCommit:
     """Return one commit for all runs before the known ones."""
-    ends = {broker: progress.end for broker, progress in last.stores.items()}
+    ends = {broker: progress.end for broker, progress in last_commit.stores.items()}
     for commit in reversed(commits):
         ends |= {broker: part.start for broker, part in commit.ranges.items()}
     firsts = read_archived_counts(lake)
     starts = {broker: firsts[broker].first if broker in firsts else 0 for broker in ends}
     ranges = {broker: CommittedRange(starts[broker], end) for broker, end in ends.items() if starts[broker] < end}
-    return replace(last, run_id=f"{REPAIR}-{secrets.token_hex(16)}", ranges=ranges)
+    return replace(last_commit, run_id=f"{REPAIR}-{secrets.token_hex(16)}", ranges=ranges)
 
 
 def _is_combined_run(run: ArchiveCommit) -> bool:
@@ -224,11 +228,11 @@ def _rows_by_run(lake: Lake, table: str) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in pc.value_counts(run_ids).to_pylist()}
 
 
-def _limit_to_readable_ranges(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCommit:
+def _limit_to_readable_ranges(run: ArchiveCommit, stores_by_broker: Mapping[str, Store]) -> ArchiveCommit:
     """Return a run with only those ranges that the stores have in full; ranges of combined older runs may be cut."""
     ranges = {}
     for broker, part in run.ranges.items():
-        store, progress = stores.get(broker), run.stores[broker]
+        store, progress = stores_by_broker.get(broker), run.stores[broker]
         if store is None or progress.pulled is not None:
             continue
         first, last = store.segments[0].base_offset, store.segments[-1]
@@ -239,25 +243,25 @@ def _limit_to_readable_ranges(run: ArchiveCommit, stores: Mapping[str, Store]) -
     return replace(run, ranges=ranges)
 
 
-def _repeat_run(
-    scratch: Lake,
+def _repeat_archive_run(
+    scratch_lake: Lake,
     run: ArchiveCommit,
-    by_broker: Mapping[str, Store],
+    stores_by_broker: Mapping[str, Store],
     stores: RefillStores,
-    erased: ErasedMessages,
+    erased_messages: ErasedMessages,
     *,
     is_judged: bool,
 ) -> None:
     """Archive a run's ranges again, into another lake."""
-    read = [by_broker[broker] for broker in run.ranges]
+    read = [stores_by_broker[broker] for broker in run.ranges]
     ranges = {broker: StoreRange(part.start, part.end, TailKind.CLOSED) for broker, part in run.ranges.items()}
     parts = [split for store in read for split in plan_splits(store, ranges[store.broker], PACK_BYTES)]
     tasks = ArchiveTasks(
         parts,
-        scratch,
+        scratch_lake,
         run.run_id,
         stores.parser_version,
-        erased=erased,
+        erased=erased_messages,
         masks=stores.masks,
         pack_bytes=PACK_BYTES,
     )
@@ -266,17 +270,17 @@ def _repeat_run(
         work = ArchiveWork(read, Snapshot(ranges), run, run, ())
         with suppress(CriticalQualityError):  # it was archived nevertheless
             losses = Losses() if run.counts is None else Losses(run.counts.quarantined, run.counts.gaps)
-            judge_run(scratch, work, manifest, losses=losses, is_masked=stores.masks is not None)
+            judge_run(scratch_lake, work, manifest, losses=losses, is_masked=stores.masks is not None)
         return
-    with open_profiles_file(scratch, run.run_id) as profiles:
-        for piece in gather_profiles(scratch, manifest):
-            profiles.add(piece)
+    with open_profiles_file(scratch_lake, run.run_id) as profiles:
+        for piece in gather_profiles(scratch_lake, manifest):
+            profiles.add_windows(piece)
 
 
-def _read_rows(scratch: Lake, table: str) -> pa.Table:
+def _read_rows(scratch_lake: Lake, table: str) -> pa.Table:
     schema = arrow_schema(LAKE_TABLES[table].columns)
     parts = [schema.empty_table()]
-    for path in sorted(Path(scratch.uri(table)).glob("*.parquet")):
+    for path in sorted(Path(scratch_lake.uri(table)).glob("*.parquet")):
         rows = pq.read_table(path)
         parts.append(rows.select(schema.names).cast(schema))
     return pa.concat_tables(parts)

@@ -31,7 +31,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.maintenance.table_files import new_table_file, replace_table_files
-from commitlake.pipelines.repair.commits import repair_note
+from commitlake.pipelines.repair.commits import make_repair_note
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, repair_log
 from commitlake.schemas.counts import format_count
@@ -65,80 +65,82 @@ _MAX_SHOWN = 5
 
 
 def repair_replay_tables(
-    aside: AsideFolder, logs: Mapping[str, LogRepair], damaged_files: Callable[[str], Sequence[DataDamage]]
+    aside_folder: AsideFolder,
+    log_repairs: Mapping[str, LogRepair],
+    get_damaged_files: Callable[[str], Sequence[DataDamage]],
 ) -> Iterator[str]:
     """Repair the tables of replays.
 
     Args:
-        logs: repairs of logs, by table.
-        damaged_files: returns the damaged data files of a table whose log is intact.
+        log_repairs: repairs of logs, by table.
+        get_damaged_files: returns the damaged data files of a table whose log is intact.
 
     Yields:
         Sentences on what is lost.
     """
-    lake = aside.lake
-    losses = list(_repair_table(aside, EVENTS, logs.get(EVENTS), damaged_files))
+    lake = aside_folder.lake
+    losses = list(_repair_table(aside_folder, EVENTS, log_repairs.get(EVENTS), get_damaged_files))
     if losses:
         yield from losses
         yield from _lost_plans_sentence(lake)
         if lake.has_log("erasures"):
             yield "replays: plans may name erased keys again; erase these keys once more"
-    outcomes = logs.get(OUTCOMES)
+    outcomes = log_repairs.get(OUTCOMES)
     if outcomes is not None and not _is_losing_rows(outcomes):
-        repair_log(aside, outcomes, {"table": OUTCOMES})  # so that the table can be opened
-        logs = {table: repair for table, repair in logs.items() if table != OUTCOMES}
-    if OUTCOMES in logs or damaged_files(OUTCOMES):
+        repair_log(aside_folder, outcomes, {"table": OUTCOMES})  # so that the table can be opened
+        log_repairs = {table: repair for table, repair in log_repairs.items() if table != OUTCOMES}
+    if OUTCOMES in log_repairs or get_damaged_files(OUTCOMES):
         _mark_unended_replays(lake, OUTCOMES)
     for table in (OUTCOMES, COPIES):
-        yield from _repair_table(aside, table, logs.get(table), damaged_files)
+        yield from _repair_table(aside_folder, table, log_repairs.get(table), get_damaged_files)
 
 
 def _is_losing_rows(repair: LogRepair) -> bool:
-    return repair.is_lost or repair.goes_back
+    return repair.is_lost or repair.loses_versions
 
 
 def _repair_table(
-    aside: AsideFolder,
+    aside_folder: AsideFolder,
     table: str,
-    repair: LogRepair | None,
-    damaged_files: Callable[[str], Sequence[DataDamage]],
+    log_repair: LogRepair | None,
+    get_damaged_files: Callable[[str], Sequence[DataDamage]],
 ) -> Iterator[str]:
-    lake = aside.lake
-    if repair is not None and repair.is_lost:
-        aside.move_table(table)
+    lake = aside_folder.lake
+    if log_repair is not None and log_repair.is_lost:
+        aside_folder.move_table(table)
         yield f"{table}: all of its rows"
         return
-    if repair is not None:
-        first = repair.first
+    if log_repair is not None:
+        first = log_repair.first
 
-        def marks() -> list[DataFile]:
+        def write_rows_lost_events() -> list[DataFile]:
             if table != EVENTS or first is None:
                 return []
             return _write_rows_lost_events(lake, lake.table_at(table, first - 1))
 
-        repair_log(aside, repair, {"table": table}, added=marks)
-        if repair.goes_back:
+        repair_log(aside_folder, log_repair, {"table": table}, write_added_files=write_rows_lost_events)
+        if log_repair.loses_versions:
             yield f"{table}: {_NEWEST[table]}"
-    found = damaged_files(table)
+    found = get_damaged_files(table)
     if not found:
         return
     added = _write_rows_lost_events(lake, lake.table(table)) if table == EVENTS else []
     rows = sum(damage.file.rows or 0 for damage in found)
     replace_table_files(
         lake, table, [damage.file for damage in found], list(map(new_table_file, added)), changes_data=True,
-        note=repair_note(rows),
+        note=make_repair_note(rows),
     )  # fmt: skip
     for damage in found:
-        aside.move(f"{table}/{unquote(damage.file.path)}")
+        aside_folder.move_file(f"{table}/{unquote(damage.file.path)}")
     yield f"{table}: {format_count(rows, 'row')} of {format_count(len(found), 'damaged data file')}"
 
 
-def _mark_unended_replays(lake: Lake, damaged: str) -> None:
+def _mark_unended_replays(lake: Lake, damaged_table: str) -> None:
     """Add the event `rows_lost` to each unended replay, because another table has lost rows."""
     table = lake.find("replays")
     if table is None:
         return
-    rows = _rows_lost_events(lake, table, damaged)
+    rows = _rows_lost_events(lake, table, damaged_table)
     if rows.num_rows:
         append_rows(lake, "replays", rows)
 
@@ -150,7 +152,7 @@ def _write_rows_lost_events(lake: Lake, table: DeltaTable) -> list[DataFile]:
     return [write_plain_file(rows, lake, "replays", name)] if rows.num_rows else []
 
 
-def _rows_lost_events(lake: Lake, table: DeltaTable, damaged: str) -> pa.Table:
+def _rows_lost_events(lake: Lake, table: DeltaTable, damaged_table: str) -> pa.Table:
     """Return a row of `replays` with the event `rows_lost` for each unended replay in its readable files."""
     known: set[str] = set()
     ended: set[str] = set()
@@ -160,7 +162,7 @@ def _rows_lost_events(lake: Lake, table: DeltaTable, damaged: str) -> pa.Table:
             if row["event"] in ENDED:
                 ended.add(row["replay_id"])
     at = datetime.datetime.now(datetime.UTC)
-    detail = f"'commitlake maintain --repair' has lost rows of {damaged}"
+    detail = f"'commitlake maintain --repair' has lost rows of {damaged_table}"
     marks = [
         {"replay_id": name, "at": at, "event": str(ReplayEvent.ROWS_LOST), "detail": detail}
         for name in sorted(known - ended)
@@ -189,10 +191,10 @@ def _lost_plans_sentence(lake: Lake) -> Iterator[str]:
         )
 
 
-def _readable_rows(lake: Lake, table: str, opened: DeltaTable, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _readable_rows(lake: Lake, table: str, delta_table: DeltaTable, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of a table, file by file; files that cannot be read are left out."""
-    folder = lake.folder(table)
-    for file in read_table_files(opened):
+    folder = lake.open_folder(table)
+    for file in read_table_files(delta_table):
         try:
             with folder.open_input_file(unquote(file.path)) as source:
                 yield pq.read_table(source, columns=list(columns))

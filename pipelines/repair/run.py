@@ -38,17 +38,17 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.consumptions.follow import follow_consume_logs
 from commitlake.pipelines.edges.follow import follow_edges
-from commitlake.pipelines.edges.progress import followed_version as followed_edges
+from commitlake.pipelines.edges.progress import followed_messages_version as followed_edges
 from commitlake.pipelines.edges.progress import is_ahead_of_messages
 from commitlake.pipelines.maintenance.table_files import replace_table_files
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.repair import replay_tables
 from commitlake.pipelines.repair.commits import (
     commit_repair,
-    is_unfinished,
-    newest_finished_run,
+    find_unfinished_repair,
+    make_repair_note,
+    newest_finished_sequence,
     read_lost_runs,
-    repair_note,
 )
 from commitlake.pipelines.repair.content_sums import undo_foreign_changes
 from commitlake.pipelines.repair.data_check import DataDamage
@@ -57,17 +57,17 @@ from commitlake.pipelines.repair.delta_log_rebuild import adopt_files
 from commitlake.pipelines.repair.delta_log_rebuild import lost_run_ids as runs_beyond
 from commitlake.pipelines.repair.following_tables import (
     OF_RUNS,
-    delete_runs,
+    add_missing_table_files,
+    delete_rows_of_runs,
     files_named_by_commits,
     lost_run_ids,
-    refill_tables,
 )
 from commitlake.pipelines.repair.history_tables import (
     HISTORIES,
     KEPT_TABLES,
     keep_earlier_snapshots,
-    rebuild_history,
-    rebuild_kept_table,
+    rebuild_from_intact_files,
+    rebuild_history_table,
 )
 from commitlake.pipelines.repair.plan import (
     COMPUTE_LAG,
@@ -81,13 +81,13 @@ from commitlake.pipelines.repair.plan import (
     RepairPlan,
     check_has_no_links,
     find_table_damages,
-    is_rebuilt,
+    is_rebuilt_from_files,
     must_recount_minutes,
     reason_not_updatable,
     reason_to_rebuild_keys,
 )
 from commitlake.pipelines.repair.refill_from_stores import SuspectRange, read_recorded_losses, restore_messages
-from commitlake.pipelines.repair.repeat_runs import REPEATED, record_lost_rows, repeat_runs
+from commitlake.pipelines.repair.repeat_runs import REPEATED, record_lost_rows, repeat_archive_runs
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.lake_tables import SNAPSHOT_TABLES
@@ -110,7 +110,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     check_has_no_links(lake)
     aside = AsideFolder(lake)
     kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
-    losses = [line for table in kept for line in rebuild_kept_table(aside, table, plan.files.get(table, ()))]
+    losses = [line for table in kept for line in rebuild_from_intact_files(aside, table, plan.files.get(table, ()))]
     changed = [contents for contents in plan.contents if not undo_foreign_changes(lake, contents)]
     losses += [
         f"{one.table}: the rows that another program has changed" for one in changed if one.table not in DERIVED_TABLES
@@ -127,12 +127,12 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     lost = read_lost_runs(lake)
     if lost and (run_ids := lost_run_ids(lake, lost)):
         for table in OF_RUNS:
-            delete_runs(lake, table, run_ids)
+            delete_rows_of_runs(lake, table, run_ids)
     missing += _restore_messages(aside, plan, runner, parser_version)
-    gone = refill_tables(lake, parser_version)
+    gone = add_missing_table_files(lake, parser_version)
     missing += _restore_archive_runs(lake, plan, parser_version)
     if lost_rows and plan.stores is not None:
-        missing += repeat_runs(lake, lost_rows, plan.stores)
+        missing += repeat_archive_runs(lake, lost_rows, plan.stores)
     missing += [
         f"{table}: {format_count(count, 'file')} that commits name: missing"
         for table, count in gone.items()
@@ -150,28 +150,28 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
             missing += _repair_or_start_empty(aside, table, plan, runner, "all snapshots so far")
     missing += _restore_consumptions(aside, plan, runner)
     missing += replay_tables.repair_replay_tables(
-        aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)
+        aside, plan.logs, lambda table: _find_damaged_files(lake, table, plan, runner)
     )
-    _repair_keys(aside, plan, runner)
-    _repair_edges(aside, plan, runner, is_wrong=EDGES in {one.table for one in changed})
-    missing += _move_lag_aside(aside, plan, is_wrong=LAG in {one.table for one in changed})
+    _repair_message_keys(aside, plan, runner)
+    _repair_edges(aside, plan, runner, has_wrong_rows=EDGES in {one.table for one in changed})
+    missing += _move_outdated_lag_minutes(aside, plan, has_wrong_rows=LAG in {one.table for one in changed})
     if plan.recorded and not read_recorded_losses(lake) and must_recount_minutes(lake, {"messages"}):
         recount = [MINUTES]  # it may have been counted without them
     _recount_minutes(lake, recount, runner)
     return missing
 
 
-def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
+def _repair_log_of_messages(aside_folder: AsideFolder, plan: RepairPlan) -> None:
     """Repair the log of `messages`, and record the archive's progress after that."""
-    lake = aside.lake
+    lake = aside_folder.lake
     of_messages = plan.logs.get("messages")
     if of_messages is not None:
         if plan.adoption is not None:
-            adopt_files(aside, plan.adoption, newest_finished_run(lake))
+            adopt_files(aside_folder, plan.adoption, newest_finished_sequence(lake))
             lake.seal("messages")
         else:
-            repair_log(aside, of_messages, _replacement_note(lake, of_messages))
-    note = is_unfinished(lake)
+            repair_log(aside_folder, of_messages, _replacement_note(lake, of_messages))
+    note = find_unfinished_repair(lake)
     if note is None and plan.ahead:
         version = lake.table("messages").version() + 1
         note = {"first": version, "run_ids": [], "sequence": plan.ahead, "goes_back": True}
@@ -179,22 +179,24 @@ def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
         commit_repair(lake, note)
 
 
-def _restore_messages(aside: AsideFolder, plan: RepairPlan, runner: Runner, parser_version: str) -> Iterator[str]:
+def _restore_messages(
+    aside_folder: AsideFolder, plan: RepairPlan, runner: Runner, parser_version: str
+) -> Iterator[str]:
     """Restore lost messages from the stores, and delete from other tables the rows of runs that have lost all messages.
 
     Yields:
         Sentences on what is lost.
     """
-    lake, adoption = aside.lake, plan.adoption
+    lake, adoption = aside_folder.lake, plan.adoption
     others = [] if adoption is None else [SuspectRange("messages", needs_proof=True)]
-    damaged = _damaged_files(lake, "messages", plan, runner)
-    yield from restore_messages(aside, damaged, others, plan.stores, runner, parser_version)
+    damaged = _find_damaged_files(lake, "messages", plan, runner)
+    yield from restore_messages(aside_folder, damaged, others, plan.stores, runner, parser_version)
     if adoption is None:
         return
-    yield from adoption.losses(sum(file.rows or 0 for file in read_table_files(lake.table("messages"))))
+    yield from adoption.loss_sentences(sum(file.rows or 0 for file in read_table_files(lake.table("messages"))))
     if lost_ids := runs_beyond(lake, adoption):
         for table in OF_RUNS:
-            delete_runs(lake, table, lost_ids)
+            delete_rows_of_runs(lake, table, lost_ids)
         yield f"{format_count(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}"
 
 
@@ -214,7 +216,7 @@ def _recount_minutes(lake: Lake, tables: Sequence[str], runner: Runner) -> None:
 
 
 def _repair_table_of_runs(
-    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int | None]
+    aside_folder: AsideFolder, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int | None]
 ) -> Iterator[str]:
     """Repair a table to which archive runs add rows.
 
@@ -225,13 +227,13 @@ def _repair_table_of_runs(
     Yields:
         Sentences on lost rows.
     """
-    lake, repair = aside.lake, plan.logs.get(table)
+    lake, repair = aside_folder.lake, plan.logs.get(table)
     is_repeated = plan.stores is not None and table in REPEATED
-    if is_rebuilt(table, repair):
-        yield from rebuild_history(aside, table)
+    if is_rebuilt_from_files(table, repair):
+        yield from rebuild_history_table(aside_folder, table)
         return
     if repair is not None and repair.is_lost:
-        aside.move_log(table)
+        aside_folder.move_log(table)
         if is_repeated:
             lost_rows[table] = None
         if table not in TABLES_OF_COMMITS:
@@ -239,20 +241,20 @@ def _repair_table_of_runs(
         return
     if repair is not None:
         named = files_named_by_commits(commits_after(lake, 0), table)
-        repair_log(aside, repair, {"table": table}, keep=named)
-    damaged = _damaged_files(lake, table, plan, runner)
-    if is_repeated and (damaged or (repair is not None and repair.goes_back)):
+        repair_log(aside_folder, repair, {"table": table}, kept_files=named)
+    damaged = _find_damaged_files(lake, table, plan, runner)
+    if is_repeated and (damaged or (repair is not None and repair.loses_versions)):
         lost_rows[table] = sum(damage.file.rows or 0 for damage in damaged)
-    yield from _remove_damaged_files(aside, table, damaged)
+    yield from _remove_damaged_files(aside_folder, table, damaged)
 
 
-def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> Iterator[str]:
+def _restore_consumptions(aside_folder: AsideFolder, plan: RepairPlan, runner: Runner) -> Iterator[str]:
     """Repair `consumptions`, and read again what the stores' consume logs still have."""
     if CONSUMPTIONS not in {*plan.logs, *plan.files}:
         return
-    lake, gone = aside.lake, "records that the stores' consume logs no longer have"
+    lake, gone = aside_folder.lake, "records that the stores' consume logs no longer have"
     known = None if CONSUMPTIONS in plan.logs else _count_rows(lake, CONSUMPTIONS)
-    missing = list(_repair_or_start_empty(aside, CONSUMPTIONS, plan, runner, gone))
+    missing = list(_repair_or_start_empty(aside_folder, CONSUMPTIONS, plan, runner, gone))
     if plan.stores is None:
         yield from missing
         return
@@ -271,52 +273,52 @@ def _count_rows(lake: Lake, name: str) -> int:
 
 
 def _repair_or_start_empty(
-    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, everything: str
+    aside_folder: AsideFolder, table: str, plan: RepairPlan, runner: Runner, loss_text: str
 ) -> Iterator[str]:
     """Repair a table's log, or start an empty table if that is not enough.
 
     Args:
         table: name of the table.
-        everything: what is lost if it goes back to an earlier version, or starts empty.
+        loss_text: what is lost if it goes back to an earlier version, or starts empty.
 
     Yields:
         What is lost.
     """
     repair = plan.logs.get(table)
-    if is_rebuilt(table, repair):
-        yield from rebuild_history(aside, table)
+    if is_rebuilt_from_files(table, repair):
+        yield from rebuild_history_table(aside_folder, table)
         return
     if repair is not None and not repair.is_lost:
-        repair_log(aside, repair, {"table": table})
-        if repair.goes_back:
-            yield f"{table}: {everything}"
-    if (repair is not None and repair.is_lost) or _damaged_files(aside.lake, table, plan, runner):
-        aside.move_table(table)
-        yield f"{table}: {everything}"
+        repair_log(aside_folder, repair, {"table": table})
+        if repair.loses_versions:
+            yield f"{table}: {loss_text}"
+    if (repair is not None and repair.is_lost) or _find_damaged_files(aside_folder.lake, table, plan, runner):
+        aside_folder.move_table(table)
+        yield f"{table}: {loss_text}"
 
 
-def _damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
+def _find_damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
     """Return a table's damaged data files. If its log was repaired, the files are checked again."""
     if table not in plan.logs:
         return plan.files.get(table, ())
     return find_table_damages(lake, table, runner, deep=True)
 
 
-def _remove_damaged_files(aside: AsideFolder, table: str, found: Sequence[DataDamage]) -> Iterator[str]:
+def _remove_damaged_files(aside_folder: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
     """Remove damaged data files from a table that follows `messages`."""
-    if not found:
+    if not damages:
         return
-    rows = sum(damage.file.rows or 0 for damage in found)
-    removed = [damage.file for damage in found]
-    replace_table_files(aside.lake, table, removed, [], changes_data=True, note=repair_note(rows))
-    for damage in found:
-        aside.move(f"{table}/{unquote(damage.file.path)}")
+    rows = sum(damage.file.rows or 0 for damage in damages)
+    removed = [damage.file for damage in damages]
+    replace_table_files(aside_folder.lake, table, removed, [], changes_data=True, note=make_repair_note(rows))
+    for damage in damages:
+        aside_folder.move_file(f"{table}/{unquote(damage.file.path)}")
     if table not in TABLES_OF_COMMITS:
-        yield f"{table}: {format_count(rows, 'row')} of {format_count(len(found), 'damaged data file')}"
+        yield f"{table}: {format_count(rows, 'row')} of {format_count(len(damages), 'damaged data file')}"
 
 
-def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
-    lake = aside.lake
+def _repair_message_keys(aside_folder: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
+    lake = aside_folder.lake
     try:
         wrong = (
             {KEYS} & {*plan.logs, *plan.files}
@@ -327,42 +329,42 @@ def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
     except (LogDamagedError, VersionsError, OSError, pa.ArrowException):
         wrong = True
     if wrong:
-        aside.move_table(KEYS)
+        aside_folder.move_table(KEYS)
         follow_keys(lake, runner)
 
 
-def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner, *, is_wrong: bool) -> None:
-    lake = aside.lake
+def _repair_edges(aside_folder: AsideFolder, plan: RepairPlan, runner: Runner, *, has_wrong_rows: bool) -> None:
+    lake = aside_folder.lake
     if not lake.has_log(EDGES) and EDGES not in {*plan.logs, *plan.files}:
         return
     is_damaged = bool({EDGES, CONSUMPTIONS, "messages"} & {*plan.logs, *plan.files})
-    is_changed = is_wrong or is_damaged or plan.adoption is not None or plan.recorded
+    is_changed = has_wrong_rows or is_damaged or plan.adoption is not None or plan.recorded
     if is_changed or is_ahead_of_messages(lake) or reason_not_updatable(lake, followed_edges(lake)):
-        aside.move_table(EDGES)
+        aside_folder.move_table(EDGES)
         follow_edges(lake, runner)
 
 
-def _move_lag_aside(aside: AsideFolder, plan: RepairPlan, *, is_wrong: bool) -> Iterator[str]:
+def _move_outdated_lag_minutes(aside_folder: AsideFolder, plan: RepairPlan, *, has_wrong_rows: bool) -> Iterator[str]:
     """Move `lag_minutes` aside if it is damaged, or if a table from which it is computed may have other rows now.
 
     Yields:
         A sentence about it.
     """
-    lake = aside.lake
+    lake = aside_folder.lake
     if not lake.has_log(LAG) and LAG not in {*plan.logs, *plan.files}:
         return
     is_damaged = bool({LAG, "messages", *HISTORIES} & {*plan.logs, *plan.files})
     is_other = plan.adoption is not None or plan.recorded or plan.ahead or plan.lost or plan.unfinished
-    if is_wrong or is_damaged or is_other:
-        aside.move_table(LAG)
+    if has_wrong_rows or is_damaged or is_other:
+        aside_folder.move_table(LAG)
         yield f"{LAG}: all minutes: {COMPUTE_LAG}"
 
 
 def _replacement_note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
     """Return the note for replaced log entries of `messages`: lost runs that the old entries still name."""
-    folder = lake.log("messages")
+    folder = lake.open_log("messages")
     run_ids, sequence = set(), 0
-    for data in read_lost_entries(folder, repair.versions if repair.goes_back else ()):
+    for data in read_lost_entries(folder, repair.versions if repair.loses_versions else ()):
         for line in data.splitlines():
             try:
                 commit = ArchiveCommit.from_metadata(parse_json(line)["commitInfo"]["userMetadata"])
@@ -375,5 +377,5 @@ def _replacement_note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
         "first": repair.first,
         "run_ids": sorted(run_ids),
         "sequence": sequence,
-        "goes_back": repair.goes_back,
+        "goes_back": repair.loses_versions,
     }

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.reading.decoding.bodies import decompress
+from commitlake.connectors.reading.decoding.bodies import decompress_by_sys_flag
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.rocketmq.producers.compression import DEFAULT_THRESHOLD_BYTES, compress
 from commitlake.pipelines.masking.masks import Mask, MaskError, Message, apply_masks
@@ -67,7 +67,7 @@ def decode_messages(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, lis
     flags = rows.column("sys_flag").to_pylist()
     for row, (body, flag) in enumerate(zip(bodies.values, flags, strict=True)):
         try:
-            found.append(decompress(body.as_py(), flag))
+            found.append(decompress_by_sys_flag(body.as_py(), flag))
         except BodyError as error:
             found.append(b"")
             errors[row] = errors[row] or str(error)

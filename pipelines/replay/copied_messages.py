@@ -119,7 +119,7 @@ def copy_topic_messages(
 
 def _columns_to_copy(*, has_bodies: bool) -> Columns:
     without = {CORRUPT_RECORD.name} | (set() if has_bodies else {BODY.name})
-    return SOURCE.without(*without)
+    return SOURCE.drop_columns(*without)
 
 
 def _read_schema(columns: Columns) -> pa.Schema:

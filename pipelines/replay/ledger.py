@@ -359,7 +359,7 @@ class Ledger:
         following = (version or 0) + 1
         with self._lock:
             is_done = commit_with_transaction(
-                self._lake, "replay_messages", files, self._application, (version, following), beside=beside
+                self._lake, "replay_messages", files, self._application, (version, following), other_transactions=beside
             )
             if is_done:
                 self._version = following

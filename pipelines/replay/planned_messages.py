@@ -25,7 +25,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.reading.decoding.bodies import decompress
+from commitlake.connectors.reading.decoding.bodies import decompress_by_sys_flag
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, split_properties
 from commitlake.pipelines.replay.errors import ReplayError
@@ -286,7 +286,7 @@ def _parse_items(body: bytes, flags: int) -> tuple[list[BatchItem], int]:
     except LayoutError:
         if not flags & _CODEC_BITS:
             raise
-        return parse_batch(decompress(body, flags)), flags & ~_CODEC_BITS
+        return parse_batch(decompress_by_sys_flag(body, flags)), flags & ~_CODEC_BITS
 
 
 def _columns_of_item(item: BatchItem) -> dict[str, Any]:

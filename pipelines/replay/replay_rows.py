@@ -317,7 +317,7 @@ def _time_in_id(replay_id: str) -> datetime.datetime | None:
 def _rows_by_replay(lake: Lake, file: TableFile) -> Counter[str]:
     """Return how many rows of a data file each replay has."""
     counts: Counter[str] = Counter()
-    with pq.ParquetFile(lake.folder("replay_rows").open_input_file(file.path)) as opened:
+    with pq.ParquetFile(lake.open_folder("replay_rows").open_input_file(file.path)) as opened:
         for batch in opened.iter_batches(columns=["replay_id"]):
             for row in pc.value_counts(batch.column(0)).to_pylist():
                 counts[row["values"] or ""] += row["counts"]

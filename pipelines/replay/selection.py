@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from commitlake.connectors.lake.sql import column_name, conditions, join_with_or, text_literal
+from commitlake.connectors.lake.sql import join_with_or, quote_column_name, selection_conditions, text_literal
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID
@@ -50,10 +50,10 @@ def selection_condition(
             raise ReplayError(f"the topic {topic} is a system topic of the broker: its records cannot be sent again")
     texts = (("broker", wanted.brokers), ("topic", wanted.topics if origin is None else ()), ("kind", wanted.kinds))
     parts = [_is_one_of_sql(column, values) for column, values in texts if values]
-    parts += conditions(Selection(queue_ids=sorted(wanted.queue_ids), keys=wanted.keys))
-    times = conditions(Selection(start=wanted.start, end=wanted.end, is_by_birth=wanted.is_by_birth))
+    parts += selection_conditions(Selection(queue_ids=sorted(wanted.queue_ids), keys=wanted.keys))
+    times = selection_conditions(Selection(start=wanted.start, end=wanted.end, is_by_birth=wanted.is_by_birth))
     parts += [] if wanted.is_by_birth else times
-    parts += conditions(Selection(where=wanted.where))
+    parts += selection_conditions(Selection(where=wanted.where))
     if origin is not None and wanted.topics:
         parts.append(f"({_is_one_of_sql('topic', wanted.topics)} OR {_is_one_of_sql(origin, wanted.topics)})")
     parts += times if wanted.is_by_birth else []
@@ -66,11 +66,11 @@ def selection_condition(
         parts.append(f"topic NOT IN ({text_literal(ROCKSDB_HALF_TOPIC)}, {text_literal(ROCKSDB_OP_TOPIC)})")
     if wanted.tags:
         parts.append(_is_one_of_sql("tags", wanted.tags))
-    parts += conditions(Selection(ids=wanted.ids))
+    parts += selection_conditions(Selection(ids=wanted.ids))
     if not_consumed is not None:
         parts.append(_not_consumed_sql(not_consumed))
     if not has_replayed:
-        parts.append(f"NOT array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})")
+        parts.append(f"NOT array_contains(map_keys({quote_column_name('properties')}), {text_literal(REPLAY_ID)})")
     return " AND ".join(parts)
 
 

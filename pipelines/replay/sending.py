@@ -135,7 +135,7 @@ class QueueSender:
         Raises:
             ReplayError: if it does not say that, or if it does not answer.
         """
-        self._retry(lambda: self._check_connections(self._connections.earlier))
+        self._retry(lambda: self._check_connections(self._connections.earlier_count))
 
     def wait_for_late_messages(self, connection: TrackedConnection | None = None) -> None:
         """Wait until no more messages of the replay can arrive at the broker over earlier connections.
@@ -148,7 +148,9 @@ class QueueSender:
                 long, or the broker does not answer.
         """
         self._retry(
-            lambda: self._check_connections(lambda broker: self._connections.wait_for_earlier(broker, connection))
+            lambda: self._check_connections(
+                lambda broker: self._connections.wait_for_earlier_connections(broker, connection)
+            )
         )
 
     def _check_connections(self, ask: Callable[[str], object]) -> None:

@@ -178,7 +178,7 @@ def send_on_runner(
         SendingTask(lake, plans, share, claim, name_servers, ledger_seconds, settings, is_resumed, has_lost_rows)
         for share, claim in shares
     ]
-    results = [result for _, result in runner.run(send_share, tasks, is_waiting=True)]
+    results = [result for _, result in runner.run(send_share, tasks, is_io_bound=True)]
     for result in results:
         if result.error is not None:
             raise result.error

@@ -193,7 +193,7 @@ class _QueueVerifier:
         self._expired.append((lost.begin, lost.end))
 
     def _replay_batches(self, answers: list[bytes], end: int) -> Iterator[pa.RecordBatch]:
-        for batch in self._records.batches(answers):
+        for batch in self._records.decode_answers(answers):
             own = pc.equal(_property_values(batch, REPLAY_ID), self._replay_id)
             is_within = pc.less(batch.column("queue_offset"), end)
             chosen = batch.filter(pc.fill_null(pc.and_(own, is_within), False))

@@ -47,15 +47,17 @@ _NO_BODY = (
 )
 
 
-def copy_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out: Array, base: int) -> dict[int, str]:
+def copy_bodies(
+    bodies: BodySource, records: Records, packs: Sequence[str], segment_bytes: Array, base_offset: int
+) -> dict[int, str]:
     """Copy the bodies of records into a segment and check their CRC.
 
     Args:
         bodies: where they are.
         records: the records, all within the segment.
         packs: names of the packs, by their numbers in `records`.
-        out: uint8, the segment.
-        base: physical offset of the start of the segment.
+        segment_bytes: uint8, the segment.
+        base_offset: physical offset of the start of the segment.
 
     Returns:
         The records whose bodies cannot be read, by index, each with the reason; empty without `skip`.
@@ -66,19 +68,21 @@ def copy_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out:
     wanted = np.flatnonzero(records.body_sizes)
     lost = {int(row): "the lake has no body of this message" for row in wanted[records.packs[wanted] < 0]}
     if lost and not bodies.skip:
-        raise UsageError(_error_text(records, next(iter(lost)), _NO_BODY))
+        raise UsageError(_missing_body_text(records, next(iter(lost)), _NO_BODY))
     wanted = wanted[records.packs[wanted] >= 0]
     order = np.lexsort((records.offsets[wanted], records.frame_offsets[wanted], records.packs[wanted]))
     wanted = wanted[order]
     changes = np.flatnonzero(np.diff(records.packs[wanted])) + 1
     groups = [rows for rows in np.split(wanted, changes) if len(rows)]
 
-    def place(rows: Array) -> dict[int, str]:
-        return _copy_bodies_of_pack_or_skip(bodies, records, rows, packs[int(records.packs[rows[0]])], out, base)
+    def copy_bodies_of_group(rows: Array) -> dict[int, str]:
+        return _copy_bodies_of_pack_or_skip(
+            bodies, records, rows, packs[int(records.packs[rows[0]])], segment_bytes, base_offset
+        )
 
     with ThreadPoolExecutor(bodies.threads) as pool:
         try:
-            for found in pool.map(place, groups):
+            for found in pool.map(copy_bodies_of_group, groups):
                 lost |= found
         except BaseException:
             pool.shutdown(cancel_futures=True)
@@ -87,7 +91,7 @@ def copy_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out:
 
 
 def _copy_bodies_of_pack_or_skip(
-    bodies: BodySource, records: Records, rows: Array, pack: str, out: Array, base: int
+    bodies: BodySource, records: Records, rows: Array, pack: str, segment_bytes: Array, base_offset: int
 ) -> dict[int, str]:
     lost: dict[int, str] = {}
     cache = FrameCache(1)
@@ -100,25 +104,25 @@ def _copy_bodies_of_pack_or_skip(
         return dict.fromkeys(rows.tolist(), str(error))
     for some in _batches_in_memory(records.body_sizes, rows):
         try:
-            _copy_bodies_of_pack(bodies.store, records, some, pack, cache, out, base)
+            _copy_bodies_of_pack(bodies.store, records, some, pack, cache, segment_bytes, base_offset)
         except PackStoreError:
             raise
         except PackError as error:
             if not bodies.skip:
-                raise UsageError(_error_text(records, int(some[0]), str(error))) from None
-            lost |= _copy_bodies_singly(bodies.store, records, some, pack, out, base)
+                raise UsageError(_missing_body_text(records, int(some[0]), str(error))) from None
+            lost |= _copy_bodies_singly(bodies.store, records, some, pack, segment_bytes, base_offset)
     return lost
 
 
 def _copy_bodies_singly(
-    store: PackStore, records: Records, rows: Array, pack: str, out: Array, base: int
+    store: PackStore, records: Records, rows: Array, pack: str, segment_bytes: Array, base_offset: int
 ) -> dict[int, str]:  # fmt: skip
     """Copy bodies one by one, and return those that cannot be read, each with the reason."""
     lost: dict[int, str] = {}
     cache = FrameCache(1)
     for at in range(len(rows)):
         try:
-            _copy_bodies_of_pack(store, records, rows[at : at + 1], pack, cache, out, base)
+            _copy_bodies_of_pack(store, records, rows[at : at + 1], pack, cache, segment_bytes, base_offset)
         except PackStoreError:
             raise
         except PackError as error:
@@ -127,14 +131,26 @@ def _copy_bodies_singly(
 
 
 def _copy_bodies_of_pack(
-    store: PackStore, records: Records, rows: Array, pack: str, cache: FrameCache, out: Array, base: int
-) -> None:  # fmt: skip
+    store: PackStore,
+    records: Records,
+    rows: Array,
+    pack: str,
+    cache: FrameCache,
+    segment_bytes: Array,
+    base_offset: int,
+) -> None:
     refs = PackRefs(
         records.frame_offsets[rows], records.frame_lengths[rows], records.offsets[rows], records.body_sizes[rows]
     )
     found = read_bodies(store, pack, refs, records.crcs[rows], cache=cache)
     data, offsets = string_bytes_and_offsets(found)
-    copy_spans(data, offsets[:-1].astype(np.int64), records.body_sizes[rows], out, records.body_at[rows] - base)
+    copy_spans(
+        data,
+        offsets[:-1].astype(np.int64),
+        records.body_sizes[rows],
+        segment_bytes,
+        records.body_at[rows] - base_offset,
+    )
 
 
 def _batches_in_memory(sizes: Array, rows: Array) -> Iterator[Array]:
@@ -148,8 +164,8 @@ def _batches_in_memory(sizes: Array, rows: Array) -> Iterator[Array]:
         start = end
 
 
-def _error_text(records: Records, row: int, what: str) -> str:
+def _missing_body_text(records: Records, row: int, reason: str) -> str:
     return (
-        f"the bodies of the records from physical offset {records.starts[row]} on: {what}. With --on-missing skip, "
+        f"the bodies of the records from physical offset {records.starts[row]} on: {reason}. With --on-missing skip, "
         "their places become fillers, and all else is restored"
     )

@@ -76,15 +76,15 @@ class KnownConfig:
             topic for topic, each in attributes.items() if isinstance(each, dict) and each.get(_POLICY) == _COMPACTION
         )
 
-    def complete_settings(self, wanted: RequestedSettings) -> RequestedSettings:
+    def complete_settings(self, requested_settings: RequestedSettings) -> RequestedSettings:
         """Return the user's settings, completed by those in the lake."""
         return replace(
-            wanted,
-            queue_file_size=wanted.queue_file_size or self._number_setting("queue_file_size_bytes"),
-            batch_file_size=wanted.batch_file_size or self._number_setting("batch_queue_file_size_bytes"),
-            index_slots=wanted.index_slots or self._number_setting("index_slots"),
-            index_entries=wanted.index_entries or self._number_setting("index_entries"),
-            delay_levels_ms=wanted.delay_levels_ms or self._delay_levels(),
+            requested_settings,
+            queue_file_size=requested_settings.queue_file_size or self._number_setting("queue_file_size_bytes"),
+            batch_file_size=requested_settings.batch_file_size or self._number_setting("batch_queue_file_size_bytes"),
+            index_slots=requested_settings.index_slots or self._number_setting("index_slots"),
+            index_entries=requested_settings.index_entries or self._number_setting("index_entries"),
+            delay_levels_ms=requested_settings.delay_levels_ms or self._delay_levels(),
         )
 
     def serialize_topics_file(self, timestamp: int) -> bytes:
@@ -103,12 +103,12 @@ class KnownConfig:
         return read_archived_delays(self.settings)
 
 
-def read_known_config(lake: Lake, broker: str, at: datetime.datetime | None) -> KnownConfig:
+def read_known_config(lake: Lake, broker: str, as_of: datetime.datetime | None) -> KnownConfig:
     """Read a store's configuration.
 
     Args:
         broker: Name of the store.
-        at: The restored time; None for the newest configuration.
+        as_of: The restored time; None for the newest configuration.
 
     Returns:
         The configuration; empty if the lake was created without it.
@@ -116,9 +116,9 @@ def read_known_config(lake: Lake, broker: str, at: datetime.datetime | None) -> 
     Raises:
         UsageError: The table contains invalid JSON.
     """
-    config = read_store_config(lake, broker, at)
+    config = read_store_config(lake, broker, as_of)
     try:
-        return KnownConfig(config.of_kind(TOPIC), config.of_kind(GROUP), config.of_kind(SETTING))
+        return KnownConfig(config.values_of_kind(TOPIC), config.values_of_kind(GROUP), config.values_of_kind(SETTING))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"table store_config: expected JSON in the column value of {broker}, found {error}") from None
 
@@ -143,7 +143,7 @@ class GroupOffsets:
         return {split_offset_key(key)[1] for key in self.table}
 
 
-def parse_offsets(data: bytes, name: str) -> Table:
+def parse_offsets(data: bytes, file_name: str) -> Table:
     """Parse a consumerOffset.json of RocketMQ or BoltMQ, or RocketMQ's lmqConsumerOffset.json.
 
     Raises:
@@ -158,13 +158,13 @@ def parse_offsets(data: bytes, name: str) -> Table:
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(
-            f'{name}: expected a consumerOffset.json, {{"{_OFFSETS}":{{"topic@group":{{0:17}}}}}}'
+            f'{file_name}: expected a consumerOffset.json, {{"{_OFFSETS}":{{"topic@group":{{0:17}}}}}}'
         ) from None
     for key, queues in parsed.items():
         for queue, offset in queues.items():
             if "@" not in key or int_in_range(offset, 0, INT64_MAX) is None:
                 raise UsageError(
-                    f"{name}: {key!r}, queue {queue}: expected topic@group and an offset, found {offset!r}"
+                    f"{file_name}: {key!r}, queue {queue}: expected topic@group and an offset, found {offset!r}"
                 )
     return parsed
 
@@ -174,19 +174,19 @@ def _parse_queue_id(key: object) -> int:
     return require_int(str(key), "queue", INT32_MIN, INT32_MAX)
 
 
-def limit_to_queue_ranges(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffsets:
+def limit_to_queue_ranges(offsets_table: Table, queue_ends: Mapping[tuple[str, int], int]) -> GroupOffsets:
     """Limit the offsets of consumer groups to the range of the restored queues.
 
     Args:
-        table: from `parse_offsets`.
-        ends: for each topic and queue with a message, the offset after its last message.
+        offsets_table: from `parse_offsets`.
+        queue_ends: for each topic and queue with a message, the offset after its last message.
     """
     fitting: Table = {}
     set_back = left_out = 0
-    for key, queues in table.items():
+    for key, queues in offsets_table.items():
         topic, _ = split_offset_key(key)
         for queue, offset in queues.items():
-            end = ends.get((topic, queue))
+            end = queue_ends.get((topic, queue))
             if end is None:
                 left_out += 1
                 continue
@@ -195,17 +195,17 @@ def limit_to_queue_ranges(table: Table, ends: Mapping[tuple[str, int], int]) -> 
     return GroupOffsets(fitting, set_back, left_out)
 
 
-def read_light_queue_ends(store: Path, table: Table) -> dict[tuple[str, int], int]:
+def read_light_queue_ends(store_folder: Path, offsets_table: Table) -> dict[tuple[str, int], int]:
     """Return the end offsets of light queues (LMQ) of a restored store, read from its queue files.
 
     Args:
-        store: the folder of the store, with its queue files.
-        table: offsets of groups; only light queues in it are read.
+        store_folder: the folder of the store, with its queue files.
+        offsets_table: offsets of groups; only light queues in it are read.
     """
     ends = {}
-    for topic in {split_offset_key(key)[0] for key in table}:
-        folder = store / "consumequeue" / topic / str(LIGHT_QUEUE_ID)
-        files = files_by_start(folder, below=store) if is_valid_folder_name(topic) else {}
+    for topic in {split_offset_key(key)[0] for key in offsets_table}:
+        folder = store_folder / "consumequeue" / topic / str(LIGHT_QUEUE_ID)
+        files = files_by_start(folder, trusted_root=store_folder) if is_valid_folder_name(topic) else {}
         for start, name in sorted(files.items()):
             data = (folder / name).read_bytes()
             used = [at for at in range(0, len(data), ENTRY.size) if parse_entry(data, at).size]
@@ -214,7 +214,7 @@ def read_light_queue_ends(store: Path, table: Table) -> dict[tuple[str, int], in
     return ends
 
 
-def timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
+def make_timer_checkpoint(queue_offset: int, timestamp: int) -> bytes:
     """Return config/timercheck for a store without a timer log: a broker reads the timer topic from this file's offset.
 
     Args:

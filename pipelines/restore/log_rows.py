@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.registry import all_formats, format_of_id, get_format
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import conditions, microseconds_literal, text_literal
+from commitlake.connectors.lake.sql import microseconds_literal, selection_conditions, text_literal
 from commitlake.connectors.log_format.format import Format
 from commitlake.pipelines.restore.arrow import to_int64_array
 from commitlake.pipelines.restore.record_arrays import COLUMNS
@@ -77,7 +77,7 @@ class LogRange:
     last_time: int
 
 
-def find_log_range(table: DeltaTable, chosen: RestoreSelection) -> LogRange:
+def find_log_range(table: DeltaTable, selection: RestoreSelection) -> LogRange:
     """Find the chosen part of the log by its first and last record.
 
     The clock of a broker may be set back or forward. The range therefore includes every record between the first and
@@ -86,25 +86,30 @@ def find_log_range(table: DeltaTable, chosen: RestoreSelection) -> LogRange:
     Raises:
         UsageError: if there is no record, the records are from a JMQ store, or the offsets are not those of a log.
     """
-    within = conditions(Selection(brokers=[chosen.broker], start=chosen.start, end=chosen.end))
-    if chosen.start_offset is not None:
-        within.append(f"physical_offset >= {chosen.start_offset}")
-    if chosen.end_offset is not None:
-        within.append(f"physical_offset < {chosen.end_offset}")
+    within = selection_conditions(Selection(brokers=[selection.broker], start=selection.start, end=selection.end))
+    if selection.start_offset is not None:
+        within.append(f"physical_offset >= {selection.start_offset}")
+    if selection.end_offset is not None:
+        within.append(f"physical_offset < {selection.end_offset}")
     first, last = _query_row(table, "min(physical_offset), max(physical_offset)", within)
     if first is None:
-        raise UsageError(f"the lake has no record of the broker {chosen.broker!r} in the chosen range")
-    between = [f"broker = {text_literal(chosen.broker)}", f"physical_offset >= {first}", f"physical_offset <= {last}"]
+        raise UsageError(f"the lake has no record of the broker {selection.broker!r} in the chosen range")
+    between = [
+        f"broker = {text_literal(selection.broker)}",
+        f"physical_offset >= {first}",
+        f"physical_offset <= {last}",
+    ]
     count, size = _query_row(table, "count(*), sum(size)", between)
     # Any other record may have a later time because of damage, which no checksum shows: all delays would then seem
     # done.
-    of_last = [f"broker = {text_literal(chosen.broker)}", f"physical_offset = {last}"]
+    of_last = [f"broker = {text_literal(selection.broker)}", f"physical_offset = {last}"]
     last_size, time = _query_row(table, "max(size), max(store_timestamp)", of_last)
     log_format = _find_log_format(table, of_last)
     if log_format is not None and not log_format.can_be_restored:
         raise UsageError(
-            f"the records of {chosen.broker!r} are from a {log_format.title} store: expected RocketMQ's or BoltMQ's, "
-            "as a log of RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
+            f"the records of {selection.broker!r} are from a {log_format.title} store: expected RocketMQ's or "
+            "BoltMQ's, "
+            "because the restored log has RocketMQ's format. 'commitlake query' and Spark read them from the lake"
         )
     if first < 0 or last_size is None or not 0 < last_size <= _LAST_OFFSET - last:
         raise UsageError(
@@ -114,10 +119,10 @@ def find_log_range(table: DeltaTable, chosen: RestoreSelection) -> LogRange:
     return LogRange(first, last + last_size, count, size or 0, _milliseconds(time))
 
 
-def _find_log_format(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
+def _find_log_format(table: DeltaTable, last_record_conditions: Sequence[str]) -> Format | None:
     """Return the format of the log of a record; None if the row does not show it."""
     if "format" in {field.name for field in table.schema().fields}:
-        (name,) = _query_row(table, "max(format)", of_last)
+        (name,) = _query_row(table, "max(format)", last_record_conditions)
         if name is not None:
             try:
                 return get_format(name)
@@ -126,7 +131,7 @@ def _find_log_format(table: DeltaTable, of_last: Sequence[str]) -> Format | None
                     f"the lake's rows are of a log of the format {name!a}, which this version does not know: expected "
                     f"{' or '.join(known.name for known in all_formats())}"
                 ) from None
-    (own_id,) = _query_row(table, "max(msg_id)", of_last)  # a row of an earlier version
+    (own_id,) = _query_row(table, "max(msg_id)", last_record_conditions)  # a row of an earlier version
     return None if own_id is None else format_of_id(own_id)
 
 
@@ -151,16 +156,17 @@ def read_record_extents(table: DeltaTable, broker: str, start: int, end: int) ->
     return offsets, sizes
 
 
-def read_queue_ends(table: DeltaTable, broker: str, log: LogRange) -> dict[tuple[str, int], int]:
+def read_queue_ends(table: DeltaTable, broker: str, log_range: LogRange) -> dict[tuple[str, int], int]:
     """Return the end offset of each queue with a record in the range."""
     columns = "topic, queue_id, max(queue_offset) + 1"
     return {
-        (topic, queue): end for topic, queue, end in _query_groups(table, columns, "topic, queue_id", broker, log, ())
+        (topic, queue): end
+        for topic, queue, end in _query_groups(table, columns, "topic, queue_id", broker, log_range, ())
     }
 
 
 def first_undelivered_offsets(
-    table: DeltaTable, broker: str, log: LogRange, delays_ms: Sequence[int], until_ms: int
+    table: DeltaTable, broker: str, log_range: LogRange, delays_ms: Sequence[int], until_ms: int
 ) -> dict[int, int]:
     """Return, for each delay level with a message in the range, the queue offset of the first message not yet due."""
     topic = f"topic = {text_literal(SCHEDULE_TOPIC)}"
@@ -169,13 +175,15 @@ def first_undelivered_offsets(
         for level, delay in enumerate(delays_ms)
     )
     found: dict[int, int] = dict(
-        _query_groups(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic])
+        _query_groups(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log_range, [topic])
     )
-    found |= dict(_query_groups(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, f"({due})"]))
+    found |= dict(
+        _query_groups(table, "queue_id, min(queue_offset)", "queue_id", broker, log_range, [topic, f"({due})"])
+    )
     return {queue + 1: number for queue, number in found.items() if queue < len(delays_ms)}
 
 
-def first_waiting_timer(table: DeltaTable, broker: str, log: LogRange, until_ms: int) -> int | None:
+def first_waiting_timer_offset(table: DeltaTable, broker: str, log_range: LogRange, until_ms: int) -> int | None:
     """Return the offset of the first message of the timer topic that was not due at a time.
 
     Returns:
@@ -183,18 +191,21 @@ def first_waiting_timer(table: DeltaTable, broker: str, log: LogRange, until_ms:
     """
     topic = f"topic = {text_literal(TIMER_TOPIC)}"
     due = f"coalesce(try_cast(properties['{TIMER_OUT}'] AS BIGINT), 0) >= {until_ms}"
-    ends = _query_groups(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic])
-    waiting = _query_groups(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, due])
+    ends = _query_groups(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log_range, [topic])
+    waiting = _query_groups(table, "queue_id, min(queue_offset)", "queue_id", broker, log_range, [topic, due])
     return next((int(number) for queue, number in (*waiting, *ends) if queue == 0), None)
 
 
 def _query_groups(
-    table: DeltaTable, columns: str, group: str, broker: str, log: LogRange, more: Sequence[str]
+    table: DeltaTable, columns: str, group_column: str, broker: str, log_range: LogRange, more_conditions: Sequence[str]
 ) -> list[tuple[Any, ...]]:
     where = [
-        f"broker = {text_literal(broker)}", f"physical_offset >= {log.start}", f"physical_offset < {log.end}", *more
-    ]  # fmt: skip
-    sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(where)} GROUP BY {group}"
+        f"broker = {text_literal(broker)}",
+        f"physical_offset >= {log_range.start}",
+        f"physical_offset < {log_range.end}",
+        *more_conditions,
+    ]
+    sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(where)} GROUP BY {group_column}"
     answer = run_sql(table, _NAME, sql).read_all()
     return list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
 
@@ -209,13 +220,15 @@ def _milliseconds(time: datetime.datetime | None) -> int:
     return 0 if time is None else epoch_ms(time)
 
 
-def find_segment_size(table: DeltaTable, broker: str, log: LogRange) -> int:
+def find_segment_size(table: DeltaTable, broker: str, log_range: LogRange) -> int:
     """Return the segment size of a log: the default of brokers, unless the records contradict it.
 
     Raises:
         UsageError: if it cannot be detected.
     """
-    starts, sizes = read_record_extents(table, broker, log.start, min(log.end, log.start + _SEARCHED_BYTES))
+    starts, sizes = read_record_extents(
+        table, broker, log_range.start, min(log_range.end, log_range.start + _SEARCHED_BYTES)
+    )
     order = np.argsort(starts)
     return derive_segment_size(starts[order], starts[order] + sizes[order])
 

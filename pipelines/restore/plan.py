@@ -62,20 +62,22 @@ class RestorePlan:
         first = self.log.start - self.log.start % self.segment_size
         return range(first, self.log.end, self.segment_size)
 
-    def make_task(self, base: int, time: int = 0) -> SegmentTask:
+    def make_segment_task(self, base_offset: int, filler_time: int = 0) -> SegmentTask:
         """Return the task for one segment.
 
         Args:
-            base: physical offset of the start of the segment.
-            time: store time of the last record before it, ms; needed only for a segment without a record.
+            base_offset: physical offset of the start of the segment.
+            filler_time: store time of the last record before it, ms; needed only for a segment without a record.
         """
         start, end = self.log.start, self.log.end
-        return SegmentTask(self.chosen.broker, base, self.segment_size, start, end, time, self.commitlog_folder)
+        return SegmentTask(
+            self.chosen.broker, base_offset, self.segment_size, start, end, filler_time, self.commitlog_folder
+        )
 
-    def read_segment_result(self, base: int) -> SegmentRestored | None:
+    def read_segment_result(self, base_offset: int) -> SegmentRestored | None:
         """Read the saved result of restoring a segment; None if it was not restored yet."""
         try:
-            known = read_json(self._result_path(base), below=self.out)
+            known = read_json(self._result_path(base_offset), trusted_root=self.out)
             known["lost"] = tuple(Lost(**each) for each in known["lost"])
             known["filled"] = tuple((start, end) for start, end in known["filled"])
             known["first"] = tuple(known["first"]) if known["first"] else None
@@ -83,12 +85,12 @@ class RestorePlan:
         except FileNotFoundError:
             return None
 
-    def write_segment_result(self, base: int, restored: SegmentRestored) -> None:
+    def write_segment_result(self, base_offset: int, result: SegmentRestored) -> None:
         """Save the result of restoring a segment, once its file has its final name."""
-        write_synced(self._result_path(base), json.dumps(asdict(restored)).encode(), below=self.out)
+        write_synced(self._result_path(base_offset), json.dumps(asdict(result)).encode(), trusted_root=self.out)
 
-    def _result_path(self, base: int) -> Path:
-        return self.work_folder / _DONE / f"{segment_name(base)}.json"
+    def _result_path(self, base_offset: int) -> Path:
+        return self.work_folder / _DONE / f"{segment_name(base_offset)}.json"
 
     def resume_options(self) -> dict[str, Any]:
         """The options that must be the same when an interrupted run is resumed, as a JSON object."""
@@ -98,11 +100,11 @@ class RestorePlan:
     def save_plan(self) -> None:
         """Save the plan."""
         document = self.resume_options() | {"log": asdict(self.log), "segment_size": self.segment_size}
-        make_folders(self.commitlog_folder, below=self.out)
-        write_synced(self.work_folder / PLAN, json.dumps(document, indent=2).encode(), below=self.out)
+        make_folders(self.commitlog_folder, trusted_root=self.out)
+        write_synced(self.work_folder / PLAN, json.dumps(document, indent=2).encode(), trusted_root=self.out)
 
 
-def check_output_folder(out: Path, log_format: Format) -> bool:
+def has_run_to_resume(out: Path, log_format: Format) -> bool:
     """Return whether the folder contains an interrupted run to resume.
 
     Args:
@@ -133,7 +135,7 @@ def read_resumed_plan(plan: RestorePlan) -> RestorePlan:
     """
     known: dict[str, Any] = {}
     try:
-        known = read_json(plan.work_folder / PLAN, below=plan.out)
+        known = read_json(plan.work_folder / PLAN, trusted_root=plan.out)
         if {name: known[name] for name in plan.resume_options()} == plan.resume_options():
             size = known["segment_size"] if plan.segment_size == 0 else plan.segment_size
             if size == known["segment_size"]:

@@ -65,53 +65,54 @@ _CRC_OF_RECORD = "__CRC32#"
 
 
 @compiled
-def copy_spans(source: Array, starts: Array, lengths: Array, out: Array, targets: Array) -> None:
+def copy_spans(source: Array, starts: Array, lengths: Array, segment_bytes: Array, target_positions: Array) -> None:
     """Copy one value of each row from a buffer into a segment.
 
     Args:
         source: uint8, read-only, the values.
         starts: int64, where each value begins in the source.
         lengths: int64, the length of each value.
-        out: uint8, the segment.
-        targets: int64, where each value is copied to.
+        segment_bytes: uint8, the segment.
+        target_positions: int64, where each value is copied to.
     """
     for row in range(len(starts)):
-        copy(out, targets[row], source, starts[row], lengths[row])
+        copy(segment_bytes, target_positions[row], source, starts[row], lengths[row])
 
 
 @compiled
 def write_properties(
-    out: Array, targets: Array, lengths: Array, firsts: Array, names: Array, name_starts: Array, values: Array,
+    segment_bytes: Array, target_positions: Array, lengths: Array, entry_ranges: Array, names: Array,
+    name_starts: Array, values: Array,
     value_starts: Array,
 ) -> None:  # fmt: skip
     """Write the properties of each record after their length. The last separator is left out if the length has no room.
 
     Args:
-        out: uint8, the segment.
-        targets: int64, where the lengths are written.
+        segment_bytes: uint8, the segment.
+        target_positions: int64, where the lengths are written.
         lengths: int64, size of the properties of each record: that of its entries, or one byte less.
-        firsts: int64[rows, 2], the first entry of each record, and the one after its last.
+        entry_ranges: int64[rows, 2], the first entry of each record, and the one after its last.
         names: uint8, read-only, the names of all entries.
         name_starts: int64[entries + 1], where each name begins.
         values: uint8, read-only, the values of all entries.
         value_starts: int64[entries + 1], where each value begins.
     """
-    for row in range(len(targets)):
+    for row in range(len(target_positions)):
         length = lengths[row]
-        at = targets[row] + 2
-        out[at - 2] = (length >> 8) & 0xFF
-        out[at - 1] = length & 0xFF
+        at = target_positions[row] + 2
+        segment_bytes[at - 2] = (length >> 8) & 0xFF
+        segment_bytes[at - 1] = length & 0xFF
         end = at + length
-        for entry in range(firsts[row, 0], firsts[row, 1]):
+        for entry in range(entry_ranges[row, 0], entry_ranges[row, 1]):
             size = name_starts[entry + 1] - name_starts[entry]
-            copy(out, at, names, name_starts[entry], size)
-            out[at + size] = _EQUALS
+            copy(segment_bytes, at, names, name_starts[entry], size)
+            segment_bytes[at + size] = _EQUALS
             at += size + 1
             size = value_starts[entry + 1] - value_starts[entry]
-            copy(out, at, values, value_starts[entry], size)
+            copy(segment_bytes, at, values, value_starts[entry], size)
             at += size
             if at < end:
-                out[at] = _NEXT
+                segment_bytes[at] = _NEXT
                 at += 1
 
 
@@ -161,7 +162,7 @@ class Hosts(NamedTuple):
     data: Array
     sizes: Array
 
-    def of_size(self, size: int) -> Array:
+    def bytes_of_size(self, size: int) -> Array:
         """Return the bytes of all hosts, each cut to `size` bytes."""
         return np.ascontiguousarray(self.data[:, :size]).view(f"V{size}")[:, 0]
 
@@ -215,7 +216,7 @@ class RecordColumns:
         self._rooms = self.sizes - used
         self._spare = self._rooms - self._text_sizes
         self._made: dict[int, bytes] = {}
-        self._replaced = self._rows_with_replacements(entries, firsts)
+        self._replaced = self._rows_with_replacement_chars(entries, firsts)
 
     def to_records(self, packs: Array) -> Records:
         """Return data on the rows' records, after composing the properties whose original bytes are not in the lake.
@@ -267,14 +268,14 @@ class RecordColumns:
                 refusals[column.is_null().to_numpy(zero_copy_only=False)] = Refusal.NO_VALUE
         return refusals
 
-    def _rows_with_replacements(self, entries: pa.MapArray, firsts: Array) -> Array:
+    def _rows_with_replacement_chars(self, entries: pa.MapArray, entry_ranges: Array) -> Array:
         """Return a mask of the rows whose topic or properties have replacement characters for invalid UTF-8."""
         replaced: Array = self._topics.replaced[self._topic_codes]
         for column in (entries.keys, entries.items):
             marked = np.flatnonzero(
                 pc.match_substring(column, REPLACED).fill_null(False).to_numpy(zero_copy_only=False)
             )
-            rows = np.searchsorted(firsts, marked, side="right") - 1
+            rows = np.searchsorted(entry_ranges, marked, side="right") - 1
             replaced[rows[rows < len(replaced)]] = True
         return replaced
 
@@ -302,38 +303,42 @@ class RecordColumns:
             return text + wait[:spare], True
         return text + (b" " * (spare - 1) + b"\x02" if spare else b""), not spare
 
-    def write(self, out: Array, base: int, rows: Array) -> None:
-        """Write the records of these rows, without bodies, into a segment that begins at physical offset `base`."""
-        at = self.starts - base
+    def write_records(self, segment_bytes: Array, base_offset: int, rows: Array) -> None:
+        """Write the records of the given rows, without bodies, into the segment that begins at `base_offset`."""
+        at = self.starts - base_offset
         for born in (V4_SIZE, V6_SIZE):
             for store in (V4_SIZE, V6_SIZE):
                 chosen = rows[(self._born_sizes[rows] == born) & (self._store_sizes[rows] == store)]
                 if len(chosen):
-                    self._write_fixed_fields(out, at, chosen, born, store)
+                    self._write_fixed_fields(segment_bytes, at, chosen, born, store)
         codes = self._topic_codes[rows]
         topics_at = at + self._bodies + self._body_sizes
         copy_spans(
             to_uint8_array(self._topics.data),
             self._topics.starts[codes],
             self._topics.lengths[codes],
-            out,
+            segment_bytes,
             topics_at[rows],
         )
         properties_at = topics_at + self._topic_sizes
         plain = rows[~np.isin(rows, list(self._made))] if self._made else rows
         write_properties(
-            out, properties_at[plain], self._rooms[plain], self._firsts[plain], self._names, self._name_starts,
+            segment_bytes, properties_at[plain], self._rooms[plain], self._firsts[plain], self._names,
+            self._name_starts,
             self._values, self._value_starts,
         )  # fmt: skip
         for row in self._made:
             begin = int(properties_at[row])
             data = PROPERTIES_LENGTH.pack(len(self._made[row])) + self._made[row]
-            out[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
+            segment_bytes[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
 
-    def _write_fixed_fields(self, out: Array, at: Array, rows: Array, born: int, store: int) -> None:
+    def _write_fixed_fields(
+        self, segment_bytes: Array, record_positions: Array, rows: Array, born_host_size: int, store_host_size: int
+    ) -> None:
         """Write all fields before the body, for records with hosts of the given sizes."""
         kind = np.dtype(
-            [*HEAD.numpy_fields, ("born_host", f"V{born}"), *STORED.numpy_fields, ("store_host", f"V{store}"),
+            [*HEAD.numpy_fields, ("born_host", f"V{born_host_size}"), *STORED.numpy_fields, ("store_host",
+            f"V{store_host_size}"),
              *TAIL.numpy_fields]
         )  # fmt: skip
         block = np.zeros(len(rows), kind)
@@ -343,18 +348,18 @@ class RecordColumns:
             block[name] = to_int64_array(self._batch.column(name))[rows]
         for name in ("born_timestamp", "store_timestamp"):
             block[name] = to_milliseconds(self._batch.column(name))[rows]
-        block["born_host"] = _select_hosts(self._born_hosts, self._born_codes[rows], born)
-        block["store_host"] = _select_hosts(self._store_hosts, self._store_codes[rows], store)
+        block["born_host"] = _select_hosts(self._born_hosts, self._born_codes[rows], born_host_size)
+        block["store_host"] = _select_hosts(self._store_hosts, self._store_codes[rows], store_host_size)
         for name in ("reconsume_times", "prepared_transaction_offset"):
             block[name] = to_int64_array(self._batch.column(name))[rows]
         block["body_length"] = self._body_sizes[rows]
         starts = np.arange(len(rows), dtype=np.int64) * kind.itemsize
         lengths = np.full(len(rows), kind.itemsize, np.int64)
-        copy_spans(to_uint8_array(block.tobytes()), starts, lengths, out, at[rows])
+        copy_spans(to_uint8_array(block.tobytes()), starts, lengths, segment_bytes, record_positions[rows])
 
 
 def _select_hosts(hosts: Hosts, codes: Array, size: int) -> Array:
-    return hosts.of_size(size)[codes]
+    return hosts.bytes_of_size(size)[codes]
 
 
 class RecordWriter:
@@ -375,7 +380,7 @@ class RecordWriter:
         self._base = base
         self._records: list[Records] = []
 
-    def add(self, batch: pa.RecordBatch) -> int:
+    def write_rows(self, batch: pa.RecordBatch) -> int:
         """Write the records of rows, which may be in any order, and return their size in bytes.
 
         Args:
@@ -387,7 +392,7 @@ class RecordWriter:
         rows = RecordColumns(batch)
         self._check_offsets_in_segment(rows)
         found = rows.to_records(self._pack_codes(batch.column("body_ref")))
-        rows.write(self._out, self._base, np.flatnonzero(found.refusals == Refusal.NONE))
+        rows.write_records(self._out, self._base, np.flatnonzero(found.refusals == Refusal.NONE))
         self._records.append(found)
         return int(found.sizes.sum())
 
@@ -428,8 +433,8 @@ class RecordWriter:
                 f"{format_count(len(self._out), 'byte')} (mappedFileSizeCommitLog), give their size"
             )
 
-    def _pack_codes(self, places: pa.Array) -> Array:
-        codes, names = encode_strings(pc.struct_field(places, "pack"))
+    def _pack_codes(self, body_refs: pa.Array) -> Array:
+        codes, names = encode_strings(pc.struct_field(body_refs, "pack"))
         known = [-1 if name is None else self._pack_code(name) for name in names]
         return np.array(known, np.int64)[codes]
 

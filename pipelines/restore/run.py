@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.atomic_files import remove_but_last, write_synced
+from commitlake.connectors.atomic_files import remove_folder_file_last, write_synced
 from commitlake.connectors.formats.registry import all_formats, format_for_restore
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
@@ -35,11 +35,11 @@ from commitlake.pipelines.restore.config import (
     KnownConfig,
     Table,
     limit_to_queue_ranges,
+    make_timer_checkpoint,
     read_known_config,
     read_light_queue_ends,
     serialize_config_files,
     serialize_light_offsets,
-    timer_checkpoint,
 )
 from commitlake.pipelines.restore.log_rows import (
     LogRange,
@@ -47,7 +47,7 @@ from commitlake.pipelines.restore.log_rows import (
     find_log_range,
     find_segment_size,
     first_undelivered_offsets,
-    first_waiting_timer,
+    first_waiting_timer_offset,
     read_brokers,
     read_queue_ends,
 )
@@ -55,7 +55,7 @@ from commitlake.pipelines.restore.plan import (
     PLAN,
     RestorePlan,
     check_free_space,
-    check_output_folder,
+    has_run_to_resume,
     read_resumed_plan,
 )
 from commitlake.pipelines.restore.segment import LakeVersion, SegmentRestored, run_segment_task
@@ -121,28 +121,28 @@ class Restored:
 def restore_store(
     lake: Lake,
     out: Path,
-    chosen: RestoreSelection,
+    selection: RestoreSelection,
     *,
     settings: RequestedSettings | None = None,
     segment_size: int | None = None,
     offsets: Table | None = None,
-    skip: bool = False,
+    skips_missing_bodies: bool = False,
     threads: int = _THREADS,
-    begin: Begin | None = None,
+    begin_progress: Begin | None = None,
     runner: Runner | None = None,
 ) -> Restored:
     """Restore a store from the messages of a broker in a lake.
 
     Args:
         out: the folder for the store: new, or with an interrupted run with the same options.
-        chosen: the log and the part of it; an empty broker name stands for the only broker of the lake.
+        selection: the log and the part of it; an empty broker name stands for the only broker of the lake.
         settings: settings of the broker for queues and index; its defaults for those not given.
         segment_size: bytes per segment; detected if not given.
         offsets: offsets of consumer groups, from `parse_offsets`.
-        skip: leave out the records whose bodies cannot be read; otherwise the first one is an error.
+        skips_missing_bodies: leave out the records whose bodies cannot be read; otherwise the first one is an error.
         threads: how many packs are read at the same time.
-        begin: called once with the total bytes of records; returns the function that is called with each number of
-            bytes read.
+        begin_progress: called once with the total bytes of records; returns the function that is called with each
+            number of bytes read.
         runner: runs the restore of segments and the rebuild; on other machines it needs the same folder. By default,
             this process restores one segment after the other.
 
@@ -150,39 +150,39 @@ def restore_store(
         UsageError: if no broker accepts the settings.
     """
     log_format = format_for_restore()
-    is_begun = check_output_folder(out, log_format)
+    is_begun = has_run_to_resume(out, log_format)
     open_store(lake.packs)  # an invalid place is reported first
     table = open_newest_messages(lake)
-    if not chosen.broker:
-        chosen = replace(chosen, broker=_find_only_broker(table))
-    plan = RestorePlan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip, log_format)
-    known = read_known_config(lake, chosen.broker, chosen.end)
+    if not selection.broker:
+        selection = replace(selection, broker=_find_only_broker(table))
+    plan = RestorePlan(out, lake.root, selection, _NOTHING, segment_size or 0, skips_missing_bodies, log_format)
+    known = read_known_config(lake, selection.broker, selection.end)
     settings = known.complete_settings(settings or RequestedSettings())
     find_settings(out, settings, log_format)  # refuses settings that no broker accepts
     segment_size = segment_size or known.segment_size
     if is_begun:
         plan = read_resumed_plan(plan)
     else:
-        log = find_log_range(table, chosen)
-        plan = replace(plan, log=log, segment_size=segment_size or _find_segment_size(table, chosen.broker))
+        log = find_log_range(table, selection)
+        plan = replace(plan, log=log, segment_size=segment_size or _find_segment_size(table, selection.broker))
     check_free_space(plan)
     if not is_begun:
         plan.save_plan()
-    source = LakeVersion(lake, table.version(), skip, threads, uuid.uuid4().hex)
-    done = _restore_log(plan, source, begin, runner or HERE)
-    ends = read_queue_ends(table, chosen.broker, plan.log)
+    source = LakeVersion(lake, table.version(), skips_missing_bodies, threads, uuid.uuid4().hex)
+    done = _restore_log(plan, source, begin_progress, runner or HERE)
+    ends = read_queue_ends(table, selection.broker, plan.log)
     rebuilt = _rebuild(plan, settings, runner or ThreadRunner(threads), known)
     ends_of_offsets = ends | read_light_queue_ends(plan.out, offsets or {})  # the rebuild has made the light queues
     fitting = _write_config(plan, table, settings, offsets, ends_of_offsets, known)
     if any((plan.out / "consumequeue").glob(f"{LIGHT_PREFIX}*")):
         data = serialize_light_offsets(fitting or GroupOffsets({}), plan.log.last_time)
-        write_synced(plan.out / "config" / "lmqConsumerOffset.json", data, below=plan.out)
-    lacking = _write_notes(plan, done)
-    remove_but_last(plan.work_folder, PLAN)
+        write_synced(plan.out / "config" / "lmqConsumerOffset.json", data, trusted_root=plan.out)
+    lacking = _write_difference_notes(plan, done)
+    remove_folder_file_last(plan.work_folder, PLAN)
     sync_folder(out)
     return Restored(
         out=out,
-        broker=chosen.broker,
+        broker=selection.broker,
         log=plan.log,
         segment_size=plan.segment_size,
         segments=len(done),
@@ -214,15 +214,17 @@ def _find_only_broker(table: DeltaTable) -> str:
     return found[0]
 
 
-def _restore_log(plan: RestorePlan, source: LakeVersion, begin: Begin | None, runner: Runner) -> list[SegmentRestored]:
+def _restore_log(
+    plan: RestorePlan, lake_version: LakeVersion, begin_progress: Begin | None, runner: Runner
+) -> list[SegmentRestored]:
     """Write the segments that do not exist yet, and return the results of all."""
-    advance = begin(plan.log.bytes) if begin is not None else None
+    advance = begin_progress(plan.log.bytes) if begin_progress is not None else None
     known = {base: restored for base in plan.base_offsets if (restored := plan.read_segment_result(base)) is not None}
     if advance is not None:
         for restored in known.values():
             advance(restored.bytes)
-    tasks = [plan.make_task(base) for base in plan.base_offsets if base not in known]
-    for number, restored in runner.run(partial(run_segment_task, source), tasks):
+    tasks = [plan.make_segment_task(base) for base in plan.base_offsets if base not in known]
+    for number, restored in runner.run(partial(run_segment_task, lake_version), tasks):
         base = tasks[number].base
         known[base] = restored
         if restored.records:  # otherwise it is written a second time below
@@ -230,7 +232,7 @@ def _restore_log(plan: RestorePlan, source: LakeVersion, begin: Begin | None, ru
             plan.write_segment_result(base, restored)
         if advance is not None:
             advance(restored.bytes)
-    done = _rewrite_empty_segments(plan, source, known, {task.base for task in tasks})
+    done = _rewrite_empty_segments(plan, lake_version, known, {task.base for task in tasks})
     if not any(each.records for each in done):
         raise UsageError(
             f"none of {format_count(plan.log.records, 'record')} could be restored: a log needs at least one"
@@ -242,15 +244,18 @@ def _restore_log(plan: RestorePlan, source: LakeVersion, begin: Begin | None, ru
 
 
 def _rewrite_empty_segments(
-    plan: RestorePlan, source: LakeVersion, known: Mapping[int, SegmentRestored], new: AbstractSet[int]
+    plan: RestorePlan,
+    lake_version: LakeVersion,
+    results: Mapping[int, SegmentRestored],
+    new_base_offsets: AbstractSet[int],
 ) -> list[SegmentRestored]:
     """Write new segments without a record again, with the time of the previous record in their fillers."""
     done: list[SegmentRestored] = []
     time = 0
     for base in plan.base_offsets:
-        restored = known[base]
-        if base in new and not restored.records:
-            restored = run_segment_task(source, plan.make_task(base, time))
+        restored = results[base]
+        if base in new_base_offsets and not restored.records:
+            restored = run_segment_task(lake_version, plan.make_segment_task(base, time))
             sync_folder(plan.commitlog_folder)
             plan.write_segment_result(base, restored)
         time = restored.last_time
@@ -263,42 +268,44 @@ def _write_config(
     table: DeltaTable,
     settings: RequestedSettings,
     offsets: Table | None,
-    ends: Mapping[tuple[str, int], int],
-    known: KnownConfig,
+    queue_ends: Mapping[tuple[str, int], int],
+    known_config: KnownConfig,
 ) -> GroupOffsets | None:
     broker, log = plan.chosen.broker, plan.log
-    fitting = None if offsets is None else limit_to_queue_ranges(offsets, ends)
+    fitting = None if offsets is None else limit_to_queue_ranges(offsets, queue_ends)
     levels = settings.delay_levels_ms or DEFAULT_DELAY_LEVELS_MS
     delays = first_undelivered_offsets(table, broker, log, levels, log.last_time - DELIVERY_MS)
-    topics = {topic for topic, _ in ends if not topic.startswith(LIGHT_PREFIX)}
-    files = serialize_config_files(fitting or GroupOffsets({}), topics, delays, log.last_time, known.groups)
+    topics = {topic for topic, _ in queue_ends if not topic.startswith(LIGHT_PREFIX)}
+    files = serialize_config_files(fitting or GroupOffsets({}), topics, delays, log.last_time, known_config.groups)
     for name, data in files.items():
-        write_synced(plan.out / "config" / name, data, below=plan.out)
-    timer = first_waiting_timer(table, broker, log, log.last_time - DELIVERY_MS)
+        write_synced(plan.out / "config" / name, data, trusted_root=plan.out)
+    timer = first_waiting_timer_offset(table, broker, log, log.last_time - DELIVERY_MS)
     if timer is not None:
-        write_synced(plan.out / TIMER_CHECKPOINT, timer_checkpoint(timer, log.last_time), below=plan.out)
+        write_synced(plan.out / TIMER_CHECKPOINT, make_timer_checkpoint(timer, log.last_time), trusted_root=plan.out)
     return fitting
 
 
-def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, known: KnownConfig) -> Rebuilt:
+def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, known_config: KnownConfig) -> Rebuilt:
     """Rebuild indexes and small files from the restored log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
         for name in plan.format.folders.rebuilt:  # from a run that was interrupted after its rebuild
             remove_tree(plan.out / name)
-        if known.topics:  # the rebuild adds topics that are only in the log
-            write_synced(plan.out / TOPICS, known.serialize_topics_file(plan.log.last_time), below=plan.out)
-    (store,) = find_stores(str(plan.out), plan.chosen.broker, formats=all_formats().only(plan.format))
+        if known_config.topics:  # the rebuild adds topics that are only in the log
+            write_synced(
+                plan.out / TOPICS, known_config.serialize_topics_file(plan.log.last_time), trusted_root=plan.out
+            )
+    (store,) = find_stores(str(plan.out), plan.chosen.broker, formats=all_formats().select_only(plan.format))
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
     return rebuild_store(store, plan.out, wanted, runner=runner)
 
 
-def _write_notes(plan: RestorePlan, done: Sequence[SegmentRestored]) -> list[tuple[int, int]]:
+def _write_difference_notes(plan: RestorePlan, results: Sequence[SegmentRestored]) -> list[tuple[int, int]]:
     """Write a line for each difference from the broker's store, and return the ranges without a record."""
     lacking = [
-        (max(start, plan.log.start), end) for each in done for start, end in each.filled if end > plan.log.start
+        (max(start, plan.log.start), end) for each in results for start, end in each.filled if end > plan.log.start
     ]  # fmt: skip
-    lacking = sorted([*lacking, *_find_short_ends(plan, done)])
-    lost = [one for each in done for one in each.lost]
+    lacking = sorted([*lacking, *_find_short_ends(plan, results)])
+    lost = [one for each in results for one in each.lost]
     lines = [
         *({"what": "no record", "start": start, "end": end} for start, end in lacking),
         *(
@@ -306,10 +313,10 @@ def _write_notes(plan: RestorePlan, done: Sequence[SegmentRestored]) -> list[tup
              "reason": one.reason}
             for one in lost
         ),
-        *({"what": "properties made up", "start": offset} for each in done for offset in each.made_up),
+        *({"what": "properties made up", "start": offset} for each in results for offset in each.made_up),
         *(
             {"what": _BY_RULE, "start": base, "records": each.by_rule}
-            for base, each in zip(plan.base_offsets, done, strict=True) if each.by_rule
+            for base, each in zip(plan.base_offsets, results, strict=True) if each.by_rule
         ),
     ]  # fmt: skip
     if lines:
@@ -317,9 +324,9 @@ def _write_notes(plan: RestorePlan, done: Sequence[SegmentRestored]) -> list[tup
     return lacking
 
 
-def _find_short_ends(plan: RestorePlan, done: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
+def _find_short_ends(plan: RestorePlan, results: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of segment ends that are large enough for the next segment's first record."""
-    for (before, after), base in zip(pairwise(done), plan.base_offsets[1:], strict=True):
+    for (before, after), base in zip(pairwise(results), plan.base_offsets[1:], strict=True):
         if before.blank is None or after.first is None or after.first[0] != base:
             continue
         if base - before.blank >= after.first[1] + END_RESERVE:

@@ -138,7 +138,7 @@ def _write_segment(descriptor: int, table: DeltaTable, bodies: BodySource, task:
     out = np.frombuffer(memory, np.uint8)
     writer = RecordWriter(out, task.base)
     for batch in chain([first], batches):
-        writer.add(batch)
+        writer.write_rows(batch)
     records = writer.finish()
     restored = _add_bodies_and_fillers(out, records, writer.packs, bodies, task)
     del out, writer
@@ -147,7 +147,7 @@ def _write_segment(descriptor: int, table: DeltaTable, bodies: BodySource, task:
 
 
 def _add_bodies_and_fillers(
-    out: Array, records: Records, packs: list[str], bodies: BodySource, task: SegmentTask
+    segment_bytes: Array, records: Records, packs: list[str], bodies: BodySource, task: SegmentTask
 ) -> SegmentRestored:
     """Add bodies and fillers to a segment."""
     lost = [
@@ -155,8 +155,11 @@ def _add_bodies_and_fillers(
         for row in np.flatnonzero(records.refusals).tolist()
     ]
     records = records.select_rows(records.refusals == Refusal.NONE)
-    without = copy_bodies(bodies, records, packs, out, task.base)
-    lost += [_erase_lost_record(out, records, row, reason, task, is_body=True) for row, reason in without.items()]
+    without = copy_bodies(bodies, records, packs, segment_bytes, task.base)
+    lost += [
+        _erase_lost_record(segment_bytes, records, row, reason, task, is_body_lost=True)
+        for row, reason in without.items()
+    ]
     if without:
         records = records.select_rows(np.delete(np.arange(len(records.starts)), list(without)))
     end = task.base + task.size
@@ -164,22 +167,23 @@ def _add_bodies_and_fillers(
         records.starts, records.starts + records.sizes, task.base, end, is_closed=not task.is_newest
     )
     lost += [
-        _erase_lost_record(out, records, row, _NO_ROOM, task, is_body=False) for row in np.flatnonzero(~fits).tolist()
+        _erase_lost_record(segment_bytes, records, row, _NO_ROOM, task, is_body_lost=False)
+        for row in np.flatnonzero(~fits).tolist()
     ]
     records = records.select_rows(fits)
     if not len(records.starts):
         data = empty_segment_bytes(task.base, task.size, task.time)
-        out[: len(data)] = np.frombuffer(data, np.uint8)
+        segment_bytes[: len(data)] = np.frombuffer(data, np.uint8)
         nothing = (task.base, min(task.end, end))
         return SegmentRestored(0, 0, (), 0, tuple(lost), (nothing,), None, None, task.time)
     ends = records.starts + records.sizes
     filled = find_gaps(records.starts, ends, records.times, task.base)
     for stretch in filled:
-        write_fillers(out, task.base, stretch)
+        write_fillers(segment_bytes, task.base, stretch)
     blank = None
     if not task.is_newest:
         blank = int(ends[-1])
-        write_blank(out, blank - task.base)
+        write_blank(segment_bytes, blank - task.base)
     return SegmentRestored(
         records=len(records.starts),
         bytes=int(records.sizes.sum()),
@@ -194,12 +198,12 @@ def _add_bodies_and_fillers(
 
 
 def _erase_lost_record(
-    out: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body: bool
+    segment_bytes: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body_lost: bool
 ) -> Lost:
     """Overwrite a record in the segment with zeros, and return it as lost."""
     start, size = int(records.starts[row]), int(records.sizes[row])
-    out[start - task.base : start - task.base + size] = 0
-    return Lost(start, size, reason, is_body)
+    segment_bytes[start - task.base : start - task.base + size] = 0
+    return Lost(start, size, reason, is_body_lost)
 
 
 class Gap(NamedTuple):
@@ -216,22 +220,22 @@ class Gap(NamedTuple):
     time: int
 
 
-def select_fitting_records(starts: Array, ends: Array, base: int, end: int, *, is_closed: bool) -> Array:
+def select_fitting_records(starts: Array, ends: Array, base_offset: int, end: int, *, is_closed: bool) -> Array:
     """Return a mask of the records to keep, so that each gap between them has room for a filler or BLANK.
 
     Args:
         starts: physical offsets, in order.
         ends: offset after each record.
-        base: physical offset of the start of the segment.
+        base_offset: physical offset of the start of the segment.
         end: offset after the end of the segment.
         is_closed: true if a BLANK follows the last record.
     """
     kept = np.ones(len(starts), bool)
-    reached = np.concatenate([[base], ends[:-1]])
+    reached = np.concatenate([[base_offset], ends[:-1]])
     small = (starts > reached) & (starts - reached < MIN_FILLER_BYTES)
     for row in np.flatnonzero(small).tolist():
         before = np.flatnonzero(kept[:row])
-        reaches = int(ends[before[-1]]) if len(before) else base
+        reaches = int(ends[before[-1]]) if len(before) else base_offset
         if starts[row] - reaches < MIN_FILLER_BYTES:
             kept[row] = False
     last = np.flatnonzero(kept)
@@ -240,11 +244,11 @@ def select_fitting_records(starts: Array, ends: Array, base: int, end: int, *, i
     return kept
 
 
-def find_gaps(starts: Array, ends: Array, times: Array, base: int) -> list[Gap]:
+def find_gaps(starts: Array, ends: Array, times: Array, base_offset: int) -> list[Gap]:
     """Return the ranges between records, and the one before the first record."""
     if not len(starts):
         return []
-    reached = np.concatenate([[base], ends[:-1]])
+    reached = np.concatenate([[base_offset], ends[:-1]])
     found = []
     for row in np.flatnonzero(starts > reached).tolist():
         time = int(times[max(0, row - 1)])  # brokers search records by time
@@ -252,23 +256,23 @@ def find_gaps(starts: Array, ends: Array, times: Array, base: int) -> list[Gap]:
     return found
 
 
-def write_fillers(out: Array, base: int, stretch: Gap) -> None:
-    """Fill a range with fillers, in the segment that begins at physical offset `base`."""
-    at = stretch.start - base
-    for record in make_fillers(stretch.start, stretch.end - stretch.start, stretch.time):
-        out[at : at + len(record)] = np.frombuffer(record, np.uint8)
+def write_fillers(segment_bytes: Array, base_offset: int, gap: Gap) -> None:
+    """Fill a gap with filler records, in the segment that begins at `base_offset`."""
+    at = gap.start - base_offset
+    for record in make_fillers(gap.start, gap.end - gap.start, gap.time):
+        segment_bytes[at : at + len(record)] = np.frombuffer(record, np.uint8)
         at += len(record)
 
 
-def write_blank(out: Array, at: int) -> None:
+def write_blank(segment_bytes: Array, position: int) -> None:
     """Write a BLANK from a position to the end of the segment, where the file has zeros."""
-    blank = serialize_blank(len(out) - at)
-    out[at : at + len(blank)] = np.frombuffer(blank, np.uint8)
+    blank = serialize_blank(len(segment_bytes) - position)
+    segment_bytes[position : position + len(blank)] = np.frombuffer(blank, np.uint8)
 
 
-def empty_segment_bytes(base: int, size: int, time: int) -> bytes:
+def empty_segment_bytes(base_offset: int, size: int, filler_time: int) -> bytes:
     """Return the first bytes of a segment without a record: a filler, because brokers expect a record, and a BLANK."""
-    first = next(make_fillers(base, MIN_FILLER_BYTES, time))
+    first = next(make_fillers(base_offset, MIN_FILLER_BYTES, filler_time))
     return first + serialize_blank(size - len(first))
 
 
@@ -291,13 +295,13 @@ class LakeVersion:
     run: str
 
 
-def run_segment_task(source: LakeVersion, task: SegmentTask) -> SegmentRestored:
+def run_segment_task(lake_version: LakeVersion, task: SegmentTask) -> SegmentRestored:
     """Restore one segment."""
-    bodies = BodySource(open_store(source.lake.packs), source.skip, source.threads)
-    return restore_segment(_open_version(source), bodies, task)
+    bodies = BodySource(open_store(lake_version.lake.packs), lake_version.skip, lake_version.threads)
+    return restore_segment(_open_lake_version(lake_version), bodies, task)
 
 
 @lru_cache(1)
-def _open_version(source: LakeVersion) -> DeltaTable:
+def _open_lake_version(lake_version: LakeVersion) -> DeltaTable:
     """Open `messages` once for all segments of a run in a process; the run has checked its log."""
-    return source.lake.table_at("messages", source.version)
+    return lake_version.lake.table_at("messages", lake_version.version)

@@ -61,15 +61,17 @@ class Disk:
         """Usage in percent. The broker rounds up, which makes no difference in its comparisons with whole percents."""
         return 100 * self.used / self.entire if self.entire else 0.0
 
-    def time_of_excess(self, percent: int, now: datetime.datetime, freed: int = 0) -> datetime.datetime | None:
+    def time_when_usage_exceeds(
+        self, limit_percent: int, now: datetime.datetime, freed_bytes: int = 0
+    ) -> datetime.datetime | None:
         """Return the first moment at which usage exceeds a limit, or None if it never does.
 
         Args:
-            percent: the limit.
+            limit_percent: the limit.
             now: time at which the disk was read.
-            freed: bytes that are deleted before.
+            freed_bytes: bytes that are deleted before.
         """
-        missing = self.entire * percent // 100 - (self.used - freed)
+        missing = self.entire * limit_percent // 100 - (self.used - freed_bytes)
         if missing < 0:
             return now
         if self.growth <= 0 or missing / self.growth > _FAR_SECONDS:
@@ -77,7 +79,7 @@ class Disk:
         return now + datetime.timedelta(seconds=missing / self.growth)
 
 
-def read_disk(folder: Path) -> Disk:
+def read_disk_usage(folder: Path) -> Disk:
     """Read the usage of a folder's file system, as java.io.File's getTotalSpace and similar methods do.
 
     Raises:
@@ -124,26 +126,26 @@ class Rules:
     known_since: datetime.datetime | None = None
     source_note: str = ""
 
-    def expires_at(self, written: datetime.datetime) -> datetime.datetime:
+    def expires_at(self, last_write_time: datetime.datetime) -> datetime.datetime:
         """Return the time at which a segment expires, from the time of its last write."""
-        if self.known_since is not None and written <= self.known_since:
-            return written
-        return written + self.conf.file_reserved_hours * _HOUR
+        if self.known_since is not None and last_write_time <= self.known_since:
+            return last_write_time
+        return last_write_time + self.conf.file_reserved_hours * _HOUR
 
     @property
-    def delete_batch(self) -> int:
+    def max_deletions_per_pass(self) -> int:
         """Largest number of segments that one pass deletes."""
         return self.conf.delete_batch if self.version >= 5 else _DEFAULT.delete_batch
 
     @property
-    def forcibly_percent(self) -> int:
+    def forced_deletion_percent(self) -> int:
         """Disk usage in percent above which segments are deleted at any age."""
         if self.version >= 5:
             return min(max(_to_percent(self.forcibly_ratio, self.conf.clean_forcibly_percent), 30), 85)
         return _to_percent(self.forcibly_ratio, _DEFAULT.clean_forcibly_percent)
 
     @property
-    def warning_percent(self) -> int:
+    def refusal_percent(self) -> int:
         """Disk usage in percent above which the broker refuses messages."""
         if self.version >= 5:
             return min(max(_to_percent(self.warning_ratio, self.conf.warning_percent), 35), 90)
@@ -158,28 +160,28 @@ class Rules:
                 return moment
             past = datetime.timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
             moment += _HOUR - past
-        raise AssertionError(f"no hour of {self.conf.delete_hours} in three days")
+        raise AssertionError(f"expected one of the hours {self.conf.delete_hours} within three days, found none")
 
     def possible_deletions(
-        self, expired: datetime.datetime, disk: Disk, now: datetime.datetime, freed: int
+        self, expiry_time: datetime.datetime, disk: Disk, now: datetime.datetime, freed_bytes: int
     ) -> Iterator[tuple[datetime.datetime, Cause]]:
         """Yield each possible cause of a deletion, with its earliest time.
 
         Args:
-            expired: time at which it and all segments before it are expired.
+            expiry_time: time at which it and all segments before it are expired.
             disk: a disk whose usage counts.
             now: current time; no deletion is earlier.
-            freed: bytes on this disk that are deleted before.
+            freed_bytes: bytes on this disk that are deleted before.
         """
-        ready = max(expired, now)
+        ready = max(expiry_time, now)
         yield self.next_delete_hour(ready), Cause.TIME
-        full = disk.time_of_excess(self.conf.disk_max_used_percent, now, freed)
+        full = disk.time_when_usage_exceeds(self.conf.disk_max_used_percent, now, freed_bytes)
         if full is not None:
             yield max(ready, full), Cause.DISK
         if not self.conf.cleans_forcibly:
             return
-        forcibly = min(self.forcibly_percent, self.warning_percent)
-        forced = disk.time_of_excess(forcibly, now, freed)
+        forcibly = min(self.forced_deletion_percent, self.refusal_percent)
+        forced = disk.time_when_usage_exceeds(forcibly, now, freed_bytes)
         if forced is None:
             return
         if self.version >= 5:

@@ -81,8 +81,8 @@ def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
     segments = []
     for segment in store.segments:
         try:
-            size, allocated, modified = _read_status(segment)
-            head = _read_head(store.format, segment, 0)
+            size, allocated, modified = _read_segment_status(segment)
+            head = _read_segment_head(store.format, segment, 0)
             archived = _find_archived_share(store.format, segment, archived_end)
         except FileNotFoundError:
             continue
@@ -92,16 +92,16 @@ def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
         last = newest_segment_index(segments)
         with suppress(FileNotFoundError):
             segments[last] = replace(
-                segments[last], written=_find_written_size(_segment_at(store, segments[last].base_offset))
+                segments[last], written=_find_written_size(_find_segment_at(store, segments[last].base_offset))
             )
     return segments
 
 
-def _segment_at(store: Store, base_offset: int) -> Segment:
+def _find_segment_at(store: Store, base_offset: int) -> Segment:
     return next(segment for segment in store.segments if segment.base_offset == base_offset)
 
 
-def _read_status(segment: Segment) -> tuple[int, int, datetime.datetime]:
+def _read_segment_status(segment: Segment) -> tuple[int, int, datetime.datetime]:
     if not is_uri(segment.path):
         status = Path(segment.path).lstat()
         return status.st_size, status.st_blocks * _BLOCK_BYTES, from_seconds(status.st_mtime)
@@ -118,13 +118,13 @@ def _find_archived_share(log_format: Format, segment: Segment, archived_end: int
     if archived_end >= segment.base_offset + segment.file_size:
         return ArchivedShare.YES
     # After its last message, a segment has zeros while it is being written, and a filler when it is closed.
-    head = _read_head(log_format, segment, archived_end - segment.base_offset)
+    head = _read_segment_head(log_format, segment, archived_end - segment.base_offset)
     rules = log_format.records
     is_filler = len(head) == rules.head_bytes and rules.is_filler(memoryview(head))
     return ArchivedShare.YES if is_filler or not any(head) else ArchivedShare.PARTLY
 
 
-def _read_head(log_format: Format, segment: Segment, position: int) -> bytes:
+def _read_segment_head(log_format: Format, segment: Segment, position: int) -> bytes:
     window = np.zeros(log_format.records.head_bytes, np.uint8)
     with OpenSegment(segment.path) as file:
         return window[: file.read_into(window, position)].tobytes()
@@ -152,7 +152,7 @@ def newest_segment_index(segments: Sequence[StoredSegment]) -> int:
     return max((number for number, segment in enumerate(segments) if segment.begun), default=0)
 
 
-def measure_growth(segments: Sequence[StoredSegment], now: datetime.datetime) -> float:
+def measure_log_growth(segments: Sequence[StoredSegment], now: datetime.datetime) -> float:
     """Return the growth of a log during the last day, in bytes per second; 0 if it is not known.
 
     It is counted from the end of a segment, which is the time at which its file was last written.

@@ -16,11 +16,11 @@ from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.reading.continuity import StoreReplacedError, check_continuity
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store
-from commitlake.pipelines.retention.rules import Cause, Disk, Rules, read_disk
+from commitlake.pipelines.retention.rules import Cause, Disk, Rules, read_disk_usage
 from commitlake.pipelines.retention.segments import (
     ArchivedShare,
     StoredSegment,
-    measure_growth,
+    measure_log_growth,
     newest_segment_index,
     read_segments,
 )
@@ -70,13 +70,13 @@ def forecast_deletions(
         if number > last:
             found.append(Forecast(segment))
             continue
-        full_at = segment.modified if number < last else _time_when_full(segment, now, log_growth)
+        full_at = segment.modified if number < last else _time_when_segment_is_full(segment, now, log_growth)
         if full_at is None:
             found.append(Forecast(segment, is_newest=True))
             continue
         expires_at = rules.expires_at(full_at)
         expired = max(expired, expires_at) if rules.keeps_order else expires_at
-        before = freed[number - number % rules.delete_batch]  # a pass checks the disk once
+        before = freed[number - number % rules.max_deletions_per_pass]  # a pass checks the disk once
         deleted_at, cause = min(
             (
                 way
@@ -92,7 +92,9 @@ def forecast_deletions(
     return found
 
 
-def _time_when_full(segment: StoredSegment, now: datetime.datetime, log_growth: float) -> datetime.datetime | None:
+def _time_when_segment_is_full(
+    segment: StoredSegment, now: datetime.datetime, log_growth: float
+) -> datetime.datetime | None:
     """Return the time at which the newest segment will be full, or None if it is not known."""
     if log_growth <= 0:
         return None
@@ -149,7 +151,7 @@ class WatchedStore:
     replaced: str = ""
     newer: Sequence[str] = ()
 
-    def count(self, verdict: SegmentVerdict) -> int:
+    def count_segments(self, verdict: SegmentVerdict) -> int:
         """Return the number of segments with a verdict."""
         return sum(segment.verdict is verdict for segment in self.segments)
 
@@ -171,28 +173,28 @@ class _StoreState:
 def watch_stores(
     stores: Sequence[Store],
     progress: Mapping[str, StoreProgress],
-    rules_of: Callable[[Store], Rules],
+    get_rules: Callable[[Store], Rules],
     now: datetime.datetime,
-    within: datetime.timedelta,
+    time_to_archive: datetime.timedelta,
 ) -> list[WatchedStore]:
     """Read stores, and forecast the deletion of their segments.
 
     Args:
         stores: from `find_stores`.
         progress: archived progress of each store, by name.
-        rules_of: returns a store's rules.
+        get_rules: returns a store's rules.
         now: current time.
-        within: time for which a segment must exist so that it can be archived.
+        time_to_archive: time for which a segment must exist so that it can be archived.
 
     Raises:
         StoreError: if a segment is not readable.
     """
-    seen = [_read_store(store, progress.get(store.broker), rules_of(store), now) for store in stores]
+    seen = [_read_store(store, progress.get(store.broker), get_rules(store), now) for store in stores]
     filled: dict[int, float] = defaultdict(float)
     for one in seen:
         if one.disks:
             filled[one.disks[0].device] += one.growth
-    return [_to_watched_store(one, filled, now, within) for one in seen]
+    return [_to_watched_store(one, filled, now, time_to_archive) for one in seen]
 
 
 def _read_store(store: Store, progress: StoreProgress | None, rules: Rules, now: datetime.datetime) -> _StoreState:
@@ -204,7 +206,14 @@ def _read_store(store: Store, progress: StoreProgress | None, rules: Rules, now:
         lost = (end, store.segments[0].base_offset)
     newer = take_snapshot([store]).ranges[store.broker].newer
     return _StoreState(
-        store, rules, segments, _disks_of(store, rules), measure_growth(segments, now), lost, replaced, newer
+        store,
+        rules,
+        segments,
+        _read_disks_of_store(store, rules),
+        measure_log_growth(segments, now),
+        lost,
+        replaced,
+        newer,
     )
 
 
@@ -219,33 +228,46 @@ def _replacement_reason(store: Store, progress: StoreProgress | None) -> str:
     return ""
 
 
-def _disks_of(store: Store, rules: Rules) -> list[Disk]:
+def _read_disks_of_store(store: Store, rules: Rules) -> list[Disk]:
     """Return the disks whose usage makes the broker delete segments; none for a store in an object store."""
     if store.is_remote:
         return []
     log = Path(store.root)
     queues = Path(rules.conf.store_path or log.parent) / store.format.queues.folders[0]
-    disks = [read_disk(log)]
+    disks = [read_disk_usage(log)]
     if queues.is_dir() and queues.stat().st_dev != disks[0].device:
-        disks.append(read_disk(queues))
+        disks.append(read_disk_usage(queues))
     return disks
 
 
 def _to_watched_store(
-    one: _StoreState, filled: Mapping[int, float], now: datetime.datetime, within: datetime.timedelta
+    store_state: _StoreState,
+    growth_by_device: Mapping[int, float],
+    now: datetime.datetime,
+    time_to_archive: datetime.timedelta,
 ) -> WatchedStore:
-    disks = [replace(disk, growth=filled.get(disk.device, 0.0)) for disk in one.disks]
-    fates = forecast_deletions(one.segments, one.rules, disks, now, one.growth)
-    segments = [WatchedSegment(fate, _judge_segment(fate, now + within)) for fate in fates]
-    root, broker = one.store.root, one.store.broker
-    return WatchedStore(broker, root, one.rules, segments, disks, one.growth, one.lost, one.replaced, one.newer)
+    disks = [replace(disk, growth=growth_by_device.get(disk.device, 0.0)) for disk in store_state.disks]
+    fates = forecast_deletions(store_state.segments, store_state.rules, disks, now, store_state.growth)
+    segments = [WatchedSegment(fate, _judge_segment(fate, now + time_to_archive)) for fate in fates]
+    root, broker = store_state.store.root, store_state.store.broker
+    return WatchedStore(
+        broker,
+        root,
+        store_state.rules,
+        segments,
+        disks,
+        store_state.growth,
+        store_state.lost,
+        store_state.replaced,
+        store_state.newer,
+    )
 
 
-def _judge_segment(fate: Forecast, until: datetime.datetime) -> SegmentVerdict:
-    if not fate.segment.begun:
+def _judge_segment(forecast: Forecast, deadline: datetime.datetime) -> SegmentVerdict:
+    if not forecast.segment.begun:
         return SegmentVerdict.UNUSED
-    if fate.segment.archived is ArchivedShare.YES:
+    if forecast.segment.archived is ArchivedShare.YES:
         return SegmentVerdict.ARCHIVED
-    if fate.deleted_at is not None and fate.deleted_at <= until:
+    if forecast.deleted_at is not None and forecast.deleted_at <= deadline:
         return SegmentVerdict.AT_RISK
     return SegmentVerdict.WAITS

@@ -62,21 +62,21 @@ MAX_COUNTED = 1 << 20
 """Number of records after which no more are counted."""
 
 
-def find_dropped_tail(store: Store, found: StoreRange) -> tuple[list[Damage], int]:
+def find_dropped_tail(store: Store, store_range: StoreRange) -> tuple[list[Damage], int]:
     """Return the non-empty ranges after a log's end, and the number of records in them whose CRC is right.
 
     Args:
         store: from `find_stores`.
-        found: the log's range, from `take_snapshot`.
+        store_range: the log's range, from `take_snapshot`.
     """
-    if found.tail is not TailKind.TORN:
+    if store_range.tail is not TailKind.TORN:
         return [], 0
-    end = found.end + found.tail_bytes
+    end = store_range.end + store_range.tail_bytes
     damages: list[Damage] = []
     records = 0
     for segment, size in zip(store.segments, segment_sizes(store), strict=True):
         base = segment.base_offset
-        start, stop = max(found.end, base), min(end, base + segment.file_size)
+        start, stop = max(store_range.end, base), min(end, base + segment.file_size)
         if start >= stop:
             continue
         file_end = base + segment.file_size
@@ -160,9 +160,9 @@ def salvage_store(
     work = out / _WORK
     if check_own_folder(work):
         remove_tree(work)
-    make_folders(work / store.format.folder, below=out)
+    make_folders(work / store.format.folder, trusted_root=out)
     found = log_range(store, is_live=is_live)
-    tasks = _make_tasks(store, found, work / store.format.folder)
+    tasks = _make_segment_tasks(store, found, work / store.format.folder)
     done: dict[int, SegmentSalvaged] = {}
     for number, result in runner.run(salvage_segment, tasks):
         done[number] = result
@@ -176,14 +176,14 @@ def salvage_store(
     is_copy = manifest is not None
     is_running = is_live or (is_copy and was_aborted)
     end = max([found.end, *(damage.end for damage in tail)])
-    lost = 0 if is_running else count_records_after(files, end + is_copy)
+    lost = 0 if is_running else count_records_after_log_end(files, end + is_copy)
     damages = [*(damage for each in in_order for damage in each.damages), *tail]
     moved = [pair for each in in_order for pair in each.moved]
-    _write_lines(out / DAMAGES, (asdict(damage) for damage in damages))
+    _write_json_lines(out / DAMAGES, (asdict(damage) for damage in damages))
     if moved:
-        _write_lines(out / MOVED, ({"before": before, "now": now} for before, now in moved))
+        _write_json_lines(out / MOVED, ({"before": before, "now": now} for before, now in moved))
     for name, data in config.items():
-        write_synced(out / CONFIG / name, data, below=out)
+        write_synced(out / CONFIG / name, data, trusted_root=out)
     salvaged = Salvaged(
         out,
         sum(task.split.size for task in tasks),
@@ -196,8 +196,8 @@ def salvage_store(
         lost,
     )
     sync_folder(work / store.format.folder)
-    document = source | {"salvaged": _count_columns(salvaged)}
-    write_synced(out / _SUMMARY, json.dumps(document).encode(), below=out)
+    document = source | {"salvaged": _to_count_columns(salvaged)}
+    write_synced(out / _SUMMARY, json.dumps(document).encode(), trusted_root=out)
     (work / store.format.folder).rename(out / store.format.folder)
     sync_folder(out)
     work.rmdir()
@@ -231,10 +231,10 @@ def _shipped_state(manifest: Manifest | None, segment: Segment) -> list[int]:
     if entry is None:
         return [segment.base_offset, segment.file_size, 0, 0]
     crc = crc_of_parts(entry.parts) if entry.crc is None else entry.crc
-    return [segment.base_offset, segment.file_size, entry.shipped, crc]
+    return [segment.base_offset, segment.file_size, entry.shipped_bytes, crc]
 
 
-def _count_columns(salvaged: Salvaged) -> dict[str, int]:
+def _to_count_columns(salvaged: Salvaged) -> dict[str, int]:
     return {name: value for name, value in asdict(salvaged).items() if name != "out"}
 
 
@@ -253,15 +253,15 @@ def _read_earlier_result(store: Store, out: Path) -> Salvaged:
     return salvaged
 
 
-def _make_tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
+def _make_segment_tasks(store: Store, store_range: StoreRange, folder: Path) -> list[SegmentTask]:
     """Return a task for every segment from the oldest to the newest, including missing ones."""
     size = segment_size(store)
-    ranges = segment_ranges(store, found)
+    ranges = segment_ranges(store, store_range)
     missing = sum(-(-split.size // size) for split in ranges if split.missing)
     if missing > _MAX_MISSING:
         raise UsageError(
             f"{store.root}: expected at most {_MAX_MISSING:,} missing segments, found {missing:,} between "
-            f"{store.segments[0].path} and {store.segments[-1].path}. Move a file that is not of this log elsewhere"
+            f"{store.segments[0].path} and {store.segments[-1].path}. Move files of other logs elsewhere"
         )
     splits = [each for split in ranges for each in _divide_by_segment(split, size)]
     for split in splits:
@@ -287,39 +287,39 @@ def _divide_by_segment(split: Split, size: int) -> Iterator[Split]:
         )
 
 
-def _rewrite_empty_segments(tasks: list[SegmentTask], done: dict[int, SegmentSalvaged]) -> None:
+def _rewrite_empty_segments(tasks: list[SegmentTask], results: dict[int, SegmentSalvaged]) -> None:
     """Write segments without a record again, with the time of the previous record for their fillers."""
-    time = next((done[number].first_time for number in range(len(tasks)) if done[number].records), 0)
+    time = next((results[number].first_time for number in range(len(tasks)) if results[number].records), 0)
     for number, task in enumerate(tasks):
-        if done[number].records:
-            time = done[number].last_time
+        if results[number].records:
+            time = results[number].last_time
         else:
-            done[number] = salvage_segment(replace(task, store_timestamp=time))
+            results[number] = salvage_segment(replace(task, store_timestamp=time))
 
 
 def _read_config(root: Path) -> dict[str, bytes]:
     """Read the files of `config` before anything is written. A broker creates missing ones."""
     folder = root / CONFIG
-    names = files_in(folder, lambda name: name.endswith(".json"), below=root)
+    names = files_in(folder, lambda name: name.endswith(".json"), trusted_root=root)
     files: dict[str, bytes] = {}
     for name in names:
         left = MAX_SMALL_FILE_BYTES - sum(map(len, files.values()))
-        files[name] = read_file(folder / name, below=root, limit=left)
+        files[name] = read_file(folder / name, trusted_root=root, limit=left)
     return files
 
 
-def _write_lines(path: Path, rows: Iterable[object]) -> None:
+def _write_json_lines(path: Path, rows: Iterable[object]) -> None:
     with os.fdopen(create_file(path), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def count_records_after(files: StoreFiles, end: int) -> int:
+def count_records_after_log_end(files: StoreFiles, log_end: int) -> int:
     """Return the number of records after the log's end that queues point to, at most `MAX_COUNTED`.
 
     Each queue is read from its newest file back to its first entry before the end.
 
     Args:
-        end: physical offset at which the log ends.
+        log_end: physical offset at which the log ends.
 
     Raises:
         UnsafeFileError: for a link, or anything else that is not a regular file, among the queues.
@@ -329,12 +329,12 @@ def count_records_after(files: StoreFiles, end: int) -> int:
         for name in reversed(files.files_in(queue.path, is_segment_name)):
             if len(offsets) >= MAX_COUNTED:
                 return MAX_COUNTED
-            if _add_offsets_after(files, f"{queue.path}/{name}", end, offsets):
+            if _add_offsets_after_log_end(files, f"{queue.path}/{name}", log_end, offsets):
                 break
     return min(len(offsets), MAX_COUNTED)
 
 
-def _add_offsets_after(files: StoreFiles, path: str, end: int, offsets: set[int]) -> bool:
+def _add_offsets_after_log_end(files: StoreFiles, path: str, log_end: int, offsets: set[int]) -> bool:
     """Add the offsets after the log's end in a file of a queue. Return whether the file has one before the end.
 
     Entries are at the beginning of a file. Where they end is searched for, because a file may be large and empty.
@@ -350,8 +350,8 @@ def _add_offsets_after(files: StoreFiles, path: str, end: int, offsets: set[int]
         while stop > 0 and len(offsets) < MAX_COUNTED:
             start = max(0, stop - _READ_ENTRIES)
             found = read(start, stop)["physical_offset"]
-            offsets.update(found[found >= end].tolist())
-            if (found < end).any():
+            offsets.update(found[found >= log_end].tolist())
+            if (found < log_end).any():
                 return True
             stop = start
     return False

@@ -169,10 +169,10 @@ class _Stretch:
     first_time: int = 0
     last_time: int = 0
 
-    def joined(self, after: _Stretch) -> _Stretch:
-        """Return this stretch together with the next one of the same kind."""
-        records = self.records + after.records
-        return replace(self, end=after.end, records=records, last_time=after.last_time)
+    def join_with_next(self, next_stretch: _Stretch) -> _Stretch:
+        """Return this range joined with the next one of the same kind."""
+        records = self.records + next_stretch.records
+        return replace(self, end=next_stretch.end, records=records, last_time=next_stretch.last_time)
 
 
 class _Writer:
@@ -227,12 +227,12 @@ class _Writer:
                     if bad is not None:
                         yield bad
                         bad = None
-                    kept = piece if kept is None else kept.joined(piece)
+                    kept = piece if kept is None else kept.join_with_next(piece)
                 else:
                     if kept is not None:
                         yield kept
                         kept = None
-                    bad = piece if bad is None else bad.joined(piece)
+                    bad = piece if bad is None else bad.join_with_next(piece)
         if kept is not None:
             yield kept
         if bad is not None and (self._task.is_newest and end.stop != h.STOP_BLANK):
@@ -252,10 +252,11 @@ class _Writer:
             part = window[: min(_COPY_BYTES, stretch.end - at)]
             if file.read_into(part, at - self._base) < len(part):
                 raise StoreError(
-                    f"{self._task.split.path}: expected {len(part)} bytes at {at}, found fewer: it became shorter",
+                    f"{self._task.split.path}: expected {len(part)} bytes at {at}, found fewer: the file became "
+                    "shorter",
                     exit_code=ExitCode.FAILED,
                 )
-            self._write(part.data, at - self._shift)
+            self._write_bytes(part.data, at - self._shift)
         if self._shift:
             self._rewrite_offsets(file, stretch)
         self._first_time = self._first_time or stretch.first_time
@@ -270,7 +271,7 @@ class _Writer:
         for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd()):
             for start in (step.origin + step.parts[h.START]).tolist():
                 moved = start - self._shift
-                self._write(memoryview(moved.to_bytes(_OFFSET_BYTES, "big")), moved + _AT_OFFSET)
+                self._write_bytes(memoryview(moved.to_bytes(_OFFSET_BYTES, "big")), moved + _AT_OFFSET)
                 self._moved.append((start, moved))
 
     def _fill_range(self, stretch: _Stretch) -> None:
@@ -280,13 +281,13 @@ class _Writer:
             became = "blank"
             if start == self._base:  # brokers expect a record at a segment's start
                 first = next(make_fillers(start, MIN_FILLER_BYTES, self._time))
-                self._write(memoryview(first), start)
+                self._write_bytes(memoryview(first), start)
                 start, size = start + len(first), size - len(first)
-            self._write(memoryview(serialize_blank(size)), start)
+            self._write_bytes(memoryview(serialize_blank(size)), start)
         elif size >= MIN_FILLER_BYTES:
             became = "filler"
             for record in make_fillers(start, size, self._time):
-                self._write(memoryview(record), start)
+                self._write_bytes(memoryview(record), start)
                 start += len(record)
             self._shift = 0
         else:
@@ -294,7 +295,7 @@ class _Writer:
         if stretch.fault is not None and not stretch.is_closed:
             self._damages.append(Damage(stretch.start, stretch.end, stretch.fault.value, became))
 
-    def _write(self, data: memoryview, offset: int) -> None:
+    def _write_bytes(self, data: memoryview, offset: int) -> None:
         position, written = offset - self._base, 0
         while written < len(data):
             written += os.pwrite(self._descriptor, data[written:], position + written)
@@ -309,14 +310,14 @@ def _intact_and_bad_ranges(step: WalkStep) -> Iterator[_Stretch]:
         stop = len(starts) if bad is None else int(np.searchsorted(starts, bad.start))
         if stop > first:
             start, end = int(starts[first]), int(ends[stop - 1])
-            times = _store_time(step, first), _store_time(step, stop - 1)
+            times = _record_store_time(step, first), _record_store_time(step, stop - 1)
             yield _Stretch(start, end, None, False, stop - first, *times)
         first = stop
         if bad is not None:
             yield _Stretch(bad.start, bad.end, bad.fault)
 
 
-def _store_time(step: WalkStep, row: int) -> int:
+def _record_store_time(step: WalkStep, row: int) -> int:
     at = int(step.parts[STORE_HOST, row]) - STORED.size
     time: int = STORED.unpack(step.window[at : at + STORED.size].tobytes())[0]
     return time

@@ -122,20 +122,20 @@ class ShipAgent:
         self._log = self._open_manifest(LOG_MANIFEST)
         self._other = self._open_manifest(FILES_MANIFEST)
         self._saved = {LOG_MANIFEST: self._log, FILES_MANIFEST: self._other}
-        self._check_store()
-        self._check_target()
+        self._check_target_is_of_store()
+        self._compare_target_with_manifests()
         self._take_over_manifests()
 
     @property
-    def log(self) -> Manifest:
+    def log_manifest(self) -> Manifest:
         """Manifest of the log."""
         return self._log
 
-    def unshipped_bytes(self) -> int:
+    def count_unshipped_bytes(self) -> int:
         """Return the number of bytes of the log that are not shipped; an estimate for partly empty files."""
         shipped = self._log.files
         return sum(
-            max(0, file.data_size - (shipped[file.name].shipped if file.name in shipped else 0))
+            max(0, file.data_size - (shipped[file.name].shipped_bytes if file.name in shipped else 0))
             for file in self._source.log_files()
         )
 
@@ -152,12 +152,12 @@ class ShipAgent:
         self._source.skipped.clear()
         has_others = with_other_files and self._settings.has_other_files
         small = list(self._source.small_files()) if has_others else []
-        ends = list(self._queue_ends()) if has_others else []
+        ends = list(self._find_data_ends()) if has_others else []
         found = ShipRound()
         self._ship_log(found)
         self._save_log_manifest()
         if has_others:
-            for folder in sorted({_folder_of(end.name) for end in ends if end.is_created_again}):
+            for folder in sorted({_parent_folder(end.name) for end in ends if end.is_created_again}):
                 self._remove_queue(folder)
             for end in ends:
                 self._ship_other_file(end)
@@ -168,32 +168,34 @@ class ShipAgent:
 
     # The log
 
-    def _ship_log(self, found: ShipRound) -> None:
+    def _ship_log(self, round_result: ShipRound) -> None:
         files = self._source.log_files()
-        self._seal_deleted_segments({file.name for file in files})
+        self._seal_segments_deleted_early({file.name for file in files})
         begun = [file.name for file in files if file.name in self._log.files or self._source.is_written_to(file.name)]
         newest = begun[-1] if begun else ""
         for file in files:
             if file.name > newest:
                 break
             entry = self._log.files.get(file.name) or ShippedFile(file.name, file.size)
-            if not entry.is_sealed and not self._ship_segment(file, entry, found, is_closed=file.name < newest):
+            if not entry.is_sealed and not self._ship_segment(file, entry, round_result, is_closed=file.name < newest):
                 break
-        found.end = self._shipped_end() if self._log.files else None
+        round_result.end = self._shipped_log_end() if self._log.files else None
 
-    def _ship_segment(self, file: LogFile, entry: ShippedFile, found: ShipRound, *, is_closed: bool) -> bool:
+    def _ship_segment(self, file: LogFile, entry: ShippedFile, round_result: ShipRound, *, is_closed: bool) -> bool:
         """Ship one segment as far as it is complete; return whether the next one may be shipped."""
         with self._source.open(file.name) as source:
             if source is None:  # deleted a moment ago; the next round finds it missing
                 return False
-            if source.size < entry.shipped:
-                return self._keep_shipped(entry, source.size, is_closed=is_closed)
+            if source.size < entry.shipped_bytes:
+                return self._keep_shipped_bytes(entry, source.size, is_closed=is_closed)
             self._record_lost_range(file)
             if not is_closed or source.size >= entry.size:
                 entry = replace(entry, size=max(source.size, entry.size))
             for _ in range(_MAX_CHANGES):
                 try:
-                    entry, is_complete = self._grow_segment(file, entry, source, found, is_closed=is_closed)
+                    entry, is_complete = self._ship_segment_bytes(
+                        file, entry, source, round_result, is_closed=is_closed
+                    )
                     if is_complete:
                         self._seal_segment(entry, source)
                 except ChangedFileError:
@@ -204,20 +206,20 @@ class ShipAgent:
                     return is_complete
         return False
 
-    def _grow_segment(
-        self, file: LogFile, entry: ShippedFile, source: SourceFile, found: ShipRound, *, is_closed: bool
+    def _ship_segment_bytes(
+        self, file: LogFile, entry: ShippedFile, source: SourceFile, round_result: ShipRound, *, is_closed: bool
     ) -> tuple[ShippedFile, bool]:
         """Ship a segment's complete bytes; return its manifest entry, and whether all of the segment is shipped."""
-        if self._files.is_changed(entry, source, every_part=True):
+        if self._files.is_changed(entry, source, checks_every_part=True):
             raise ChangedFileError
         has_filler = False
-        while entry.shipped < entry.size:
-            start = entry.shipped
+        while entry.shipped_bytes < entry.size:
+            start = entry.shipped_bytes
             limit = start + self._settings.part_bytes
             if is_closed:
                 end = min(entry.size, limit)
             else:
-                found_end = self._find_log_end(file, entry, source, found)
+                found_end = self._find_log_end(file, entry, source, round_result)
                 has_filler = has_filler or found_end.is_closed
                 end = found_end.offset - file.base_offset
                 end = min(end, limit) if has_filler else end
@@ -225,93 +227,98 @@ class ShipAgent:
                 end = min(entry.size, limit)
             if end > start:
                 entry = self._files.ship_part(entry, source, end, is_live=not is_closed)
-            if entry.shipped == start:
+            if entry.shipped_bytes == start:
                 break
             self._log = self._log.with_file(entry)
-            self._count_shipped(entry.shipped - start)
-        if is_closed and entry.shipped < entry.size:
+            self._count_shipped(entry.shipped_bytes - start)
+        if is_closed and entry.shipped_bytes < entry.size:
             self._warn_of_shorter_segment(entry)
-            entry = replace(entry, size=entry.shipped)
-        return entry, entry.shipped == entry.size and (is_closed or has_filler)
+            entry = replace(entry, size=entry.shipped_bytes)
+        return entry, entry.shipped_bytes == entry.size and (is_closed or has_filler)
 
-    def _find_log_end(self, file: LogFile, entry: ShippedFile, source: SourceFile, found: ShipRound) -> LogEnd:
-        start = file.base_offset + entry.shipped
+    def _find_log_end(self, file: LogFile, entry: ShippedFile, source: SourceFile, round_result: ShipRound) -> LogEnd:
+        start = file.base_offset + entry.shipped_bytes
         limit = self._settings.part_bytes
-        log_end = self._search.find(source, file.base_offset, entry.size, start, self._read_checkpoint, limit)
-        found.is_waiting, found.damaged_at = log_end.is_waiting, log_end.damaged_at
+        log_end = self._search.find_log_end(source, file.base_offset, entry.size, start, self._read_checkpoint, limit)
+        round_result.is_waiting, round_result.damaged_at = log_end.is_waiting, log_end.damaged_at
         return log_end
 
-    def _keep_shipped(self, entry: ShippedFile, size: int, *, is_closed: bool) -> bool:
+    def _keep_shipped_bytes(self, entry: ShippedFile, size: int, *, is_closed: bool) -> bool:
         """Keep a segment's shipped bytes if the broker's file has become shorter than they are."""
         _LOG.warning(
-            "%s: found %d bytes, fewer than the %d that were shipped: these are kept", entry.name, size, entry.shipped
+            "%s: found %d bytes, fewer than the %d that were shipped: these are kept",
+            entry.name,
+            size,
+            entry.shipped_bytes,
         )
         if is_closed:
             self._warn_of_shorter_segment(entry)
-            self._seal_segment(replace(entry, size=entry.shipped), None)
+            self._seal_segment(replace(entry, size=entry.shipped_bytes), None)
         return is_closed
 
     def _warn_of_shorter_segment(self, entry: ShippedFile) -> None:
         self.counts.cut += 1
-        _LOG.warning("%s: only %d of %d bytes are there: the segment is shorter", entry.name, entry.shipped, entry.size)
+        _LOG.warning(
+            "%s: only %d of %d bytes are there: the segment is shorter", entry.name, entry.shipped_bytes, entry.size
+        )
 
     def _seal_segment(self, entry: ShippedFile, source: SourceFile | None) -> None:
         sealed = self._files.seal_file(entry, source)
         self._log = self._log.with_file(sealed)
         self._save_log_manifest()
 
-    def _seal_deleted_segments(self, names: set[str]) -> None:
+    def _seal_segments_deleted_early(self, present_names: set[str]) -> None:
         """Seal the segments that the broker deleted before they were complete, with the bytes shipped so far."""
         for entry in list(self._log.files.values()):
-            if not entry.is_sealed and entry.name not in names:
+            if not entry.is_sealed and entry.name not in present_names:
                 self._warn_of_shorter_segment(entry)
-                self._seal_segment(replace(entry, size=entry.shipped), None)
+                self._seal_segment(replace(entry, size=entry.shipped_bytes), None)
 
     def _record_lost_range(self, file: LogFile) -> None:
         """Record a range before a new segment that the broker deleted before the agent could ship it."""
         if file.name in self._log.files or not self._log.files:
             return
-        end = self._shipped_end()
+        end = self._shipped_log_end()
         if end < file.base_offset:
             _LOG.warning("the log from %d to %d was deleted before it was shipped", end, file.base_offset)
             self._log = replace(self._log, lost=(*self._log.lost, (end, file.base_offset)))
 
-    def _shipped_end(self) -> int:
+    def _shipped_log_end(self) -> int:
         last = max(self._log.files)
-        return int(last.rsplit("/", 1)[1]) + self._log.files[last].shipped
+        return int(last.rsplit("/", 1)[1]) + self._log.files[last].shipped_bytes
 
     def _read_checkpoint(self) -> tuple[bytes, bool]:
         root = self._source.root
         try:
-            return read_file(root / "checkpoint", below=root), not (root / "abort").exists()
+            return read_file(root / "checkpoint", trusted_root=root), not (root / "abort").exists()
         except OSError:
             return b"", False
 
     # Other files
 
-    def _queue_ends(self) -> Iterator[QueueEnd]:
+    def _find_data_ends(self) -> Iterator[QueueEnd]:
         """Yield the files of queues, indexes and consume logs with the end of their data, in order.
 
         The broker may fill a file and begin the next one meanwhile. The newest file is read first, so if it has data,
         the files before it are read to their ends.
         """
-        for _, group in groupby(self._source.growing_files(), lambda found: _folder_of(found.name)):
+        for _, group in groupby(self._source.growing_files(), lambda found: _parent_folder(found.name)):
             names = list(group)
-            is_new = self._is_created_again(names[0])
-            ends = [self._queue_end(found, is_created_again=is_new) for found in reversed(names)]
+            is_new = self._is_queue_created_again(names[0])
+            ends = [self._find_data_end(found, is_created_again=is_new) for found in reversed(names)]
             yield from (end for end in reversed(ends) if end is not None)
 
-    def _is_created_again(self, oldest: GrowingFile) -> bool:
+    def _is_queue_created_again(self, oldest_file: GrowingFile) -> bool:
         """Return whether a queue was created again: its oldest file is complete in the target, but its head differs.
 
         The broker deletes the files of a queue with its topic. If the topic is created again, they have the same names.
         """
-        entry = self._other.files.get(oldest.name)
-        if not oldest.is_of_queue or entry is None or not entry.is_sealed or not entry.head_size:
+        entry = self._other.files.get(oldest_file.name)
+        if not oldest_file.is_of_queue or entry is None or not entry.is_sealed or not entry.head_size:
             return False
         try:
-            with self._source.open(oldest.name) as source:
-                return source is not None and source.crc(0, entry.head_size) != entry.head_crc
+            with self._source.open(oldest_file.name) as source:
+                return source is not None and source.compute_crc(0, entry.head_size) != entry.head_crc
         except OSError as error:
             self._source.skipped.append(str(error))
             return False
@@ -319,48 +326,48 @@ class ShipAgent:
     def _remove_queue(self, folder: str) -> None:
         """Remove all files of a queue from the copy, because its topic was deleted and created again."""
         _LOG.warning("%s: the broker has created this queue again: it is shipped from its start", folder)
-        old = [entry for name, entry in self._other.files.items() if _folder_of(name) == folder]
+        old = [entry for name, entry in self._other.files.items() if _parent_folder(name) == folder]
         # Files are deleted before the manifest is written, so that a killed agent's successor finds the change, too.
         for entry in old:
             self._files.delete_file(entry)
-        files = {name: entry for name, entry in self._other.files.items() if _folder_of(name) != folder}
+        files = {name: entry for name, entry in self._other.files.items() if _parent_folder(name) != folder}
         self._other = replace(self._other, files=files)
         self._save_files_manifest()
 
-    def _queue_end(self, found: GrowingFile, *, is_created_again: bool) -> QueueEnd | None:
+    def _find_data_end(self, growing_file: GrowingFile, *, is_created_again: bool) -> QueueEnd | None:
         """Return the end of a file's data; None if it is complete in the target, or cannot be read."""
-        entry = None if is_created_again else self._other.files.get(found.name)
+        entry = None if is_created_again else self._other.files.get(growing_file.name)
         if entry is not None and entry.is_sealed:
             return None
         try:
-            with self._source.open(found.name) as source:
+            with self._source.open(growing_file.name) as source:
                 if source is None:
                     return None
                 is_changed = entry is not None and self._files.is_changed(entry, source)
-                start = 0 if entry is None or is_changed else entry.shipped
-                end = source.data_end(start) if found.is_last else source.size
-                return QueueEnd(found.name, end, found.is_last, is_changed, is_created_again)
+                start = 0 if entry is None or is_changed else entry.shipped_bytes
+                end = source.find_data_end(start) if growing_file.is_last else source.size
+                return QueueEnd(growing_file.name, end, growing_file.is_last, is_changed, is_created_again)
         except OSError as error:
             self._source.skipped.append(str(error))
             return None
 
-    def _ship_other_file(self, queue: QueueEnd) -> None:
+    def _ship_other_file(self, file_end: QueueEnd) -> None:
         """Ship a file up to its end, including changed bytes, as after a topic was created again."""
         try:
-            with self._source.open(queue.name) as source:
+            with self._source.open(file_end.name) as source:
                 if source is None:
                     return
-                entry = self._other.files.get(queue.name) or ShippedFile(queue.name, source.size)
+                entry = self._other.files.get(file_end.name) or ShippedFile(file_end.name, source.size)
                 entry = replace(entry, size=max(entry.size, source.size))
                 for _ in range(_MAX_CHANGES):
                     try:
-                        entry = self._grow_other_file(entry, source, queue.end, is_last=queue.is_last)
+                        entry = self._ship_other_file_bytes(entry, source, file_end.end, is_last=file_end.is_last)
                         break
                     except ChangedFileError:
-                        entry = replace(self._other.files.get(queue.name, entry), size=source.size)
+                        entry = replace(self._other.files.get(file_end.name, entry), size=source.size)
                         entry = self._files.drop_changed_parts(entry, source)
                         self._other = self._other.with_file(entry)
-                        if not queue.is_changed:
+                        if not file_end.is_changed:
                             break  # The end is that of the earlier bytes: the next round ships the file from its start.
         except (OSError, ShipNameError) as error:
             self._source.skipped.append(str(error))
@@ -368,22 +375,22 @@ class ShipAgent:
         if entry.parts or entry.is_sealed:
             self._other = self._other.with_file(entry)
 
-    def _grow_other_file(self, entry: ShippedFile, source: SourceFile, end: int, *, is_last: bool) -> ShippedFile:
+    def _ship_other_file_bytes(self, entry: ShippedFile, source: SourceFile, end: int, *, is_last: bool) -> ShippedFile:
         if self._files.is_changed(entry, source):
             raise ChangedFileError
-        while entry.shipped < end:
-            start = entry.shipped
+        while entry.shipped_bytes < end:
+            start = entry.shipped_bytes
             entry = self._files.ship_part(entry, source, min(end, start + self._settings.part_bytes), is_live=is_last)
-            if entry.shipped == start:
+            if entry.shipped_bytes == start:
                 break
             self._other = self._other.with_file(entry)
-        if not is_last and entry.shipped == entry.size and entry.parts:
+        if not is_last and entry.shipped_bytes == entry.size and entry.parts:
             entry = self._files.seal_file(entry, source)
         return entry
 
-    def _ship_small_files(self, small: Sequence[SmallFile]) -> None:
+    def _ship_small_files(self, small_files: Sequence[SmallFile]) -> None:
         """Ship the small files that have changed, and delete `abort` if the broker has deleted it."""
-        for file in small:
+        for file in small_files:
             if file.data is None:
                 self._source.skipped.append(f"{file.name}: changed while it was read: the earlier version stays")
                 continue
@@ -393,7 +400,7 @@ class ShipAgent:
             if known == entry:
                 continue
             try:
-                self._target.put(file.name, file.data, file.modified_ms)
+                self._target.write_file(file.name, file.data, file.modified_ms)
             except ShipNameError as error:
                 self._source.skipped.append(str(error))
                 continue
@@ -401,7 +408,7 @@ class ShipAgent:
             self._other = self._other.with_file(entry)
         # `abort` shows whether the broker was shut down cleanly. Other files stay in the copy: if one is missing, the
         # broker may be replacing it.
-        if "abort" in self._other.files and not any(file.name == "abort" for file in small):
+        if "abort" in self._other.files and not any(file.name == "abort" for file in small_files):
             self._target.delete("abort")
             files = {name: entry for name, entry in self._other.files.items() if name != "abort"}
             self._other = replace(self._other, files=files)
@@ -415,14 +422,14 @@ class ShipAgent:
             return Manifest(self._settings.broker, self._source.format.folder)
         return parse_manifest(data, f"{self._target.text}/{name}")
 
-    def _check_store(self) -> None:
+    def _check_target_is_of_store(self) -> None:
         """Check that the target has a copy of this store, or no copy."""
         folder = self._source.format.folder
         if not self._log.generation and not self._other.generation:
-            foreign = self._target.names_in(folder, 1)
+            foreign = self._target.list_names(folder, 1)
             if foreign:
                 raise ShipError(
-                    f"{self._target.text} holds {folder}/{foreign[0]}, which no agent has shipped: use an empty place",
+                    f"{self._target.text} holds {folder}/{foreign[0]}, which no agent has shipped: use an empty target",
                     exit_code=ExitCode.REFUSED,
                 )
             return
@@ -437,14 +444,14 @@ class ShipAgent:
             if not entry.head_size:
                 continue
             with self._source.open(name) as source:
-                if source is not None and source.crc(0, entry.head_size) != entry.head_crc:
+                if source is not None and source.compute_crc(0, entry.head_size) != entry.head_crc:
                     raise ShipError(
                         f"{self._target.text}: {name} begins with other bytes than the store's: it has the copy of "
                         "another store, or the store was created again: ship to a new place",
                         exit_code=ExitCode.REFUSED,
                     )
 
-    def _check_target(self) -> None:
+    def _compare_target_with_manifests(self) -> None:
         """Compare the target with the manifests; parts that are missing are shipped again."""
         for entry in [each for each in self._log.files.values() if not each.is_sealed]:
             kept = self._files.drop_missing_parts(entry)
@@ -505,5 +512,5 @@ class ShipAgent:
         return new
 
 
-def _folder_of(name: str) -> str:
+def _parent_folder(name: str) -> str:
     return name.rpartition("/")[0]

@@ -64,7 +64,7 @@ class Fetcher:
         self._on_progress: Callable[[int], None] = lambda _: None
         self.new_bytes = 0
 
-    def fetch(self, on_progress: Callable[[int], None] = lambda _: None) -> Manifest:
+    def fetch_missing_files(self, on_progress: Callable[[int], None] = lambda _: None) -> Manifest:
         """Fetch the files that the folder lacks, and return its manifest of the log.
 
         Args:
@@ -77,34 +77,34 @@ class Fetcher:
         self._on_progress = on_progress
         for attempt in range(_ATTEMPTS):
             try:
-                return self._fetch_once()
+                return self._try_fetch()
             except _ChangedError:  # the next manifest names what is there now
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError
 
-    def missing_bytes(self) -> int:
+    def count_missing_bytes(self) -> int:
         """Return the number of bytes of the log that the folder lacks."""
         theirs, mine = self._read_source_manifest(LOG_MANIFEST), self._read_target_manifest(LOG_MANIFEST)
         have = {} if mine is None else mine.files
         return sum(
-            max(0, file.shipped - (have[file.name].shipped if file.name in have else 0))
+            max(0, file.shipped_bytes - (have[file.name].shipped_bytes if file.name in have else 0))
             for file in theirs.files.values()
         )
 
-    def _fetch_once(self) -> Manifest:
+    def _try_fetch(self) -> Manifest:
         others = self._read_source_manifest(FILES_MANIFEST)
         small = {file: self._read_small_file(file) for file in others.files.values() if file.modified_ms}
         log = self._read_source_manifest(LOG_MANIFEST)
         if self._read_target_manifest(LOG_MANIFEST) is None:
-            self._check_empty(log.folder)
+            self._check_folder_is_empty(log.folder)
         fetched = self._fetch_files(LOG_MANIFEST, log)
         self._fetch_files(FILES_MANIFEST, others)
         saved = self._read_target_manifest(FILES_MANIFEST)
         assert saved is not None
         for file, data in small.items():
             if saved.files.get(file.name) != file:
-                self._target.put(file.name, data, file.modified_ms)
+                self._target.write_file(file.name, data, file.modified_ms)
                 saved = saved.with_file(file)
         if "abort" in saved.files and "abort" not in others.files:
             self._target.delete("abort")
@@ -112,62 +112,69 @@ class Fetcher:
         self._save_manifest(FILES_MANIFEST, saved)
         return fetched
 
-    def _fetch_files(self, name: str, theirs: Manifest) -> Manifest:
-        mine = self._read_target_manifest(name)
-        mine = mine or Manifest(theirs.broker, theirs.folder)
-        if (mine.broker, mine.folder) != (theirs.broker, theirs.folder):
+    def _fetch_files(self, manifest_name: str, source_manifest: Manifest) -> Manifest:
+        mine = self._read_target_manifest(manifest_name)
+        mine = mine or Manifest(source_manifest.broker, source_manifest.folder)
+        if (mine.broker, mine.folder) != (source_manifest.broker, source_manifest.folder):
             raise ShipError(
-                f"{self._target.text} has the copy of {mine.broker!a}, expected {theirs.broker!a}",
+                f"{self._target.text} has the copy of {mine.broker!a}, expected {source_manifest.broker!a}",
                 exit_code=ExitCode.REFUSED,
             )
-        mine = self._save_manifest(name, replace(mine, lost=theirs.lost))
-        for _, file in sorted(theirs.files.items()):
+        mine = self._save_manifest(manifest_name, replace(mine, lost=source_manifest.lost))
+        for _, file in sorted(source_manifest.files.items()):
             if not file.modified_ms:
                 for entry in self._fetch_missing_bytes(mine.files.get(file.name), file):
-                    mine = self._save_manifest(name, mine.with_file(entry))
+                    mine = self._save_manifest(manifest_name, mine.with_file(entry))
         return mine
 
-    def _fetch_missing_bytes(self, mine: ShippedFile | None, theirs: ShippedFile) -> Iterator[ShippedFile]:
+    def _fetch_missing_bytes(self, local_file: ShippedFile | None, source_file: ShippedFile) -> Iterator[ShippedFile]:
         """Fetch the bytes of a file that the folder lacks; yield entries for the folder's manifest."""
-        if mine is not None and mine.is_sealed:
-            if theirs.is_sealed and (mine.size, mine.crc) != (theirs.size, theirs.crc):
+        if local_file is not None and local_file.is_sealed:
+            if source_file.is_sealed and (local_file.size, local_file.crc) != (source_file.size, source_file.crc):
                 raise ShipError(
-                    f"{self._target.text}: {mine.name} differs from the copy: fetch to a new folder",
+                    f"{self._target.text}: {local_file.name} differs from the copy: fetch to a new folder",
                     exit_code=ExitCode.REFUSED,
                 )
             return
-        entry = replace(theirs, parts=() if mine is None else mine.parts, is_sealed=False, crc=None)
-        if entry.shipped > theirs.shipped or not self._is_prefix(entry, theirs):  # the broker had changed its log
-            self._target.cut(entry, 0)
+        entry = replace(source_file, parts=() if local_file is None else local_file.parts, is_sealed=False, crc=None)
+        if entry.shipped_bytes > source_file.shipped_bytes or not self._is_prefix_of_source_file(
+            entry, source_file
+        ):  # the broker had changed its log
+            self._target.truncate(entry, 0)
             entry = replace(entry, parts=())
-        while entry.shipped < theirs.shipped:
-            data = self._read_next_part(theirs, entry.shipped)
-            part = Part(entry.shipped, len(data), zlib.crc32(data))
+        while entry.shipped_bytes < source_file.shipped_bytes:
+            data = self._read_next_part(source_file, entry.shipped_bytes)
+            part = Part(entry.shipped_bytes, len(data), zlib.crc32(data))
             self._target.write_part(entry, part, data)
             entry = replace(entry, parts=(*entry.parts, part))
             self.new_bytes += len(data)
             self._on_progress(len(data))
             if len(entry.parts) % _SAVED_PARTS == 0:
                 yield entry
-        found, expected = crc_of_parts(entry.parts), theirs.crc if theirs.is_sealed else crc_of_parts(theirs.parts)
+        found, expected = (
+            crc_of_parts(entry.parts),
+            source_file.crc if source_file.is_sealed else crc_of_parts(source_file.parts),
+        )
         if found != expected:
-            self._target.cut(entry, 0)
+            self._target.truncate(entry, 0)
             yield replace(entry, parts=())
             raise ShipError(
-                f"{self._source.text}/{theirs.name}: expected the CRC-32 {expected:08x}, found {found:08x}: "
+                f"{self._source.text}/{source_file.name}: expected the CRC-32 {expected:08x}, found {found:08x}: "
                 "the copy was changed"
             )
-        if theirs.is_sealed:
-            self._target.seal(theirs)
-        yield theirs if theirs.is_sealed else entry
+        if source_file.is_sealed:
+            self._target.seal(source_file)
+        yield source_file if source_file.is_sealed else entry
 
-    def _is_prefix(self, mine: ShippedFile, theirs: ShippedFile) -> bool:
+    def _is_prefix_of_source_file(self, local_file: ShippedFile, source_file: ShippedFile) -> bool:
         """Return whether the folder's parts match the copy's first bytes, by the CRCs where parts of both end."""
-        if theirs.is_sealed or not mine.parts:
+        if source_file.is_sealed or not local_file.parts:
             return True
-        ends = {part.end: number for number, part in enumerate(mine.parts, 1)}
-        for number, part in enumerate(theirs.parts, 1):
-            if part.end in ends and crc_of_parts(theirs.parts[:number]) != crc_of_parts(mine.parts[: ends[part.end]]):
+        ends = {part.end: number for number, part in enumerate(local_file.parts, 1)}
+        for number, part in enumerate(source_file.parts, 1):
+            if part.end in ends and crc_of_parts(source_file.parts[:number]) != crc_of_parts(
+                local_file.parts[: ends[part.end]]
+            ):
                 return False
         return True
 
@@ -203,8 +210,8 @@ class Fetcher:
         data = self._target.read_manifest(name)
         return None if data is None else parse_manifest(data, f"{self._target.text}/{name}")
 
-    def _check_empty(self, folder: str) -> None:
-        if foreign := self._target.names_in(folder, 1):
+    def _check_folder_is_empty(self, folder: str) -> None:
+        if foreign := self._target.list_names(folder, 1):
             raise ShipError(
                 f"{self._target.text} holds {folder}/{foreign[0]}, which was not fetched: use an empty folder",
                 exit_code=ExitCode.REFUSED,

@@ -76,11 +76,11 @@ class GrowingFiles:
         Raises:
             ChangedFileError: if bytes that are shipped have changed.
         """
-        kept = kept_parts(entry.parts, end, self.settings)
+        kept = select_parts_to_keep(entry.parts, end, self.settings)
         replaced = entry.parts[len(kept) :]
         start = kept[-1].end if kept else 0
-        data = source.read(start, end - start)
-        old_size = entry.shipped - start
+        data = source.read_range(start, end - start)
+        old_size = entry.shipped_bytes - start
         if zlib.crc32(data[:old_size]) != crc_of_parts(replaced):
             raise ChangedFileError
         if len(data) <= old_size:
@@ -101,7 +101,7 @@ class GrowingFiles:
             ChangedFileError: if bytes that are shipped have changed.
         """
         if source is not None:
-            if any(part.is_live and source.crc(part.offset, part.size) != part.crc for part in entry.parts):
+            if any(part.is_live and source.compute_crc(part.offset, part.size) != part.crc for part in entry.parts):
                 raise ChangedFileError
             entry = self._merge_small_parts(entry, source)
         self.target.seal(entry)
@@ -110,30 +110,34 @@ class GrowingFiles:
         self._tails.pop(entry.name, None)
         return replace(entry, parts=(), is_sealed=True, crc=crc_of_parts(entry.parts))
 
-    def is_changed(self, entry: ShippedFile, source: SourceFile, *, every_part: bool = False) -> bool:
+    def is_changed(self, entry: ShippedFile, source: SourceFile, *, checks_every_part: bool = False) -> bool:
         """Return whether the broker has changed shipped bytes: the last ones, or on the first call, whole parts.
 
         Args:
             source: the open file of the store.
-            every_part: compare every part on the first call, and not only the last one.
+            checks_every_part: compare every part on the first call, and not only the last one.
         """
         tail = self._tails.get(entry.name)
         if tail is not None:
             offset, size, crc = tail
-            return source.crc(offset, size) != crc
-        parts = entry.parts if every_part else entry.parts[-1:]
-        if any(source.crc(part.offset, part.size) != part.crc for part in parts):
+            return source.compute_crc(offset, size) != crc
+        parts = entry.parts if checks_every_part else entry.parts[-1:]
+        if any(source.compute_crc(part.offset, part.size) != part.crc for part in parts):
             return True
         if parts:
-            size = min(_TAIL_BYTES, entry.shipped)
-            self._tails[entry.name] = entry.shipped - size, size, source.crc(entry.shipped - size, size) or 0
+            size = min(_TAIL_BYTES, entry.shipped_bytes)
+            self._tails[entry.name] = (
+                entry.shipped_bytes - size,
+                size,
+                source.compute_crc(entry.shipped_bytes - size, size) or 0,
+            )
         return False
 
     def drop_changed_parts(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
         """Remove the first part that the broker has changed, and all parts after it."""
         kept: list[Part] = []
         for part in entry.parts:
-            if source.crc(part.offset, part.size) != part.crc:
+            if source.compute_crc(part.offset, part.size) != part.crc:
                 break
             kept.append(part)
         self.counts.rewritten += 1
@@ -169,19 +173,19 @@ class GrowingFiles:
                 self.target.drop_parts(entry, [part])
         self.dropped = kept
 
-    def _drop_parts(self, entry: ShippedFile, kept: Sequence[Part]) -> ShippedFile:
+    def _drop_parts(self, entry: ShippedFile, parts_to_keep: Sequence[Part]) -> ShippedFile:
         self._tails.pop(entry.name, None)
-        self.dropped += [(entry, part) for part in entry.parts[len(kept) :]]
-        self.target.cut(entry, kept[-1].end if kept else 0)
-        return replace(entry, parts=tuple(kept))
+        self.dropped += [(entry, part) for part in entry.parts[len(parts_to_keep) :]]
+        self.target.truncate(entry, parts_to_keep[-1].end if parts_to_keep else 0)
+        return replace(entry, parts=tuple(parts_to_keep))
 
     def _merge_small_parts(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
         """Merge the small parts at the end of a file into one."""
-        kept = _full_parts(entry.parts, self.settings)
+        kept = _select_full_parts(entry.parts, self.settings)
         small = entry.parts[len(kept) :]
         if len(small) < 2 or not self.target.has_parts:
             return entry
-        data = source.read(small[0].offset, small[-1].end - small[0].offset)
+        data = source.read_range(small[0].offset, small[-1].end - small[0].offset)
         part = Part(small[0].offset, len(data), zlib.crc32(data), is_live=True)
         if part.end != small[-1].end or part.crc != crc_of_parts(small):
             raise ChangedFileError
@@ -191,7 +195,7 @@ class GrowingFiles:
         return replace(entry, parts=(*kept, part))
 
 
-def kept_parts(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple[Part, ...]:
+def select_parts_to_keep(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple[Part, ...]:
     """Return the parts of a file that stay when the next part is shipped, which replaces all others.
 
     Args:
@@ -199,7 +203,7 @@ def kept_parts(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple
         end: position at which the next part ends.
         settings: the settings of the agent.
     """
-    full = _full_parts(parts, settings)
+    full = _select_full_parts(parts, settings)
     shipped = parts[-1].end if parts else 0
     begin = full[-1].end if full else 0
     if end - begin >= settings.full_part_bytes:
@@ -215,13 +219,13 @@ def kept_parts(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple
 
 def set_head_checksum(entry: ShippedFile, data: bytes) -> ShippedFile:
     """Return an entry with the checksum of its first bytes, if `data` begins with them."""
-    size = min(HEAD_BYTES, entry.shipped)
+    size = min(HEAD_BYTES, entry.shipped_bytes)
     if size <= entry.head_size or entry.parts[0].size != len(data) or len(entry.parts) > 1:
         return entry
     return replace(entry, head_size=size, head_crc=zlib.crc32(data[:size]))
 
 
-def _full_parts(parts: Sequence[Part], settings: ShipSettings) -> Sequence[Part]:
+def _select_full_parts(parts: Sequence[Part], settings: ShipSettings) -> Sequence[Part]:
     count = len(parts)
     while count and parts[count - 1].size < settings.full_part_bytes:
         count -= 1

@@ -66,13 +66,13 @@ class LogEndSearch:
         self._clock = clock
         self._last: _LastRecord | None = None
 
-    def find(
+    def find_log_end(
         self,
         file: SourceFile,
         base_offset: int,
         size: int,
         start: int,
-        checkpoint: Callable[[], tuple[bytes, bool]],
+        read_checkpoint: Callable[[], tuple[bytes, bool]],
         max_bytes: int,
     ) -> LogEnd:
         """Return the end of the complete records, or an earlier end of a record.
@@ -82,13 +82,13 @@ class LogEndSearch:
             base_offset: physical offset of its first byte.
             size: size of the segment.
             start: physical offset from which the segment is not shipped yet; a record begins there.
-            checkpoint: returns the broker's checkpoint, and whether a broker has closed the store since.
+            read_checkpoint: returns the broker's checkpoint, and whether a broker has closed the store since.
             max_bytes: end the search at a record this far from `start`.
         """
         windows = _Windows(self._rules.examine, file, base_offset, size)
         position, last_start = start, start
         while True:
-            finding = windows.examine(position)
+            finding = windows.examine_offset(position)
             if position - start >= max_bytes and finding.kind is SpanKind.RECORD:
                 return LogEnd(position)
             if finding.kind is SpanKind.RECORD:
@@ -98,7 +98,7 @@ class LogEndSearch:
                 return LogEnd(base_offset + size, is_closed=True)
             if finding.kind is not SpanKind.FAULT:
                 break
-            following = windows.next_record(position, self._rules.scanner)
+            following = windows.find_next_record(position, self._rules.scanner)
             if following is None:
                 break
             position = last_start = following
@@ -107,14 +107,14 @@ class LogEndSearch:
             return LogEnd(start if damaged_at is None else position, damaged_at=damaged_at)
         if windows.has_bytes(position):
             return LogEnd(position, damaged_at=damaged_at)
-        is_complete, is_waiting = self._is_complete(windows, last_start, position, checkpoint)
+        is_complete, is_waiting = self._is_last_record_complete(windows, last_start, position, read_checkpoint)
         return LogEnd(position if is_complete else last_start, is_waiting=is_waiting)
 
-    def _is_complete(
-        self, windows: _Windows, start: int, end: int, checkpoint: Callable[[], tuple[bytes, bool]]
+    def _is_last_record_complete(
+        self, windows: _Windows, start: int, end: int, read_checkpoint: Callable[[], tuple[bytes, bool]]
     ) -> tuple[bool, bool]:
         """Return whether the last record is complete, and if not, whether it will be if it stays unchanged."""
-        record = windows.read(start, end - start)
+        record = windows.read_range(start, end - start)
         record_now = _LastRecord(start, end, zlib.crc32(record), self._clock())
         before = self._last
         is_same = before is not None and (before.start, before.end, before.crc) == (start, end, record_now.crc)
@@ -122,7 +122,7 @@ class LogEndSearch:
             self._last = record_now
         if record.endswith(b"\0"):
             parsed = self._rules.parse(memoryview(record))
-            data, was_closed = checkpoint()
+            data, was_closed = read_checkpoint()
             return parsed is not None and self._rules.vouches(data, parsed[0], was_closed), False
         is_old = is_same and before is not None and record_now.at - before.at >= UNCHANGED_SECONDS
         return is_old, not is_old
@@ -139,16 +139,16 @@ class _Windows:
         self._window = memoryview(b"")
         self._origin = base
 
-    def read(self, offset: int, size: int) -> bytes:
+    def read_range(self, offset: int, size: int) -> bytes:
         """Read a range."""
-        return self._file.read(offset - self._base, size)
+        return self._file.read_range(offset - self._base, size)
 
     def has_bytes(self, offset: int) -> bool:
         """Return whether the first bytes at an offset are not all zeros."""
-        return any(self.read(offset, min(64, max(0, self._limits.file_end - offset))))
+        return any(self.read_range(offset, min(64, max(0, self._limits.file_end - offset))))
 
-    def examine(self, offset: int) -> ScanFinding:
-        """Examine an offset; MORE only if the file was cut."""
+    def examine_offset(self, offset: int) -> ScanFinding:
+        """Return what begins at an offset, such as a record; MORE only if the file was truncated."""
         size = _WINDOW_BYTES
         while True:
             position = offset - self._origin
@@ -158,16 +158,16 @@ class _Windows:
                     return finding
             if position == 0 and len(self._window):
                 size = 2 * max(size, len(self._window))
-            data = self.read(offset, min(size, max(0, self._limits.file_end - offset)))
+            data = self.read_range(offset, min(size, max(0, self._limits.file_end - offset)))
             if self._origin == offset and len(data) <= len(self._window):
                 return ScanFinding(SpanKind.MORE)
             self._window, self._origin = memoryview(data), offset
 
-    def next_record(self, offset: int, scanner: Callable[..., object]) -> int | None:
+    def find_next_record(self, offset: int, scanner: Callable[..., object]) -> int | None:
         """Return the next valid record after a damaged one, if one is near."""
         end = min(self._limits.file_end, offset + _SEARCHED_BYTES)
         found = scanner(offset, self._limits._replace(file_end=end))
-        data = self.read(offset, end - offset)
+        data = self.read_range(offset, end - offset)
         for span in found.feed(data):  # type: ignore[attr-defined]
             if span.kind is SpanKind.RECORD:
                 return int(span.start)

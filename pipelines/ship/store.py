@@ -16,7 +16,7 @@ from pathlib import Path
 from commitlake.connectors.checksums import crc_of_range
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
-from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
+from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, describe_other_log, find_other_logs
 from commitlake.connectors.reading.unread import check_supported, format_folder_names
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
@@ -45,7 +45,7 @@ class SourceFile:
         """Current size of the file."""
         return os.fstat(self._descriptor).st_size
 
-    def read(self, offset: int, size: int) -> bytes:
+    def read_range(self, offset: int, size: int) -> bytes:
         """Read a range; return fewer bytes if the file ends within it."""
         pieces = []
         while size > 0 and (piece := os.pread(self._descriptor, size, offset)):
@@ -53,18 +53,18 @@ class SourceFile:
             offset, size = offset + len(piece), size - len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def crc(self, offset: int, size: int) -> int | None:
+    def compute_crc(self, offset: int, size: int) -> int | None:
         """Return the CRC-32 of a range, or None if the file ends within it."""
         return crc_of_range(self._descriptor, offset, size)
 
     def has_data(self, offset: int) -> bool:
-        """Return whether the file has a byte at or after a position that is not in a hole."""
+        """Return whether the file, which may be sparse, has data at or after a position."""
         try:
             return os.lseek(self._descriptor, offset, os.SEEK_DATA) >= 0
         except OSError:
             return False
 
-    def data_end(self, start: int) -> int:
+    def find_data_end(self, start: int) -> int:
         """Return the position after the last byte that is not zero; the search ends at a long run of zeros.
 
         Args:
@@ -72,7 +72,7 @@ class SourceFile:
         """
         end, position, size = start, start, self.size
         while position < size:
-            data = self.read(position, _ZERO_BLOCK_BYTES)
+            data = self.read_range(position, _ZERO_BLOCK_BYTES)
             used = len(data.rstrip(b"\0"))
             if not used:
                 break
@@ -172,20 +172,20 @@ class SourceStore:
                 files.append(LogFile(f"{self.format.folder}/{name}", base_offset, found.st_size, data_size))
         return files
 
-    def newer_data(self, broker: str) -> list[str]:
+    def newer_data_sentences(self, broker: str) -> list[str]:
         """Return sentences on messages of the store that are not in its log's folder; see `reading.newer_data`.
 
         Args:
             broker: the store's name.
         """
-        known = KnownEnd.read(ReadLog(broker, self.root, self.format, ()))._replace(claims=())
+        known = KnownEnd.read_known_end(ReadLog(broker, self.root, self.format, ()))._replace(claims=())
         files = self.log_files()
         log = ReadLog(broker, self.root, self.format, [(file.base_offset, file.size) for file in files])
         begun = (file for file in reversed(files) if self.is_written_to(file.name))
         end = next((file.base_offset + file.size for file in begun), 0)
         if others := find_other_logs(log, None, end):
-            return [other_log_text(log, other) for other in others]
-        sentence = known.after(log, LogEnd(end, end))
+            return [describe_other_log(log, other) for other in others]
+        sentence = known.newer_data_warning(log, LogEnd(end, end))
         return [] if sentence is None else [sentence]
 
     @contextmanager
@@ -193,7 +193,7 @@ class SourceStore:
         """Open a file; None if it does not exist any more."""
         top = self.root / name.split("/", 1)[0]
         try:
-            descriptor = open_file(self.root / name, below=top if top.is_dir() else self.root)
+            descriptor = open_file(self.root / name, trusted_root=top if top.is_dir() else self.root)
         except FileNotFoundError:
             yield None
             return
@@ -205,7 +205,7 @@ class SourceStore:
     def is_written_to(self, name: str) -> bool:
         """Return whether the broker has written to a file; False if it does not exist any more."""
         with self.open(name) as source:
-            return source is not None and any(source.read(0, _FIRST_BYTES))
+            return source is not None and any(source.read_range(0, _FIRST_BYTES))
 
     def small_files(self) -> Iterator[SmallFile]:
         """Yield the small files with their content."""
@@ -235,18 +235,18 @@ class SourceStore:
                 yield from self._growing_files_below(f"{folder}/{name}", depth + 1)
 
     def _growing_files_in(
-        self, folder: str, is_wanted: Callable[[str], bool], *, is_of_queue: bool = False
+        self, folder: str, accepts_name: Callable[[str], bool], *, is_of_queue: bool = False
     ) -> Iterator[GrowingFile]:
-        names = self._list_names(folder, partial(files_in, is_wanted=is_wanted))
-        last = self._last_begun(folder, names)
+        names = self._list_names(folder, partial(files_in, is_wanted=accepts_name))
+        last = self._index_of_newest_used_file(folder, names)
         for place, name in enumerate(names):
             yield GrowingFile(f"{folder}/{name}", place >= last, is_of_queue)
 
-    def _last_begun(self, folder: str, names: Sequence[str]) -> int:
+    def _index_of_newest_used_file(self, folder: str, file_names: Sequence[str]) -> int:
         """Return the index of the newest file that the broker has written to; it creates files in advance."""
-        for place in range(len(names) - 1, 0, -1):
+        for place in range(len(file_names) - 1, 0, -1):
             with suppress(OSError):  # noted when the file itself is shipped
-                if self.is_written_to(f"{folder}/{names[place]}"):
+                if self.is_written_to(f"{folder}/{file_names[place]}"):
                     return place
         return 0
 
@@ -256,7 +256,7 @@ class SourceStore:
         try:
             if not top.is_dir():
                 return []
-            names = list_names(path, below=top)
+            names = list_names(path, trusted_root=top)
         except OSError as error:
             self.skipped.append(str(error) if isinstance(error, UnsafeFileError) else f"{path}: {error.strerror}")
             return []
@@ -274,7 +274,7 @@ class SourceStore:
         before = None
         for _ in range(_SMALL_FILE_READS):
             try:
-                data = read_file(self.root / name, below=self.root)
+                data = read_file(self.root / name, trusted_root=self.root)
             except FileNotFoundError:
                 data = None
             except OSError as error:

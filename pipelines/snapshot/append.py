@@ -69,9 +69,9 @@ class AppendedCounts:
     is_old: bool
 
 
-def append_snapshot(lake: Lake, progress: StoreSnapshot) -> AppendedCounts:
+def append_snapshot(lake: Lake, snapshot: StoreSnapshot) -> AppendedCounts:
     """Add the changes of a snapshot of one store."""
-    return append_store_snapshots(lake, [progress])[0]
+    return append_store_snapshots(lake, [snapshot])[0]
 
 
 def group_snapshots(snapshots: Sequence[StoreSnapshot]) -> Iterator[list[StoreSnapshot]]:
@@ -103,41 +103,45 @@ def append_store_snapshots(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> li
     return [_added_counts(each, moved[each.broker], subscribed[each.broker]) for each in snapshots]
 
 
-def _added_counts(progress: StoreSnapshot, moved: int | None, subscribed: int | None) -> AppendedCounts:
+def _added_counts(
+    snapshot: StoreSnapshot, offset_row_count: int | None, subscription_row_count: int | None
+) -> AppendedCounts:
     """Return the counts of rows that were added for a snapshot.
 
     Args:
-        moved: number of rows for changed offsets; None if the lake has a newer snapshot.
-        subscribed: number of rows for changed subscriptions, likewise.
+        offset_row_count: number of rows for changed offsets; None if the lake has a newer snapshot.
+        subscription_row_count: number of rows for changed subscriptions, likewise.
     """
-    groups = {position.group for position in progress.offsets if position.group}
+    groups = {position.group for position in snapshot.offsets if position.group}
     return AppendedCounts(
-        broker=progress.broker,
-        read=len(progress.offsets),
-        moved=moved or 0,
-        subscribed=subscribed or 0,
+        broker=snapshot.broker,
+        read=len(snapshot.offsets),
+        moved=offset_row_count or 0,
+        subscribed=subscription_row_count or 0,
         groups=len(groups),
-        as_of=progress.taken.get(OffsetKind.GROUP) or max(progress.taken.values(), default=None),
-        is_old=bool(progress.taken) and moved is None,
+        as_of=snapshot.taken.get(OffsetKind.GROUP) or max(snapshot.taken.values(), default=None),
+        is_old=bool(snapshot.taken) and offset_row_count is None,
     )
 
 
 def _append_rows(
     lake: Lake,
-    name: str,
+    table_name: str,
     snapshots: Sequence[StoreSnapshot],
-    rows_of: Callable[[StoreSnapshot, list[Row]], list[Row] | None],
+    make_rows: Callable[[StoreSnapshot, list[Row]], list[Row] | None],
 ) -> dict[str, int | None]:
     """Return the number of rows for changes by store; None if the table already has a newer snapshot."""
     brokers = [progress.broker for progress in snapshots]
     for _ in range(_MAX_TRIES):
-        table = open_snapshots(lake, name)
-        known = _read_recorded_rows(table, name, brokers)
-        rows = {progress.broker: rows_of(progress, known[progress.broker]) for progress in snapshots}
+        table = open_snapshots(lake, table_name)
+        known = _read_recorded_rows(table, table_name, brokers)
+        rows = {progress.broker: make_rows(progress, known[progress.broker]) for progress in snapshots}
         new = {broker: of_store for broker, of_store in rows.items() if of_store}
         together = [row for of_store in new.values() for row in of_store]
-        added = pa.Table.from_pylist(together, arrow_schema(LAKE_TABLES[name].columns))
-        if not new or append_snapshots(lake, name, added, {broker: snapshot_version(table, broker) for broker in new}):
+        added = pa.Table.from_pylist(together, arrow_schema(LAKE_TABLES[table_name].columns))
+        if not new or append_snapshots(
+            lake, table_name, added, {broker: snapshot_version(table, broker) for broker in new}
+        ):
             return {broker: None if of_store is None else _count_changes(of_store) for broker, of_store in rows.items()}
     shown = brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {format_count(len(brokers) - 1, 'other store')}"
     raise ConcurrentRunError(
@@ -158,28 +162,28 @@ def _read_recorded_rows(table: DeltaTable | None, name: str, brokers: Sequence[s
     return found
 
 
-def _offset_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
+def _offset_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row] | None:
     """Return the rows to add for changed offsets; None if the table already has the snapshot or a newer one."""
-    last = {row["kind"]: row for row in known if row["topic"] is None}
+    last = {row["kind"]: row for row in recorded_rows if row["topic"] is None}
     before = {
         OffsetOwner(row["kind"], row["group"] or "", row["topic"], row["queue_id"]): row["offset"]
-        for row in known
+        for row in recorded_rows
         if row["topic"] is not None and row["offset"] is not None
     }
     new_timers = any(
         before.get(position) != offset
-        for position, offset in progress.offsets.items()
+        for position, offset in snapshot.offsets.items()
         if position.kind == OffsetKind.TIMER
     )
     rows: list[Row] = []
-    is_newer = not progress.taken
-    for kind, written in progress.taken.items():
+    is_newer = not snapshot.taken
+    for kind, written in snapshot.taken.items():
         mark = last.get(kind)
-        now = {position: offset for position, offset in progress.offsets.items() if position.kind == kind}
+        now = {position: offset for position, offset in snapshot.offsets.items() if position.kind == kind}
         gone = {position: None for position in before if position.kind == kind and position not in now}
         moved = {position: offset for position, offset in now.items() if before.get(position) != offset} | gone
-        has_other_log = mark is None or _has_other_log(progress, mark)
-        as_of = _newer_time(progress, written, mark, is_read_again=has_other_log and not moved)
+        has_other_log = mark is None or _has_log_changed(snapshot, mark)
+        as_of = _newer_time(snapshot, written, mark, is_read_again=has_other_log and not moved)
         if as_of is None:
             continue
         is_newer = True
@@ -187,68 +191,70 @@ def _offset_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
         if kind == OffsetKind.TIMER_TIME and not is_due and not new_timers:
             moved = {}  # it moves every second, with or without timers
         if moved or is_due:
-            whole = {"topic": None, "queue_id": None, "log_end": progress.log_end, "log_start": progress.log_start}
-            rows.append(_offset_row(progress, as_of, OffsetOwner(kind, "", "", 0), None) | whole)
-        rows += [_offset_row(progress, as_of, position, offset) for position, offset in sorted(moved.items())]
+            whole = {"topic": None, "queue_id": None, "log_end": snapshot.log_end, "log_start": snapshot.log_start}
+            rows.append(_offset_row(snapshot, as_of, OffsetOwner(kind, "", "", 0), None) | whole)
+        rows += [_offset_row(snapshot, as_of, position, offset) for position, offset in sorted(moved.items())]
     return rows if is_newer else None
 
 
 def _newer_time(
-    progress: StoreSnapshot, written: datetime.datetime, mark: Row | None, *, is_read_again: bool
+    snapshot: StoreSnapshot, written_at: datetime.datetime, last_snapshot_row: Row | None, *, is_read_again: bool
 ) -> datetime.datetime | None:
-    """Return the time to record for a snapshot's offsets of one kind; None if the table's last one is not older.
+    """Return the time to record for a snapshot's offsets of one kind; None if the table has them, or newer ones.
 
     Args:
-        written: time at which they were written.
-        mark: the row of the last snapshot; None if there is none.
+        written_at: time at which they were written.
+        last_snapshot_row: the row of the last snapshot; None if there is none.
         is_read_again: True if they have not moved since that, although the log has grown.
     """
-    if mark is None or written > mark["as_of"]:
-        return written
-    is_read_later = progress.read_at is not None and progress.read_at > mark["as_of"]
-    return progress.read_at if is_read_again and is_read_later else None
+    if last_snapshot_row is None or written_at > last_snapshot_row["as_of"]:
+        return written_at
+    is_read_later = snapshot.read_at is not None and snapshot.read_at > last_snapshot_row["as_of"]
+    return snapshot.read_at if is_read_again and is_read_later else None
 
 
-def _has_other_log(progress: StoreSnapshot, mark: Row) -> bool:
+def _has_log_changed(snapshot: StoreSnapshot, last_snapshot_row: Row) -> bool:
     """Return whether the log has grown, or lost segments, since the last snapshot."""
-    ends = (progress.log_end, mark["log_end"]), (progress.log_start, mark["log_start"])
+    ends = (snapshot.log_end, last_snapshot_row["log_end"]), (snapshot.log_start, last_snapshot_row["log_start"])
     return any(now is not None and (before is None or now > before) for now, before in ends)
 
 
-def _offset_row(progress: StoreSnapshot, as_of: datetime.datetime, position: OffsetOwner, offset: int | None) -> Row:
+def _offset_row(snapshot: StoreSnapshot, as_of: datetime.datetime, owner: OffsetOwner, offset: int | None) -> Row:
     return {
-        "broker": progress.broker,
+        "broker": snapshot.broker,
         "as_of": as_of,
-        "kind": str(position.kind),
-        "group": position.group or None,
-        "topic": position.topic,
-        "queue_id": position.queue_id,
+        "kind": str(owner.kind),
+        "group": owner.group or None,
+        "topic": owner.topic,
+        "queue_id": owner.queue_id,
         "offset": offset,
-        "source": str(progress.source),
+        "source": str(snapshot.source),
     }
 
 
-def _subscription_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
+def _subscription_rows(snapshot: StoreSnapshot, recorded_rows: list[Row]) -> list[Row] | None:
     """Return the rows to add for changed subscriptions; None if the table has the source's snapshot or a newer one."""
-    as_of = progress.subscribed_as_of
+    as_of = snapshot.subscribed_as_of
     if as_of is None:
         return []
-    known = [row for row in known if row["source"] == progress.source]
-    last = max((row["as_of"] for row in known if row["topic"] is None), default=None)
+    recorded_rows = [row for row in recorded_rows if row["source"] == snapshot.source]
+    last = max((row["as_of"] for row in recorded_rows if row["topic"] is None), default=None)
     if last is not None and as_of <= last:
         return None
-    before = {(row["group"], row["topic"]): _changing_values(row) for row in known if row["topic"] is not None}
-    now: dict[tuple[str, str], Row] = {
-        (key.group, key.topic): _changing_values(_subscription_to_row(subscription))
-        for key, subscription in progress.subscriptions.items()
+    before = {
+        (row["group"], row["topic"]): _select_changing_columns(row) for row in recorded_rows if row["topic"] is not None
     }
-    gone = _changing_values(_subscription_to_row(Subscription()))
+    now: dict[tuple[str, str], Row] = {
+        (key.group, key.topic): _select_changing_columns(_subscription_to_row(subscription))
+        for key, subscription in snapshot.subscriptions.items()
+    }
+    gone = _select_changing_columns(_subscription_to_row(Subscription()))
     now |= {key: gone for key in before if key not in now and before[key] != gone}
     changed = {key: values for key, values in now.items() if before.get(key) != values}
     rows: list[Row] = []
     if changed or last is None or as_of - last >= HEARTBEAT:
-        rows.append(_subscription_row(progress, as_of, None, None, gone))
-    rows += [_subscription_row(progress, as_of, *key, values) for key, values in sorted(changed.items())]
+        rows.append(_subscription_row(snapshot, as_of, None, None, gone))
+    rows += [_subscription_row(snapshot, as_of, *key, values) for key, values in sorted(changed.items())]
     return rows
 
 
@@ -258,14 +264,14 @@ def _subscription_to_row(subscription: Subscription) -> Row:
     return row | {"members": None if members is None else [member._asdict() for member in sorted(members)]}
 
 
-def _changing_values(row: Row) -> Row:
+def _select_changing_columns(row: Row) -> Row:
     """Return a row of `subscriptions` with only the columns that may change from snapshot to snapshot."""
     return {name: row[name] for name in _SUBSCRIPTION_FIELDS}
 
 
 def _subscription_row(
-    progress: StoreSnapshot, as_of: datetime.datetime, group: str | None, topic: str | None, values: Row
+    snapshot: StoreSnapshot, as_of: datetime.datetime, group: str | None, topic: str | None, values: Row
 ) -> Row:
     return {
-        "broker": progress.broker, "as_of": as_of, "source": str(progress.source), "group": group, "topic": topic,
+        "broker": snapshot.broker, "as_of": as_of, "source": str(snapshot.source), "group": group, "topic": topic,
     } | values  # fmt: skip

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from commitlake.connectors.formats.config_files import BACKUP
 from commitlake.connectors.log_format.small_files import SmallFiles
-from commitlake.connectors.reading.files.shipped import small_files_folder
+from commitlake.connectors.reading.files.shipped import open_small_files_folder
 from commitlake.connectors.reading.files.store_files import store_folder_of_log
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.reading.unread import ASK_HINT
@@ -69,7 +69,7 @@ class _Unreadable:
             self.backups[file] = f"expected {expected}, found {found}"
 
 
-def read_store_progress(
+def read_store_snapshot(
     store: Store, now: datetime.datetime, wait: Callable[[float], object] = time.sleep
 ) -> StoreSnapshot | None:
     """Read a snapshot of a store.
@@ -83,19 +83,21 @@ def read_store_progress(
         The snapshot; None for a store in an object store that no agent has shipped, because the time of its offsets is
         not known.
     """
-    with small_files_folder(store.root) as root:
-        return None if root is None else _read_progress(store, root, now, wait)
+    with open_small_files_folder(store.root) as root:
+        return None if root is None else _read_snapshot_from_files(store, root, now, wait)
 
 
-def _read_progress(store: Store, root: Path, now: datetime.datetime, wait: Callable[[float], object]) -> StoreSnapshot:
+def _read_snapshot_from_files(
+    store: Store, root: Path, now: datetime.datetime, wait: Callable[[float], object]
+) -> StoreSnapshot:
     for attempt in range(MAX_TRIES):
         if attempt:
             wait(_WAIT_SECONDS)
         unreadable = _Unreadable()
-        before = _written_times(root, now)
-        files = store.format.small_files.read(root, unreadable, is_live=False)
+        before = _read_write_times(root, now)
+        files = store.format.small_files.read_files(root, unreadable, is_live=False)
         is_read = not unreadable.files and not unreadable.backups
-        if is_read and _without_mapped_file(_written_times(root, now)) == _without_mapped_file(before):
+        if is_read and _drop_mapped_file(_read_write_times(root, now)) == _drop_mapped_file(before):
             break
     for name, why in unreadable.backups.items():
         _LOGGER.warning("%s/%s: %s: its .bak is used, as by a broker", store_folder_of_log(store.root), name, why)
@@ -104,7 +106,7 @@ def _read_progress(store: Store, root: Path, now: datetime.datetime, wait: Calla
     return replace(_to_snapshot(store, root, files, unreadable, before), read_at=now)
 
 
-def _written_times(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
+def _read_write_times(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
     """Return the time at which each file was written, for files that exist."""
     found = {}
     names = [*(f"config/{offsets}" for offsets in OFFSETS_FILES), _JMQ_OFFSETS, _DELAYS, _TIMERS, _FILTERS]
@@ -115,39 +117,39 @@ def _written_times(root: Path, now: datetime.datetime) -> dict[str, datetime.dat
     return found
 
 
-def _without_mapped_file(written: dict[str, datetime.datetime]) -> dict[str, datetime.datetime]:
+def _drop_mapped_file(write_times: dict[str, datetime.datetime]) -> dict[str, datetime.datetime]:
     """Leave out the memory-mapped file, which changes every second, eight bytes at a time."""
-    return {name: time for name, time in written.items() if name != _TIMERS}
+    return {name: time for name, time in write_times.items() if name != _TIMERS}
 
 
-def _find_newer_rocksdb(store: Store, root: Path, written: datetime.datetime | None) -> Path | None:
+def _find_newer_rocksdb(store: Store, root: Path, offsets_written_at: datetime.datetime | None) -> Path | None:
     """Return the folder of offsets in RocksDB, unless the broker has written a file of offsets after it."""
     folder = store.format.small_files.rocksdb_offsets(root)
-    if folder is None or written is None:
+    if folder is None or offsets_written_at is None:
         return folder
     with suppress(OSError):
         newest = max(file.lstat().st_mtime for file in folder.iterdir())
-        return folder if newest > written.timestamp() else None
+        return folder if newest > offsets_written_at.timestamp() else None
     return folder
 
 
 def _to_snapshot(
-    store: Store, root: Path, files: SmallFiles, unreadable: _Unreadable, written: dict[str, datetime.datetime]
+    store: Store, root: Path, files: SmallFiles, unreadable: _Unreadable, write_times: dict[str, datetime.datetime]
 ) -> StoreSnapshot:
     taken: dict[OffsetKind, datetime.datetime] = {}
     offsets: dict[OffsetOwner, int] = {}
-    rocksdb = _find_newer_rocksdb(store, root, written.get(files.offsets_file))
-    if files.offsets_file in written and files.offsets_file not in unreadable.files and rocksdb is None:
-        taken[OffsetKind.GROUP] = written[files.offsets_file]
+    rocksdb = _find_newer_rocksdb(store, root, write_times.get(files.offsets_file))
+    if files.offsets_file in write_times and files.offsets_file not in unreadable.files and rocksdb is None:
+        taken[OffsetKind.GROUP] = write_times[files.offsets_file]
         for one in files.group_offsets:
             offsets[OffsetOwner(OffsetKind.GROUP, one.group, one.topic, one.queue_id)] = one.offset
-    if store.format.brokers.has_delay_levels and _DELAYS in written and _DELAYS not in unreadable.files:
-        taken[OffsetKind.DELAY] = written[_DELAYS]
+    if store.format.brokers.has_delay_levels and _DELAYS in write_times and _DELAYS not in unreadable.files:
+        taken[OffsetKind.DELAY] = write_times[_DELAYS]
         topic = store.format.dialects.dialect_of(store.segments).schedule_topic
         for level, offset in files.delay_offsets.items():
             offsets[OffsetOwner(OffsetKind.DELAY, "", topic, level - 1)] = offset
-    if files.timers is not None and _TIMERS in written:
-        taken[OffsetKind.TIMER] = taken[OffsetKind.TIMER_TIME] = written[_TIMERS]
+    if files.timers is not None and _TIMERS in write_times:
+        taken[OffsetKind.TIMER] = taken[OffsetKind.TIMER_TIME] = write_times[_TIMERS]
         offsets[OffsetOwner(OffsetKind.TIMER, "", files.timers.topic, 0)] = files.timers.next_offset
         offsets[OffsetOwner(OffsetKind.TIMER_TIME, "", files.timers.topic, 0)] = files.timers.delivered_until_ms
     subscriptions = {
@@ -165,7 +167,7 @@ def _to_snapshot(
         source=SnapshotSource.FILE,
         taken=taken,
         offsets=offsets,
-        subscribed_as_of=written.get(_FILTERS),
+        subscribed_as_of=write_times.get(_FILTERS),
         subscriptions=subscriptions,
         log_start=min((segment.base_offset for segment in store.segments), default=None),
         unreadable=tuple(f"{shown}/{name}: {why}" for name, why in unreadable.files.items()),

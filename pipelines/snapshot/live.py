@@ -39,24 +39,24 @@ GROUPS_SECONDS = 600.0
 
 
 def fetch_store_snapshot(
-    admin: Admin, broker_name: str, name: str | None = None, *, clock: Callable[[], float] = time.monotonic
+    admin: Admin, broker_name: str, store_name: str | None = None, *, clock: Callable[[], float] = time.monotonic
 ) -> StoreSnapshot:
     """Take a snapshot of a live broker.
 
     Args:
         broker_name: name of the broker at the name servers.
-        name: name of the store in the lake, if different.
+        store_name: name of the store in the lake, if different.
         clock: a monotonic clock, in seconds.
 
     Raises:
         RocketMQError: The broker does not answer in time, refuses the request, or gives an impossible answer.
     """
-    asked_at = _now()
+    asked_at = _current_time()
     offsets = dict(_fetch_group_offsets(admin, broker_name))
-    taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _now()}
+    taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _current_time()}
     for level, offset in admin.delay_offsets(broker_name).offset_table.items():
         if level < 1:
-            raise _answer_error(broker_name, "the offsets of delays", "delay levels from 1 on", level)
+            raise _impossible_answer_error(broker_name, "the offsets of delays", "delay levels from 1 on", level)
         offsets[OffsetOwner(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
     groups = {strip_broadcast_suffix(position.group) for position in offsets if position.group} | set(
         admin.groups(broker_name)
@@ -70,10 +70,10 @@ def fetch_store_snapshot(
                 f"broker {broker_name!r}: expected the clients of {format_count(len(wanted), 'group')} within "
                 f"{GROUPS_SECONDS:g} s, found those of {number:,}"
             )
-        subscriptions |= _subscriptions(group, _fetch_connections(admin, group, broker_name))
+        subscriptions |= _to_subscriptions(group, _fetch_connections(admin, group, broker_name))
     runtime = _fetch_runtime_info(admin, broker_name)
     return StoreSnapshot(
-        broker=name or broker_name,
+        broker=store_name or broker_name,
         source=SnapshotSource.BROKER,
         taken=taken,
         offsets=offsets,
@@ -94,7 +94,7 @@ def fetch_group_snapshot(admin: Admin, group: str, broker_name: str) -> StoreSna
     Raises:
         RocketMQError: The broker does not answer in time, refuses the request, or gives an impossible answer.
     """
-    asked_at = _now()
+    asked_at = _current_time()
     offsets = {
         position: offset
         for position, offset in _fetch_group_offsets(admin, broker_name)
@@ -106,7 +106,7 @@ def fetch_group_snapshot(admin: Admin, group: str, broker_name: str) -> StoreSna
         taken={OffsetKind.GROUP: asked_at},
         offsets=offsets,
         subscribed_as_of=asked_at,
-        subscriptions=_subscriptions(group, _fetch_connections(admin, group, broker_name)),
+        subscriptions=_to_subscriptions(group, _fetch_connections(admin, group, broker_name)),
     )
 
 
@@ -117,21 +117,21 @@ def _fetch_group_offsets(admin: Admin, broker_name: str) -> Iterator[tuple[Offse
             yield OffsetOwner(OffsetKind.GROUP, group, topic, queue_id), offset
 
 
-def _answer_error(broker_name: str, what: str, expected: str, found: int) -> ProtocolError:
-    return ProtocolError(f"broker {broker_name!r}: {what}: expected {expected}, found {found}")
+def _impossible_answer_error(broker_name: str, value_name: str, expected: str, found: int) -> ProtocolError:
+    return ProtocolError(f"broker {broker_name!r}: {value_name}: expected {expected}, found {found}")
 
 
 def _fetch_runtime_info(admin: Admin, broker_name: str) -> Mapping[str, str]:
     """Return the broker's runtime information; empty if a broker 4.9 that has just started fails to answer."""
     try:
-        return admin.runtime(broker_name)
+        return admin.runtime_info(broker_name)
     except RefusedError as error:
         if error.code == ResponseCode.SYSTEM_ERROR:
             return {}
         raise
 
 
-def _now() -> datetime.datetime:
+def _current_time() -> datetime.datetime:
     """Return the time in whole ms, the resolution of the tables."""
     now = datetime.datetime.now(datetime.UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
@@ -147,26 +147,26 @@ def _fetch_connections(admin: Admin, group: str, broker_name: str) -> ConsumerCo
         raise
 
 
-def _subscriptions(group: str, found: ConsumerConnection | None) -> Mapping[GroupTopic, Subscription]:
-    if found is None:
+def _to_subscriptions(group: str, connection: ConsumerConnection | None) -> Mapping[GroupTopic, Subscription]:
+    if connection is None:
         return {}
-    members = tuple(sorted(_iterate_members(found)))
+    members = tuple(sorted(_iterate_members(connection)))
     return {
         GroupTopic(group, topic): Subscription(
             expression_type=wanted.expression_type,
             expression=wanted.sub_string,
             subscribed_at=wanted.sub_version,
-            consume_type=found.consume_type,
-            message_model=found.message_model,
-            consume_from_where=found.consume_from_where,
+            consume_type=connection.consume_type,
+            message_model=connection.message_model,
+            consume_from_where=connection.consume_from_where,
             members=members,
         )
-        for topic, wanted in found.subscription_table.items()
+        for topic, wanted in connection.subscription_table.items()
     }
 
 
-def _iterate_members(found: ConsumerConnection) -> Iterable[Member]:
-    for client in found.connection_set:
+def _iterate_members(connection: ConsumerConnection) -> Iterable[Member]:
+    for client in connection.connection_set:
         yield Member(
             client.client_id, client.client_addr, client.language, client.version, version_name(client.version)
         )

@@ -65,18 +65,18 @@ class _Tasks:
     run_id: str
     counted: Ranges = field(default_factory=dict)
 
-    def run(self, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
+    def count_files(self, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
         """Count the messages that are not counted yet; return their number and the files written."""
         minutes = MinutesFiles(self.lake, f"part-{self.run_id}-{secrets.token_hex(8)}", self.run_id)
         schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
         table = TableRows(self.lake.uri("messages"), self.lake.s3, schema, REPEATING)
         messages = 0
-        for rows in (rows for file in files for rows in table.read(file)):
+        for rows in (rows for file in files for rows in table.read_file(file)):
             left = _uncounted_rows(rows, self.counted)
             if left.num_rows:
-                minutes.add(left)
+                minutes.add_messages(left)
                 messages += left.num_rows
-        return messages, [ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish()]
+        return messages, [ManifestRow.from_data_file(file, "topic_minutes") for file in minutes.finish_files()]
 
 
 def _read_newest_erasure(lake: Lake) -> int:
@@ -103,11 +103,11 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
         )
     snapshot = files_of_table(lake.uri("messages"), table)
     before = _followed_sequence(lake)
-    counted = {} if from_scratch else _counted_ranges(lake)
+    counted = {} if from_scratch else _read_counted_ranges(lake)
     tasks = _Tasks(lake, f"{BACKFILLED}{newest[1].sequence}", counted)
     groups = divide_tasks(snapshot.files, max(2 * runner.cores, -(-len(snapshot.files) // _MAX_FILES)))
     messages, written = 0, []
-    for _, (count, rows) in runner.run(partial(_run_group, tasks), groups):
+    for _, (count, rows) in runner.run(partial(_run_count_task, tasks), groups):
         messages += count
         written += rows
     if not written and not from_scratch:
@@ -118,7 +118,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     erasures = _read_newest_erasure(lake), newest_erasure_number(table)
     numbers = {ERASURE: erasures} if from_scratch and erasures[0] != erasures[1] else {}
     if not commit_with_transaction(
-        lake, "topic_minutes", files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers
+        lake, "topic_minutes", files, APPLICATION_ID, step, from_scratch=from_scratch, other_transactions=numbers
     ):
         raise ConcurrentRunError(
             f"{lake.uri('topic_minutes')}: another backfill committed first; nothing of this one was kept. "
@@ -127,8 +127,8 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     return Backfilled(messages, sum(row.rows for row in written))
 
 
-def _run_group(tasks: _Tasks, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
-    return tasks.run(files)
+def _run_count_task(tasks: _Tasks, files: Sequence[AddedFile]) -> tuple[int, list[ManifestRow]]:
+    return tasks.count_files(files)
 
 
 def _followed_sequence(lake: Lake) -> int | None:
@@ -136,7 +136,7 @@ def _followed_sequence(lake: Lake) -> int | None:
     return None if table is None else table.transaction_version(APPLICATION_ID)
 
 
-def _counted_ranges(lake: Lake) -> Ranges:
+def _read_counted_ranges(lake: Lake) -> Ranges:
     """Return the log ranges that `topic_minutes` counts, or will count by commits that it has not followed yet."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     # The commits are read first: any that follow in the meantime are in the table and count as well.
@@ -174,17 +174,17 @@ def _join_ranges(ranges: Iterable[tuple[int, int]]) -> Array:
     return np.array(joined, np.int64).T
 
 
-def _uncounted_rows(rows: pa.Table, counted: Ranges) -> pa.Table:
+def _uncounted_rows(rows: pa.Table, counted_ranges: Ranges) -> pa.Table:
     """Return the rows of messages that are not counted."""
-    if not counted:
+    if not counted_ranges:
         return rows
     brokers = rows.column("broker").combine_chunks()
     codes, names = brokers.indices.to_numpy(), brokers.dictionary.to_pylist()
     offsets = rows.column("physical_offset").to_numpy()
     left = np.ones(len(offsets), bool)
     for code, name in enumerate(names):
-        if name in counted:
-            begins, ends = counted[name]
+        if name in counted_ranges:
+            begins, ends = counted_ranges[name]
             mine = np.flatnonzero(codes == code)
             places = np.searchsorted(begins, offsets[mine], side="right") - 1
             left[mine] = (places < 0) | (offsets[mine] >= ends[places])

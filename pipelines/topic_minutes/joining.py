@@ -41,9 +41,9 @@ def join_sorted_batches(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa
         end = _start_of_last_minute(rows)
         held = rows.slice(end)
         if end:
-            yield join_rows(rows.slice(0, end), run_id)
+            yield join_rows_with_same_key(rows.slice(0, end), run_id)
     if held is not None and held.num_rows:
-        yield join_rows(held, run_id)
+        yield join_rows_with_same_key(held, run_id)
 
 
 def _start_of_last_minute(rows: pa.Table) -> int:
@@ -55,7 +55,7 @@ def _start_of_last_minute(rows: pa.Table) -> int:
     return int(others[-1]) + 1 if len(others) else 0
 
 
-def join_rows(rows: pa.Table, run_id: str) -> pa.Table:
+def join_rows_with_same_key(rows: pa.Table, run_id: str) -> pa.Table:
     """Join rows of `topic_minutes` that have the same key.
 
     Args:
@@ -71,7 +71,7 @@ def join_rows(rows: pa.Table, run_id: str) -> pa.Table:
     if len(starts) < rows.num_rows:
         for name in rows.column_names:
             if name not in (*KEY, _RUN, _SECOND, _SECOND_MESSAGES):
-                joined = _replace_column(joined, name, _join_groups(rows.column(name), name, order, starts))
+                joined = _replace_column(joined, name, _join_column_by_group(rows.column(name), name, order, starts))
         seconds, counts = _busiest_seconds(rows, order, starts)
         joined = _replace_column(_replace_column(joined, _SECOND, seconds), _SECOND_MESSAGES, counts)
     return _replace_column(joined, _RUN, pa.repeat(pa.scalar(run_id), joined.num_rows))
@@ -110,7 +110,7 @@ def _group_rows(rows: pa.Table) -> tuple[Array, Array]:
     return order, np.flatnonzero(np.diff(groups[order], prepend=-1))
 
 
-def _join_groups(column: pa.ChunkedArray, name: str, order: Array, starts: Array) -> pa.Array:
+def _join_column_by_group(column: pa.ChunkedArray, name: str, order: Array, starts: Array) -> pa.Array:
     if name in SKETCHES:
         return _merge_group_sketches(column, order, starts)
     nulls = column.is_null().combine_chunks().to_numpy(zero_copy_only=False)[order]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.pipelines.quality.kernel import continues_run, window_begin
+from commitlake.pipelines.quality.kernel import continues_run, window_start_us
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
@@ -58,7 +58,7 @@ def assign_groups(
     tags: Ints,
     stores_us: Longs,
     nulls: Bytes,
-    stretch_of_tag: Longs,
+    run_of_tag: Longs,
     group_of_tag: Longs,
     groups: Longs,
     first_rows: Longs,
@@ -72,7 +72,7 @@ def assign_groups(
         brokers: numbers of the names.
         kinds: numbers of the names.
         tags: numbers from 0; rows without a tag have a number of their own, and so have tags that are not named.
-        stretch_of_tag: -1 for each tag number; changed.
+        run_of_tag: -1 for each tag number; changed.
         group_of_tag: one value for each tag number; changed.
         groups: output, the number of each row's group.
         first_rows: output, the first row of each group; needs the size of the number of rows.
@@ -90,11 +90,11 @@ def assign_groups(
         if not (same and kinds[row] == kinds[row - 1]):
             stretch += 1
             timeless = is_timeless
-            begin = window_begin(stores_us[row], _MINUTE_US)
+            begin = window_start_us(stores_us[row], _MINUTE_US)
             end = begin + _MINUTE_US
         tag = tags[row]
-        if stretch_of_tag[tag] != stretch:
-            stretch_of_tag[tag] = stretch
+        if run_of_tag[tag] != stretch:
+            run_of_tag[tag] = stretch
             group_of_tag[tag] = found
             first_rows[found] = row
             found += 1
@@ -121,16 +121,16 @@ def order_by_group(groups: Longs, starts: Longs, order: Longs) -> None:
 def sum_groups(
     starts: Longs,
     order: Longs,
-    physical: Longs,
+    physical_offsets: Longs,
     sizes: Ints,
     body_sizes: Ints,
-    reconsumed: Ints,
+    reconsume_times: Ints,
     stores_us: Longs,
     borns_us: Longs,
     nulls: Bytes,
-    marks: Bytes,
-    seconds: Longs,
-    out: Longs,
+    row_bits: Bytes,
+    second_counts: Longs,
+    sums: Longs,
     size_values: Doubles,
     latency_values: Doubles,
     latency_starts: Longs,
@@ -142,11 +142,11 @@ def sum_groups(
     Args:
         starts: where the rows of each group begin in `order`, and the end of the last.
         order: rows, group by group.
-        physical: physical offsets; here and below, null is 0.
+        physical_offsets: physical offsets; here and below, null is 0.
         body_sizes: bytes of the bodies.
-        marks: bits of each row.
-        seconds: working memory for 60 numbers.
-        out: output, FIELDS x groups.
+        row_bits: bits of each row.
+        second_counts: working memory for 60 numbers.
+        sums: output, FIELDS x groups.
         size_values: output, one place for each row: sizes.
         latency_values: output, one place for each row: latencies in milliseconds.
         latency_starts: output: where the latencies of each group begin, and the end of the last.
@@ -157,33 +157,33 @@ def sum_groups(
     for group in range(len(starts) - 1):
         latency_starts[group], wait_starts[group] = latencies, waits
         begin, end = starts[group], starts[group + 1]
-        first, last = physical[order[begin]], physical[order[begin]]
+        first, last = physical_offsets[order[begin]], physical_offsets[order[begin]]
         bytes_, body_bytes, max_size = np.int64(0), np.int64(0), np.int64(0)
         latency_ms, max_latency, wait_ms, max_wait = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         skewed, max_skew = np.int64(0), np.int64(0)
         again, rechecked, committed = np.int64(0), np.int64(0), np.int64(0)
         timeless = (nulls[order[begin]] & NULL_STORE) != 0
         minute = stores_us[order[begin]] // _MINUTE_US * _MINUTE_US
-        seconds[:] = 0
+        second_counts[:] = 0
         for place in range(begin, end):
             row = order[place]
             size = np.int64(sizes[row])
-            first, last = min(first, physical[row]), max(last, physical[row])
+            first, last = min(first, physical_offsets[row]), max(last, physical_offsets[row])
             bytes_ += size
             body_bytes += np.int64(body_sizes[row])
             max_size = max(max_size, size)
             size_values[place] = max(size, np.int64(0))
-            again += reconsumed[row] > 0
-            rechecked += (marks[row] & MARK_RECHECKED) != 0
-            committed += (marks[row] & MARK_COMMITTED) != 0
+            again += reconsume_times[row] > 0
+            rechecked += (row_bits[row] & MARK_RECHECKED) != 0
+            committed += (row_bits[row] & MARK_COMMITTED) != 0
             if not timeless:
-                seconds[(stores_us[row] - minute) // _SECOND_US] += 1
+                second_counts[(stores_us[row] - minute) // _SECOND_US] += 1
             if nulls[row] == 0:
                 took_ms = (stores_us[row] - borns_us[row]) // 1000
                 if took_ms < 0:
                     skewed += 1
                     max_skew = max(max_skew, -took_ms)
-                elif marks[row] & MARK_WAITED:
+                elif row_bits[row] & MARK_WAITED:
                     wait_values[waits] = took_ms
                     waits += 1
                     wait_ms += took_ms
@@ -195,22 +195,22 @@ def sum_groups(
                     max_latency = max(max_latency, took_ms)
         busiest = 0
         for second in range(60):
-            if seconds[second] > seconds[busiest]:
+            if second_counts[second] > second_counts[busiest]:
                 busiest = second
-        out[0, group], out[1, group], out[2, group], out[3, group], out[4, group] = (
+        sums[0, group], sums[1, group], sums[2, group], sums[3, group], sums[4, group] = (
             first, last, end - begin, bytes_, body_bytes,
         )  # fmt: skip
-        out[5, group], out[6, group] = minute + busiest * _SECOND_US, seconds[busiest]
-        out[7, group] = max_size
-        out[8, group], out[9, group], out[10, group] = latencies - latency_starts[group], latency_ms, max_latency
-        out[11, group], out[12, group], out[13, group] = waits - wait_starts[group], wait_ms, max_wait
-        out[14, group], out[15, group] = skewed, max_skew
-        out[16, group], out[17, group], out[18, group] = again, rechecked, committed
+        sums[5, group], sums[6, group] = minute + busiest * _SECOND_US, second_counts[busiest]
+        sums[7, group] = max_size
+        sums[8, group], sums[9, group], sums[10, group] = latencies - latency_starts[group], latency_ms, max_latency
+        sums[11, group], sums[12, group], sums[13, group] = waits - wait_starts[group], wait_ms, max_wait
+        sums[14, group], sums[15, group] = skewed, max_skew
+        sums[16, group], sums[17, group], sums[18, group] = again, rechecked, committed
     latency_starts[len(starts) - 1], wait_starts[len(starts) - 1] = latencies, waits
 
 
 @compiled
-def write_small_sketches(values: Words, starts: Longs, k: int, places: Longs, out: Words) -> None:
+def write_small_sketches(values: Words, starts: Longs, k: int, positions: Longs, sketch_words: Words) -> None:
     """Serialize the KLL sketches of groups with at most `k` values, in the format of the library.
 
     Such a sketch contains its values unchanged, in reverse order. The size of each part is a multiple of 8 bytes.
@@ -219,28 +219,28 @@ def write_small_sketches(values: Words, starts: Longs, k: int, places: Longs, ou
         values: doubles of at least 0 as words; their order as words is the same.
         starts: where the values of each group begin, and the end of the last.
         k: size parameter of the sketches.
-        places: where the sketch of each group begins in `out`, and the end of the last; groups without values, or with
-            more than `k`, are left out.
-        out: output, words.
+        positions: where the sketch of each group begins in `sketch_words`, and the end of the last; groups without
+            values, or with more than `k`, are left out.
+        sketch_words: output, words.
     """
     for group in range(len(starts) - 1):
         begin, end = starts[group], starts[group + 1]
         count = end - begin
         if count == 0 or count > k:
             continue
-        place = places[group]
+        place = positions[group]
         # Family 15 (KLL), m = 8: preamble length, version, family, flags, k (2 bytes), m, a byte of 0.
         if count == 1:
-            out[place] = np.uint64(0x0008_0000_040F_0202) | np.uint64(k) << np.uint64(32)
-            out[place + 1] = values[begin]
+            sketch_words[place] = np.uint64(0x0008_0000_040F_0202) | np.uint64(k) << np.uint64(32)
+            sketch_words[place + 1] = values[begin]
             continue
-        out[place] = np.uint64(0x0008_0000_000F_0105) | np.uint64(k) << np.uint64(32)
-        out[place + 1] = np.uint64(count)
+        sketch_words[place] = np.uint64(0x0008_0000_000F_0105) | np.uint64(k) << np.uint64(32)
+        sketch_words[place + 1] = np.uint64(count)
         # The smallest k, the number of levels, a byte of 0, and where level 0 begins.
-        out[place + 2] = np.uint64(k) | np.uint64(1) << np.uint64(16) | np.uint64(k - count) << np.uint64(32)
+        sketch_words[place + 2] = np.uint64(k) | np.uint64(1) << np.uint64(16) | np.uint64(k - count) << np.uint64(32)
         least = greatest = values[begin]
         for number in range(count):
             value = values[end - 1 - number]
             least, greatest = min(least, value), max(greatest, value)
-            out[place + 5 + number] = value
-        out[place + 3], out[place + 4] = least, greatest
+            sketch_words[place + 5 + number] = value
+        sketch_words[place + 3], sketch_words[place + 4] = least, greatest

@@ -85,11 +85,11 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
         ProfileError: if a column is missing.
     """
     rows = RowArrays(messages, COLUMNS)
-    brokers, broker_names = rows.codes("broker")
-    topics, topic_names = rows.codes("topic")
-    kinds, kind_names = rows.codes("kind")
-    tags, tag_names = rows.codes("tags")
-    queues, stores = rows.queues(), rows.numbers("store_timestamp")
+    brokers, broker_names = rows.string_codes("broker")
+    topics, topic_names = rows.string_codes("topic")
+    kinds, kind_names = rows.string_codes("kind")
+    tags, tag_names = rows.string_codes("tags")
+    queues, stores = rows.queue_numbers(), rows.number_column("store_timestamp")
     nulls = _null_bits(rows)
     tags = _number_tags(topics, tags, tag_names)
     groups, first_rows = np.empty(rows.count, np.int64), np.empty(rows.count, np.int64)
@@ -111,7 +111,7 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
         "tag": tag_names.take(pa.array(tag_codes, mask=tag_codes >= len(tag_names))),
         "other_tags": pa.array(tag_codes == len(tag_names) + 1),
         "kind": kind_names.take(_nullable_codes(kinds[first_rows])),
-        "minute": pa.array(minutes[first_rows] * MINUTE_SECONDS * _US, mask=_are_without_time(nulls[first_rows])),
+        "minute": pa.array(minutes[first_rows] * MINUTE_SECONDS * _US, mask=_are_without_store_time(nulls[first_rows])),
         "run_id": pa.repeat(pa.scalar(run_id), len(first_rows)),
     }
     columns = {**keys, **values, **sketches}
@@ -126,19 +126,19 @@ def _null_bits(rows: RowArrays) -> Array:
     return found
 
 
-def _role_bits(rows: RowArrays) -> Array:
+def _message_role_bits(rows: RowArrays) -> Array:
     """Return the kernel's bits that mark rows of waited, rechecked and committed messages."""
-    kinds, names = rows.codes("kind")
+    kinds, names = rows.string_codes("kind")
     parked, failed = (
         np.array([name in chosen for name in names.to_pylist()] + [False]) for chosen in (_PARKED, _FAILED)
     )
-    rechecked = rows.have_property([_CHECK_TIMES]) & parked[kinds]
-    committed = rows.numbers("sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
+    rechecked = rows.rows_with_property([_CHECK_TIMES]) & parked[kinds]
+    committed = rows.number_column("sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
     if committed.any():
-        committed &= ~rows.lack_transaction_flags()
+        committed &= ~rows.rows_without_transaction_flags()
     committed &= ~parked[kinds]
-    waited = failed[kinds] | committed | rechecked | (rows.numbers("reconsume_times") > 0)
-    waited |= (rows.have_property(_DELIVERED) & ~parked[kinds]) | rows.have_property([_ROLL_TIMES])
+    waited = failed[kinds] | committed | rechecked | (rows.number_column("reconsume_times") > 0)
+    waited |= (rows.rows_with_property(_DELIVERED) & ~parked[kinds]) | rows.rows_with_property([_ROLL_TIMES])
     found: Array = (
         waited * np.uint8(kernel.MARK_WAITED)
         | rechecked * np.uint8(kernel.MARK_RECHECKED)
@@ -147,8 +147,8 @@ def _role_bits(rows: RowArrays) -> Array:
     return found
 
 
-def _are_without_time(nulls: Array) -> Array:
-    found: Array = nulls & kernel.NULL_STORE != 0
+def _are_without_store_time(null_bits: Array) -> Array:
+    found: Array = null_bits & kernel.NULL_STORE != 0
     return found
 
 
@@ -156,9 +156,9 @@ def _nullable_codes(codes: Array) -> pa.Array:
     return pa.array(codes, mask=codes < 0)
 
 
-def _number_tags(topics: Array, tags: Array, names: pa.Array) -> Array:
+def _number_tags(topics: Array, tags: Array, tag_names: pa.Array) -> Array:
     """Return each row's tag number; len(names) stands for no tag, and len(names) + 1 for tags counted together."""
-    none, other = len(names), len(names) + 1
+    none, other = len(tag_names), len(tag_names) + 1
     tags = np.where(tags < 0, none, tags).astype(np.int32)
     if none <= MAX_TAGS:
         return tags
@@ -167,7 +167,7 @@ def _number_tags(topics: Array, tags: Array, names: pa.Array) -> Array:
     )
     pair_topics, pair_tags = pairs // (other + 1), pairs % (other + 1)
     ranks = np.empty(none + 1, np.int64)
-    ranks[np.argsort(np.array([*names.to_pylist(), ""], object))] = np.arange(none + 1)
+    ranks[np.argsort(np.array([*tag_names.to_pylist(), ""], object))] = np.arange(none + 1)
     counts[pair_tags == none] = np.iinfo(np.int64).max  # rows without a tag are never among the other tags
     order = np.lexsort((ranks[pair_tags], -counts, pair_topics))
     starts = np.flatnonzero(np.diff(pair_topics[order], prepend=pair_topics[order[0]] - 1))
@@ -183,7 +183,7 @@ def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tu
     """Give groups with equal keys the same number, as when a minute occurs again in a queue."""
     if not len(first_rows):
         return groups, first_rows
-    keys[-1] = _are_without_time(keys[-1])
+    keys[-1] = _are_without_store_time(keys[-1])
     order = np.lexsort(keys)
     differs = np.zeros(len(order), bool)
     differs[0] = True
@@ -197,19 +197,21 @@ def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tu
 
 
 def _sum_groups(
-    rows: RowArrays, groups: Array, count: int, stores: Array, nulls: Array
+    rows: RowArrays, groups: Array, group_count: int, store_times: Array, null_bits: Array
 ) -> tuple[dict[str, pa.Array], dict[str, pa.Array]]:
     """Return the counts and the sketches of each group, by column."""
-    starts = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(groups, minlength=count), out=starts[1:])
+    starts = np.zeros(group_count + 1, np.int64)
+    np.cumsum(np.bincount(groups, minlength=group_count), out=starts[1:])
     order = np.empty(rows.count, np.int64)
     kernel.order_by_group(groups, starts[:-1].copy(), order)
-    out = np.empty((len(kernel.FIELDS), count), np.int64)
+    out = np.empty((len(kernel.FIELDS), group_count), np.int64)
     sizes, latencies, waits = (np.empty(rows.count) for _ in range(3))
-    latency_starts, wait_starts = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
+    latency_starts, wait_starts = np.empty(group_count + 1, np.int64), np.empty(group_count + 1, np.int64)
     kernel.sum_groups(
-        starts, order, rows.numbers("physical_offset"), rows.numbers("size"), rows.numbers("body_size"),
-        rows.numbers("reconsume_times"), stores, rows.numbers("born_timestamp"), nulls, _role_bits(rows),
+        starts, order, rows.number_column("physical_offset"), rows.number_column("size"),
+        rows.number_column("body_size"),
+        rows.number_column("reconsume_times"), store_times, rows.number_column("born_timestamp"), null_bits,
+        _message_role_bits(rows),
         np.empty(MINUTE_SECONDS, np.int64), out, sizes, latencies, latency_starts, waits, wait_starts,
     )  # fmt: skip
     found = dict(zip(kernel.FIELDS, out, strict=True))
@@ -242,21 +244,21 @@ class MinutesFiles:
         self._bytes = 0
         self._written: list[DataFile] = []
 
-    def add(self, messages: pa.Table) -> None:
+    def add_messages(self, messages: pa.Table) -> None:
         """Count rows of `messages` with the columns of `count_minutes`."""
         minutes = count_minutes(messages, self._run_id)
         self._waiting.append(minutes)
         self._bytes += minutes.nbytes
         if self._bytes > _MAX_WAITING_BYTES:
-            self._write()
+            self._write_counts()
 
-    def finish(self) -> list[DataFile]:
+    def finish_files(self) -> list[DataFile]:
         """Write the remaining counts and return all files; they are in no table until they are committed."""
         if self._waiting:
-            self._write()
+            self._write_counts()
         return self._written
 
-    def _write(self) -> None:
+    def _write_counts(self) -> None:
         rows = pa.concat_tables(self._waiting)
         self._waiting, self._bytes = [], 0
         name = f"{self._name}-{len(self._written):03d}.zstd.parquet"
@@ -309,7 +311,7 @@ def sketch_groups(values: Array, starts: Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(counts), buffers)
 
 
-def _insert_large_sketches(small: Array, offsets: Array, values: Array, starts: Array) -> tuple[Array, Array]:
+def _insert_large_sketches(small_sketches: Array, offsets: Array, values: Array, starts: Array) -> tuple[Array, Array]:
     """Create the sketches of large groups with the library, and insert them among the serialized small ones."""
     pieces, added = [], np.zeros(len(offsets), np.int64)
     done = 0
@@ -317,12 +319,12 @@ def _insert_large_sketches(small: Array, offsets: Array, values: Array, starts: 
         sketch = kll_doubles_sketch(SKETCH_K)
         sketch.update(values[starts[group] : starts[group + 1]])
         written = np.frombuffer(sketch.serialize(), np.uint8)
-        pieces += [small[done : offsets[group]], written]
+        pieces += [small_sketches[done : offsets[group]], written]
         done = int(offsets[group])
         added[group + 1] = len(written)
     if not pieces:
-        return small, offsets
-    return np.concatenate([*pieces, small[done:]]), offsets + np.cumsum(added)
+        return small_sketches, offsets
+    return np.concatenate([*pieces, small_sketches[done:]]), offsets + np.cumsum(added)
 
 
 def merge_sketches(sketches: Iterable[bytes | None]) -> kll_doubles_sketch:
@@ -334,7 +336,7 @@ def merge_sketches(sketches: Iterable[bytes | None]) -> kll_doubles_sketch:
     return merged
 
 
-def quantiles(sketches: Iterable[bytes | None], ranks: Sequence[float]) -> list[float | None]:
+def sketch_quantiles(sketches: Iterable[bytes | None], ranks: Sequence[float]) -> list[float | None]:
     """Return quantiles of the values of the given sketches, by nearest rank; None if there are no values."""
     merged = merge_sketches(sketches)
     return [None] * len(ranks) if merged.is_empty() else list(merged.get_quantiles(ranks, True))

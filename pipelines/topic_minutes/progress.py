@@ -26,20 +26,20 @@ def covered_sequence(lake: Lake) -> int:
     Raises:
         NoTableError: if there is no table.
     """
-    return _newest_covered(lake.table("topic_minutes"))
+    return _newest_covered_sequence(lake.table("topic_minutes"))
 
 
-def _newest_covered(topic_minutes: DeltaTable) -> int:
+def _newest_covered_sequence(topic_minutes: DeltaTable) -> int:
     numbers = (
         parse_int64(run_id.removeprefix(prefix))
-        for run_id in _run_ids(topic_minutes, "topic_minutes")
+        for run_id in _ids_of_runs_with_rows(topic_minutes, "topic_minutes")
         for prefix in (BACKFILLED, JOINED)
         if run_id.startswith(prefix)
     )
     return max((number or 0 for number in numbers), default=0)
 
 
-def _run_ids(table: DeltaTable, name: str) -> set[str]:
+def _ids_of_runs_with_rows(table: DeltaTable, name: str) -> set[str]:
     """Return the runs with rows in a table; for most files the run is in the table's log."""
     told = one_value_per_file(file_actions(table), "run_id")
     if told is not None:
@@ -60,28 +60,31 @@ def joined_run_id(lake: Lake) -> str | None:
     tables = _open_tables(lake)
     if "archive_runs" not in tables:
         return None
-    lacking = count_runs_without_rows(tables, "topic_minutes", _newest_covered(tables["topic_minutes"]), last)
+    lacking = count_runs_without_rows(tables, "topic_minutes", _newest_covered_sequence(tables["topic_minutes"]), last)
     return f"{JOINED}{last}" if last and not lacking else None
 
 
-def count_runs_without_rows(tables: Mapping[str, DeltaTable], table: str, after: int, last: int) -> int:
+def count_runs_without_rows(
+    tables: Mapping[str, DeltaTable], table: str, after_sequence: int, last_sequence: int
+) -> int:
     """Count the archive runs that took messages and have no rows in a table.
 
     Args:
         tables: `archive_runs` and the table, by name.
         table: name of the table.
-        after: only runs after this sequence number are counted.
-        last: only runs up to this sequence number are counted.
+        after_sequence: only runs after this sequence number are counted.
+        last_sequence: only runs up to this sequence number are counted.
     """
     answer = run_sql(
         tables["archive_runs"],
         "archive_runs",
-        f"SELECT run_id FROM archive_runs WHERE messages > 0 AND sequence > {after} AND sequence <= {last}",
+        f"SELECT run_id FROM archive_runs WHERE messages > 0 AND sequence > {after_sequence} AND sequence <= "
+        f"{last_sequence}",
     )
     runs = answer.read_all().column(0).to_pylist()
     if not runs:
         return 0
-    there = _run_ids(tables[table], table)
+    there = _ids_of_runs_with_rows(tables[table], table)
     return sum(run_id not in there for run_id in runs)
 
 
@@ -97,7 +100,7 @@ def count_uncounted_runs(lake: Lake) -> int:
     if "archive_runs" not in tables:
         return 0
     last = read_sequence(tables["archive_runs"])
-    return count_runs_without_rows(tables, "topic_minutes", _newest_covered(tables["topic_minutes"]), last)
+    return count_runs_without_rows(tables, "topic_minutes", _newest_covered_sequence(tables["topic_minutes"]), last)
 
 
 def _open_tables(lake: Lake) -> dict[str, DeltaTable]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from commitlake.pipelines.tps.coverage import NONE
 from commitlake.pipelines.tps.question import RatesQuestion
-from commitlake.pipelines.tps.rates import Key, Rates, Row, check_row_count, key_of, window_starts
+from commitlake.pipelines.tps.rates import Key, Rates, Row, check_row_count, group_key_of_row, window_starts
 
 COLUMNS = ("messages_before", "change_percent")
 """Columns that a comparison adds to the rows."""
@@ -29,7 +29,7 @@ class Comparison:
     question: RatesQuestion
     by: datetime.timedelta
 
-    def rows(self, *, has_quantiles: bool = False) -> list[Row]:
+    def comparison_rows(self, *, has_quantiles: bool = False) -> list[Row]:
         """Return a row for each group that has messages now or had messages at the earlier time.
 
         Args:
@@ -46,10 +46,10 @@ class Comparison:
         question = self.question
         rows = self.rates.read_rates(question, has_quantiles=has_quantiles)
         before = {
-            (key_of(question, row), row.get("window_start")): row["messages"]
+            (group_key_of_row(question, row), row.get("window_start")): row["messages"]
             for row in self.rates.read_rates(question.shift_earlier(self.by))
         }
-        groups = dict.fromkeys(key_of(question, row) for row in rows)
+        groups = dict.fromkeys(group_key_of_row(question, row) for row in rows)
         silent = [key for key in dict.fromkeys(key for key, _ in before) if key not in groups]
         check_row_count((len(groups) + len(silent)) * self._window_count())
         rows += self.rates.rows_without_messages(question, silent)
@@ -60,19 +60,21 @@ class Comparison:
     def _window_count(self) -> int:
         return 1 if self.question.window is None else len(window_starts(self.question))
 
-    def _add_comparison(self, row: Row, before: Mapping[tuple[Key, datetime.datetime | None], int | None]) -> None:
+    def _add_comparison(
+        self, row: Row, earlier_rows: Mapping[tuple[Key, datetime.datetime | None], int | None]
+    ) -> None:
         question, window_start = self.question, row.get("window_start")
         start, end, place = question.start, question.end, None
         if window_start is not None:
             assert question.window is not None
             start, end, place = window_start, window_start + question.window, window_start - self.by
-        count: int | None = before.get((key_of(question, row), place)) or 0
+        count: int | None = earlier_rows.get((group_key_of_row(question, row), place)) or 0
         if not count and self.rates.coverage.share_of_window(start - self.by, end - self.by) == NONE:
             count = None
         now = row["messages"]
         row["messages_before"] = count
         row["change_percent"] = None
-        if count and now is not None and not self.rates.coverage.lacks_part_of(start - self.by, end - self.by):
+        if count and now is not None and not self.rates.coverage.lacks_part_of_range(start - self.by, end - self.by):
             row["change_percent"] = round(100 * (now - count) / count, 1)
 
 
@@ -80,13 +82,13 @@ def find_silent_groups(question: RatesQuestion, rows: Sequence[Mapping[str, Any]
     """Return the groups that had messages at the earlier time and have none now, those with most messages first.
 
     Args:
-        rows: rows of `Comparison.rows`.
+        rows: rows of `Comparison.comparison_rows`.
     """
     now: dict[Key, int] = {}
     before: dict[Key, int] = {}
     for row in rows:
         if row["messages"] is not None:
-            key = key_of(question, row)
+            key = group_key_of_row(question, row)
             now[key] = now.get(key, 0) + row["messages"]
             before[key] = before.get(key, 0) + (row["messages_before"] or 0)
     found = [key for key, messages in now.items() if not messages and before[key]]
@@ -94,7 +96,7 @@ def find_silent_groups(question: RatesQuestion, rows: Sequence[Mapping[str, Any]
 
 
 def _sort_key(question: RatesQuestion, row: Row) -> tuple[Any, ...]:
-    group = repr(key_of(question, row))
+    group = repr(group_key_of_row(question, row))
     if question.window is not None:
         return row["window_start"], group
     return -(row["messages"] or 0), -(row["messages_before"] or 0), group

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds, one_value_per_file
+from commitlake.connectors.lake.delta_log.file_actions import column_bounds_per_file, file_actions, one_value_per_file
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import plausible_time_condition, text_literal, timestamp_literal
@@ -66,7 +66,7 @@ class Coverage:
             return ALL
         return NONE if states <= {NONE} else PART
 
-    def lacks_part_of(self, start: datetime.datetime, end: datetime.datetime) -> bool:
+    def lacks_part_of_range(self, start: datetime.datetime, end: datetime.datetime) -> bool:
         """Return True if a minute of a time range is not archived from every broker.
 
         In contrast to `share_of_window`, the first and the last archived minute count as archived.
@@ -100,19 +100,19 @@ def read_coverage(lake: Lake, brokers: Collection[str] = ()) -> Coverage:
     table = lake.table("topic_minutes")
     spans = {
         broker: TimeSpan(first, last + MINUTE)
-        for broker, first, last in _first_and_last(table)
+        for broker, first, last in _first_and_last_minutes(table)
         if not brokers or broker in brokers
     }
     return Coverage(spans, _time_ranges(lake, "gaps", spans))
 
 
-def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime, datetime.datetime]]:
+def _first_and_last_minutes(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime, datetime.datetime]]:
     """Yield the brokers, each with its first and last minute; for most files these are in the table's log."""
     actions = file_actions(table)
     brokers = one_value_per_file(actions, "broker")
-    least, greatest = file_bounds(actions, MINUTES.time, pa.timestamp("us", "UTC"))
+    least, greatest = column_bounds_per_file(actions, MINUTES.time, pa.timestamp("us", "UTC"))
     if brokers is None or least.null_count or not _are_plausible_times(least, greatest):
-        for row in to_row_dicts(run_sql(table, MINUTES.name, first_and_last_sql(MINUTES))):
+        for row in to_row_dicts(run_sql(table, MINUTES.name, first_and_last_time_sql(MINUTES))):
             yield row["broker"], row["first"], row["last"]
         return
     # Importing Arrow's group_by takes longer than everything else.
@@ -123,7 +123,7 @@ def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime,
         yield broker, EPOCH + int(firsts[here].min()) * _MICROSECOND, EPOCH + int(lasts[here].max()) * _MICROSECOND
 
 
-def first_and_last_sql(table: CountedTable) -> str:
+def first_and_last_time_sql(table: CountedTable) -> str:
     """Return SQL for the first and last time of each broker: columns `broker`, `first` and `last`."""
     is_usual = plausible_time_condition(table.time)
     first, last = (
@@ -141,7 +141,7 @@ def _are_plausible_times(least: pa.ChunkedArray, greatest: pa.ChunkedArray) -> b
     return bool((to_numpy_numbers(least) >= first).all() and (to_numpy_numbers(greatest) <= last).all())
 
 
-def read_damage(lake: Lake, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
+def read_damaged_time_ranges(lake: Lake, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
     """Return, by broker, the time ranges in which a part of the log could not be read."""
     return _time_ranges(lake, "quarantine", coverage.spans)
 
@@ -152,20 +152,22 @@ def _time_ranges(lake: Lake, table: str, spans: Mapping[str, TimeSpan]) -> dict[
     return {broker: _times_of_log_ranges(lake, broker, spans[broker], found) for broker, found in stretches.items()}
 
 
-def _log_ranges(lake: Lake, name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
+def _log_ranges(lake: Lake, table_name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
     """Return the ranges of the brokers' logs in a table; none if the lake has no such table."""
-    table = lake.find(name)
+    table = lake.find(table_name)
     if table is None:
         return {}
-    sql = f"SELECT DISTINCT broker, start_offset, end_offset FROM {name} WHERE end_offset > start_offset"
+    sql = f"SELECT DISTINCT broker, start_offset, end_offset FROM {table_name} WHERE end_offset > start_offset"
     found: dict[str, list[tuple[int, int]]] = {}
-    for row in rows_to_dicts(run_sql(table, name, sql).read_all()):
+    for row in rows_to_dicts(run_sql(table, table_name, sql).read_all()):
         if row["broker"] in brokers:
             found.setdefault(row["broker"], []).append((row["start_offset"], row["end_offset"]))
     return found
 
 
-def _times_of_log_ranges(lake: Lake, broker: str, span: TimeSpan, gaps: Sequence[tuple[int, int]]) -> list[TimeSpan]:
+def _times_of_log_ranges(
+    lake: Lake, broker: str, span: TimeSpan, log_ranges: Sequence[tuple[int, int]]
+) -> list[TimeSpan]:
     """Return the time span of each range of a log: from the last minute before the range to the first one after it."""
     answer = run_sql(
         lake.table("topic_minutes"),
@@ -177,7 +179,7 @@ def _times_of_log_ranges(lake: Lake, broker: str, span: TimeSpan, gaps: Sequence
     minutes = to_utc_times(answer.column("minute"))
     firsts, lasts = answer.column("first").to_numpy(), answer.column("last").to_numpy()
     found = []
-    for start, end in sorted(gaps):
+    for start, end in sorted(log_ranges):
         before, after = np.flatnonzero(firsts < start), np.flatnonzero(lasts >= end)
         first = minutes[before[-1]] if len(before) else span.start
         last = minutes[after[0]] + MINUTE if len(after) else span.end

@@ -82,7 +82,7 @@ def count_delayed_messages(
 
 def _read_delays_ms(lake: Lake, broker: str, *, has_config: bool) -> Sequence[int]:
     """Return the delays of a broker's levels in milliseconds; the defaults if the lake does not have its setting."""
-    found = read_archived_delays(read_store_config(lake, broker).of_kind(SETTING)) if has_config else None
+    found = read_archived_delays(read_store_config(lake, broker).values_of_kind(SETTING)) if has_config else None
     return found or DEFAULT_DELAY_LEVELS_MS
 
 

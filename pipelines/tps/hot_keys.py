@@ -86,8 +86,8 @@ def count_keys(keys: Iterable[pa.Array]) -> HotKeys:
     return HotKeys(sorted(rows, key=lambda row: (-row["messages"], row["key"])), total, error)
 
 
-def _update_sketch(sketch: frequent_strings_sketch, arrays: Sequence[pa.Array]) -> None:
-    for array in arrays and [pa.chunked_array(arrays)]:
+def _update_sketch(sketch: frequent_strings_sketch, key_arrays: Sequence[pa.Array]) -> None:
+    for array in key_arrays and [pa.chunked_array(key_arrays)]:
         counted = pc.value_counts(array.drop_null())
         for key, count in zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True):
             sketch.update(key, count)

@@ -49,35 +49,39 @@ class _Cells:
             self.numbers = larger
         return found
 
-    def add(self, layer: int, cells: Array, values: Array) -> None:
+    def add_values(self, layer: int, cells: Array, values: Array) -> None:
         """Add values to cells of one layer; cells are numbered group by group, window by window."""
         np.add.at(self.numbers[layer].reshape(-1), cells, values)
 
 
-def sum_windows(lake: Lake, question: RatesQuestion, step: datetime.timedelta, check: CheckCells) -> dict[Key, Array]:
+def sum_windows(
+    lake: Lake, question: RatesQuestion, step: datetime.timedelta, check_cell_count: CheckCells
+) -> dict[Key, Array]:
     """Return, for each group, an array with a row for each of `SUMS` and a column for each window of length `step`.
 
     Args:
         question: a question whose start is a multiple of `step` since 1970, in whole minutes.
         step: length of a window.
-        check: called with the number of cells; may raise an error.
+        check_cell_count: called with the number of cells; may raise an error.
     """
-    cells = _Cells(len(SUMS), -((question.start - question.end) // step), check)
+    cells = _Cells(len(SUMS), -((question.start - question.end) // step), check_cell_count)
     read_minute_rows(lake, question, SUMS, lambda rows: _add_sums(cells, rows, step // MINUTE))
     return {key: cells.numbers[:, place] for key, place in cells.places.items()}
 
 
-def sum_whole_range(lake: Lake, question: RatesQuestion, check: CheckCells) -> tuple[dict[Key, Array], Peaks]:
+def sum_whole_range(
+    lake: Lake, question: RatesQuestion, check_cell_count: CheckCells
+) -> tuple[dict[Key, Array], Peaks]:
     """Return the sums of each group over the whole time range, as an array of `SUMS`, and its busiest minute.
 
     Args:
-        check: called with the number of groups; may raise an error.
+        check_cell_count: called with the number of groups; may raise an error.
 
     Returns:
         Sums by group; and by group, the number of messages of its busiest minute and that minute, the first if equal.
     """
     minutes = (question.end - question.start) // MINUTE
-    sums = _Cells(len(SUMS), 1, check)
+    sums = _Cells(len(SUMS), 1, check_cell_count)
     finder: _Cells | None = _Cells(1, minutes, lambda _: None)
 
     def add(rows: MinuteRows) -> None:
@@ -90,11 +94,15 @@ def sum_whole_range(lake: Lake, question: RatesQuestion, check: CheckCells) -> t
 
     read_minute_rows(lake, question, SUMS, add)
     found = {key: sums.numbers[:, place, 0] for key, place in sums.places.items()}
-    peaks = _find_peaks_in_parts(lake, question, len(found)) if finder is None else _find_peaks(finder, question.start)
+    peaks = (
+        _find_busiest_minutes_in_parts(lake, question, len(found))
+        if finder is None
+        else _find_busiest_minutes(finder, question.start)
+    )
     return found, peaks
 
 
-def _find_peaks_in_parts(lake: Lake, question: RatesQuestion, groups: int) -> Peaks:
+def _find_busiest_minutes_in_parts(lake: Lake, question: RatesQuestion, groups: int) -> Peaks:
     """Find the busiest minutes, one part of the time range at a time."""
     peaks: Peaks = {}
     length = max(1, MAX_PEAK_CELLS // groups) * MINUTE
@@ -103,7 +111,7 @@ def _find_peaks_in_parts(lake: Lake, question: RatesQuestion, groups: int) -> Pe
         part = replace(question, start=start, end=min(start + length, question.end))
         finder = _Cells(1, (part.end - part.start) // MINUTE, lambda _: None)
         read_minute_rows(lake, part, ["messages"], partial(_add_minutes, finder))
-        for key, (most, minute) in _find_peaks(finder, part.start).items():
+        for key, (most, minute) in _find_busiest_minutes(finder, part.start).items():
             if key not in peaks or most > peaks[key][0]:
                 peaks[key] = most, minute
         start = part.end
@@ -120,7 +128,7 @@ def _add_sums(cells: _Cells, rows: MinuteRows, step: int) -> None:
         numbers = places[rows.groups] * cells.windows + windows
         for layer, name in enumerate(SUMS):
             if len(rows.sums[name]):
-                cells.add(layer, numbers, rows.sums[name])
+                cells.add_values(layer, numbers, rows.sums[name])
         return
     # If there are few cells, rows are summed by cell first, because most rows share a cell with others.
     near = rows.groups * width + (windows - first)
@@ -129,18 +137,18 @@ def _add_sums(cells: _Cells, rows: MinuteRows, step: int) -> None:
         if len(rows.sums[name]) and rows.sums[name].any():
             summed = np.zeros(len(numbers), np.int64)
             np.add.at(summed, near, rows.sums[name])
-            cells.add(layer, numbers, summed)
+            cells.add_values(layer, numbers, summed)
 
 
-def _add_minutes(finder: _Cells, rows: MinuteRows) -> None:
-    places = finder.group_indexes(rows.keys)
-    finder.add(0, places[rows.groups] * finder.windows + rows.minutes, rows.sums["messages"])
+def _add_minutes(minute_cells: _Cells, rows: MinuteRows) -> None:
+    places = minute_cells.group_indexes(rows.keys)
+    minute_cells.add_values(0, places[rows.groups] * minute_cells.windows + rows.minutes, rows.sums["messages"])
 
 
-def _find_peaks(finder: _Cells, start: datetime.datetime) -> Peaks:
+def _find_busiest_minutes(minute_cells: _Cells, start: datetime.datetime) -> Peaks:
     peaks = {}
-    for key, place in finder.places.items():
-        counts = finder.numbers[0, place]
+    for key, place in minute_cells.places.items():
+        counts = minute_cells.numbers[0, place]
         minute = int(counts.argmax())
         peaks[key] = int(counts[minute]), start + minute * MINUTE
     return peaks

@@ -74,16 +74,16 @@ class _Column:
 def read_minute_rows(
     lake: Lake,
     question: RatesQuestion,
-    sums: Sequence[str],
-    use: Callable[[MinuteRows], None],
-    sketches: Sequence[str] = (),
+    sum_names: Sequence[str],
+    use_rows: Callable[[MinuteRows], None],
+    sketch_columns: Sequence[str] = (),
 ) -> None:
-    """Read the rows of `topic_minutes` that a question selects, on all cores, and pass them to `use`.
+    """Read the rows of `topic_minutes` that a question selects, on all cores, and pass them to a function.
 
     Args:
-        sums: names of the sums.
-        use: called with some ten thousand rows at a time, in any order, from one thread at a time.
-        sketches: names of columns of sketches.
+        sum_names: names of the sums.
+        use_rows: called with some ten thousand rows at a time, in any order, from one thread at a time.
+        sketch_columns: names of columns of sketches.
 
     Raises:
         LakeError: if a data file cannot be read.
@@ -92,19 +92,19 @@ def read_minute_rows(
     uri = lake.uri("topic_minutes")
     files = files_in_time_range(uri, lake.table("topic_minutes"), MINUTES.time, question.start, question.end)
     names = dict.fromkeys([MINUTES.time, *_needed_columns(question)])
-    names |= dict.fromkeys(column for name in sums for column in _SUMS[name].columns)
-    names |= dict.fromkeys(sketches)
-    types = _TYPES | dict.fromkeys(sketches, pa.binary())
+    names |= dict.fromkeys(column for name in sum_names for column in _SUMS[name].columns)
+    names |= dict.fromkeys(sketch_columns)
+    types = _TYPES | dict.fromkeys(sketch_columns, pa.binary())
     schema = pa.schema([(name, types.get(name, pa.int64())) for name in names])
     table = TableRows(uri, lake.s3, schema, [name for name in _TEXTS if name in names], skips_constants=True)
     lock = Lock()
 
     def read(file: AddedFile) -> None:
-        for rows in table.read(file):
-            numbered = _to_minute_rows(rows, question, sums, sketches)
+        for rows in table.read_file(file):
+            numbered = _to_minute_rows(rows, question, sum_names, sketch_columns)
             if len(numbered.groups):
                 with lock:
-                    use(numbered)
+                    use_rows(numbered)
 
     for _ in ThreadRunner().run(read, files):
         pass
@@ -127,19 +127,23 @@ def _sum_of_column(name: str) -> _Sum:
     return _Sum([name], lambda rows: to_numpy_numbers(rows.column(name)))
 
 
-def _sum_of_kind(kind: Kind, counted: str = "messages", less: str | None = None) -> _Sum:
-    """Return a sum over messages of one kind: of the column `counted`, less that of the column `less` if given."""
+def _sum_of_kind(kind: Kind, counted_column: str = "messages", subtracted_column: str | None = None) -> _Sum:
+    """Return a sum over messages of one kind: the sum of one column, less that of another column if it is given."""
 
-    def add(rows: pa.Table) -> Array:
+    def count_rows_of_kind(rows: pa.Table) -> Array:
         kinds = _encode_column(rows.column("kind"))
         is_kind = np.array([value == kind for value in kinds.values])
         if not is_kind.any():
             return _NOTHING
-        counts = to_numpy_numbers(rows.column(counted)) - (0 if less is None else to_numpy_numbers(rows.column(less)))
+        counts = to_numpy_numbers(rows.column(counted_column)) - (
+            0 if subtracted_column is None else to_numpy_numbers(rows.column(subtracted_column))
+        )
         found: Array = counts * is_kind[kinds.codes]
         return found
 
-    return _Sum(["kind", counted, *([] if less is None else [less])], add)
+    return _Sum(
+        ["kind", counted_column, *([] if subtracted_column is None else [subtracted_column])], count_rows_of_kind
+    )
 
 
 def _count_other_tags(rows: pa.Table) -> Array:
@@ -155,7 +159,7 @@ _SUMS: Mapping[str, _Sum] = {
     "sent": _sum_of_kind(Kind.NORMAL),
     "retries": _sum_of_kind(Kind.RETRY),
     "dead_letters": _sum_of_kind(Kind.DLQ),
-    "prepared": _sum_of_kind(Kind.HALF, less="rechecked"),
+    "prepared": _sum_of_kind(Kind.HALF, subtracted_column="rechecked"),
     "committed": _sum_of_kind(Kind.NORMAL, "committed"),
     "clock_skew": _sum_of_column("clock_skew_messages"),
     "other_tags": _Sum(["other_tags", "messages"], _count_other_tags),
@@ -171,14 +175,14 @@ def _needed_columns(question: RatesQuestion) -> list[str]:
 def _wanted_values(question: RatesQuestion) -> dict[str, Collection[Any]]:
     """Return, by column, the values of the rows that a question selects."""
     tag = MINUTES.groups["tag"]
-    return {tag if name == "tags" else name: set(values) for name, values in question.selection.values}
+    return {tag if name == "tags" else name: set(values) for name, values in question.selection.column_values}
 
 
 def _to_minute_rows(
-    rows: pa.Table, question: RatesQuestion, sums: Sequence[str], sketches: Sequence[str]
+    rows: pa.Table, question: RatesQuestion, sum_names: Sequence[str], sketch_columns: Sequence[str]
 ) -> MinuteRows:
     """Return the wanted rows as numbers."""
-    times = to_numpy_numbers(rows.column(MINUTES.time), null=_NO_TIME)
+    times = to_numpy_numbers(rows.column(MINUTES.time), null_value=_NO_TIME)
     minutes = (times - epoch_us(question.start)) // _MINUTE_US
     chosen = (minutes >= 0) & (minutes < (question.end - question.start) // MINUTE)
     coded = {name: _encode_column(rows.column(name)) for name in _needed_columns(question)}
@@ -189,17 +193,19 @@ def _to_minute_rows(
         rows, minutes = rows.filter(to_boolean_array(chosen)), minutes[chosen]
         coded = {name: _Column(column.codes[chosen], column.values) for name, column in coded.items()}
     keys, groups = _group_rows([coded[MINUTES.groups[name]] for name in question.by], rows.num_rows)
-    summands = {name: _SUMS[name].add(rows) for name in sums}
-    found = MinuteRows(keys, groups, minutes, summands, {name: to_single_array(rows.column(name)) for name in sketches})
+    summands = {name: _SUMS[name].add(rows) for name in sum_names}
+    found = MinuteRows(
+        keys, groups, minutes, summands, {name: to_single_array(rows.column(name)) for name in sketch_columns}
+    )
     return found if question.only is None or not question.by else _rows_of_groups(found, set(question.only))
 
 
-def _rows_of_groups(rows: MinuteRows, wanted: Collection[Key]) -> MinuteRows:
+def _rows_of_groups(rows: MinuteRows, groups: Collection[Key]) -> MinuteRows:
     """Return the rows of the given groups."""
-    is_wanted = np.array([key in wanted for key in rows.keys], bool)
+    is_wanted = np.array([key in groups for key in rows.keys], bool)
     chosen = is_wanted[rows.groups]
     return MinuteRows(
-        [key for key in rows.keys if key in wanted],
+        [key for key in rows.keys if key in groups],
         (np.cumsum(is_wanted) - 1)[rows.groups[chosen]],
         rows.minutes[chosen],
         {name: values[chosen] if len(values) else values for name, values in rows.sums.items()},
@@ -212,33 +218,33 @@ def _encode_column(column: pa.ChunkedArray) -> _Column:
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     values = array.dictionary.to_pylist()
-    return _Column(to_numpy_numbers(array.indices, null=len(values)), [*values, None])
+    return _Column(to_numpy_numbers(array.indices, null_value=len(values)), [*values, None])
 
 
-def _group_rows(columns: Sequence[_Column], count: int) -> tuple[list[Key], Array]:
+def _group_rows(columns: Sequence[_Column], row_count: int) -> tuple[list[Key], Array]:
     """Return the groups of rows, and for each row the index of its group."""
     if not columns:
-        return [()], np.zeros(count, np.int64)
-    codes, combinations = np.zeros(count, np.int64), 1
+        return [()], np.zeros(row_count, np.int64)
+    codes, combinations = np.zeros(row_count, np.int64), 1
     for column in columns:
         if combinations * len(column.values) > _MAX_NUMBER:
             known, codes = np.unique(codes, return_inverse=True)
             combinations = len(known)
         codes = codes * len(column.values) + column.codes
         combinations *= len(column.values)
-    firsts, groups = _place_codes(codes, combinations)
+    firsts, groups = _compact_codes(codes, combinations)
     keys = zip(*([column.values[code] for code in column.codes[firsts].tolist()] for column in columns), strict=True)
     return list(keys), groups
 
 
-def _place_codes(codes: Array, combinations: int) -> tuple[Array, Array]:
+def _compact_codes(codes: Array, code_count: int) -> tuple[Array, Array]:
     """Return the first row with each code that occurs, ordered by code, and for each row the index of its code."""
-    if combinations > _MAX_CODES:
+    if code_count > _MAX_CODES:
         _, firsts, groups = np.unique(codes, return_index=True, return_inverse=True)
         return firsts, groups
-    first_rows = np.full(combinations, -1, np.int64)
+    first_rows = np.full(code_count, -1, np.int64)
     first_rows[codes[::-1]] = np.arange(len(codes))[::-1]
     found = np.flatnonzero(first_rows >= 0)
-    places = np.empty(combinations, np.int64)
+    places = np.empty(code_count, np.int64)
     places[found] = np.arange(len(found))
     return first_rows[found], places[codes]

@@ -48,9 +48,9 @@ def merge_minute_sketches(
     def add(rows: MinuteRows) -> None:
         keys, cells = _group_window_pairs(rows, step // MINUTE)
         for column in columns:
-            _add_column(merged, keys, cells, column, rows.sketches[column])
+            _merge_column_sketches(merged, keys, cells, column, rows.sketches[column])
 
-    read_minute_rows(lake, question, [], add, sketches=columns)
+    read_minute_rows(lake, question, [], add, sketch_columns=columns)
     return merged
 
 
@@ -62,9 +62,11 @@ def _group_window_pairs(rows: MinuteRows, minutes: int) -> tuple[list[tuple[Key,
     return [(rows.keys[number // width], number % width) for number in numbers.tolist()], cells
 
 
-def _add_column(merged: Merged, keys: Sequence[tuple[Key, int]], cells: Array, column: str, sketches: pa.Array) -> None:
+def _merge_column_sketches(
+    merged: Merged, keys: Sequence[tuple[Key, int]], pair_indexes: Array, column: str, sketches: pa.Array
+) -> None:
     found = extract_sketch_values(sketches)
-    owners = np.repeat(cells, found.counts)
+    owners = np.repeat(pair_indexes, found.counts)
     values = found.values
     if (np.diff(owners) < 0).any():
         # There are at most as many cells as rows in a batch; numpy sorts numbers of two bytes by their digits.
@@ -72,14 +74,14 @@ def _add_column(merged: Merged, keys: Sequence[tuple[Key, int]], cells: Array, c
         owners, values = owners[order], values[order]
     bounds = np.append(np.flatnonzero(np.diff(owners, prepend=-1)), len(owners))
     for start, end in pairwise(bounds.tolist()):
-        _sketch_for(merged, keys[owners[start]], column).update(values[start:end])
+        _get_or_create_sketch(merged, keys[owners[start]], column).update(values[start:end])
     for row in found.others.tolist():
         sketch = kll_doubles_sketch.deserialize(sketches[row].as_py())
         if not sketch.is_empty():
-            _sketch_for(merged, keys[cells[row]], column).merge(sketch)
+            _get_or_create_sketch(merged, keys[pair_indexes[row]], column).merge(sketch)
 
 
-def _sketch_for(merged: Merged, key: tuple[Key, int], column: str) -> kll_doubles_sketch:
+def _get_or_create_sketch(merged: Merged, key: tuple[Key, int], column: str) -> kll_doubles_sketch:
     sketches = merged.setdefault(key, {})
     if column not in sketches:
         sketches[column] = kll_doubles_sketch(SKETCH_K)
@@ -119,7 +121,7 @@ def extract_sketch_values(sketches: pa.Array) -> SketchValues:
     words = np.frombuffer(data, np.dtype("<u8"), int(lengths.sum()), first) if lengths.any() else np.zeros(0, np.uint64)
     starts = np.cumsum(lengths) - lengths
     there = np.flatnonzero(lengths)
-    is_single, is_many = _sketch_forms(words, starts[there], lengths[there])
+    is_single, is_many = _sketch_form_masks(words, starts[there], lengths[there])
     keep = np.ones(len(words), bool)
     keep[starts[there[is_single]]] = False
     for number in range(_MANY_HEADER):
@@ -142,7 +144,7 @@ def _sketch_buffers(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
     return np.diff(ends), data or pa.py_buffer(b""), int(ends[0])
 
 
-def _sketch_forms(words: Array, starts: Array, lengths: Array) -> tuple[Array, Array]:
+def _sketch_form_masks(words: Array, starts: Array, lengths: Array) -> tuple[Array, Array]:
     """Return two masks: sketches of one value, and sketches that still hold all of their values."""
     first = words[starts]
     is_single = (first & _START == _SINGLE) & (first & _SINGLE_FLAG != 0) & (lengths == _SINGLE_HEADER + 1)

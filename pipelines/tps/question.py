@@ -11,11 +11,11 @@ from typing import NamedTuple
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.sql import (
     Engine,
-    conditions,
     in_condition,
+    selection_conditions,
     timestamp_literal,
     value_literal,
-    window_start,
+    window_start_expression,
 )
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
@@ -133,10 +133,10 @@ class PartialCount(NamedTuple):
     sums: Mapping[str, str]
 
 
-def round_time(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
+def round_time(moment: datetime.datetime, unit: datetime.timedelta, *, rounds_up: bool = False) -> datetime.datetime:
     """Round a time down, or up, to a multiple of a unit since 1970."""
     since = moment - EPOCH
-    count = min(-(-since // unit), (LAST_TIME - EPOCH) // unit) if up else since // unit
+    count = min(-(-since // unit), (LAST_TIME - EPOCH) // unit) if rounds_up else since // unit
     return EPOCH + count * unit
 
 
@@ -181,7 +181,7 @@ class RatesQuestion:
     @property
     def table(self) -> CountedTable:
         """The smallest table that can answer the question, or at least the largest part of its time range."""
-        has_no_minute = round_time(self.start, MINUTE, up=True) >= round_time(self.end, MINUTE)
+        has_no_minute = round_time(self.start, MINUTE, rounds_up=True) >= round_time(self.end, MINUTE)
         if self.is_by_second or (has_no_minute and self.start < self.end):
             return MESSAGES
         lengths = [length for length in (self.window, self.step) if length is not None]
@@ -190,7 +190,7 @@ class RatesQuestion:
 
     def divide_by_minute(self) -> list[RatesQuestion]:
         """Divide a question by time into whole minutes, and parts of minutes that only `messages` can count."""
-        first, last = round_time(self.start, MINUTE, up=True), round_time(self.end, MINUTE)
+        first, last = round_time(self.start, MINUTE, rounds_up=True), round_time(self.end, MINUTE)
         if self.table is MESSAGES or self.start >= self.end or (first, last) == (self.start, self.end):
             return [self]
         spans = ((self.start, first, True), (first, last, False), (last, self.end, True))
@@ -198,9 +198,9 @@ class RatesQuestion:
             replace(self, start=start, end=end, is_by_second=is_part) for start, end, is_part in spans if start < end
         ]
 
-    def shift_earlier(self, by: datetime.timedelta) -> RatesQuestion:
+    def shift_earlier(self, distance: datetime.timedelta) -> RatesQuestion:
         """Return the same question about an earlier time."""
-        return replace(self, start=self.start - by, end=self.end - by)
+        return replace(self, start=self.start - distance, end=self.end - distance)
 
     def group_columns_sql(self) -> list[str]:
         """Return the SQL of the group columns."""
@@ -217,7 +217,7 @@ class RatesQuestion:
     def where_sql(self, table: CountedTable | None = None) -> str:
         """Return an SQL condition for the wanted rows of a table, by default `self.table`."""
         table = table or self.table
-        found = conditions(replace(self.selection, tags=()), self.engine)
+        found = selection_conditions(replace(self.selection, tags=()), self.engine)
         if self.selection.tags:
             tags = (value_literal(tag, self.engine) for tag in self.selection.tags)
             found.append(in_condition(table.groups["tag"], tags))
@@ -240,7 +240,7 @@ class RatesQuestion:
 
     def window_start_sql(self, length: datetime.timedelta) -> str:
         """Return SQL for the start of a row's window of a given length."""
-        return window_start(self.table.time, int(length.total_seconds()), self.engine)
+        return window_start_expression(self.table.time, int(length.total_seconds()), self.engine)
 
     def window_sums_sql(self, length: datetime.timedelta) -> str:
         """Return SQL for the sums of each group and window: columns `g0`, `g1`, …, `window_start`, and `SUMS`."""

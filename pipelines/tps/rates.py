@@ -134,21 +134,21 @@ class Rates:
     def _rows_of_whole_range(self, question: RatesQuestion) -> list[Row]:
         seconds = (question.end - question.start).total_seconds()
         unit = question.table.unit.total_seconds()
-        found = self._with_peaks(question)
+        found = self._sums_with_peaks(question)
         archived = self.coverage.share_of_window(question.start, question.end)
         rows = []
         for key, sums in found.items():
             row = _to_row(question, key, {name: int(sums[f"sum_{name}"]) for name in SUMS}, seconds)
             rows.append(row | {"peak_per_s": sums["peak"] / unit, "peak_at": sums["peak_at"], "archived": archived})
-        return sorted(rows, key=lambda row: (-row["messages"], repr(key_of(question, row))))
+        return sorted(rows, key=lambda row: (-row["messages"], repr(group_key_of_row(question, row))))
 
-    def _with_peaks(self, question: RatesQuestion, unit: datetime.timedelta | None = None) -> dict[Key, Row]:
-        """Return the sums of each group, with its busiest unit of time; of a cut minute only the wanted part counts."""
+    def _sums_with_peaks(self, question: RatesQuestion, unit: datetime.timedelta | None = None) -> dict[Key, Row]:
+        """Return the sums of each group, with its busiest unit of time; minutes at the ends count in part."""
         found: dict[Key, Row] = {}
         if len(parts := question.divide_by_minute()) > 1:
             for each in parts:
                 counted = replace(each, has_formats=self._has_formats(each))
-                for key, row in self._with_peaks(counted, question.table.unit).items():
+                for key, row in self._sums_with_peaks(counted, question.table.unit).items():
                     _add_sums(found, key, row)
                 check_row_count(len(found))
             return found
@@ -163,12 +163,12 @@ class Rates:
                 if row["sum_messages"] is not None:  # the single row without groups
                     _add_sums(found, _group_key(question, row), row)
             check_row_count(len(found))
-        for row in self._query_rechecked(question, None):
+        for row in self._query_rechecked_counts(question, None):
             if row["rechecked"]:  # without groups there is a row in any case
                 found[_group_key(question, row)]["sum_prepared"] -= row["rechecked"]
         return found
 
-    def _query_rechecked(self, question: RatesQuestion, length: datetime.timedelta | None) -> Iterator[Row]:
+    def _query_rechecked_counts(self, question: RatesQuestion, length: datetime.timedelta | None) -> Iterator[Row]:
         sql = question.rechecked_sql(length)
         return iter(()) if sql is None else self._query_rows(question, sql)
 
@@ -222,20 +222,20 @@ class Rates:
                 check_row_count((len(sums) + 1) * len(starts))
                 sums[key] = np.zeros((len(SUMS), len(starts)), np.int64)
             sums[key][:, places[found["window_start"]]] = [found[f"sum_{name}"] for name in SUMS]
-        for found in self._query_rechecked(question, step):
+        for found in self._query_rechecked_counts(question, step):
             sums[_group_key(question, found)][_PREPARED, places[found["window_start"]]] -= found["rechecked"]
         return sums
 
     def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:
         """Add quantiles of merged sketches to rows."""
         if self._is_counted_by_minute(question):
-            merged = self._merged_sketches(question)
+            merged = self._merge_sketches(question)
         else:
             merged = self._sketches_by_spark(question)
         for row in rows:
-            row.update(_quantiles(merged.get((key_of(question, row), row.get("window_start")), {})))
+            row.update(_sketch_quantiles(merged.get((group_key_of_row(question, row), row.get("window_start")), {})))
 
-    def _merged_sketches(self, question: RatesQuestion) -> Sketches:
+    def _merge_sketches(self, question: RatesQuestion) -> Sketches:
         length = question.window or question.end - question.start
         found = merge_minute_sketches(self.lake, question, length, list(_SKETCHES.values()))
         return {
@@ -264,11 +264,11 @@ class Rates:
         return merged
 
 
-def _add_sums(found: dict[Key, Row], key: Key, row: Row) -> None:
+def _add_sums(sums_by_group: dict[Key, Row], key: Key, row: Row) -> None:
     """Add the sums of a later part of the time range to those of earlier parts."""
-    before = found.get(key)
+    before = sums_by_group.get(key)
     if before is None:
-        found[key] = row
+        sums_by_group[key] = row
         return
     if row["peak"] > before["peak"]:
         before |= {"peak": row["peak"], "peak_at": row["peak_at"]}
@@ -276,7 +276,7 @@ def _add_sums(found: dict[Key, Row], key: Key, row: Row) -> None:
         before[f"sum_{name}"] += row[f"sum_{name}"]
 
 
-def _quantiles(sketches: Mapping[str, kll_doubles_sketch]) -> Row:
+def _sketch_quantiles(sketches: Mapping[str, kll_doubles_sketch]) -> Row:
     found: Row = dict.fromkeys(QUANTILES)
     for what, column in _SKETCHES.items():
         if column not in sketches:
@@ -294,11 +294,11 @@ def _to_row(question: RatesQuestion, key: Key, sums: Mapping[str, int] | None, s
     return row | dict(sums) | rates
 
 
-def _group_key(question: RatesQuestion, found: Mapping[str, Any]) -> Key:
-    return tuple(found[f"g{number}"] for number in range(len(question.by)))
+def _group_key(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
+    return tuple(row[f"g{number}"] for number in range(len(question.by)))
 
 
-def key_of(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
+def group_key_of_row(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
     """Return the group of a row of `Rates.read_rates`."""
     return tuple(row[name] for name in question.by)
 
@@ -338,8 +338,9 @@ def check_row_count(count: int) -> None:
         raise _too_many_rows_error(count, MAX_CELLS, "")
 
 
-def _too_many_rows_error(count: int, most: int, what: str) -> LakeError:
+def _too_many_rows_error(count: int, max_rows: int, suffix: str) -> LakeError:
     return LakeError(
-        f"the answer has {format_count(count, 'row')} or more{' ' + what if what else ''}, expected at most {most:,}: "
+        f"the answer has {format_count(count, 'row')} or more{' ' + suffix if suffix else ''}, expected at most "
+        f"{max_rows:,}: "
         "use longer windows, a shorter time range, or fewer groups"
     )

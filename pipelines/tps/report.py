@@ -15,7 +15,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.tps.comparison import Comparison, find_silent_groups
-from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damage
+from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damaged_time_ranges
 from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion, round_time
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
@@ -78,7 +78,7 @@ class RatesReport:
         """Number of groups with messages."""
         return self.group_count - len(self.silent)
 
-    def key_of(self, row: Mapping[str, Any]) -> Key:
+    def group_key_of_row(self, row: Mapping[str, Any]) -> Key:
         """Return the group of a row."""
         return tuple(row[name] for name in self.question.by)
 
@@ -88,13 +88,13 @@ def make_report(
     coverage: Coverage,
     question: RatesQuestion,
     engine: Engine = Engine.DELTALAKE,
-    compared: datetime.timedelta | None = None,
+    comparison_distance: datetime.timedelta | None = None,
 ) -> RatesReport:
     """Compute the contents of a report on rates.
 
     Args:
         question: The question; its window is that of the figures over time, unless there are too many.
-        compared: Distance to an earlier time with which the groups are compared.
+        comparison_distance: Distance to an earlier time with which the groups are compared.
 
     Raises:
         LakeError: There are too many groups.
@@ -104,7 +104,11 @@ def make_report(
     whole = replace(question, window=None, step=None, is_by_second=is_by_second)
     windows = _report_windows(question)
     by_window = replace(whole, start=windows.start, end=windows.end, window=windows.length)
-    groups = rates.read_rates(whole) if compared is None else Comparison(rates, whole, compared).rows()
+    groups = (
+        rates.read_rates(whole)
+        if comparison_distance is None
+        else Comparison(rates, whole, comparison_distance).comparison_rows()
+    )
     shown = groups[:MAX_GROUPS]
     total = rates.read_rates(replace(whole, by=())) if groups else []
     sketches = _count_sketches(lake, by_window)
@@ -126,16 +130,19 @@ def make_report(
         lines={key: rows for key, rows in lines.items() if rows},
         has_percentiles=has_percentiles,
         sketches=sketches,
-        damage=read_damage(lake, coverage),
-        compared=compared,
-        silent=[] if compared is None else find_silent_groups(whole, groups),
+        damage=read_damaged_time_ranges(lake, coverage),
+        compared=comparison_distance,
+        silent=[] if comparison_distance is None else find_silent_groups(whole, groups),
         outcomes=read_outcomes_if_intact(lake, whole, total[0]["prepared"] if total else 0, engine),
     )
 
 
 def _report_windows(question: RatesQuestion) -> TimeWindows:
     if question.window is not None:
-        start, end = round_time(question.start, question.window), round_time(question.end, question.window, up=True)
+        start, end = (
+            round_time(question.start, question.window),
+            round_time(question.end, question.window, rounds_up=True),
+        )
         count = (end - start) // question.window
         if count <= MAX_GIVEN_WINDOWS:
             return TimeWindows(start, question.window, count)

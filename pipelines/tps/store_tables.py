@@ -39,7 +39,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS as MINUTES_COLUMNS
 from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
-from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, first_and_last_sql
+from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, first_and_last_time_sql
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -84,31 +84,31 @@ class _Tasks:
     table: str
     request: Request
 
-    def run(self, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
+    def process_splits(self, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
         """Return the files that were written, and the number of damaged ranges of each store."""
         name = f"part-{_RUN_ID}-{secrets.token_hex(8)}"
         damaged: Counter[str] = Counter()
         if self.table == MINUTES.name:
             minutes = MinutesFiles(self.lake, name, _RUN_ID)
             for rows in self._read_rows(splits, damaged):
-                minutes.add(sort_rows(rows))
-            return minutes.finish(), damaged
+                minutes.add_messages(sort_rows(rows))
+            return minutes.finish_files(), damaged
         files = []
         for number, rows in enumerate(self._read_rows(splits, damaged)):
             path = f"{name}-{number:05d}.zstd.parquet"
-            lean = _with_date(_without_needless_properties(rows))
+            lean = _add_store_date(_null_unneeded_properties(rows))
             file = write_plain_file(
                 lean, self.lake, "messages", path, row_group_rows=_ROW_GROUP_ROWS, statistics=_STATISTICS
             )
             files.append(file)
         return files, damaged
 
-    def _read_rows(self, splits: Sequence[Split], damaged: Counter[str]) -> Iterator[pa.Table]:
+    def _read_rows(self, splits: Sequence[Split], damage_counts: Counter[str]) -> Iterator[pa.Table]:
         waiting: list[pa.RecordBatch] = []
         size = 0
         for split in splits:
             for batch in read_split(split, self.request):
-                rows = _keep_intact(batch, split.broker, damaged)
+                rows = _keep_intact_rows(batch, split.broker, damage_counts)
                 if rows.num_rows:
                     waiting.append(rows)
                     size += rows.nbytes
@@ -170,28 +170,28 @@ class StoreLogs:
         append_files(lake, table.name, files, 1, made)
         if table is MINUTES:  # a folder without a table of messages would be no lake
             open_or_create(lake, "messages")
-        return StoreTables(self._coverage(dict(_read_spans(lake, table))), damaged)
+        return StoreTables(self._make_coverage(dict(_read_spans(lake, table))), damaged)
 
-    def _coverage(self, read: Mapping[str, TimeSpan]) -> Coverage:
+    def _make_coverage(self, read_spans: Mapping[str, TimeSpan]) -> Coverage:
         times = {store.broker: _read_log_times(store, self._ranges.ranges[store.broker]) for store in self._stores}
         spans = {
             broker: span
             for broker, (logged, _) in times.items()
-            if (span := _unite_spans(each for each in (logged, read.get(broker)) if each is not None)) is not None
+            if (span := _cover_spans(each for each in (logged, read_spans.get(broker)) if each is not None)) is not None
         }
         return Coverage(spans, {broker: gaps for broker, (_, gaps) in times.items()})
 
 
 def _run_task(tasks: _Tasks, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
-    return tasks.run(splits)
+    return tasks.process_splits(splits)
 
 
-def _keep_intact(batch: pa.RecordBatch, broker: str, damaged: Counter[str]) -> pa.RecordBatch:
-    """Return the messages of a batch, and add to `damaged` how many ranges are damaged, except missing segments."""
+def _keep_intact_rows(batch: pa.RecordBatch, broker: str, damage_counts: Counter[str]) -> pa.RecordBatch:
+    """Return the intact messages of a batch, and count its damaged ranges, except missing segments, by broker."""
     sizes = batch.column("size")
     if sizes.null_count:
         reasons = pc.struct_field(batch.column(CORRUPT_RECORD).filter(pc.is_null(sizes)), "reason")
-        damaged[broker] += pc.sum(pc.not_equal(reasons, str(Fault.MISSING_SEGMENT))).as_py() or 0
+        damage_counts[broker] += pc.sum(pc.not_equal(reasons, str(Fault.MISSING_SEGMENT))).as_py() or 0
         batch = batch.filter(pc.is_valid(sizes))
     return batch.drop_columns([CORRUPT_RECORD])
 
@@ -200,7 +200,7 @@ def _join_batches(batches: list[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
 
 
-def _without_needless_properties(rows: pa.Table) -> pa.Table:
+def _null_unneeded_properties(rows: pa.Table) -> pa.Table:
     """Set properties to null, except in messages of `_KINDS_WITH_PROPERTIES`."""
     place = rows.schema.get_field_index("properties")
     kinds = rows.column("kind").chunk(0)
@@ -209,7 +209,7 @@ def _without_needless_properties(rows: pa.Table) -> pa.Table:
     return rows.set_column(place, "properties", rows.column("properties").chunk(0).take(numbers))
 
 
-def _with_date(rows: pa.Table) -> pa.Table:
+def _add_store_date(rows: pa.Table) -> pa.Table:
     return rows.append_column(STORE_DATE.name, rows.column("store_timestamp").cast(pa.date32()))
 
 
@@ -224,7 +224,7 @@ def _read_log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | N
     ]
     known = [span for span in found if span is not None]
     gaps = [span for whole, span in zip(wholes, found, strict=True) if whole.missing and span is not None]
-    return _unite_spans(known), gaps
+    return _cover_spans(known), gaps
 
 
 def _plausible_span(first_ms: int, last_ms: int) -> TimeSpan | None:
@@ -237,12 +237,12 @@ def _minute_start(time: datetime.datetime) -> datetime.datetime:
     return EPOCH + (time - EPOCH) // MINUTE * MINUTE
 
 
-def _unite_spans(spans: Iterable[TimeSpan]) -> TimeSpan | None:
+def _cover_spans(spans: Iterable[TimeSpan]) -> TimeSpan | None:
     spans = list(spans)
     return TimeSpan(min(span.start for span in spans), max(span.end for span in spans)) if spans else None
 
 
 def _read_spans(lake: Lake, table: CountedTable) -> Iterator[tuple[str, TimeSpan]]:
     """Yield the time range of the messages that were read from each store."""
-    for row in rows_to_dicts(run_sql(lake.table(table.name), table.name, first_and_last_sql(table)).read_all()):
+    for row in rows_to_dicts(run_sql(lake.table(table.name), table.name, first_and_last_time_sql(table)).read_all()):
         yield row["broker"], TimeSpan(_minute_start(row["first"]), add_capped(_minute_start(row["last"]), MINUTE))

@@ -45,7 +45,7 @@ class TransactionOutcomes:
     open: int = 0
 
     @property
-    def total(self) -> int:
+    def total_count(self) -> int:
         """Number of transactions."""
         return self.committed + self.rolled_back + self.given_up + self.open
 
@@ -63,24 +63,24 @@ class ReadOutcomes(NamedTuple):
 
 
 def read_outcomes_if_intact(
-    lake: Lake, question: RatesQuestion, prepared: int, engine: Engine = Engine.DELTALAKE
+    lake: Lake, question: RatesQuestion, transaction_count: int, engine: Engine = Engine.DELTALAKE
 ) -> ReadOutcomes:
     """Count the outcomes as `read_outcomes` does, but return the error of a damaged table instead of raising it."""
     try:
-        return ReadOutcomes(read_outcomes(lake, question, prepared, engine))
+        return ReadOutcomes(read_outcomes(lake, question, transaction_count, engine))
     except (QueryError, LogDamagedError) as error:
         return ReadOutcomes(damage=str(error))
 
 
 def read_outcomes(
-    lake: Lake, question: RatesQuestion, prepared: int, engine: Engine = Engine.DELTALAKE
+    lake: Lake, question: RatesQuestion, transaction_count: int, engine: Engine = Engine.DELTALAKE
 ) -> TransactionOutcomes | None:
     """Count the outcomes of the transactions of a question's time range.
 
     Args:
         lake: the lake.
         question: the question; its groups and windows do not matter.
-        prepared: number of transactions that the question counts.
+        transaction_count: number of transactions that the question counts.
 
     Returns:
         The outcomes; None if they are not known: the lake has no `edges`, there are more than `MAX_TRANSACTIONS`, or
@@ -89,9 +89,9 @@ def read_outcomes(
     Raises:
         LogDamagedError: if the table's log is damaged.
     """
-    if not prepared:
+    if not transaction_count:
         return TransactionOutcomes()
-    if prepared > MAX_TRANSACTIONS or not _selects_half_messages(question):
+    if transaction_count > MAX_TRANSACTIONS or not _selects_half_messages(question):
         return None
     try:
         lake.table("edges")
@@ -107,7 +107,7 @@ def read_outcomes(
         given_up=found.get(_GIVEN_UP, 0),
         open=found.get(_OPEN, 0),
     )
-    return outcomes if outcomes.total else None
+    return outcomes if outcomes.total_count else None
 
 
 def _selects_half_messages(question: RatesQuestion) -> bool:
@@ -124,7 +124,7 @@ def _outcomes_sql(question: RatesQuestion, engine: Engine) -> str:
         f"from_timestamp >= {timestamp_literal(start, engine)}",
         f"from_timestamp < {timestamp_literal(end, engine)}",
     ]
-    for column, values in question.selection.values:
+    for column, values in question.selection.column_values:
         if column in ("broker", "queue_id"):
             conditions.append(in_condition(f"from_{column}", (value_literal(value, engine) for value in values)))
     outcome = (

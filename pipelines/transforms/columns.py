@@ -30,10 +30,10 @@ def to_columns(frame: DataFrame, columns: Columns) -> DataFrame:
         One row for each row of `frame`. A column is nullable if it was, or was missing.
     """
     there = set(frame.columns)
-    return frame.select(*(_column(column, is_there=column.name in there) for column in columns))
+    return frame.select(*(_typed_column(column, exists=column.name in there) for column in columns))
 
 
-def _column(column: Column, *, is_there: bool) -> SparkColumn:
+def _typed_column(column: Column, *, exists: bool) -> SparkColumn:
     field = spark_field(column)
-    value = F.col(f"`{column.name}`") if is_there else F.lit(None)
+    value = F.col(f"`{column.name}`") if exists else F.lit(None)
     return value.cast(field.dataType).alias(column.name, metadata=field.metadata)

@@ -132,13 +132,13 @@ def store_topics_at(store_config: DataFrame, moments: Moments) -> DataFrame:
     )
 
 
-def drop_impossible_offsets(positions: DataFrame, topics: DataFrame, most: int) -> DataFrame:
-    """Leave out a store's offsets in queues that do not exist, if there are more than `most` of them at a moment.
+def drop_impossible_offsets(positions: DataFrame, topics: DataFrame, max_impossible: int) -> DataFrame:
+    """Leave out a store's offsets in queues that do not exist, at moments with more than `max_impossible` of them.
 
     Args:
         positions: from `offsets_at`.
         topics: from `store_topics_at`; of a store without any, all offsets are left.
-        most: largest number of such offsets.
+        max_impossible: largest number of such offsets.
 
     Returns:
         Some of the rows of `positions`, with the same columns.
@@ -151,4 +151,4 @@ def drop_impossible_offsets(positions: DataFrame, topics: DataFrame, most: int) 
     is_impossible = F.coalesce(is_beyond, F.lit(False))
     count = F.sum(is_impossible.cast("long")).over(Window.partitionBy("broker", AT))
     marked = found.withColumns({"is_impossible": is_impossible, "impossible": count})
-    return marked.where(~F.col("is_impossible") | (F.col("impossible") <= most)).select(positions.columns)
+    return marked.where(~F.col("is_impossible") | (F.col("impossible") <= max_impossible)).select(positions.columns)

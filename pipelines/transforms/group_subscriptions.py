@@ -19,7 +19,7 @@ from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, T
 KEY = ("broker", "group", "topic")
 """Columns that tell subscriptions apart."""
 FILTER = ("filter", "tags", "sql92")
-"""Columns that say which messages a group wants, see `_with_filter`."""
+"""Columns that say which messages a group wants, see `_with_filter_columns`."""
 BROADCASTING = "BROADCASTING"
 _MANY_TAGS = r"\|\|"
 _BLANKS = r"^[\x00-\x20]+|[\x00-\x20]+$"
@@ -41,7 +41,7 @@ class Subscriptions(NamedTuple):
 
 
 def subscriptions_at(
-    subscriptions: DataFrame, moments: Moments, *, max_age_us: int, sql92: Collection[str] = ()
+    subscriptions: DataFrame, moments: Moments, *, max_age_us: int, sql92_expressions: Collection[str] = ()
 ) -> Subscriptions:
     """Return the subscriptions of groups at each moment.
 
@@ -49,7 +49,7 @@ def subscriptions_at(
         subscriptions: rows of `subscriptions`.
         moments: the moments.
         max_age_us: age up to which clients count as known.
-        sql92: the valid SQL92 expressions; others are not evaluated, and every message may be wanted.
+        sql92_expressions: the valid SQL92 expressions; others are not evaluated, and every message may be wanted.
     """
     time = F.unix_micros("as_of")
     marks = subscriptions.where(F.col("topic").isNull() & (F.col("source") == "broker"))
@@ -63,26 +63,28 @@ def subscriptions_at(
         "choice": F.max_by(choice, F.when(is_choice, time)),
         "newest": F.max_by(newest, F.when(F.col("source") == "broker", time)),
     }
-    known = _with_filter(latest_values_at(rows, KEY, time, moments, values).where(F.col("choice").isNotNull()), sql92)
+    known = _with_filter_columns(
+        latest_values_at(rows, KEY, time, moments, values).where(F.col("choice").isNotNull()), sql92_expressions
+    )
     first = rows.where(is_choice).groupBy(*KEY).agg(F.min_by(choice, time).alias("choice"))
     clients = F.when(F.col("newest").isNotNull(), F.greatest("newest.clients", F.lit(0))).alias("clients")
     return Subscriptions(
         known.select(*KEY, AT, *FILTER, clients, F.col("newest.model").alias("model")),
-        _with_filter(first, sql92).select(*KEY, *FILTER),
+        _with_filter_columns(first, sql92_expressions).select(*KEY, *FILTER),
         asked.select("broker", AT, is_recent),
     )
 
 
-def _with_filter(rows: DataFrame, sql92: Collection[str]) -> DataFrame:
-    """Add what an expression selects.
+def _with_filter_columns(rows: DataFrame, sql92_expressions: Collection[str]) -> DataFrame:
+    """Add columns with the filter of each subscription: the tags or the SQL92 expression that it selects by.
 
     Returns:
         `rows` with `filter` (its text; null if it is not known or not valid, so that every message may be wanted),
-        `tags` (array of the wanted tags; null for all) and `sql92` (the expression; null for none).
+        `tags` (array of the wanted tags; null for all) and `sql92_expressions` (the expression; null for none).
     """
     kind, text = F.col("choice.expression_type"), F.col("choice.expression")
     is_tags = kind == TAG_EXPRESSION
-    is_sql = (kind == SQL92_EXPRESSION) & text.isin(*sql92) if sql92 else F.lit(False)
+    is_sql = (kind == SQL92_EXPRESSION) & text.isin(*sql92_expressions) if sql92_expressions else F.lit(False)
     parts = F.transform(F.split(text, _MANY_TAGS), lambda tag: F.regexp_replace(tag, _BLANKS, ""))
     tags = F.filter(parts, lambda tag: tag != "")
     return rows.withColumns(
@@ -124,7 +126,7 @@ def with_subscription(rows: DataFrame, subscriptions: Subscriptions) -> DataFram
 
 
 def with_unknown_subscription(rows: DataFrame) -> DataFrame:
-    """Add the columns of `with_subscription` where a lake knows no subscriptions."""
+    """Add the columns of `with_subscription` with unknown values, for a lake without subscriptions."""
     is_retry = F.col("topic").startswith(RETRY_PREFIX)
     none = {"tags": "array<string>", "sql92": "string", "members": "int", "model": "string"}
     columns = {name: F.lit(None).cast(kind) for name, kind in none.items()}

@@ -136,7 +136,7 @@ def lag_at(tables: LagTables, moments: Moments, rules: LagRules) -> DataFrame:
     subscriptions = None
     if tables.subscriptions is not None:
         rows = _filter_brokers(tables.subscriptions, rules)
-        subscriptions = subscriptions_at(rows, moments, max_age_us=rules.max_age_us, sql92=rules.sql92)
+        subscriptions = subscriptions_at(rows, moments, max_age_us=rules.max_age_us, sql92_expressions=rules.sql92)
     archived = tables.progress.withColumnRenamed("end", "archived")
     groups = _find_consuming_groups(positions, subscriptions).join(F.broadcast(archived), ["broker"], "left")
     groups = groups.where(
@@ -149,7 +149,7 @@ def lag_at(tables: LagTables, moments: Moments, rules: LagRules) -> DataFrame:
         groups = groups.join(topics.select("broker", "topic", AT, "has_batches"), ["broker", "topic", AT], "left")
     runs = with_queue_runs(_filter_by_last_moment(_filter_brokers(tables.messages, rules), moments, rules), moments)
     queues = _join_group_queues(groups, queue_spans_at(runs, snapshots, moments))
-    return _lag_columns(_with_message_counts(queues, runs.where(rules.may_be_live()), rules))
+    return _lag_columns(_with_waiting_message_counts(queues, runs.where(rules.may_be_live()), rules))
 
 
 def lag_of_groups(lag: DataFrame, times: Sequence[str]) -> DataFrame:
@@ -296,7 +296,7 @@ def _join_group_queues(groups: DataFrame, spans: DataFrame) -> DataFrame:
     )
 
 
-def _with_message_counts(queues: DataFrame, messages: DataFrame, rules: LagRules) -> DataFrame:
+def _with_waiting_message_counts(queues: DataFrame, messages: DataFrame, rules: LagRules) -> DataFrame:
     """Count the messages at or after the bounds of each offset, with their size and the time of the first.
 
     Args:
@@ -326,8 +326,8 @@ def _with_message_counts(queues: DataFrame, messages: DataFrame, rules: LagRules
         "properties",
     )
 
-    def join_messages(some: DataFrame, rows: DataFrame) -> DataFrame:
-        return some.join(rows, [*QUEUE, "bin"], "left")
+    def join_messages(queue_bins: DataFrame, message_rows: DataFrame) -> DataFrame:
+        return queue_bins.join(message_rows, [*QUEUE, "bin"], "left")
 
     has_tag = F.col("tags").isNull() | F.array_contains("tags", F.col("message_tags"))
     found = join_messages(waiting, rows.drop("properties")).withColumn("matches", has_tag)
@@ -354,7 +354,7 @@ def _offset_bin(offset: Column) -> Column:
     return offset - F.pmod(offset, F.lit(_BIN))
 
 
-def _lag_columns(found: DataFrame) -> DataFrame:
+def _lag_columns(counted_rows: DataFrame) -> DataFrame:
     """Return the columns `QUEUE_LAG`, from the offsets, spans and counts of each row."""
     none = F.lit(0).cast("long")
     most = {name: F.col(f"most_{name}") for name in _COUNTED}
@@ -381,7 +381,7 @@ def _lag_columns(found: DataFrame) -> DataFrame:
         "time_lag_s_max": F.when(is_complete | (messages > 0), _waited_seconds(most["next_time"])),
         "next_message_time": most["next_time"],
     }
-    return to_columns(found.withColumns(columns), QUEUE_LAG)
+    return to_columns(counted_rows.withColumns(columns), QUEUE_LAG)
 
 
 def _waited_seconds(next_time: Column) -> Column:

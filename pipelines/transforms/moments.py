@@ -33,15 +33,15 @@ class Moments:
     count: int = 1
     is_last: bool = False
 
-    def first_at_or_after(self, time: Column) -> Column:
+    def first_moment_from(self, time: Column) -> Column:
         """Return the first moment that is not before a time, for rows with a column `broker`; null if there is none."""
         first, every = self._first_moment_us, F.lit(self.every_us)
         elapsed = F.greatest(time - first, F.lit(0)) + every - F.lit(1)
         steps = elapsed - elapsed % every
         return F.when(steps < F.lit(self.count * self.every_us), first + steps)
 
-    def between(self, start: Column, end: Column) -> Column:
-        """Return an array of the moments from one of them to before another one; to the last for null."""
+    def moments_between(self, start: Column, end: Column) -> Column:
+        """Return an array of the moments from a start to before an end; up to the last moment if the end is null."""
         every = F.lit(self.every_us)
         last = self._first_moment_us + F.lit((self.count - 1) * self.every_us)
         return F.sequence(start, F.coalesce(end - every, last), every)
@@ -63,7 +63,7 @@ class Moments:
 def latest_values_at(
     rows: DataFrame, keys: Sequence[str], time: Column, moments: Moments, values: Mapping[str, Column]
 ) -> DataFrame:
-    """Return what rows last said on each key, at each moment from the first row of the key on.
+    """Return, for each key and moment, the values of the key's last row before it; nothing before the key's first row.
 
     With the moments 60 and 120, and `max_by(offset, second)` as the offset:
 
@@ -87,7 +87,7 @@ def latest_values_at(
         One row for each key and moment: the keys, `at`, and the values.
     """
     holds_from = F.lit(_LONG_AGO_US) if moments.is_last else time
-    found = rows.withColumn(AT, moments.first_at_or_after(holds_from)).where(F.col(AT).isNotNull())
+    found = rows.withColumn(AT, moments.first_moment_from(holds_from)).where(F.col(AT).isNotNull())
     found = found.groupBy(*keys, AT).agg(*(value.alias(name) for name, value in values.items()))
     return (
         found
@@ -97,12 +97,12 @@ def latest_values_at(
 
 
 def repeat_until_next(
-    found: DataFrame, keys: Sequence[str], moments: Moments, values: Mapping[str, Column]
+    known_rows: DataFrame, keys: Sequence[str], moments: Moments, values: Mapping[str, Column]
 ) -> DataFrame:
     """Return a row for each moment from one row of a key up to the next one.
 
     Args:
-        found: one row for each key, and each moment at which something is new.
+        known_rows: one row for each key, and each moment at which something is new.
         keys: columns of keys.
         moments: the moments.
         values: the values by name, computed over the rows of a key up to this one.
@@ -111,8 +111,10 @@ def repeat_until_next(
         The keys, `at`, and the values.
     """
     following = F.lead(AT).over(Window.partitionBy(*keys).orderBy(AT))
-    known = found.select(*keys, AT, following.alias("next_at"), *(value.alias(name) for name, value in values.items()))
-    every = F.explode(moments.between(F.col(AT), F.col("next_at")))
+    known = known_rows.select(
+        *keys, AT, following.alias("next_at"), *(value.alias(name) for name, value in values.items())
+    )
+    every = F.explode(moments.moments_between(F.col(AT), F.col("next_at")))
     return known.select(*keys, every.alias(AT), *values)
 
 

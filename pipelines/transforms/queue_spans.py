@@ -37,7 +37,7 @@ def with_queue_runs(messages: DataFrame, moments: Moments) -> DataFrame:
         are those that are known at the last moment: if the clock was set back where a run begins, an earlier moment
         alone may not show it.
     """
-    seen = messages.withColumn(_SEEN, moments.first_at_or_after(F.unix_micros("store_timestamp")))
+    seen = messages.withColumn(_SEEN, moments.first_moment_from(F.unix_micros("store_timestamp")))
     seen = seen.where(F.col(_SEEN).isNotNull())
     rises = seen.groupBy(*QUEUE).agg(
         F.count("*").alias("messages"),

@@ -15,7 +15,9 @@ WINDOW = "window_start"
 _SECOND_US = 1_000_000
 
 
-def window_counts(rows: DataFrame, groups: Mapping[str, str], window: str, counts: Mapping[str, str]) -> DataFrame:
+def count_by_window(
+    rows: DataFrame, groups: Mapping[str, str], window_column: str, counts: Mapping[str, str]
+) -> DataFrame:
     """Count rows by groups and windows.
 
     With the groups `topic`, windows of a minute, and `count(*)` as messages:
@@ -31,7 +33,7 @@ def window_counts(rows: DataFrame, groups: Mapping[str, str], window: str, count
     Args:
         rows: rows of any table.
         groups: SQL of each group, by the name of its column.
-        window: SQL of the start of the window of a row.
+        window_column: SQL of the start of the window of a row.
         counts: SQL of each count, an aggregate, by name.
 
     Returns:
@@ -40,11 +42,11 @@ def window_counts(rows: DataFrame, groups: Mapping[str, str], window: str, count
     """
     keys = [F.expr(sql).alias(name) for name, sql in groups.items()]
     sums = [F.coalesce(F.expr(sql).cast("long"), F.lit(0)).alias(name) for name, sql in counts.items()]
-    return rows.groupBy(*keys, F.expr(window).alias(WINDOW)).agg(*sums)
+    return rows.groupBy(*keys, F.expr(window_column).alias(WINDOW)).agg(*sums)
 
 
 def compute_rates(
-    parts: Sequence[DataFrame], groups: Sequence[str], window_us: int, start_us: int, end_us: int
+    counted_parts: Sequence[DataFrame], groups: Sequence[str], window_us: int, start_us: int, end_us: int
 ) -> DataFrame:
     """Sum the counts of all parts by group and window, and divide them by the window's seconds in the time range.
 
@@ -59,7 +61,7 @@ def compute_rates(
         +------+-------------------+--------+
 
     Args:
-        parts: at least one part, as `window_counts` returns it, with all of `RATE_COUNTS`.
+        counted_parts: at least one part, as `count_by_window` returns it, with all of `RATE_COUNTS`.
         groups: the columns of groups.
         window_us: length of a window, microseconds.
         start_us: start of the time, microseconds since 1970.
@@ -69,7 +71,7 @@ def compute_rates(
         One row for each group and window: `rate_columns`. Counts are not null.
     """
     sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in RATE_COUNTS.names]
-    counted = reduce(DataFrame.unionByName, parts).groupBy(*groups, WINDOW).agg(*sums)
+    counted = reduce(DataFrame.unionByName, counted_parts).groupBy(*groups, WINDOW).agg(*sums)
     opened = F.unix_micros(WINDOW)
     from_us, to_us = F.greatest(opened, F.lit(start_us)), F.least(opened + F.lit(window_us), F.lit(end_us))
     timed = counted.withColumn("seconds", (to_us - from_us) / F.lit(_SECOND_US))

@@ -24,14 +24,14 @@ from commitlake.connectors.reading.stores import Store, refresh_store, segment_s
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings
-from commitlake.pipelines.verify.index_files import IndexPart, open_part, read_entries_between
+from commitlake.pipelines.verify.index_files import IndexPart, open_index_part, read_entries_between
 from commitlake.pipelines.verify.observed_delays import complete_delay_levels, nondefault_levels, observe_delays
-from commitlake.pipelines.verify.queue_ends import check_kinds
+from commitlake.pipelines.verify.queue_ends import check_queue_kinds
 from commitlake.pipelines.verify.store_view import (
     ABORT,
     StoreView,
+    find_dispatched_end,
     is_locked,
-    last_dispatched,
     list_queues,
     queue_file_size,
 )
@@ -84,7 +84,7 @@ class AdmittedStore:
 
 
 def check_is_readable(store: Store) -> None:
-    """Check that a store is on a disk, or a copy with a manifest; nothing is kept in memory.
+    """Check that a store can be verified: it is on a disk, or a copy with a manifest.
 
     Raises:
         StoreError: if it is in an object store and no copy by `commitlake ship`, or its manifest is damaged.
@@ -105,7 +105,7 @@ def admit_store(store: Store, options: VerifyOptions) -> AdmittedStore:
         is_remote = is_uri(root)
         is_live, was_aborted = not is_remote and is_locked(folder), os.path.lexists(folder / ABORT)
         # A copy has `abort` while the broker runs.
-        small = store.format.small_files.read(folder, findings, is_live=is_live or (is_remote and was_aborted))
+        small = store.format.small_files.read_files(folder, findings, is_live=is_live or (is_remote and was_aborted))
         files = open_store_files(root)
         if is_remote:  # see `store_view` for the order
             was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
@@ -141,7 +141,7 @@ def admit_store(store: Store, options: VerifyOptions) -> AdmittedStore:
         )
         view, queues, batches = _add_queues_to_view(view, read_configured_kinds(folder), findings)
     if store.format.brokers.has_delay_levels and options.delay_levels_of(store.broker) is None:
-        view = _with_observed_delays(view, queues, findings)
+        view = _set_observed_delays(view, queues, findings)
     _check_segments(store, view, small, findings)
     index = tuple(_find_index_parts(store, view, manifest, findings)) if view.has_key_index else ()
     return AdmittedStore(store, replace(view, index=index), small, findings, [*queues, *batches])
@@ -185,21 +185,21 @@ def _are_queues_behind(root: str, manifest: Manifest) -> bool:
 
 
 def _add_queues_to_view(
-    view: StoreView, listed: Mapping[str, bool], findings: Findings
+    view: StoreView, has_batches_by_topic: Mapping[str, bool], findings: Findings
 ) -> tuple[StoreView, list[tuple[str, int]], list[tuple[str, int]]]:
     """Complete a view with the queues' file sizes and dispatched end; also return all queues and batch queues."""
-    files, layout = view.files, view.queues
+    files, layout = view.files, view.queue_layout
     queues = list_queues(files, layout)
     file_size = queue_file_size(files, queues, layout)
-    ends = [last_dispatched(files, queues, file_size, view.end, layout)] if view.may_lag else []
+    ends = [find_dispatched_end(files, queues, file_size, view.end, layout)] if view.may_indexes_lag else []
     batches, batch_file_size = [], 0
     if (batch_layout := view.format.queues.batch_layout) is not None:
         batches = list_queues(files, batch_layout)
         batch_file_size = queue_file_size(files, batches, batch_layout)
-        check_kinds(files, listed, queues, layout, findings, are_batches=False)
-        check_kinds(files, listed, batches, batch_layout, findings, are_batches=True)
-        if view.may_lag:
-            ends.append(last_dispatched(files, batches, batch_file_size, view.end, batch_layout))
+        check_queue_kinds(files, has_batches_by_topic, queues, layout, findings, are_batches=False)
+        check_queue_kinds(files, has_batches_by_topic, batches, batch_layout, findings, are_batches=True)
+        if view.may_indexes_lag:
+            ends.append(find_dispatched_end(files, batches, batch_file_size, view.end, batch_layout))
     dispatched = max(ends, default=view.end)
     view = replace(
         view,
@@ -211,11 +211,11 @@ def _add_queues_to_view(
     return view, queues, batches
 
 
-def _with_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], findings: Findings) -> StoreView:
+def _set_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], findings: Findings) -> StoreView:
     """Return a view with delay levels as observed in the store's schedule queues."""
     records = LogRecords(view.segments, view.format)
     topic = view.dialect.schedule_topic
-    observed = observe_delays(view.files, queues, topic, view.queue_file_size, view.queues, records)
+    observed = observe_delays(view.files, queues, topic, view.queue_file_size, view.queue_layout, records)
     for level in nondefault_levels(observed):
         default = DEFAULT_DELAY_LEVELS_MS[level - 1 : level]
         findings.add(
@@ -229,24 +229,27 @@ def _with_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], fi
     return replace(view, delay_levels_ms=complete_delay_levels(observed))
 
 
-def _check_segments(store: Store, view: StoreView, small: SmallFiles, findings: Findings) -> None:
+def _check_segments(store: Store, view: StoreView, small_files: SmallFiles, findings: Findings) -> None:
     size = segment_size(store)
     for segment in store.segments:
         if segment.file_size != size:
-            name = f"{view.log}/{segment.path.rsplit('/', 1)[-1]}"
+            name = f"{view.log_folder_name}/{segment.path.rsplit('/', 1)[-1]}"
             findings.add(
                 Finding("log_file_size", name, physical_offset=segment.base_offset, found=f"{segment.file_size} bytes",
                         expected=f"{size} bytes")
             )  # fmt: skip
-    for name in view.files.files_in(view.log):
+    for name in view.files.files_in(view.log_folder_name):
         if parse_segment_name(name) is None:
-            findings.add(Finding("log_stray_file", f"{view.log}/{name}", found=name, expected="20 digits as a name"))
+            findings.add(
+                Finding("log_stray_file", f"{view.log_folder_name}/{name}", found=name, expected="20 digits as a name")
+            )
     if view.tail is TailKind.TORN and not view.is_live:
         # Bytes that a broker cut off after a crash stay in the file until it writes its next record.
-        is_known = small.log_end is not None and small.log_end <= view.end
+        is_known = small_files.log_end is not None and small_files.log_end <= view.end
         code = "log_torn_tail" if view.was_aborted or is_known else "log_torn_clean"
         findings.add(
-            Finding(code, view.log, physical_offset=view.end, found=f"{view.tail_bytes} bytes that are no record",
+            Finding(code, view.log_folder_name, physical_offset=view.end,
+            found=f"{view.tail_bytes} bytes that are no record",
                     expected="zeros, or a filler up to the segment's end")
         )  # fmt: skip
 
@@ -263,12 +266,12 @@ def _find_index_parts(
     names = [f"{index_files.FOLDER}/{name}" for name in view.files.files_in(index_files.FOLDER, str.isdecimal)]
     for name in names:
         try:
-            part = open_part(view.files, name)
+            part = open_index_part(view.files, name)
         except LayoutError as error:
             findings.add(Finding("index_file_size", name, found=error.found, expected=error.expected))
             continue
         if part is not None:
-            parts.append(_compare_header(store, part, view, findings))
+            parts.append(_compare_index_header(store, part, view, findings))
     parts = sorted((part for part in parts if part.last_offset >= view.start), key=lambda part: part.first_offset)
     kept: list[IndexPart] = []
     for part in parts:
@@ -282,26 +285,26 @@ def _find_index_parts(
                 continue  # reported as a whole: comparing it would give one more finding for each entry
         kept.append(part)
     if names and names[-1] in complete:
-        _note_missing_files(names[-1], complete, findings)
+        _report_missing_index_files(names[-1], complete, findings)
     for part in kept:
         if part.last_offset >= view.end and not view.is_live:
-            _note_entries_beyond(part, view, findings)
+            _report_entries_after_log_end(part, view, findings)
         yield replace(part, is_newest=part is kept[-1] and part.name not in complete)
 
 
-def _note_missing_files(last: str, complete: Collection[str], findings: Findings) -> None:
+def _report_missing_index_files(last_name: str, complete_names: Collection[str], findings: Findings) -> None:
     """Report the IndexFiles that the copy's manifest names after the last one in the folder, and that are missing."""
-    for name in sorted(complete):
-        if name > last and name.startswith(f"{index_files.FOLDER}/"):
+    for name in sorted(complete_names):
+        if name > last_name and name.startswith(f"{index_files.FOLDER}/"):
             found, expected = "no file", "one, as the copy's manifest names it"
             findings.add(Finding("index_missing_entry", name, found=found, expected=expected))
 
 
-def _note_entries_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:
+def _report_entries_after_log_end(part: IndexPart, view: StoreView, findings: Findings) -> None:
     with closing(view.files.open(part.name)) as file:
         first, entries = read_entries_between(file, part, view.end, 1 << 62)
     expected = f"an offset before the log's end, {view.end}"
-    code = view.code_beyond("index_beyond_log")
+    code = view.code_after_log_end("index_beyond_log")
     findings.add_many(
         code,
         len(entries),
@@ -313,7 +316,7 @@ def _note_entries_beyond(part: IndexPart, view: StoreView, findings: Findings) -
     )  # fmt: skip
 
 
-def _compare_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
+def _compare_index_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
     """Compare an IndexFile's header with the log, and return its description with confirmed begin and end."""
     header = part.header
     first_offset, last_offset = part.first_offset, part.last_offset
@@ -324,29 +327,38 @@ def _compare_header(store: Store, part: IndexPart, view: StoreView, findings: Fi
         first = _read_record_time(store, first_offset)
     if first is not None:
         begin, is_known = first, True
-        _compare_span(part, "begin", (header.begin_timestamp, header.begin_physical_offset), (first, first_offset),
+        _compare_header_span(part, "begin", (header.begin_timestamp, header.begin_physical_offset), (first,
+        first_offset),
                       findings)  # fmt: skip
     last = _read_record_time(store, last_offset)
     if last is None or last_offset < first_offset:
         last_offset = header.end_physical_offset
         last = _read_record_time(store, last_offset)
     if last is not None and not (view.is_live and header.index_count - 1 != part.last):
-        _compare_span(part, "end", (header.end_timestamp, header.end_physical_offset), (last, last_offset), findings)
+        _compare_header_span(
+            part, "end", (header.end_timestamp, header.end_physical_offset), (last, last_offset), findings
+        )
     return replace(part, first_offset=first_offset, last_offset=max(first_offset, last_offset),
                    begin_timestamp=begin if is_known else -1)  # fmt: skip
 
 
-def _compare_span(
-    part: IndexPart, side: str, claimed: tuple[int, int], found: tuple[int, int], findings: Findings
+def _compare_header_span(
+    part: IndexPart, side: str, claimed_span: tuple[int, int], actual_span: tuple[int, int], findings: Findings
 ) -> None:
-    if claimed != found:
+    if claimed_span != actual_span:
         findings.add(
-            Finding("index_header_span", part.name, 0, found[1], found=f"{side} {claimed[0]} ms, offset {claimed[1]}",
-                    expected=f"{found[0]} ms, offset {found[1]}")
-        )  # fmt: skip
+            Finding(
+                "index_header_span",
+                part.name,
+                0,
+                actual_span[1],
+                found=f"{side} {claimed_span[0]} ms, offset {claimed_span[1]}",
+                expected=f"{actual_span[0]} ms, offset {actual_span[1]}",
+            )
+        )
 
 
 def _read_record_time(store: Store, offset: int) -> int | None:
     """Return the store time of the valid record at an offset, or None."""
-    message = LogRecords(store.segments, store.format).at(offset)
+    message = LogRecords(store.segments, store.format).get_record(offset)
     return None if message is None else int(message.store_timestamp)

@@ -15,7 +15,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.batch_queues import message_counts
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.queue_check import BadRanges, Restarts, Run, find_runs, recorded_ranges
+from commitlake.pipelines.verify.queue_check import BadRanges, Restarts, Run, find_runs, recorded_number_ranges
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueFolders
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
@@ -31,13 +31,13 @@ class BatchChecker:
         self._view = view
         self._findings = findings
 
-    def check(self, entries: QueueEntries) -> list[Run]:
+    def check_entries(self, entries: QueueEntries) -> list[Run]:
         """Compare a queue's records of a chunk with their entries.
 
         Returns:
             The runs of the records.
         """
-        files = self._view.batch_queue(entries.topic, entries.queue_id)
+        files = self._view.open_batch_queue_files(entries.topic, entries.queue_id)
         runs = [run for run, _ in find_runs(entries, message_counts(entries))]
         if files.starts:
             expected = files.layout.to_entries(entries)
@@ -46,25 +46,28 @@ class BatchChecker:
             if len(found) == len(expected) and (found["physical_offset"] == offsets).all():
                 self._compare_entries(files, places, found, expected)
             else:
-                self._match_entries(files, expected, runs)
+                self._match_entries_by_offset(files, expected, runs)
         return runs
 
-    def _match_entries(self, files: QueueFiles, expected: Array, runs: list[Run]) -> None:
+    def _match_entries_by_offset(self, files: QueueFiles, expected_entries: Array, runs: list[Run]) -> None:
         """Compare records with the entries that have their physical offset, and report those without a counterpart.
 
         All entries of the queue are read, because damaged ones may be anywhere.
         """
-        offsets = expected["physical_offset"]
+        offsets = expected_entries["physical_offset"]
         places, found = files.entries_between(int(offsets[0]), int(offsets[-1]), by_search=False)
         _, in_found, in_expected = np.intersect1d(found["physical_offset"], offsets, return_indices=True)
-        self._compare_entries(files, places[in_found], found[in_found], expected[in_expected])
-        without = np.setdiff1d(np.arange(len(expected)), in_expected)
+        self._compare_entries(files, places[in_found], found[in_found], expected_entries[in_expected])
+        without = np.setdiff1d(np.arange(len(expected_entries)), in_expected)
         lags = offsets[without] >= self._view.dispatched_end
         for code, rows in (("queue_missing_entry", without[~lags]), ("queue_not_dispatched", without[lags])):
             self._findings.add_many(
                 code,
                 len(rows),
-                (self._absent_entry_finding(code, files, expected[row]) for row in rows[: self._view.limit].tolist()),
+                (
+                    self._absent_entry_finding(code, files, expected_entries[row])
+                    for row in rows[: self._view.limit].tolist()
+                ),
             )
         loose = np.setdiff1d(np.arange(len(found)), in_found)
         within = np.zeros(len(loose), np.bool_)
@@ -77,15 +80,17 @@ class BatchChecker:
             "queue_dangling_entry",
             len(rows),
             (
-                self._queue_dangling_finding(files, int(places[row]), found[row])
+                self._dangling_queue_entry_finding(files, int(places[row]), found[row])
                 for row in rows[: self._view.limit].tolist()
             ),
         )
 
-    def _compare_entries(self, files: QueueFiles, places: Array, found: Array, expected: Array) -> None:
-        same_size = found["size"] == expected["size"]
-        same_code = found["tags_code"] == expected["tags_code"]
-        same_batch = np.logical_and.reduce([found[name] == expected[name] for name in _BATCH_FIELDS])
+    def _compare_entries(
+        self, files: QueueFiles, entry_numbers: Array, actual_entries: Array, expected_entries: Array
+    ) -> None:
+        same_size = actual_entries["size"] == expected_entries["size"]
+        same_code = actual_entries["tags_code"] == expected_entries["tags_code"]
+        same_batch = np.logical_and.reduce([actual_entries[name] == expected_entries[name] for name in _BATCH_FIELDS])
         for code, wrong in (
             ("queue_wrong_size", ~same_size),
             ("queue_wrong_tags", same_size & ~same_code),
@@ -96,32 +101,40 @@ class BatchChecker:
                 code,
                 len(rows),
                 (
-                    self._wrong_entry_finding(code, files, int(places[row]), found[row], expected[row])
+                    self._wrong_entry_finding(
+                        code, files, int(entry_numbers[row]), actual_entries[row], expected_entries[row]
+                    )
                     for row in rows[: self._view.limit].tolist()
                 ),
             )
 
-    def _wrong_entry_finding(self, code: str, files: QueueFiles, place: int, found: Array, expected: Array) -> Finding:
-        file, position = files.entry_place(place)
-        words, base = files.layout.words, int(expected["message_base_offset"])
-        offset = int(expected["physical_offset"])
-        return Finding(code, file, position, offset, files.name, base, words(found), words(expected))
+    def _wrong_entry_finding(
+        self, code: str, files: QueueFiles, entry_number: int, actual_entry: Array, expected_entry: Array
+    ) -> Finding:
+        file, position = files.entry_place(entry_number)
+        words, base = files.layout.words, int(expected_entry["message_base_offset"])
+        offset = int(expected_entry["physical_offset"])
+        return Finding(code, file, position, offset, files.name, base, words(actual_entry), words(expected_entry))
 
-    def _absent_entry_finding(self, code: str, files: QueueFiles, expected: Array) -> Finding:
+    def _absent_entry_finding(self, code: str, files: QueueFiles, expected_entry: Array) -> Finding:
         return Finding(
-            code, files.folder, None, int(expected["physical_offset"]), files.name,
-            int(expected["message_base_offset"]), "no entry", files.layout.words(expected),
+            code, files.folder, None, int(expected_entry["physical_offset"]), files.name,
+            int(expected_entry["message_base_offset"]), "no entry", files.layout.words(expected_entry),
         )  # fmt: skip
 
-    def _queue_dangling_finding(self, files: QueueFiles, place: int, found: Array) -> Finding:
-        return dangling_entry_finding("queue_dangling_entry", files, place, found, "a record there, or no entry")
+    def _dangling_queue_entry_finding(self, files: QueueFiles, entry_number: int, dangling_entry: Array) -> Finding:
+        return dangling_entry_finding(
+            "queue_dangling_entry", files, entry_number, dangling_entry, "a record there, or no entry"
+        )
 
 
-def dangling_entry_finding(code: str, files: QueueFiles, place: int, found: Array, expected: str) -> Finding:
+def dangling_entry_finding(
+    code: str, files: QueueFiles, entry_number: int, dangling_entry: Array, expected_text: str
+) -> Finding:
     """Return a finding for an entry that points to no record."""
-    file, position = files.entry_place(place)
-    offset, base = int(found["physical_offset"]), int(found["message_base_offset"])
-    return Finding(code, file, position, offset, files.name, base, files.layout.words(found), expected)
+    file, position = files.entry_place(entry_number)
+    offset, base = int(dangling_entry["physical_offset"]), int(dangling_entry["message_base_offset"])
+    return Finding(code, file, position, offset, files.name, base, files.layout.words(dangling_entry), expected_text)
 
 
 class BatchEnds:
@@ -138,24 +151,24 @@ class BatchEnds:
         self._folders = QueueFolders(view, findings, restarts)
         self.awaits_record = False
 
-    def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
+    def check_queue(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
         """Check one queue: its files, entries outside of all runs, and queue offsets without records.
 
         Returns:
             The queue offsets that a consumer may ask for.
         """
-        files = self._view.batch_queue(topic, queue_id)
-        ranges = recorded_ranges(runs)
+        files = self._view.open_batch_queue_files(topic, queue_id)
+        ranges = recorded_number_ranges(runs)
         if not files.starts:
-            self._folders.check_absent(files, runs)
+            self._folders.check_absent_queue(files, runs)
             return QueueBounds(ranges[0][0] if ranges else 0, ranges[-1][1] if ranges else 0)
-        self._folders.check(files, None)
+        self._folders.check_files(files, None)
         for (_, first), (end, _) in pairwise(ranges):
             self._findings.add_many(
                 "log_lost_messages",
                 end - first,
                 [
-                    Finding("log_lost_messages", self._view.log, queue=files.name, number=first,
+                    Finding("log_lost_messages", self._view.log_folder_name, queue=files.name, number=first,
                             found=f"no record of numbers {first} to {end - 1}",
                             expected=format_count(end - first, "message"))
                 ],
@@ -165,7 +178,7 @@ class BatchEnds:
         begins.sort()
         ends.sort()
         queue_end = 0
-        for first_place, entries in files.read_blocks():
+        for first_place, entries in files.read_entry_blocks():
             written = files.layout.is_written(entries)
             offsets = entries["physical_offset"].astype(np.int64)
             if written.any():
@@ -173,21 +186,21 @@ class BatchEnds:
                 queue_end = int(last["message_base_offset"]) + int(last["batch_size"])
             in_a_run = np.searchsorted(begins, offsets, "right") > np.searchsorted(ends, offsets, "left")
             for row in np.flatnonzero(written & ~in_a_run & (offsets >= self._view.start)).tolist():
-                self._note_dangling(files, first_place + row, entries[row])
+                self._report_dangling_entry(files, first_place + row, entries[row])
         first = ranges[0][0] if ranges else queue_end
         return QueueBounds(first, max(queue_end, ranges[-1][1] if ranges else 0))
 
-    def _note_dangling(self, files: QueueFiles, place: int, entry: Array) -> None:
+    def _report_dangling_entry(self, files: QueueFiles, entry_number: int, entry: Array) -> None:
         offset = int(entry["physical_offset"])
         if self._bad.contains_offset(offset) or (offset >= self._view.end and self._view.is_live):
             return  # damage of the log is reported once; entries newer than the log's end were not compared
-        if self._view.is_awaited(offset):
+        if self._view.is_awaited_log_end(offset):
             self.awaits_record = True
             return
         code, expected = "queue_dangling_entry", "a record there, or no entry"
         if offset >= self._view.end:
             code, expected = (
-                self._view.code_beyond("queue_beyond_log"),
+                self._view.code_after_log_end("queue_beyond_log"),
                 f"an offset before the log's end, {self._view.end}",
             )
-        self._findings.add(dangling_entry_finding(code, files, place, entry, expected))
+        self._findings.add(dangling_entry_finding(code, files, entry_number, entry, expected))

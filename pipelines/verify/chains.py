@@ -23,99 +23,113 @@ _AT_OFFSET, _AT_PREVIOUS = ENTRY.offset_of("physical_offset"), ENTRY.offset_of("
 
 
 @compiled
-def _is_of_other_slot(memory: Array, at: Any, slots: int, slot: Any) -> Any:
+def _is_of_other_slot(memory: Array, entry_position: Any, slot_count: int, slot: Any) -> Any:
     """Return whether an entry belongs to another slot; False for an empty entry, which is reported separately."""
-    key_hash = np.int64(load_be_i32(memory, at))
-    if key_hash == 0 and load_be_i64(memory, at + _AT_OFFSET) == 0 and load_be_i64(memory, at + _ENTRY_SIZE - 8) == 0:
+    key_hash = np.int64(load_be_i32(memory, entry_position))
+    if (
+        key_hash == 0
+        and load_be_i64(memory, entry_position + _AT_OFFSET) == 0
+        and load_be_i64(memory, entry_position + _ENTRY_SIZE - 8) == 0
+    ):
         return False
-    return key_hash % slots != slot
+    return key_hash % slot_count != slot
 
 
 @compiled
-def _count_problem(kind: int, number: Any, counts: Array, first: Array) -> None:
-    place = counts[kind]
-    if place < first.shape[1]:
-        first[kind, place] = number
-    counts[kind] = place + 1
+def _count_problem(kind: int, number: Any, problem_counts: Array, first_numbers: Array) -> None:
+    place = problem_counts[kind]
+    if place < first_numbers.shape[1]:
+        first_numbers[kind, place] = number
+    problem_counts[kind] = place + 1
 
 
 @compiled
 def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
-    memory: Array, slots: int, last: int, room: int, references: Array, counts: Array, first: Array
+    memory: Array,
+    slot_count: int,
+    last_entry: int,
+    entry_limit: int,
+    references: Array,
+    problem_counts: Array,
+    first_numbers: Array,
 ) -> None:
     """Check that every slot and entry points to an older entry of its own chain, and that every entry is reachable.
 
     Args:
         memory: the file's bytes.
-        slots: number of slots.
-        last: number of the last entry.
-        room: upper bound of entry numbers: `last + 1`, or more where entries may have been added meanwhile.
+        slot_count: number of slots.
+        last_entry: number of the last entry.
+        entry_limit: upper bound of entry numbers: `last + 1`, or more where entries may have been added meanwhile.
         references: uint8[last + 2], zeros; scratch.
-        counts: int64[CHAIN_COUNTS], zeros; receives the count of each kind, and of used slots.
-        first: int64[6, n]; receives the numbers of the first n entries, or slots, of each kind.
+        problem_counts: int64[CHAIN_COUNTS], zeros; receives the count of each kind, and of used slots.
+        first_numbers: int64[6, n]; receives the numbers of the first n entries, or slots, of each kind.
     """
-    entries = _FIRST_SLOT + _SLOT_SIZE * slots
+    entries = _FIRST_SLOT + _SLOT_SIZE * slot_count
     before = np.int64(-1)
-    for number in range(1, last + 1):
+    for number in range(1, last_entry + 1):
         at = entries + _ENTRY_SIZE * number
         key_hash, offset = np.int64(load_be_i32(memory, at)), load_be_i64(memory, at + _AT_OFFSET)
         previous = np.int64(load_be_i32(memory, at + _AT_PREVIOUS))
         if key_hash == 0 and offset == 0 and previous == 0 and load_be_i64(memory, at + _ENTRY_SIZE - 8) == 0:
-            _count_problem(EMPTY, number, counts, first)
+            _count_problem(EMPTY, number, problem_counts, first_numbers)
             continue
         if offset < before:
-            _count_problem(DISORDER, number, counts, first)
+            _count_problem(DISORDER, number, problem_counts, first_numbers)
         else:
             before = offset
         if previous < 0 or previous >= number:
-            _count_problem(LOOP, number, counts, first)
+            _count_problem(LOOP, number, problem_counts, first_numbers)
         elif previous > 0:
             references[previous] = 1
-            if _is_of_other_slot(memory, entries + _ENTRY_SIZE * previous, slots, key_hash % slots):
-                _count_problem(WRONG_CHAIN, number, counts, first)
-    for slot in range(slots):
+            if _is_of_other_slot(memory, entries + _ENTRY_SIZE * previous, slot_count, key_hash % slot_count):
+                _count_problem(WRONG_CHAIN, number, problem_counts, first_numbers)
+    for slot in range(slot_count):
         newest = np.int64(load_be_i32(memory, _FIRST_SLOT + _SLOT_SIZE * slot))
         if newest == 0:
             continue
-        counts[USED_SLOTS] += 1
-        while last < newest < room:  # added meanwhile: follow them to the entry that the slot pointed to before
+        problem_counts[USED_SLOTS] += 1
+        while (
+            last_entry < newest < entry_limit
+        ):  # added meanwhile: follow them to the entry that the slot pointed to before
             older = np.int64(load_be_i32(memory, entries + _ENTRY_SIZE * newest + _AT_PREVIOUS))
             newest = older if older < newest else np.int64(0)
             if newest == 0:
                 break
         if newest == 0:
             continue
-        if newest < 0 or newest > last:
-            _count_problem(BAD_SLOT, slot, counts, first)
+        if newest < 0 or newest > last_entry:
+            _count_problem(BAD_SLOT, slot, problem_counts, first_numbers)
             continue
         references[newest] = 1
-        if _is_of_other_slot(memory, entries + _ENTRY_SIZE * newest, slots, np.int64(slot)):
-            _count_problem(WRONG_CHAIN, newest, counts, first)
-    for number in range(1, last + 1):
+        if _is_of_other_slot(memory, entries + _ENTRY_SIZE * newest, slot_count, np.int64(slot)):
+            _count_problem(WRONG_CHAIN, newest, problem_counts, first_numbers)
+    for number in range(1, last_entry + 1):
         if references[number] == 0:
-            _count_problem(UNREACHABLE, number, counts, first)
+            _count_problem(UNREACHABLE, number, problem_counts, first_numbers)
 
 
 @compiled
-def _add_problem(problems: Array, found: int, kind: int, row: int, at: int) -> int:
+def _add_problem(problems: Array, problem_count: int, kind: int, row: int, entry_index: int) -> int:
     """Add a problem, and return the new number of problems."""
-    problems[0, found], problems[1, found], problems[2, found] = kind, row, at
-    return found + 1
+    problems[0, problem_count], problems[1, problem_count], problems[2, problem_count] = kind, row, entry_index
+    return problem_count + 1
 
 
 @compiled
-def _add_missing(problems: Array, found: int, row: int, keys: np.int64, wrong: int) -> tuple[int, int]:
+def _add_missing_keys(
+    problems: Array, problem_count: int, row: int, key_count: np.int64, wrong_count: int
+) -> tuple[int, int]:
     """Report a record's keys as missing, except one for each wrong entry that was found in their place.
 
     Returns:
         The number of problems, and the number of wrong entries that are not yet matched with a key.
     """
-    for _ in range(keys):
-        if wrong > 0:
-            wrong -= 1
+    for _ in range(key_count):
+        if wrong_count > 0:
+            wrong_count -= 1
         else:
-            found = _add_problem(problems, found, MISSING, row, -1)
-    return found, wrong
+            problem_count = _add_problem(problems, problem_count, MISSING, row, -1)
+    return problem_count, wrong_count
 
 
 @compiled
@@ -177,11 +191,11 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
                 while later < end and key_hashes[later] != entry_hashes[at]:
                     later += 1
                 if later < end:  # keys before it are missing
-                    found, wrong = _add_missing(problems, found, row, later - key, wrong)
+                    found, wrong = _add_missing_keys(problems, found, row, later - key, wrong)
                     key = later + 1
                 elif not tags_seen and entry_hashes[at] == tags_hashes[row]:
                     tags_seen = True
-                    found, wrong = _add_missing(problems, found, row, end - key, wrong)
+                    found, wrong = _add_missing_keys(problems, found, row, end - key, wrong)
                     key = end
                 else:
                     again = tags_hashes[row] >= 0 and entry_hashes[at] == tags_hashes[row]
@@ -206,7 +220,7 @@ def compare_entries(  # noqa: C901, PLR0912, PLR0915 (likewise)
                 if seconds != entry_times[at]:
                     found = _add_problem(problems, found, WRONG_TIME, row, at)
             at += 1
-        found, wrong = _add_missing(problems, found, row, end - key, wrong)
+        found, wrong = _add_missing_keys(problems, found, row, end - key, wrong)
         key = end
     while at < count:
         found = _add_problem(problems, found, DANGLING, -1, at)

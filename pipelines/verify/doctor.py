@@ -24,10 +24,10 @@ from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.admission import AdmittedStore, VerifyOptions, admit_store, check_is_readable
 from commitlake.pipelines.verify.batch_queues import BatchEnds
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.index_check import check_chains
+from commitlake.pipelines.verify.index_check import check_index_chains
 from commitlake.pipelines.verify.index_files import IndexPart
-from commitlake.pipelines.verify.log_check import LogReport, check_range, time_back_finding
-from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_order, find_restarts
+from commitlake.pipelines.verify.log_check import LogReport, check_log_range, time_back_finding
+from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_queue_order, find_topic_restarts
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueEnds
 from commitlake.pipelines.verify.store_view import ABORT, StoreView
 from commitlake.schemas.counts import format_count
@@ -81,7 +81,7 @@ def join_findings(reports: Sequence[StoreReport]) -> Findings:
     """Return the findings of all stores."""
     together = Findings(max((report.findings.limit for report in reports), default=1))
     for report in reports:
-        together.merge(report.findings)
+        together.merge_findings(report.findings)
     return together
 
 
@@ -118,10 +118,10 @@ def verify_stores(
     if len(together) > 1:  # a store that is no copy must not cost the reports of those before it
         map_concurrently(check_is_readable, stores, REMOTE_THREADS)
     threads = _COPIES_ADMITTED_AT_ONCE if are_remote else 1
-    return [report for group in together for report in _verify_together(group, options, runner, advance, threads)]
+    return [report for group in together for report in _verify_concurrently(group, options, runner, advance, threads)]
 
 
-def _verify_together(
+def _verify_concurrently(
     stores: Sequence[Store], options: VerifyOptions, runner: Runner, advance: Advance | None, threads: int
 ) -> list[StoreReport]:
     """Verify some stores together, and admit at most `threads` of them at a time."""
@@ -143,12 +143,12 @@ def _verify_together(
                 advance(result.bytes)
         else:
             store.chains[places[done]] = result
-    return [_make_report(store) for store in started]
+    return [_make_store_report(store) for store in started]
 
 
 def _run_task(task: Task) -> LogReport | Findings:
     _, view, what = task
-    return check_range(view.value, what) if isinstance(what, Split) else check_chains(view.value, what)
+    return check_log_range(view.value, what) if isinstance(what, Split) else check_index_chains(view.value, what)
 
 
 def _plan_splits(admitted: AdmittedStore, options: VerifyOptions) -> list[Split]:
@@ -160,30 +160,39 @@ def _plan_splits(admitted: AdmittedStore, options: VerifyOptions) -> list[Split]
     ]
 
 
-def _make_report(store: _StoreInProgress) -> StoreReport:
+def _make_store_report(store: _StoreInProgress) -> StoreReport:
     """Run the checks that need the whole log of a store, and return its report."""
     admitted, view, findings = store.admitted, store.admitted.view, store.admitted.findings
     reports = [store.reports[place] for place in sorted(store.reports)]
     queues = _join_runs(store.splits, reports, findings)
     for place in sorted(store.chains):
-        findings.merge(store.chains[place])
+        findings.merge_findings(store.chains[place])
     bad = BadRanges.from_bad_ranges(each for report in reports for each in report.bad)
-    restarts = find_restarts(queues)
+    restarts = find_topic_restarts(queues)
     ends, batch_ends = QueueEnds(view, bad, findings, restarts), BatchEnds(view, bad, findings, restarts)
     batch_topics = view.kinds.batch.union(*(report.batch_topics for report in reports))
     bounds = {}
     in_order = sorted({*queues, *admitted.queues})
     for place, (topic, queue_id) in enumerate(in_order):
         if place % _QUEUES_AT_ONCE == 0:
-            _check_queue_ends(view, in_order[place : place + _QUEUES_AT_ONCE], batch_topics)
-        runs = check_order(queues.get((topic, queue_id), []), bad, findings, view.log, restarts.get(topic, ()))
+            _load_queue_ends(view, in_order[place : place + _QUEUES_AT_ONCE], batch_topics)
+        runs = check_queue_order(
+            queues.get((topic, queue_id), []), bad, findings, view.log_folder_name, restarts.get(topic, ())
+        )
         of_kind = batch_ends if topic in batch_topics else ends
-        bounds[topic, queue_id] = of_kind.check(topic, queue_id, runs)
+        bounds[topic, queue_id] = of_kind.check_queue(topic, queue_id, runs)
     newest = max((report.newest_time for report in reports), default=0)
     awaits_record = ends.awaits_record or batch_ends.awaits_record
     if awaits_record:
         findings.add(
-            Finding("log_not_copied", view.log, None, view.end, found="entries of a record", expected="this record")
+            Finding(
+                "log_not_copied",
+                view.log_folder_name,
+                None,
+                view.end,
+                found="entries of a record",
+                expected="this record",
+            )
         )
     check_checkpoint(view, admitted.small, newest, findings, awaits_record=awaits_record)
     log = CheckedLog(
@@ -191,12 +200,12 @@ def _make_report(store: _StoreInProgress) -> StoreReport:
         start=view.start,
         end=view.end,
         entries=sum(queue.end for queue in bounds.values()),
-        may_lag=view.may_lag,
+        may_lag=view.may_indexes_lag,
     )
-    view.format.small_files.check(log, admitted.small, findings)
+    view.format.small_files.check_checkpoint(log, admitted.small, findings)
     check_offsets(admitted.small, bounds, findings, view.dialect.schedule_topic)
     if view.has_key_index:
-        _check_index(view, reports, findings)
+        _report_keys_without_index(view, reports, findings)
     return StoreReport(
         broker=view.broker,
         root=view.root,
@@ -214,18 +223,18 @@ def _make_report(store: _StoreInProgress) -> StoreReport:
     )
 
 
-def _check_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
+def _load_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
     """Read the ends of a copy's queues in parallel, so that later checks find them in memory."""
 
     def read(queue: tuple[str, int]) -> None:
-        files = view.batch_queue(*queue) if queue[0] in batch_topics else view.queue(*queue)
+        files = view.open_batch_queue_files(*queue) if queue[0] in batch_topics else view.open_queue_files(*queue)
         files.find_written_end()
 
     if (threads := choose_thread_count(view.files)) > 1:
         map_concurrently(read, queues, threads)
 
 
-def _check_index(view: StoreView, reports: Sequence[LogReport], findings: Findings) -> None:
+def _report_keys_without_index(view: StoreView, reports: Sequence[LogReport], findings: Findings) -> None:
     """Report records whose keys no IndexFile has: the store has none, or the copy lacks the newest one."""
     count = sum(report.not_copied if view.index else report.with_keys for report in reports)
     if count and view.lacks_newest_index:
@@ -246,7 +255,7 @@ def _join_runs(
     queues: Mapping[tuple[str, int], list[Run]] = defaultdict(list)
     last_time = None
     for split, report in zip(splits, reports, strict=True):
-        findings.merge(report.findings)
+        findings.merge_findings(report.findings)
         for run in report.runs:
             queues[run.topic, run.queue_id].append(run)
         if last_time is not None and report.first_time is not None and report.first_time < last_time:
@@ -273,7 +282,9 @@ def check_checkpoint(
         if value > most and not may_be_awaited:
             unit = " ms" if is_time else ""
             found, expected = f"{name} {value}{unit}", f"at most {most}{unit}, the log's {what}"
-            findings.add(Finding(view.code_beyond("checkpoint_ahead"), CHECKPOINT, found=found, expected=expected))
+            findings.add(
+                Finding(view.code_after_log_end("checkpoint_ahead"), CHECKPOINT, found=found, expected=expected)
+            )
 
 
 def check_offsets(files: SmallFiles, bounds: BoundsByQueue, findings: Findings, schedule_topic: str) -> None:
@@ -296,13 +307,13 @@ def check_offsets(files: SmallFiles, bounds: BoundsByQueue, findings: Findings, 
             )  # fmt: skip
 
 
-def _offset_problems(offset: int, queue: QueueBounds | None) -> Iterator[tuple[str, str]]:
+def _offset_problems(offset: int, queue_bounds: QueueBounds | None) -> Iterator[tuple[str, str]]:
     if offset < 0:
         yield "offset_invalid", "0 or more"
-    elif queue is None:
+    elif queue_bounds is None:
         if offset > 0:
             yield "offset_without_queue", "a queue"
-    elif offset > queue.end:
-        yield "offset_beyond_queue", f"at most {queue.end}"
-    elif offset < queue.first and queue.end > queue.first:
-        yield "offset_below_queue", f"{queue.first} or more"
+    elif offset > queue_bounds.end:
+        yield "offset_beyond_queue", f"at most {queue_bounds.end}"
+    elif offset < queue_bounds.first and queue_bounds.end > queue_bounds.first:
+        yield "offset_below_queue", f"{queue_bounds.first} or more"

@@ -65,9 +65,9 @@ def _Class(code: str, severity: Severity, cause: str, action: str | Advice) -> F
     return FindingClass(code, severity, cause, Advice(action) if isinstance(action, str) else action)
 
 
-def _Torn(code: str, cause: str, before: str = "") -> FindingClass:  # noqa: N802 (as a class)
+def _Torn(code: str, cause: str, step_before: str = "") -> FindingClass:  # noqa: N802 (as a class)
     """Return a class of damage to the log after which a broker may not read on."""
-    return FindingClass(code, _D, cause, _SALVAGE.after(before), _SKIP.after(before))
+    return FindingClass(code, _D, cause, _SALVAGE.with_prefix(step_before), _SKIP.with_prefix(step_before))
 
 
 _ALL = (

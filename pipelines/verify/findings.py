@@ -39,12 +39,12 @@ class Finding:
     broker: str = ""
 
     @property
-    def kind(self) -> FindingClass:
+    def finding_class(self) -> FindingClass:
         """The class of the finding."""
         return CLASSES[self.code]
 
     @property
-    def place(self) -> str:
+    def place_text(self) -> str:
         """The place of the finding in words."""
         words = [self.file]
         if self.position is not None:
@@ -89,7 +89,7 @@ class Findings:
         """Add a finding on a small file, given by its parts."""
         self.add(Finding(code, file, position, physical_offset, found=found, expected=expected))
 
-    def add_many(self, code: str, count: int, first: Iterable[Finding]) -> None:
+    def add_many(self, code: str, count: int, first_findings: Iterable[Finding]) -> None:
         """Count findings of one class, and keep as many of the given ones as there is room for.
 
         Raises:
@@ -99,15 +99,15 @@ class Findings:
         if count:
             self.counts[code] += count
             kept = self.kept.setdefault(code, [])
-            for finding in first:
+            for finding in first_findings:
                 if len(kept) >= self.limit:
                     break
                 kept.append(finding)
 
-    def merge(self, other: Findings) -> None:
+    def merge_findings(self, other_findings: Findings) -> None:
         """Add the findings of another part of the run."""
-        for code, count in other.counts.items():
-            self.add_many(code, count, other.kept.get(code, ()))
+        for code, count in other_findings.counts.items():
+            self.add_many(code, count, other_findings.kept.get(code, ()))
 
     def with_broker(self, broker: str) -> Findings:
         """Return a copy whose findings have the store's name."""
@@ -124,14 +124,14 @@ class Findings:
         """The codes of classes with findings."""
         return set(self.counts)
 
-    def count(self, severity: Severity) -> int:
+    def count_by_severity(self, severity: Severity) -> int:
         """Return the number of findings of a severity."""
         return sum(count for code, count in self.counts.items() if CLASSES[code].severity is severity)
 
     @property
     def worst_severity(self) -> Severity | None:
         """The worst severity with findings; None if there are none."""
-        return next((severity for severity in Severity if self.count(severity)), None)
+        return next((severity for severity in Severity if self.count_by_severity(severity)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,10 @@ def make_verdict(findings: Findings, stores: int) -> StoresVerdict:
     worst = findings.worst_severity
     if worst is None:
         return StoresVerdict(f"{of}: sound, nothing found", "good", False)
-    counts = ", ".join(f"{findings.count(severity):,} {severity}" for severity in Severity if findings.count(severity))
-    is_damage = any(findings.count(severity) for severity in Severity if severity is not Severity.INFO)
+    counts = ", ".join(
+        f"{findings.count_by_severity(severity):,} {severity}"
+        for severity in Severity
+        if findings.count_by_severity(severity)
+    )
+    is_damage = any(findings.count_by_severity(severity) for severity in Severity if severity is not Severity.INFO)
     return StoresVerdict(f"{of}: {'not sound' if is_damage else 'sound'}, {counts}", str(worst), is_damage)

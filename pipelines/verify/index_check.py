@@ -62,24 +62,29 @@ class IndexChecker:
         while self._open:
             self._open.popitem()[1].close()
 
-    def check(self, facts: IndexData) -> None:
+    def check_chunk(self, index_data: IndexData) -> None:
         """Compare the records of a chunk with their index entries."""
         view = self._view
         if not view.index:
             return
         begin, end = view.index[0].first_offset, view.index[-1].last_offset
-        rows = slice(*np.searchsorted(facts.physical_offset, [begin, end + 1]).tolist())
-        self._report_keys_outside(facts, rows, begin)
-        if rows.start == rows.stop and facts.end <= begin:
+        rows = slice(*np.searchsorted(index_data.physical_offset, [begin, end + 1]).tolist())
+        self._report_keys_outside_files(index_data, rows, begin)
+        if rows.start == rows.stop and index_data.end <= begin:
             return
         stretches = [
-            (part, *read_entries_between(self._open_part(part), part, max(facts.start, view.start), facts.end))
+            (
+                part,
+                *read_entries_between(
+                    self._open_index_file(part), part, max(index_data.start, view.start), index_data.end
+                ),
+            )
             for part in view.index
-            if part.first_offset < facts.end and part.last_offset >= facts.start
+            if part.first_offset < index_data.end and part.last_offset >= index_data.start
         ]
-        self._compare_entries(facts, rows, [each for each in stretches if len(each[2])])
+        self._compare_entries(index_data, rows, [each for each in stretches if len(each[2])])
 
-    def _open_part(self, part: IndexPart) -> IndexedFile:
+    def _open_index_file(self, part: IndexPart) -> IndexedFile:
         """Open an IndexFile, unless it is open already, and close those before it, which are no longer needed."""
         if part.name not in self._open:
             before = [each.name for each in self._view.index if each.last_offset < part.first_offset]
@@ -88,12 +93,12 @@ class IndexChecker:
             self._open[part.name] = self._view.files.open(part.name)
         return self._open[part.name]
 
-    def _report_keys_outside(self, facts: IndexData, rows: slice, begin: int) -> None:
+    def _report_keys_outside_files(self, index_data: IndexData, rows: slice, begin: int) -> None:
         """Report records with keys before the first index file, and after the last."""
-        counts = np.diff(facts.key_ends, prepend=0)
+        counts = np.diff(index_data.key_ends, prepend=0)
         before, after = np.flatnonzero(counts[: rows.start]), np.flatnonzero(counts[rows.stop :]) + rows.stop
         if len(before):
-            offset = int(facts.physical_offset[before[0]])
+            offset = int(index_data.physical_offset[before[0]])
             self._findings.add_many(
                 "index_missing_range",
                 len(before),
@@ -106,116 +111,123 @@ class IndexChecker:
             )  # fmt: skip
         if self._view.lacks_newest_index:
             if len(after):
-                self._note_not_copied(int(facts.physical_offset[after[0]]), len(after))
+                self._report_keys_not_copied(int(index_data.physical_offset[after[0]]), len(after))
             return
-        code = "index_not_dispatched" if self._view.may_lag else "index_missing_entry"
+        code = "index_not_dispatched" if self._view.may_indexes_lag else "index_missing_entry"
         self._findings.add_many(
             code,
             len(after),
             (
-                Finding(code, "index", physical_offset=int(facts.physical_offset[row]), found="no entry",
+                Finding(code, "index", physical_offset=int(index_data.physical_offset[row]), found="no entry",
                         expected=f"entries for {counts[row]} keys")
                 for row in after[: self._view.limit].tolist()
             ),
         )  # fmt: skip
 
-    def _note_not_copied(self, offset: int, count: int) -> None:
+    def _report_keys_not_copied(self, offset: int, record_count: int) -> None:
         known = offset if self.first_not_copied is None else self.first_not_copied
         self.first_not_copied = min(known, offset)
-        self.not_copied += count
+        self.not_copied += record_count
 
-    def _compare_entries(self, facts: IndexData, rows: slice, stretches: list[tuple[IndexPart, int, Array]]) -> None:
-        entries = np.concatenate([np.empty(0, ENTRY_DTYPE), *(each for _, _, each in stretches)])
-        numbers = np.concatenate([np.empty(0, np.int64), *(n + np.arange(len(e)) for _, n, e in stretches)])
-        of_part = np.repeat(np.arange(len(stretches)), [len(each) for _, _, each in stretches])
+    def _compare_entries(
+        self, index_data: IndexData, rows: slice, entries_by_part: list[tuple[IndexPart, int, Array]]
+    ) -> None:
+        entries = np.concatenate([np.empty(0, ENTRY_DTYPE), *(each for _, _, each in entries_by_part)])
+        numbers = np.concatenate([np.empty(0, np.int64), *(n + np.arange(len(e)) for _, n, e in entries_by_part)])
+        of_part = np.repeat(np.arange(len(entries_by_part)), [len(each) for _, _, each in entries_by_part])
         written = np.logical_or.reduce([entries[name] != 0 for name in ENTRY_DTYPE.names or ()])
-        if not written.all():  # empty entries are reported by `check_chains`
+        if not written.all():  # empty entries are reported by `check_index_chains`
             entries, numbers, of_part = entries[written], numbers[written], of_part[written]
         offsets = entries["physical_offset"].astype(np.int64)
-        begins = np.array([part.begin_timestamp for part, _, _ in stretches], np.int64)[of_part]
+        begins = np.array([part.begin_timestamp for part, _, _ in entries_by_part], np.int64)[of_part]
         begins[numbers == 1] = -1  # measured from the file before
-        key_begin = int(facts.key_ends[rows.start - 1]) if rows.start else 0
-        key_ends = facts.key_ends[rows] - key_begin
-        hashes = facts.key_hashes[key_begin : key_begin + (int(key_ends[-1]) if len(key_ends) else 0)]
+        key_begin = int(index_data.key_ends[rows.start - 1]) if rows.start else 0
+        key_ends = index_data.key_ends[rows] - key_begin
+        hashes = index_data.key_hashes[key_begin : key_begin + (int(key_ends[-1]) if len(key_ends) else 0)]
         problems = np.empty((3, len(hashes) + 3 * len(offsets) + 1), np.int64)
         count = chains.compare_entries(
-            facts.physical_offset[rows], facts.store_timestamp[rows], key_ends.astype(np.int32), hashes,
-            facts.tags_hash[rows], offsets, entries["key_hash"].astype(np.int32),
+            index_data.physical_offset[rows], index_data.store_timestamp[rows], key_ends.astype(np.int32), hashes,
+            index_data.tags_hash[rows], offsets, entries["key_hash"].astype(np.int32),
             entries["time_diff"].astype(np.int32), begins, problems,
         )  # fmt: skip
         for kind, code in _CODES.items():
             chosen = problems[:, :count][:, problems[0, :count] == kind]
             if kind in (chains.MISSING, chains.DANGLING) and chosen.shape[1]:
-                chosen = self._drop_undecidable(facts, rows, offsets, chosen)
+                chosen = self._drop_undecidable_problems(index_data, rows, offsets, chosen)
             first = (
                 self._entry_finding(
-                    code, facts, rows.start + row if row >= 0 else None, stretches, of_part, numbers, entry
+                    code, index_data, rows.start + row if row >= 0 else None, entries_by_part, of_part, numbers, entry
                 )
                 for _, row, entry in chosen[:, : self._view.limit].T.tolist()
             )
             self._findings.add_many(code, chosen.shape[1], first)
 
-    def _drop_undecidable(self, facts: IndexData, rows: slice, offsets: Array, chosen: Array) -> Array:
+    def _drop_undecidable_problems(
+        self, index_data: IndexData, rows: slice, entry_offsets: Array, problems: Array
+    ) -> Array:
         """Leave out problems that cannot be decided at the ends of the index, and those that are findings of the log.
 
         Keys of the first record may be in a file that was deleted. Keys of the last record may be still to be written,
         or in the newest file, which a copy lacks.
         Entries of damaged records point to damage, which is a finding of the log.
         """
-        kept = np.ones(chosen.shape[1], bool)
-        of_row = chosen[1] >= 0
-        at = facts.physical_offset[rows][chosen[1][of_row]]
+        kept = np.ones(problems.shape[1], bool)
+        of_row = problems[1] >= 0
+        at = index_data.physical_offset[rows][problems[1][of_row]]
         kept[of_row] &= at != self._view.index[0].first_offset
         last = self._view.index[-1].last_offset
         if self._view.lacks_newest_index and (at == last).any():
-            self._note_not_copied(last, 1)
-        if self._view.may_lag or self._view.lacks_newest_index:
+            self._report_keys_not_copied(last, 1)
+        if self._view.may_indexes_lag or self._view.lacks_newest_index:
             kept[of_row] &= at != last
-        if facts.bad:
-            action_columns = chosen[2] >= 0
-            leads = offsets[chosen[2][action_columns]]
+        if index_data.bad:
+            action_columns = problems[2] >= 0
+            leads = entry_offsets[problems[2][action_columns]]
             damaged = np.zeros(len(leads), bool)
-            for bad in facts.bad:
+            for bad in index_data.bad:
                 damaged |= (leads >= bad.start) & (leads < bad.end)
             kept[action_columns] &= ~damaged
-        return chosen[:, kept]
+        return problems[:, kept]
 
     def _entry_finding(
-        self, code: str, facts: IndexData, row: int | None, stretches: list[tuple[IndexPart, int, Array]],
-        of_part: Array,
-        numbers: Array, entry: int,
+        self, code: str, index_data: IndexData, row: int | None, entries_by_part: list[tuple[IndexPart, int, Array]],
+        part_indexes: Array,
+        entry_numbers: Array, entry: int,
     ) -> Finding:  # fmt: skip
-        offset = None if row is None else int(facts.physical_offset[row])
+        offset = None if row is None else int(index_data.physical_offset[row])
         if entry < 0:
             return Finding(code, "index", physical_offset=offset, found="no entry", expected="an entry for each key")
-        part, first, entries = stretches[int(of_part[entry])]
-        number = int(numbers[entry])
+        part, first, entries = entries_by_part[int(part_indexes[entry])]
+        number = int(entry_numbers[entry])
         values = entries[number - first]
         found = f"hash {values['key_hash']}, offset {values['physical_offset']}, {values['time_diff']} s"
         expected = "a record that begins there"
         if row is not None:
-            begin = int(facts.key_ends[row - 1]) if row else 0
-            hashes = [*facts.key_hashes[begin : facts.key_ends[row]].tolist(), *facts.tags_hash[row : row + 1].tolist()]
-            expected = f"hashes {', '.join(map(str, hashes[:8]))}, stored at {facts.store_timestamp[row]} ms"
+            begin = int(index_data.key_ends[row - 1]) if row else 0
+            hashes = [
+                *index_data.key_hashes[begin : index_data.key_ends[row]].tolist(),
+                *index_data.tags_hash[row : row + 1].tolist(),
+            ]
+            expected = f"hashes {', '.join(map(str, hashes[:8]))}, stored at {index_data.store_timestamp[row]} ms"
         return Finding(
             code, part.name, part.geometry.entry_position(number), offset, number=number, found=found, expected=expected
         )
 
 
-def check_chains(view: StoreView, part: IndexPart) -> Findings:
+def check_index_chains(view: StoreView, part: IndexPart) -> Findings:
     """Check every slot and entry of an IndexFile."""
     file = view.files.open(part.name)
     try:
         if isinstance(file, LocalFile):
             return _check_open_file(view, part, file.descriptor)
-        with _fetch_to_temporary(file, part, view.files.place_of(part.name)) as descriptor:
+        with _fetch_to_temporary_file(file, part, view.files.location_of(part.name)) as descriptor:
             return _check_open_file(view, part, descriptor)
     finally:
         file.close()
 
 
 @contextmanager
-def _fetch_to_temporary(file: IndexedFile, part: IndexPart, place: str) -> Iterator[int]:
+def _fetch_to_temporary_file(file: IndexedFile, part: IndexPart, place_text: str) -> Iterator[int]:
     """Yield the descriptor of an unnamed temporary file with the content of an IndexFile of a copy."""
     size = part.geometry.file_size
     window = np.empty(min(size, _PIECE_BYTES), np.uint8)
@@ -231,7 +243,8 @@ def _fetch_to_temporary(file: IndexedFile, part: IndexPart, place: str) -> Itera
         if error.errno not in _FULL:
             raise
         raise StoreError(
-            f"{place}: expected room for {size} bytes in the temporary folder, found {error.strerror}: let TMPDIR name "
+            f"{place_text}: expected room for {size} bytes in the temporary folder, found {error.strerror}: let "
+            "TMPDIR name "
             "a folder with more room"
         ) from None
 
@@ -239,7 +252,7 @@ def _fetch_to_temporary(file: IndexedFile, part: IndexPart, place: str) -> Itera
 def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findings:
     """Check an open IndexFile through a memory map; if the file is truncated meanwhile, report that as a finding."""
     size = part.geometry.file_size
-    mapping = Mapping.of(descriptor, 0, size)
+    mapping = Mapping.map_file(descriptor, 0, size)
     if mapping is None:
         memory = np.frombuffer(bytearray(os.pread(descriptor, size, 0)), np.uint8)
         return (
@@ -251,7 +264,7 @@ def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findi
         if len(mapping.window) < size:
             return _shortened_file_findings(view, part, len(mapping.window))
         findings = _check_mapped_chains(view, part, mapping.window)
-        return _shortened_file_findings(view, part, os.fstat(descriptor).st_size) if mapping.was_cut else findings
+        return _shortened_file_findings(view, part, os.fstat(descriptor).st_size) if mapping.was_truncated else findings
     finally:
         mapping.close()
 

@@ -13,10 +13,10 @@ from commitlake.connectors.log_format.indexes import IndexData
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.index_data.entries import queue_entries
+from commitlake.connectors.reading.index_data.entries import group_entries_by_queue
 from commitlake.connectors.reading.index_data.reading import read_index_data
 from commitlake.connectors.reading.index_data.topic_kinds import collect_batch_evidence, is_valid_folder_name
-from commitlake.connectors.reading.single_records import examine_at
+from commitlake.connectors.reading.single_records import examine_offset
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.verify.batch_queues import BatchChecker
 from commitlake.pipelines.verify.findings import Finding, Findings
@@ -74,51 +74,51 @@ class LogReport:
     first_not_copied: int | None = None
 
 
-def check_range(view: StoreView, split: Split) -> LogReport:
+def check_log_range(view: StoreView, split: Split) -> LogReport:
     """Read a range, and compare every record with its index entries."""
     report = LogReport(Findings(view.limit))
     with closing(IndexChecker(view, report.findings)) as index:
-        _check_facts(view, split, report, index)
+        _check_log_chunks(view, split, report, index)
     report.not_copied, report.first_not_copied = index.not_copied, index.first_not_copied
     _report_bad_ranges(report.bad, split, report.findings, view)
     return report
 
 
-def _check_facts(view: StoreView, split: Split, report: LogReport, index: IndexChecker) -> None:
+def _check_log_chunks(view: StoreView, split: Split, report: LogReport, index: IndexChecker) -> None:
     queues, batches = QueueChecker(view, report.findings), BatchChecker(view, report.findings)
     for facts in read_index_data(split, delay_levels_ms=view.delay_levels_ms):
         report.records += facts.rows
         report.bytes += facts.end - facts.start
         report.with_keys += int(np.count_nonzero(np.diff(facts.key_ends, prepend=0)))
         report.bad += facts.bad
-        _check_times(facts, split, report, view.limit)
+        _check_store_times(facts, split, report, view.limit)
         _check_receive_times(facts, split, report, view.limit)
         flagged = facts.physical_offset[facts.is_batch]
-        for entries in queue_entries(facts, in_light_queues=view.may_have_light_queues):
-            if not _can_have_queue(view, entries):
-                _note_bad_topic(entries, split, report.findings)
+        for entries in group_entries_by_queue(facts, includes_light_queues=view.may_have_light_queues):
+            if not _is_valid_queue(view, entries):
+                _report_bad_topic(entries, split, report.findings)
             elif _has_batches(view, entries, flagged):
                 report.batch_topics.add(entries.topic)
-                report.runs += batches.check(entries)
+                report.runs += batches.check_entries(entries)
             else:
-                report.runs += queues.check(entries)
-        index.check(facts)
+                report.runs += queues.check_entries(entries)
+        index.check_chunk(facts)
 
 
-def _has_batches(view: StoreView, entries: QueueEntries, flagged: Array) -> bool:
+def _has_batches(view: StoreView, entries: QueueEntries, flagged_offsets: Array) -> bool:
     if entries.topic in view.kinds.batch:
         return True
-    if not len(flagged) or not view.kinds.is_unknown(entries.topic):
+    if not len(flagged_offsets) or not view.kinds.is_unknown(entries.topic):
         return False
-    return collect_batch_evidence(entries, flagged).shows_batch_queues(len(entries))
+    return collect_batch_evidence(entries, flagged_offsets).shows_batch_queues(len(entries))
 
 
-def _check_times(facts: IndexData, split: Split, report: LogReport, limit: int) -> None:
-    if facts.rows:
-        report.newest_time = max(report.newest_time, int(facts.store_timestamp.max()))
-    times, offsets = facts.store_timestamp, facts.physical_offset
-    if facts.is_dated is not None:
-        times, offsets = times[facts.is_dated], offsets[facts.is_dated]
+def _check_store_times(index_data: IndexData, split: Split, report: LogReport, max_findings: int) -> None:
+    if index_data.rows:
+        report.newest_time = max(report.newest_time, int(index_data.store_timestamp.max()))
+    times, offsets = index_data.store_timestamp, index_data.physical_offset
+    if index_data.is_dated is not None:
+        times, offsets = times[index_data.is_dated], offsets[index_data.is_dated]
     if not len(times):
         return
     # Compared, not subtracted: the difference of two times may need more than 64 bits.
@@ -129,7 +129,7 @@ def _check_times(facts: IndexData, split: Split, report: LogReport, limit: int) 
         len(back),
         (
             time_back_finding(split, int(offsets[row]), int(times[row]), int(before[row]))
-            for row in back[:limit].tolist()
+            for row in back[:max_findings].tolist()
         ),
     )
     if report.first_time is None:
@@ -137,12 +137,12 @@ def _check_times(facts: IndexData, split: Split, report: LogReport, limit: int) 
     report.last_time = int(times[-1])
 
 
-def _can_have_queue(view: StoreView, entries: QueueEntries) -> bool:
+def _is_valid_queue(view: StoreView, entries: QueueEntries) -> bool:
     """Return whether a topic and queue id are valid for queue files; no checksum of a record covers them."""
-    return entries.queue_id >= 0 and is_valid_folder_name(entries.topic) and view.queues.has_queues(entries.topic)
+    return entries.queue_id >= 0 and is_valid_folder_name(entries.topic) and view.queue_layout.has_queues(entries.topic)
 
 
-def _note_bad_topic(entries: QueueEntries, split: Split, findings: Findings) -> None:
+def _report_bad_topic(entries: QueueEntries, split: Split, findings: Findings) -> None:
     findings.add_many(
         "log_bad_topic",
         len(entries),
@@ -159,27 +159,27 @@ def _topic_text(topic: str) -> str:
     return repr(topic if len(topic) <= _MAX_SHOWN_CHARS else f"{topic[:_MAX_SHOWN_CHARS]}...")
 
 
-def _check_receive_times(facts: IndexData, split: Split, report: LogReport, limit: int) -> None:
-    if facts.receive_timestamp is None:
+def _check_receive_times(index_data: IndexData, split: Split, report: LogReport, max_findings: int) -> None:
+    if index_data.receive_timestamp is None:
         return
-    rows = np.flatnonzero(facts.receive_timestamp > facts.store_timestamp)
+    rows = np.flatnonzero(index_data.receive_timestamp > index_data.store_timestamp)
     report.findings.add_many(
         "log_received_late",
         len(rows),
         (
-            Finding("log_received_late", segment_path(split), int(facts.physical_offset[row]) - split.base_offset,
-                    int(facts.physical_offset[row]), found=f"received at {facts.receive_timestamp[row]} ms",
-                    expected=f"{facts.store_timestamp[row]} ms, when it was stored, or earlier")
-            for row in rows[:limit].tolist()
+            Finding("log_received_late", segment_path(split), int(index_data.physical_offset[row]) - split.base_offset,
+                    int(index_data.physical_offset[row]), found=f"received at {index_data.receive_timestamp[row]} ms",
+                    expected=f"{index_data.store_timestamp[row]} ms, when it was stored, or earlier")
+            for row in rows[:max_findings].tolist()
         ),
     )  # fmt: skip
 
 
-def time_back_finding(split: Split, offset: int, time: int, before: int) -> Finding:
+def time_back_finding(split: Split, offset: int, store_time: int, previous_store_time: int) -> Finding:
     """Return a finding for a store time that is earlier than that of the previous record."""
     return Finding(
         "log_time_back", segment_path(split), offset - split.base_offset, offset,
-        found=f"{time} ms", expected=f"{before} ms, as before, or later",
+        found=f"{store_time} ms", expected=f"{previous_store_time} ms, as before, or later",
     )  # fmt: skip
 
 
@@ -188,9 +188,9 @@ def segment_path(split: Split) -> str:
     return f"{split.format.folder}/{split.path.rsplit('/', 1)[-1]}"
 
 
-def _report_bad_ranges(bad: Sequence[BadRange], split: Split, findings: Findings, view: StoreView) -> None:
+def _report_bad_ranges(bad_ranges: Sequence[BadRange], split: Split, findings: Findings, view: StoreView) -> None:
     cut_at = -1
-    for each in bad:
+    for each in bad_ranges:
         code = _CODES[each.fault]
         if each.fault is Fault.CUT:  # the record that is cut and the missing rest of the file are one finding
             cut_at, before = each.end, cut_at
@@ -202,18 +202,20 @@ def _report_bad_ranges(bad: Sequence[BadRange], split: Split, findings: Findings
         findings.add(_bad_range_finding(each, split))
 
 
-def _bad_range_finding(bad: BadRange, split: Split) -> Finding:
-    code, file = _CODES[bad.fault], segment_path(split)
-    size = format_count(bad.end - bad.start, "byte")
-    if bad.fault in (Fault.MISSING_SEGMENT, Fault.HOLE):
-        found = "no such file" if bad.fault is Fault.MISSING_SEGMENT else f"{size} without a record, zeros first"
-        return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=f"{size} of log")
+def _bad_range_finding(bad_range: BadRange, split: Split) -> Finding:
+    code, file = _CODES[bad_range.fault], segment_path(split)
+    size = format_count(bad_range.end - bad_range.start, "byte")
+    if bad_range.fault in (Fault.MISSING_SEGMENT, Fault.HOLE):
+        found = "no such file" if bad_range.fault is Fault.MISSING_SEGMENT else f"{size} without a record, zeros first"
+        return Finding(
+            code, file, bad_range.start - split.base_offset, bad_range.start, found=found, expected=f"{size} of log"
+        )
     with OpenSegment(split.path) as opened:
-        finding, view = examine_at(opened, split, bad.start, DEFAULT_MAX_RECORD_BYTES)
+        finding, view = examine_offset(opened, split, bad_range.start, DEFAULT_MAX_RECORD_BYTES)
     expected, found = finding.expected, f"{finding.found} (no record for {size})"
-    if bad.fault is Fault.PHYSICAL_OFFSET:
+    if bad_range.fault is Fault.PHYSICAL_OFFSET:
         own = split.format.records.own_offset(view)
         segment_size = split.segment_end - split.base_offset
-        if own is not None and own >= 0 and (own - bad.start) % segment_size == 0:
+        if own is not None and own >= 0 and (own - bad_range.start) % segment_size == 0:
             code = "log_reused_file"
-    return Finding(code, file, bad.start - split.base_offset, bad.start, found=found, expected=expected)
+    return Finding(code, file, bad_range.start - split.base_offset, bad_range.start, found=found, expected=expected)

@@ -66,8 +66,8 @@ def _observed_delays(files: QueueFiles, records: LogRecords) -> list[int]:
     for begin, stop, is_there in files.split_by_file(first, end):
         if not is_there:
             continue
-        for number, entry in enumerate(files.read(begin, stop), begin):
-            message = records.at(int(entry["physical_offset"]))
+        for number, entry in enumerate(files.read_entries(begin, stop), begin):
+            message = records.get_record(int(entry["physical_offset"]))
             if message is None or (message.topic, message.queue_id, message.queue_offset) != (
                 files.topic, files.queue_id, number,
             ):  # fmt: skip

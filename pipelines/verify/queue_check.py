@@ -83,22 +83,22 @@ class QueueChecker:
         self._records = LogRecords(view.segments, view.format)
         self._begins: dict[str, int] = {}
 
-    def check(self, entries: QueueEntries) -> list[Run]:
+    def check_entries(self, entries: QueueEntries) -> list[Run]:
         """Compare a queue's records of a chunk with their entries.
 
         Returns:
             The runs of the records, wrong queue offsets corrected.
         """
         found = list(find_runs(entries))
-        files = self._view.queue(entries.topic, entries.queue_id)
+        files = self._view.open_queue_files(entries.topic, entries.queue_id)
         # A queue without files is reported once, by `QueueFolders`.
         if files.starts and not self._view.lacks_queues:
             if len(found) > 1:
-                found = self._correct_numbers(files, found)
+                found = self._correct_queue_offsets(files, found)
             begun_at = self._first_entry_offset(files)
             for run, rows in found:
                 if run.last_offset >= begun_at or run.first < files.first_number:
-                    self._check_run(files, run, entries, rows)
+                    self._check_run_entries(files, run, entries, rows)
         return [run for run, _ in found]
 
     def _first_entry_offset(self, files: QueueFiles) -> int:
@@ -109,8 +109,8 @@ class QueueChecker:
         """
         if files.name not in self._begins:
             number = files.first_number
-            offset = int(files.read(number, number + 1)[0]["physical_offset"])
-            message = self._records.at(offset)
+            offset = int(files.read_entries(number, number + 1)[0]["physical_offset"])
+            message = self._records.get_record(offset)
             is_its = message is not None and (message.topic, message.queue_id, message.queue_offset) == (
                 files.topic,
                 files.queue_id,
@@ -119,13 +119,15 @@ class QueueChecker:
             self._begins[files.name] = offset if is_its else 0
         return self._begins[files.name]
 
-    def _correct_numbers(self, files: QueueFiles, found: list[tuple[Run, slice]]) -> list[tuple[Run, slice]]:
+    def _correct_queue_offsets(
+        self, files: QueueFiles, runs_with_rows: list[tuple[Run, slice]]
+    ) -> list[tuple[Run, slice]]:
         """Return the runs of a queue; report wrong queue offsets of short runs, and correct them by their entries."""
         right: list[tuple[Run, slice]] = []
-        for place, (run, rows) in enumerate(found):
-            expected = right[-1][0].end if right else found[place + 1][0].first - (run.end - run.first)
+        for place, (run, rows) in enumerate(runs_with_rows):
+            expected = right[-1][0].end if right else runs_with_rows[place + 1][0].first - (run.end - run.first)
             if run.first != expected and run.end - run.first <= _MAX_WRONG_RECORDS and 0 <= expected <= MAX_NUMBER:
-                entry = files.read(expected, expected + 1)[0]
+                entry = files.read_entries(expected, expected + 1)[0]
                 if int(entry["physical_offset"]) == run.first_offset:
                     self._findings.add_many(
                         "log_wrong_number", run.end - run.first, [self._wrong_number_finding(run, expected)]
@@ -134,35 +136,44 @@ class QueueChecker:
             right.append((run, rows))
         return right
 
-    def _check_run(self, files: QueueFiles, run: Run, entries: QueueEntries, rows: slice) -> None:
+    def _check_run_entries(self, files: QueueFiles, run: Run, entries: QueueEntries, rows: slice) -> None:
         if not 0 <= run.first <= MAX_NUMBER:
             return
         for first, end, is_there in files.split_by_file(run.first, run.end):
             # A missing file before or between others is one finding. After the last one, entries are not written yet.
             if is_there or first >= files.end_number:
                 begin = rows.start + first - run.first
-                self._compare_entries(files, first, files.read(first, end), entries, slice(begin, begin + end - first))
+                self._compare_entries(
+                    files, first, files.read_entries(first, end), entries, slice(begin, begin + end - first)
+                )
 
-    def _compare_entries(self, files: QueueFiles, first: int, found: Array, entries: QueueEntries, rows: slice) -> None:
-        layout, offsets = self._view.queues, entries.physical_offset[rows]
-        same_offset, same_size = found["physical_offset"] == offsets, found["size"] == entries.size[rows]
-        same_code = np.ones(len(found), np.bool_)
-        extended = np.zeros(len(found), np.bool_)
+    def _compare_entries(
+        self, files: QueueFiles, first_number: int, actual_entries: Array, entries: QueueEntries, rows: slice
+    ) -> None:
+        layout, offsets = self._view.queue_layout, entries.physical_offset[rows]
+        same_offset, same_size = (
+            actual_entries["physical_offset"] == offsets,
+            actual_entries["size"] == entries.size[rows],
+        )
+        same_code = np.ones(len(actual_entries), np.bool_)
+        extended = np.zeros(len(actual_entries), np.bool_)
         if layout.code_field is not None:
-            codes = found[layout.code_field]
+            codes = actual_entries[layout.code_field]
             same_code = codes == entries.tags_code[rows]
             if files.has_extension:  # otherwise such a code is damage, or one of BoltMQ's 64-bit hashes
                 extended = codes <= _EXTENDED
-        valid = layout.is_written(found)
+        valid = layout.is_written(actual_entries)
         wrong = ~(same_offset & same_size & same_code & valid)
         if not wrong.any():
             return
-        empty = layout.is_empty(found)
+        empty = layout.is_empty(actual_entries)
         lags = empty & (offsets >= self._view.dispatched_end)
         wrong_code = wrong & ~empty & valid & same_offset & same_size & ~same_code & ~extended
-        other_delay = np.zeros(len(found), np.bool_)
+        other_delay = np.zeros(len(actual_entries), np.bool_)
         if wrong_code.any() and files.topic == self._view.dialect.schedule_topic:
-            other_delay = wrong_code & are_plausible_delays(found[layout.code_field] - entries.store_timestamp[rows])
+            other_delay = wrong_code & are_plausible_delays(
+                actual_entries[layout.code_field] - entries.store_timestamp[rows]
+            )
         for code, rows_of_class in (
             ("queue_not_dispatched", wrong & lags),
             ("queue_missing_entry", wrong & empty & ~lags),
@@ -177,23 +188,26 @@ class QueueChecker:
                 code,
                 len(places),
                 (
-                    self._entry_finding(code, files, first + place, found[place], entries, rows.start + place)
+                    self._entry_finding(
+                        code, files, first_number + place, actual_entries[place], entries, rows.start + place
+                    )
                     for place in places[: self._view.limit].tolist()
                 ),
             )
 
     def _entry_finding(
-        self, code: str, files: QueueFiles, number: int, found: Array, entries: QueueEntries, row: int
+        self, code: str, files: QueueFiles, number: int, actual_entry: Array, entries: QueueEntries, row: int
     ) -> Finding:
         file, position = files.entry_place(number)
-        words = self._view.queues.words
-        expected = self._view.queues.to_entries(entries.take_rows(slice(row, row + 1)))[0]
+        words = self._view.queue_layout.words
+        expected = self._view.queue_layout.to_entries(entries.select_rows(slice(row, row + 1)))[0]
         offset = int(entries.physical_offset[row])
-        return Finding(code, file, position, offset, files.name, number, words(found), words(expected))
+        return Finding(code, file, position, offset, files.name, number, words(actual_entry), words(expected))
 
     def _wrong_number_finding(self, run: Run, expected: int) -> Finding:
         return Finding(
-            "log_wrong_number", self._view.log, None, run.first_offset, f"{run.topic}/{run.queue_id}", expected,
+            "log_wrong_number", self._view.log_folder_name, None, run.first_offset, f"{run.topic}/{run.queue_id}",
+            expected,
             f"number {run.first}", f"{expected}, by its entry and the records around it",
         )  # fmt: skip
 
@@ -206,9 +220,9 @@ class BadRanges:
     ends: Sequence[int]
 
     @classmethod
-    def from_bad_ranges(cls, bad: Iterable[BadRange]) -> BadRanges:
+    def from_bad_ranges(cls, bad_ranges: Iterable[BadRange]) -> BadRanges:
         """Collect the bad ranges of all parts of the log."""
-        ordered = sorted(bad, key=lambda each: each.start)
+        ordered = sorted(bad_ranges, key=lambda each: each.start)
         return cls([each.start for each in ordered], [each.end for each in ordered])
 
     def contains_offset(self, offset: int) -> bool:
@@ -216,7 +230,7 @@ class BadRanges:
         place = bisect_right(self.starts, offset) - 1
         return place >= 0 and offset < self.ends[place]
 
-    def any_between(self, first: int, last: int) -> bool:
+    def has_range_between(self, first: int, last: int) -> bool:
         """Return whether a bad range begins between two offsets."""
         return bisect_left(self.starts, first) < bisect_left(self.starts, last)
 
@@ -226,7 +240,7 @@ Restarts = Mapping[str, Sequence[tuple[int, int]]]
 and its first record after it."""
 
 
-def find_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
+def find_topic_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
     """Return where in the log topics were created again, as far as the records of a single queue show it.
 
     A queue whose offsets begin at 0 again after a single record is no proof: the record may have been stored twice.
@@ -245,14 +259,14 @@ def find_restarts(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
     return found
 
 
-def check_order(
-    runs: Sequence[Run], bad: BadRanges, findings: Findings, log: str, restarts: Sequence[tuple[int, int]] = ()
+def check_queue_order(
+    runs: Sequence[Run], bad_ranges: BadRanges, findings: Findings, log: str, restarts: Sequence[tuple[int, int]] = ()
 ) -> Sequence[Run]:
     """Check that the queue offsets of one queue increase along the log.
 
     Args:
         runs: the runs of one queue, in log order.
-        bad: ranges of the log that cannot be read.
+        bad_ranges: ranges of the log that cannot be read.
         findings: receives offsets that repeat or decrease; missing ones are checked in `queue_ends`.
         log: name of the log's folder.
         restarts: when the topic was created again, as its other queues show it.
@@ -264,7 +278,7 @@ def check_order(
     for place, run in enumerate(runs):
         if expected is not None and run.first < expected:
             is_new_topic = any(old < run.first_offset and last_offset < new for old, new in restarts)
-            is_after_damage = bad.any_between(last_offset, run.first_offset)
+            is_after_damage = bad_ranges.has_range_between(last_offset, run.first_offset)
             code = _finding_code(run, expected, is_after_damage=is_after_damage, is_new_topic=is_new_topic)
             findings.add(
                 Finding(code, log, None, run.first_offset, f"{run.topic}/{run.queue_id}", run.first,
@@ -286,7 +300,7 @@ def _finding_code(run: Run, expected: int, *, is_after_damage: bool, is_new_topi
     return "log_repeated_number" if run.first == expected - 1 else "log_number_back"
 
 
-def recorded_ranges(runs: Iterable[Run]) -> list[tuple[int, int]]:
+def recorded_number_ranges(runs: Iterable[Run]) -> list[tuple[int, int]]:
     """Return the queue offsets of records as disjoint ranges (first, end), in order."""
     ranges: list[tuple[int, int]] = []
     for first, end in sorted((run.first, run.end) for run in runs):

@@ -13,7 +13,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.queue_check import MAX_NUMBER, BadRanges, Restarts, Run, recorded_ranges
+from commitlake.pipelines.verify.queue_check import MAX_NUMBER, BadRanges, Restarts, Run, recorded_number_ranges
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import format_count
@@ -32,15 +32,15 @@ class QueueFolders:
         self._findings = findings
         self._restarts = restarts
 
-    def check_absent(self, files: QueueFiles, runs: Sequence[Run]) -> None:
+    def check_absent_queue(self, files: QueueFiles, runs: Sequence[Run]) -> None:
         """Check a queue that has no file: if it has records, they lack their entries."""
-        self._check_names(files)
+        self._check_file_names(files)
         if not runs:
             return
         dispatched = [run for run in runs if run.first_offset < self._view.dispatched_end]
         code = "queue_missing" if dispatched else "queue_not_dispatched"
         new = max((new for _, new in self._restarts.get(files.topic, ())), default=0)
-        is_deleted = self._view.is_deleted(files.topic) or runs[-1].last_offset < new
+        is_deleted = self._view.is_topic_deleted(files.topic) or runs[-1].last_offset < new
         if code == "queue_missing" and is_deleted:
             code = "queue_deleted"
         count = sum(run.end - run.first for run in runs)
@@ -50,7 +50,7 @@ class QueueFolders:
                     "no file", f"entries of {format_count(count, 'record')}")
         )  # fmt: skip
 
-    def check(self, files: QueueFiles, first_number: int | None) -> None:
+    def check_files(self, files: QueueFiles, first_number: int | None) -> None:
         """Check names and sizes of a queue's files, and report missing files.
 
         Args:
@@ -58,7 +58,7 @@ class QueueFolders:
             first_number: number of the entry of the log's first record of this queue; None if that does not show it
                 which file should exist.
         """
-        self._check_names(files)
+        self._check_file_names(files)
         wanted = files.starts[0]
         if first_number is not None:
             wanted = min(wanted, files.file_start(first_number))
@@ -69,7 +69,7 @@ class QueueFolders:
             finding = Finding("queue_missing_file", name, None, None, files.name, number, "no such file", expected)
             self._findings.add_many(finding.code, missing, [finding])
 
-    def _check_names(self, files: QueueFiles) -> None:
+    def _check_file_names(self, files: QueueFiles) -> None:
         starts: dict[int, str] = {}
         with suppress(FileNotFoundError):
             for found in self._view.files.files_in(files.folder):
@@ -89,7 +89,7 @@ class QueueFolders:
                     )
 
     def _check_file(self, files: QueueFiles, name: str, start: int, size: int) -> None:
-        if not files.is_start(start):
+        if not files.may_be_file_start(start):
             first = f"{files.origin} and " if files.origin else ""
             found, expected = segment_name(start), f"{first}a multiple of {files.file_size}"
             self._findings.add(Finding("queue_file_name", name, queue=files.name, found=found, expected=expected))
@@ -98,32 +98,31 @@ class QueueFolders:
             self._findings.add(Finding("queue_file_size", name, queue=files.name, found=found, expected=expected))
 
 
-def check_kinds(
+def check_queue_kinds(
     files: StoreFiles,
-    listed: Mapping[str, bool],
+    has_batches_by_topic: Mapping[str, bool],
     queues: Sequence[tuple[str, int]],
     layout: QueueLayout,
     findings: Findings,
     *,
     are_batches: bool,
 ) -> None:
-    """Check that topics.json has the queue type of every topic that its queues' folder shows.
+    """Check that each topic's queue type in topics.json matches the folder that holds its queues.
 
     Args:
-        listed: The topics in topics.json, each with whether it has batches.
+        has_batches_by_topic: The topics in topics.json, each with whether it has batches.
         queues: Those that have a folder of this layout.
         layout: ConsumeQueues or BatchConsumeQueues.
         findings: Gets those topics whose queues would keep a broker from starting.
         are_batches: Whether the layout is that of BatchConsumeQueues.
     """
-    wrong = [queue for queue in queues if listed.get(queue[0], False) is not are_batches]
+    wrong = [queue for queue in queues if has_batches_by_topic.get(queue[0], False) is not are_batches]
     for topic in dict.fromkeys(
         topic for topic, queue_id in wrong if files.files_in(f"{layout.folder}/{topic}/{queue_id}", is_segment_name)
     ):
         kind = SIMPLE_QUEUE_TYPE if are_batches else BATCH_QUEUE_TYPE
-        expected = (
-            f"none, as topics.json {'says' if topic in listed else 'does not have the topic, which means'} {kind}"
-        )
+        states = "says" if topic in has_batches_by_topic else "does not have the topic, which means"
+        expected = f"none, as topics.json {states} {kind}"
         findings.add(
             Finding("queue_wrong_kind", f"{layout.folder}/{topic}", queue=topic, found="queues", expected=expected)
         )
@@ -146,20 +145,20 @@ class QueueEnds:
 
     def __init__(self, view: StoreView, bad: BadRanges, findings: Findings, restarts: Restarts) -> None:
         self._view = view
-        self._queues = view.queues
+        self._queues = view.queue_layout
         self._bad = bad
         self._findings = findings
         self._folders = QueueFolders(view, findings, restarts)
         self.awaits_record = False
 
-    def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
+    def check_queue(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
         """Check one queue: its files, and its entries without a record.
 
         Returns:
             The queue offsets that can be consumed.
         """
-        files = self._view.queue(topic, queue_id)
-        ranges = recorded_ranges(runs)
+        files = self._view.open_queue_files(topic, queue_id)
+        ranges = recorded_number_ranges(runs)
         if self._view.lacks_queues:
             self._findings.add(
                 Finding("queue_not_compared", self._queues.folder, queue=files.name, found=self._view.lacks_queues,
@@ -167,63 +166,67 @@ class QueueEnds:
             )  # fmt: skip
             return QueueBounds(0, MAX_NUMBER)
         if not files.starts:
-            self._folders.check_absent(files, runs)
+            self._folders.check_absent_queue(files, runs)
             return QueueBounds(ranges[0][0] if ranges else 0, ranges[-1][1] if ranges else 0)
-        self._folders.check(files, ranges[0][0] if ranges else None)
+        self._folders.check_files(files, ranges[0][0] if ranges else None)
         written = files.find_written_end()
         if not ranges:
-            self._check_head(files, written)
+            self._check_entries_before_records(files, written)
             return QueueBounds(written, written)
         if self._queues.fills_gaps and self._view.start == 0:
-            self._check_gap(files, 0, ranges[0][0])  # the log begins at 0, so nothing has expired
+            self._check_entries_between_records(files, 0, ranges[0][0])  # the log begins at 0, so nothing has expired
         else:
-            self._check_head(files, ranges[0][0])
+            self._check_entries_before_records(files, ranges[0][0])
         for (_, first), (end, _) in pairwise(ranges):
-            self._check_gap(files, first, end)
-        end = self._check_tail(files, ranges[-1][1])
+            self._check_entries_between_records(files, first, end)
+        end = self._check_entries_after_records(files, ranges[-1][1])
         return QueueBounds(ranges[0][0], max(end, written))
 
-    def _check_head(self, files: QueueFiles, end: int) -> None:
+    def _check_entries_before_records(self, files: QueueFiles, end_number: int) -> None:
         """Report entries before a queue's first record that do not point to expired messages."""
-        first = max(files.first_number, end - _ENTRIES_AT_ONCE)
-        for number, entries in _read_blocks(files, first, end):
+        first = max(files.first_number, end_number - _ENTRIES_AT_ONCE)
+        for number, entries in _read_blocks(files, first, end_number):
             leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
             loose = leads & (entries["physical_offset"] >= self._view.start)
-            self._note_dangling(files, number, entries, loose)
+            self._report_dangling_entries(files, number, entries, loose)
 
-    def _check_gap(self, files: QueueFiles, first: int, end: int) -> None:
+    def _check_entries_between_records(self, files: QueueFiles, first_number: int, end_number: int) -> None:
         """Report queue offsets without a record as lost messages, unless their entries point to damage in the log."""
         explained = 0
-        for number, entries in _read_blocks(files, max(first, files.first_number), min(end, files.end_number)):
-            explained += self._note_dangling(files, number, entries, self._queues.claims_missing_record(entries))
-        lost = end - first - explained
+        for number, entries in _read_blocks(
+            files, max(first_number, files.first_number), min(end_number, files.end_number)
+        ):
+            explained += self._report_dangling_entries(
+                files, number, entries, self._queues.claims_missing_record(entries)
+            )
+        lost = end_number - first_number - explained
         self._findings.add_many(
             "log_lost_messages",
             lost,
             [
-                Finding("log_lost_messages", self._view.log, queue=files.name, number=first,
-                        found=f"no record of numbers {first} to {end - 1}",
-                        expected=format_count(end - first, "record"))
+                Finding("log_lost_messages", self._view.log_folder_name, queue=files.name, number=first_number,
+                        found=f"no record of numbers {first_number} to {end_number - 1}",
+                        expected=format_count(end_number - first_number, "record"))
             ],
         )  # fmt: skip
 
-    def _check_tail(self, files: QueueFiles, first: int) -> int:
+    def _check_entries_after_records(self, files: QueueFiles, first_number: int) -> int:
         """Check entries after those of the log's records, and return the end of the queue as the broker sees it."""
-        end = first
-        for number, entries in _read_blocks(files, max(first, files.first_number), files.end_number):
+        end = first_number
+        for number, entries in _read_blocks(files, max(first_number, files.first_number), files.end_number):
             valid = self._queues.is_written(entries)
             if not valid.any():
                 break
             stop = len(entries) if valid.all() else int(np.argmin(valid))
-            self._note_dangling(files, number, entries[:stop], valid[:stop])
+            self._report_dangling_entries(files, number, entries[:stop], valid[:stop])
             end = number + stop
             if stop < len(entries):
                 break
         return end
 
-    def _note_dangling(self, files: QueueFiles, first: int, entries: Array, loose: Array) -> int:
+    def _report_dangling_entries(self, files: QueueFiles, first_number: int, entries: Array, is_dangling: Array) -> int:
         """Report entries that point to no record; only count those that point to damage, and return their number."""
-        places = np.flatnonzero(loose)
+        places = np.flatnonzero(is_dangling)
         explained = 0
         for place in places.tolist():
             offset = int(entries["physical_offset"][place])
@@ -232,22 +235,26 @@ class QueueEnds:
                 continue
             if offset >= self._view.end and self._view.is_live:
                 continue  # written after the log's end was fixed
-            if self._view.is_awaited(offset):
+            if self._view.is_awaited_log_end(offset):
                 self.awaits_record = True
                 continue
-            code = self._view.code_beyond("queue_beyond_log") if offset >= self._view.end else "queue_dangling_entry"
-            file, position = files.entry_place(first + place)
+            code = (
+                self._view.code_after_log_end("queue_beyond_log")
+                if offset >= self._view.end
+                else "queue_dangling_entry"
+            )
+            file, position = files.entry_place(first_number + place)
             expected = (
                 f"an offset before the log's end, {self._view.end}"
                 if offset >= self._view.end
-                else f"a record with the number {first + place} there, or no entry"
+                else f"a record with the number {first_number + place} there, or no entry"
             )
             found = self._queues.words(entries[place])
-            self._findings.add(Finding(code, file, position, offset, files.name, first + place, found, expected))
+            self._findings.add(Finding(code, file, position, offset, files.name, first_number + place, found, expected))
         return explained
 
 
 def _read_blocks(files: QueueFiles, first: int, end: int) -> Iterator[tuple[int, Array]]:
     for begin, stop, is_there in files.split_by_file(first, end):
         for number in range(begin, stop, _ENTRIES_AT_ONCE) if is_there else ():
-            yield number, files.read(number, min(stop, number + _ENTRIES_AT_ONCE))
+            yield number, files.read_entries(number, min(stop, number + _ENTRIES_AT_ONCE))

@@ -52,17 +52,17 @@ class QueueFiles:
         # The first of two names of one number: `queue_folders` reports the other.
         names = files.files_in(self.folder, is_segment_name)
         found = {int(name): name for name in reversed(names)}
-        self.origin = 0 if layout.is_aligned else self._origin_of(found)
-        self.starts = sorted(start for start in found if self.is_start(start))
+        self.origin = 0 if layout.is_aligned else self._most_frequent_origin(found)
+        self.starts = sorted(start for start in found if self.may_be_file_start(start))
         self._known = {start: found[start] for start in self.starts}
         self.has_extension = files.has_folder(f"{_EXTENSIONS}/{topic}/{queue_id}")
 
-    def _origin_of(self, starts: Iterable[int]) -> int:
+    def _most_frequent_origin(self, starts: Iterable[int]) -> int:
         """Return the most frequent byte position at which files start, modulo the file size; 0 without files."""
         places = Counter(start % self.file_size for start in starts if start % self.layout.entry_size == 0)
         return places.most_common(1)[0][0] if places else 0
 
-    def is_start(self, position: int) -> bool:
+    def may_be_file_start(self, position: int) -> bool:
         """Return whether a file may begin at a byte position."""
         return (position - self.origin) % self.file_size == 0
 
@@ -81,11 +81,11 @@ class QueueFiles:
         """The number after the last entry that fits into the last file."""
         return (self.starts[-1] + self.file_size) // self.layout.entry_size if self.starts else 0
 
-    def entry_place(self, number: int) -> tuple[str, int]:
+    def entry_place(self, entry_number: int) -> tuple[str, int]:
         """Return the path of an entry's file, relative to the store's folder, and the entry's byte position there."""
-        start = max(0, self.file_start(number))
+        start = max(0, self.file_start(entry_number))
         name = self._known.get(start, segment_name(start))
-        return f"{self.folder}/{name}", number * self.layout.entry_size - start
+        return f"{self.folder}/{name}", entry_number * self.layout.entry_size - start
 
     def file_start(self, number: int) -> int:
         """Return the byte position of an entry's file; below 0 if the file would begin before the queue."""
@@ -100,7 +100,7 @@ class QueueFiles:
             yield first, stop, start in self._known
             first = stop
 
-    def read(self, first: int, end: int) -> Array:
+    def read_entries(self, first: int, end: int) -> Array:
         """Return entries of one file; zeros if the file is missing or too short.
 
         Args:
@@ -124,18 +124,18 @@ class QueueFiles:
         for start in reversed(self.starts):
             first = start // self.layout.entry_size
             end = first + self.file_size // self.layout.entry_size
-            low = self._first_failing(first, end, self.layout.is_written)
+            low = self._first_number_failing(first, end, self.layout.is_written)
             if low > first:
                 return low
         return self.first_number
 
-    def read_blocks(self) -> Iterator[tuple[int, Array]]:
+    def read_entry_blocks(self) -> Iterator[tuple[int, Array]]:
         """Yield all entries of the files in blocks: the number of the first entry, and the entries."""
         for start in self.starts:
             first = start // self.layout.entry_size
             end = first + self.file_size // self.layout.entry_size
             for number in range(first, end, _AT_ONCE):
-                entries = self.read(number, min(end, number + _AT_ONCE))
+                entries = self.read_entries(number, min(end, number + _AT_ONCE))
                 if not entries.view(np.uint8).any() and start == self.starts[-1]:
                     return
                 yield number, entries
@@ -151,10 +151,12 @@ class QueueFiles:
         Returns:
             The numbers of the entries, and the entries.
         """
-        blocks = self.read_blocks()
+        blocks = self.read_entry_blocks()
         if by_search:
-            pieces = self.split_by_file(self.first_number_from(first_offset), self.first_number_from(last_offset + 1))
-            blocks = ((first, self.read(first, end)) for first, end, _ in pieces)
+            pieces = self.split_by_file(
+                self.first_number_at_or_after(first_offset), self.first_number_at_or_after(last_offset + 1)
+            )
+            blocks = ((first, self.read_entries(first, end)) for first, end, _ in pieces)
         numbers, found = [np.zeros(0, np.int64)], [np.zeros(0, self.layout.dtype)]
         for first, entries in blocks:
             offsets = entries["physical_offset"]
@@ -163,20 +165,25 @@ class QueueFiles:
             found.append(entries[leads])
         return np.concatenate(numbers), np.concatenate(found)
 
-    def first_number_from(self, offset: int) -> int:
+    def first_number_at_or_after(self, offset: int) -> int:
         """Return the number of the first entry that points to an offset of the log or after it."""
-        return self._first_failing(
+        return self._first_number_failing(
             self.first_number, self.find_written_end(), lambda entries: entries["physical_offset"] < offset
         )
 
-    def _first_failing(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
+    def _first_number_failing(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
         """Return the first number whose entry does not meet a condition, by bisection; `high` if all do."""
         first, block = low, None
         while low < high:
             if block is None and high - low <= _AT_ONCE and self.file_start(low) == self.file_start(high - 1):
-                first, block = low, self.read(low, high)  # One read costs less than opening the file for each step.
+                first, block = (
+                    low,
+                    self.read_entries(low, high),
+                )  # One read costs less than opening the file for each step.
             middle = (low + high) // 2
-            entry = self.read(middle, middle + 1) if block is None else block[middle - first : middle - first + 1]
+            entry = (
+                self.read_entries(middle, middle + 1) if block is None else block[middle - first : middle - first + 1]
+            )
             if condition(entry)[0]:
                 low = middle + 1
             else:

@@ -111,12 +111,12 @@ class StoreView:
     may_have_light_queues: bool = True
 
     @property
-    def log(self) -> str:
+    def log_folder_name(self) -> str:
         """Name of the log's folder."""
         return self.format.folder
 
     @property
-    def queues(self) -> QueueLayout:
+    def queue_layout(self) -> QueueLayout:
         """The kind of its queues."""
         return self.format.queues.layout
 
@@ -126,7 +126,7 @@ class StoreView:
         return self.format.indexes.has_files and self.dialect.has_key_index
 
     @property
-    def may_lag(self) -> bool:
+    def may_indexes_lag(self) -> bool:
         """True if indexes may lag behind the log, as after an unclean shutdown or while the broker runs."""
         return self.is_live or self.was_aborted or self.is_behind
 
@@ -135,23 +135,23 @@ class StoreView:
         """True if the store is a copy, and the broker's newest IndexFile is not in it."""
         return self.is_copy and not (self.index and self.index[-1].is_newest)
 
-    def is_deleted(self, topic: str) -> bool:
+    def is_topic_deleted(self, topic: str) -> bool:
         """Return whether a topic of the log was deleted: topics.json no longer has it."""
         return self.topics is not None and topic not in self.topics and needs_topic_config(topic)
 
-    def code_beyond(self, code: str) -> str:
+    def code_after_log_end(self, code: str) -> str:
         """Return the finding class for data after the log's end: `code`, unless the log continues in other folders."""
         return "newer_elsewhere" if self.has_other_logs else code
 
-    def is_awaited(self, offset: int) -> bool:
+    def is_awaited_log_end(self, offset: int) -> bool:
         """Return whether an offset is the end of a copy's log, where the copy may lack the broker's newest record."""
         return self.is_copy and offset == self.end
 
-    def queue(self, topic: str, queue_id: int) -> QueueFiles:
+    def open_queue_files(self, topic: str, queue_id: int) -> QueueFiles:
         """Return the files of a queue as they are now."""
-        return QueueFiles(self.files, topic, queue_id, self.queue_file_size, self.queues)
+        return QueueFiles(self.files, topic, queue_id, self.queue_file_size, self.queue_layout)
 
-    def batch_queue(self, topic: str, queue_id: int) -> QueueFiles:
+    def open_batch_queue_files(self, topic: str, queue_id: int) -> QueueFiles:
         """Return the files of a BatchConsumeQueue as they are now."""
         layout = self.format.queues.batch_layout
         assert layout is not None  # no topic of the store has batches otherwise
@@ -201,52 +201,54 @@ def queue_file_size(files: StoreFiles, queues: list[tuple[str, int]], layout: Qu
     return likely_file_size(sizes, layout) or layout.default_file_size
 
 
-def likely_file_size(sizes: Counter[int], layout: QueueLayout) -> int | None:
+def likely_file_size(size_counts: Counter[int], layout: QueueLayout) -> int | None:
     """Return the most frequent of the possible sizes of a queue file; None without one.
 
     Among equally frequent sizes, the default wins, then the largest, because damage makes files shorter.
 
     Args:
-        sizes: The number of files by size.
+        size_counts: The number of files by size.
     """
     possible = {
-        size: count for size, count in sizes.items() if 0 < size <= MAX_FILE_BYTES and size % layout.entry_size == 0
+        size: count
+        for size, count in size_counts.items()
+        if 0 < size <= MAX_FILE_BYTES and size % layout.entry_size == 0
     }
     return max(
         possible, key=lambda size: (possible[size], size == layout.default_file_size, size), default=None
     )  # fmt: skip
 
 
-def last_dispatched(
-    files: StoreFiles, queues: list[tuple[str, int]], file_size: int, end: int, layout: QueueLayout
+def find_dispatched_end(
+    files: StoreFiles, queues: list[tuple[str, int]], file_size: int, log_end: int, layout: QueueLayout
 ) -> int:
     """Return the physical offset after the newest record with an entry; entries beyond the log do not count."""
 
-    def newest_of(queue: tuple[str, int]) -> int:
+    def end_of_newest_record(queue: tuple[str, int]) -> int:
         found = QueueFiles(files, *queue, file_size, layout)
         written_end = found.find_written_end()
         if written_end == found.first_number:
             return 0
         # A copy has one entry beyond its log. A log that lost its end in a crash may leave many, which a search skips.
-        return _record_end_before(found, written_end, end) or _record_end_before(
-            found, found.first_number_from(end), end
+        return _record_end_before(found, written_end, log_end) or _record_end_before(
+            found, found.first_number_at_or_after(log_end), log_end
         )
 
-    return max(map_concurrently(newest_of, queues, choose_thread_count(files)), default=0)
+    return max(map_concurrently(end_of_newest_record, queues, choose_thread_count(files)), default=0)
 
 
-def _record_end_before(files: QueueFiles, number: int, end: int) -> int:
+def _record_end_before(files: QueueFiles, number: int, log_end: int) -> int:
     """Return the end, in the log, of the record that the newest entry before a number points to; 0 without an entry.
 
     Args:
         number: the number; only some entries before it are read.
-        end: end of the log; entries beyond it do not count.
+        log_end: end of the log; entries beyond it do not count.
     """
     layout, newest = files.layout, 0
     for first, stop, _ in files.split_by_file(max(files.first_number, number - _NEWEST_ENTRIES), number):
-        entries = files.read(first, stop)
+        entries = files.read_entries(first, stop)
         offsets, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
-        counts = layout.is_written(entries) & ~layout.is_filler(entries) & (offsets <= end - sizes)
+        counts = layout.is_written(entries) & ~layout.is_filler(entries) & (offsets <= log_end - sizes)
         if counts.any():
             newest = int((offsets + sizes)[counts][-1])
     return newest

@@ -90,7 +90,9 @@ def expect_at_most(name: str, column: str, limit: float, severity: Severity, why
     return Expectation(name, "ExpectColumnMaxToBeBetween", kwargs, severity, why, action)
 
 
-def expect_never_less(name: str, greater: str, less: str, severity: Severity, why: str, action: str) -> Expectation:
-    """Return the expectation that `greater` is never less than `less` within a row."""
-    kwargs = {"column_A": greater, "column_B": less, "or_equal": True}
+def expect_never_less(
+    name: str, greater_column: str, less_column: str, severity: Severity, why: str, action: str
+) -> Expectation:
+    """Return the expectation that `greater_column` is never less than `less_column` within a row."""
+    kwargs = {"column_A": greater_column, "column_B": less_column, "or_equal": True}
     return Expectation(name, "ExpectColumnPairValuesAToBeGreaterThanB", kwargs, severity, why, action)

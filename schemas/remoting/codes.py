@@ -100,7 +100,7 @@ class RequestCode(IntEnum):
     BATCH_ACK_MESSAGE = 200151
 
     @property
-    def is_read(self) -> bool:
+    def is_read_only(self) -> bool:
         """True if the request changes nothing, so that it may be sent again when its answer is lost."""
         return self.name.startswith(("GET_", "QUERY_", "SEARCH_", "VIEW_"))
 
@@ -179,7 +179,7 @@ BUSY = frozenset(
 """Temporary refusals: the same request may succeed later."""
 
 
-def code_name(code: int) -> str:
+def describe_response_code(code: int) -> str:
     """Return a response code for people: `TOPIC_NOT_EXIST (17)`, or only the number if it is unknown."""
     try:
         return f"{ResponseCode(code).name} ({code})"

@@ -50,24 +50,24 @@ _TEXT, _BOOLEAN = 0, 1
 _Plan = tuple[tuple[str, int, Any], ...]
 
 
-def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: bool = False) -> H:
+def from_ext_fields(header_class: type[H], fields: Mapping[str, str], *, has_one_letter_names: bool = False) -> H:
     """Parse ext fields into a header of the given class.
 
     Args:
-        kind: class of the header.
+        header_class: class of the header.
         fields: ext fields of a command.
-        one_letter: whether the names are a, b, c … in the order of the declaration, as in a V2 send.
+        has_one_letter_names: whether the names are a, b, c … in the order of the declaration, as in a V2 send.
 
     Raises:
         CommandError: if a required field is missing, or a value does not have its type.
     """
     values = []
     get = fields.get
-    for key, limit, default in _list_fields(kind, one_letter):
+    for key, limit, default in _list_fields(header_class, has_one_letter_names):
         text = get(key)
         if text is None:
             if default is _REQUIRED:
-                raise CommandError(f"{kind.__name__}: expected the field {key!r}, found none")
+                raise CommandError(f"{header_class.__name__}: expected the field {key!r}, found none")
             values.append(default)
         elif limit == _TEXT:
             values.append(text)
@@ -76,21 +76,21 @@ def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: boo
         else:
             value = parse_int(text, -limit, limit - 1)
             if value is None:
-                raise _field_error(kind, key, limit, text)
+                raise _field_error(header_class, key, limit, text)
             values.append(value)
-    return kind._make(values)
+    return header_class._make(values)
 
 
-def _field_error(kind: type[NamedTuple], key: str, limit: int, text: str) -> CommandError:
+def _field_error(header_class: type[NamedTuple], key: str, limit: int, text: str) -> CommandError:
     bits = limit.bit_length()
-    return CommandError(f"{kind.__name__}.{key}: expected a whole number of {bits} bits, found {text[:80]!r}")
+    return CommandError(f"{header_class.__name__}.{key}: expected a whole number of {bits} bits, found {text[:80]!r}")
 
 
-def to_ext_fields(header: NamedTuple, *, one_letter: bool = False) -> dict[str, str]:
+def to_ext_fields(header: NamedTuple, *, has_one_letter_names: bool = False) -> dict[str, str]:
     """Return a header as ext fields, without fields that are None."""
     return {
         key: value if value.__class__ is str else _BOOLEANS[value] if value.__class__ is bool else str(value)
-        for key, value in zip(_list_field_names(header.__class__, one_letter), header, strict=True)
+        for key, value in zip(_list_field_names(header.__class__, has_one_letter_names), header, strict=True)
         if value is not None
     }
 
@@ -99,21 +99,21 @@ _BOOLEANS = {True: "true", False: "false"}
 
 
 @functools.cache
-def _list_field_names(kind: type[NamedTuple], one_letter: bool) -> tuple[str, ...]:
+def _list_field_names(header_class: type[NamedTuple], has_one_letter_names: bool) -> tuple[str, ...]:
     """Return the names of a header's ext fields, in the order of the declaration."""
-    if one_letter:
-        return tuple(chr(ord("a") + number) for number in range(len(kind._fields)))
-    hints = get_type_hints(kind, include_extras=True)
-    return tuple(field_key(name, hints[name]) for name in kind._fields)
+    if has_one_letter_names:
+        return tuple(chr(ord("a") + number) for number in range(len(header_class._fields)))
+    hints = get_type_hints(header_class, include_extras=True)
+    return tuple(field_key(name, hints[name]) for name in header_class._fields)
 
 
 @functools.cache
-def _list_fields(kind: type[NamedTuple], one_letter: bool) -> _Plan:
+def _list_fields(header_class: type[NamedTuple], has_one_letter_names: bool) -> _Plan:
     """Return the name, type and default of each ext field of a header, in the order of the declaration."""
-    hints = get_type_hints(kind, include_extras=True)
+    hints = get_type_hints(header_class, include_extras=True)
     return tuple(
-        (key, _limit_of_type(hints[name]), kind._field_defaults.get(name, _REQUIRED))
-        for name, key in zip(kind._fields, _list_field_names(kind, one_letter), strict=True)
+        (key, _limit_of_type(hints[name]), header_class._field_defaults.get(name, _REQUIRED))
+        for name, key in zip(header_class._fields, _list_field_names(header_class, has_one_letter_names), strict=True)
     )
 
 

@@ -79,7 +79,7 @@ def parse_fastjson(text: str | bytes | memoryview) -> Any:
 
 
 def _too_deep_error() -> ValueError:
-    return ValueError("expected JSON of RocketMQ, found JSON that is nested too deeply")
+    return ValueError("expected RocketMQ's JSON, found JSON that is nested too deeply")
 
 
 def _quote_key(token: re.Match[str]) -> str:

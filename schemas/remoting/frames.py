@@ -232,8 +232,8 @@ def parse_command(buffer: ReadableBuffer, offset: int = 0, limit: int = MAX_FRAM
     body = bytes(memoryview(buffer)[end : offset + size]) if header_length + 4 < length else b""
     header = buffer[start:end]
     if serialize_type == SerializeType.JSON:
-        return _parse_json(str(header, "utf-8", "replace"), body, start), size
-    return _parse_binary(bytes(header), body, start), size
+        return _parse_json_command(str(header, "utf-8", "replace"), body, start), size
+    return _parse_binary_command(bytes(header), body, start), size
 
 
 def _check_length(length: int, offset: int, limit: int) -> None:
@@ -241,7 +241,7 @@ def _check_length(length: int, offset: int, limit: int) -> None:
         raise LayoutError("length", offset, f"4 to {limit - 4}", f"{length}")
 
 
-def _parse_json(text: str, body: bytes, start: int) -> Command:
+def _parse_json_command(text: str, body: bytes, start: int) -> Command:
     text = replace_lone_surrogates(text.strip())
     try:
         header, end = _DECODE_JSON(text)
@@ -301,7 +301,7 @@ def _value_to_text(key: str, value: Any, start: int) -> str:
     return json.dumps(value)
 
 
-def _parse_binary(data: bytes, body: bytes, start: int) -> Command:
+def _parse_binary_command(data: bytes, body: bytes, start: int) -> Command:
     code, language, version, opaque, flag, remark, fields = parse_binary_header(data, start)
     known = _LANGUAGE_CODES.get(language, Language.OTHER)
     return Command(code, fields, body, remark, opaque, flag, known, version, SerializeType.ROCKETMQ)
@@ -323,7 +323,7 @@ def serialize_without_body(command: Command) -> bytes:
         UnserializableError: if a number or a text does not fit in the format.
     """
     is_json = command.serialize_type == SerializeType.JSON
-    header = _json_header(command) if is_json else _binary_header(command)
+    header = _serialize_json_header(command) if is_json else _binary_header(command)
     length = 4 + len(header) + len(command.body)
     if len(header) > MAX_HEADER_BYTES:
         raise UnserializableError("header_length", f"at most {MAX_HEADER_BYTES} bytes", f"{len(header)}")
@@ -332,7 +332,7 @@ def serialize_without_body(command: Command) -> bytes:
     return HEAD.struct.pack(length, len(header) | command.serialize_type << 24) + header
 
 
-def _json_header(command: Command) -> bytes:
+def _serialize_json_header(command: Command) -> bytes:
     # In Java's order, and without json.dumps, which takes three times as long.
     quoted = encode_basestring_ascii
     try:
@@ -389,19 +389,21 @@ def parse_binary_header(header: bytes, start: int) -> BinaryHeader:
     return BinaryHeader(code, language, version, opaque, flag, remark or None, fields)
 
 
-def _read_length(name: str, header: bytes, position: int, form: struct.Struct, start: int) -> tuple[int, int]:
+def _read_length(name: str, header: bytes, position: int, length_format: struct.Struct, start: int) -> tuple[int, int]:
     """Read a length field of a header, and return the length and the position after the field."""
-    after = position + form.size
+    after = position + length_format.size
     if after > len(header):
-        raise LayoutError(f"{name} length", start + position, f"{form.size} bytes", f"{len(header) - position}")
-    length: int = form.unpack_from(header, position)[0]
+        raise LayoutError(
+            f"{name} length", start + position, f"{length_format.size} bytes", f"{len(header) - position}"
+        )
+    length: int = length_format.unpack_from(header, position)[0]
     if not 0 <= length <= len(header) - after:
         raise LayoutError(f"{name} length", start + position, f"0 to {len(header) - after}", f"{length}")
     return length, after
 
 
-def _read_text(name: str, header: bytes, position: int, form: struct.Struct, start: int) -> tuple[str, int]:
-    length, after = _read_length(name, header, position, form, start)
+def _read_text(name: str, header: bytes, position: int, length_format: struct.Struct, start: int) -> tuple[str, int]:
+    length, after = _read_length(name, header, position, length_format, start)
     return header[after : after + length].decode("utf-8", "replace"), after + length
 
 

@@ -17,8 +17,8 @@ __all__ = [
     "OffsetResponse", "PullMessageRequest", "PullMessageResponse", "PullSysFlag", "QueryConsumerOffsetRequest",
     "QueryMessageRequest", "QueryMessageResponse", "QueueRequest", "SearchOffsetRequest", "SendBackRequest",
     "SendMessageRequest", "SendMessageResponse", "TimestampResponse", "UnregisterClientRequest",
-    "UpdateConsumerOffsetRequest", "ViewMessageRequest", "from_ext_fields", "is_one_letter", "parse_send_request",
-    "to_ext_fields",
+    "UpdateConsumerOffsetRequest", "ViewMessageRequest", "from_ext_fields", "has_one_letter_names",
+    "parse_send_request", "to_ext_fields",
 ]  # fmt: skip
 
 
@@ -54,7 +54,7 @@ _ONE_LETTER = frozenset(
 )
 
 
-def is_one_letter(code: int) -> bool:
+def has_one_letter_names(code: int) -> bool:
     """Return whether send requests with this code name their header fields by single letters."""
     return code in _ONE_LETTER
 
@@ -65,7 +65,7 @@ def parse_send_request(command: Command) -> SendMessageRequest:
     Raises:
         CommandError: if a required field is missing, or a value does not have its type.
     """
-    return from_ext_fields(SendMessageRequest, command.ext_fields, one_letter=command.code in _ONE_LETTER)
+    return from_ext_fields(SendMessageRequest, command.ext_fields, has_one_letter_names=command.code in _ONE_LETTER)
 
 
 class SendMessageResponse(NamedTuple):

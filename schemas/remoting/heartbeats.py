@@ -19,12 +19,12 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 """Characters that Java's `trim` removes, with which FilterAPI reads an expression."""
 
 
-def tags_of(expression: str) -> tuple[str, ...] | None:
+def parse_tag_expression(expression: str) -> tuple[str, ...] | None:
     """Return the tags of a tag expression, each once, as FilterAPI reads it; None for all tags.
 
     Only `*` alone means all: in a list, or with blanks, it is the tag `*`.
 
-    >>> tags_of("paid || refunded")
+    >>> parse_tag_expression("paid || refunded")
     ('paid', 'refunded')
     """
     if expression in {"", ALL_TAGS}:
@@ -53,8 +53,8 @@ class SubscriptionData(NamedTuple):
 
 
 def subscription_of_tags(topic: str, expression: str, sub_version: int) -> SubscriptionData:
-    """Return the subscription for a tag expression; see `tags_of`. Without any tag, it is for all messages."""
-    tags = tags_of(expression)
+    """Return the subscription for a tag expression; see `parse_tag_expression`; without tags, for all messages."""
+    tags = parse_tag_expression(expression)
     if not tags:
         return SubscriptionData(topic, sub_version=sub_version)
     codes = tuple(dict.fromkeys(java_hash(tag) for tag in tags))

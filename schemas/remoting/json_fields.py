@@ -32,47 +32,53 @@ _REQUIRED = object()
 _FOUND_LENGTH = 80
 
 
-def parse_body(kind: type[B], body: bytes | memoryview, *, limit: int = MAX_FRAME_BYTES, is_plain: bool = False) -> B:
+def parse_body(
+    body_class: type[B], body: bytes | memoryview, *, limit: int = MAX_FRAME_BYTES, is_plain_json: bool = False
+) -> B:
     """Parse a JSON body into a value of the given class.
 
     Args:
-        kind: class of the body.
+        body_class: class of the body.
         limit: maximum size in bytes; parsed JSON can take twenty times the memory.
-        is_plain: whether fastjson writes plain JSON for this body, because no map has numbers or objects as keys; then
+        is_plain_json: whether fastjson writes plain JSON for this body, as no map has numbers or objects as keys; then
             fastjson's dialect is not tried, which takes ten times as long to parse.
 
     Raises:
         BodyError: if the body is not JSON, too large, lacks a required field or has a field of a wrong type.
     """
     if len(body) > limit:
-        raise BodyError(f"{kind.__name__}: expected at most {limit} bytes, found {len(body)}")
+        raise BodyError(f"{body_class.__name__}: expected at most {limit} bytes, found {len(body)}")
     try:
-        value = json.loads(replace_lone_surrogates(str(body, "utf-8", "replace"))) if is_plain else parse_fastjson(body)
+        value = (
+            json.loads(replace_lone_surrogates(str(body, "utf-8", "replace")))
+            if is_plain_json
+            else parse_fastjson(body)
+        )
     except RecursionError:
-        raise BodyError(f"{kind.__name__}: expected JSON, found JSON that is nested too deeply") from None
+        raise BodyError(f"{body_class.__name__}: expected JSON, found JSON that is nested too deeply") from None
     except ValueError as error:
-        raise BodyError(f"{kind.__name__}: expected JSON, found {str(error)[:_FOUND_LENGTH]}") from None
-    return from_json(kind, value)
+        raise BodyError(f"{body_class.__name__}: expected JSON, found {str(error)[:_FOUND_LENGTH]}") from None
+    return from_json(body_class, value)
 
 
-def from_json(kind: type[B], value: Any) -> B:
+def from_json(value_class: type[B], value: Any) -> B:
     """Convert parsed JSON to a value of a declared type.
 
     Raises:
         BodyError: if a required field is missing or has a wrong type.
     """
-    return cast("B", _make_reader(kind)(value, kind.__name__))
+    return cast("B", _make_reader(value_class)(value, value_class.__name__))
 
 
-def serialize_body(value: NamedTuple, *, standard: bool = False) -> bytes:
+def serialize_body(value: NamedTuple, *, is_standard_json: bool = False) -> bytes:
     """Serialize a body as fastjson does.
 
     Args:
         value: content of the body.
-        standard: whether integer keys are quoted, so that the body is standard JSON.
+        is_standard_json: whether integer keys are quoted, so that the body is standard JSON.
     """
     document = to_json(value)
-    if standard:
+    if is_standard_json:
         return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     return serialize_compact(document)
 
@@ -94,9 +100,9 @@ def _json_key(key: Any) -> Any:
 
 
 @functools.cache
-def _list_json_keys(kind: Any) -> tuple[str, ...]:
-    hints = get_type_hints(kind, include_extras=True)
-    return tuple(field_key(name, hints[name]) for name in kind._fields)
+def _list_json_keys(body_class: Any) -> tuple[str, ...]:
+    hints = get_type_hints(body_class, include_extras=True)
+    return tuple(field_key(name, hints[name]) for name in body_class._fields)
 
 
 @functools.cache
@@ -117,16 +123,16 @@ def _make_reader(hint: Any) -> _Reader:
     return _READERS[hint]
 
 
-def _make_list_reader(read: _Reader) -> _Reader:
+def _make_list_reader(read_item: _Reader) -> _Reader:
     def read_list(value: Any, path: str) -> Any:
         if not isinstance(value, list):
             raise _value_error(path, "a list", value)
-        return tuple([read(item, path) for item in value])
+        return tuple([read_item(item, path) for item in value])
 
     return read_list
 
 
-def _make_dict_reader(key_hint: Any, read: _Reader) -> _Reader:
+def _make_dict_reader(key_hint: Any, read_value: _Reader) -> _Reader:
     read_key = _make_reader(key_hint)
     is_object = hasattr(key_hint, "_fields")
 
@@ -134,18 +140,18 @@ def _make_dict_reader(key_hint: Any, read: _Reader) -> _Reader:
         if not isinstance(value, dict):
             raise _value_error(path, "an object", value)
         return {
-            read_key(dict(key) if is_object and isinstance(key, tuple) else key, path): read(item, path)
+            read_key(dict(key) if is_object and isinstance(key, tuple) else key, path): read_value(item, path)
             for key, item in value.items()
         }
 
     return read_dict
 
 
-def _make_object_reader(kind: Any) -> _Reader:
-    hints = get_type_hints(kind, include_extras=True)
+def _make_object_reader(object_class: Any) -> _Reader:
+    hints = get_type_hints(object_class, include_extras=True)
     plan = [
-        (key, _make_reader(hints[name]), kind._field_defaults.get(name, _REQUIRED))
-        for name, key in zip(kind._fields, _list_json_keys(kind), strict=True)
+        (key, _make_reader(hints[name]), object_class._field_defaults.get(name, _REQUIRED))
+        for name, key in zip(object_class._fields, _list_json_keys(object_class), strict=True)
     ]
 
     def read_object(value: Any, path: str) -> Any:
@@ -160,7 +166,7 @@ def _make_object_reader(kind: Any) -> _Reader:
                 raise BodyError(f"{path}: expected the field {key!r}, found none")
             else:
                 values.append(default)
-        return kind._make(values)
+        return object_class._make(values)
 
     return read_object
 
@@ -183,14 +189,14 @@ def _read_text(value: Any, path: str) -> str:
 def _make_integer_reader(bits: int) -> _Reader:
     limit = 1 << (bits - 1)
 
-    def read(value: Any, path: str) -> int:
+    def read_integer(value: Any, path: str) -> int:
         is_text = isinstance(value, str)
         number = parse_int(value, -limit, limit - 1) if is_text else int_in_range(value, -limit, limit - 1)
         if number is None:
             raise _value_error(path, f"a whole number of {bits} bits", value)
         return number
 
-    return read
+    return read_integer
 
 
 _long = _make_integer_reader(64)

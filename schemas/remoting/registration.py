@@ -83,22 +83,22 @@ class JsonCursor:
         """
         if self._skip_token("null"):
             return
-        self._expect("{")
+        self._expect_token("{")
         if self._skip_token("}"):
             return
         while True:
-            yield self._key()
+            yield self._read_key()
             if not self._skip_token(","):
-                self._expect("}")
+                self._expect_token("}")
                 return
 
-    def value(self) -> Any:
+    def read_value(self) -> Any:
         """Parse the value at the cursor, and move after it.
 
         Raises:
             BodyError: if it is longer than STEP_CHARACTERS, or not JSON.
         """
-        start = self._begin_value()
+        start = self._skip_to_value()
         limit = start + STEP_CHARACTERS
         for _ in self._move_after_value(limit):
             pass
@@ -107,16 +107,16 @@ class JsonCursor:
         except ValueError as error:
             raise BodyError(f"expected JSON at character {start}, found {str(error)[:80]}") from None
 
-    def skip(self) -> Iterator[None]:
+    def skip_value(self) -> Iterator[None]:
         """Move the cursor past a value in steps; of its content, only strings and brackets are checked.
 
         Raises:
             BodyError: if the value is incomplete.
         """
-        self._begin_value()
+        self._skip_to_value()
         yield from self._move_after_value(len(self._text))
 
-    def finish(self) -> None:
+    def check_end(self) -> None:
         """Check that nothing follows the parsed document.
 
         Raises:
@@ -126,7 +126,7 @@ class JsonCursor:
         if self._position < len(self._text):
             raise self._syntax_error("the end")
 
-    def _begin_value(self) -> int:
+    def _skip_to_value(self) -> int:
         self._skip_blanks()
         return self._position
 
@@ -160,17 +160,17 @@ class JsonCursor:
                 step_start = position
                 yield
 
-    def _key(self) -> str:
+    def _read_key(self) -> str:
         self._skip_blanks()
         match = _TEXT.match(self._text, self._position, self._position + STEP_CHARACTERS)
         if match is None:
             raise self._syntax_error("a key")
         start, self._position = self._position, match.end()
-        self._expect(":")
+        self._expect_token(":")
         try:
             key: str = json.loads(replace_lone_surrogates(match[0]), strict=False)
         except ValueError as error:
-            raise BodyError(f"expected a key at character {start}: {str(error)[:80]}") from None
+            raise BodyError(f"expected a key at character {start}, found {str(error)[:80]}") from None
         return key
 
     def _skip_token(self, token: str) -> bool:
@@ -180,7 +180,7 @@ class JsonCursor:
         self._position += len(token) * is_here
         return is_here
 
-    def _expect(self, token: str) -> None:
+    def _expect_token(self, token: str) -> None:
         if not self._skip_token(token):
             raise self._syntax_error(repr(token))
 
@@ -213,7 +213,7 @@ class RegistrationReader:
         self.data_version = DataVersion()
         self.filter_servers: tuple[str, ...] = ()
 
-    def topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
+    def read_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
         """Yield the topics with their names, and None after a step without a topic. Each step takes a few milliseconds.
 
         Raises:
@@ -229,23 +229,23 @@ class RegistrationReader:
         cursor = JsonCursor("".join(pieces))
         for key in cursor.keys():  # noqa: SIM118 (the cursor is not a mapping)
             if key == "topicConfigSerializeWrapper":
-                yield from self._topics_of_wrapper(cursor)
+                yield from self._read_wrapper_topics(cursor)
             elif key == "filterServerList":
-                self.filter_servers = _check_filter_servers(cursor.value())
+                self.filter_servers = _check_filter_servers(cursor.read_value())
             else:
-                yield from cursor.skip()
+                yield from cursor.skip_value()
             yield None
-        cursor.finish()
+        cursor.check_end()
 
-    def _topics_of_wrapper(self, cursor: JsonCursor) -> Iterator[tuple[str, TopicConfig] | None]:
+    def _read_wrapper_topics(self, cursor: JsonCursor) -> Iterator[tuple[str, TopicConfig] | None]:
         for key in cursor.keys():  # noqa: SIM118
             if key == "topicConfigTable":
                 for name in cursor.keys():  # noqa: SIM118
-                    yield name, from_json(TopicConfig, cursor.value())
+                    yield name, from_json(TopicConfig, cursor.read_value())
             elif key == "dataVersion":
-                self.data_version = from_json(DataVersion, cursor.value() or {})
+                self.data_version = from_json(DataVersion, cursor.read_value() or {})
             else:
-                yield from cursor.skip()
+                yield from cursor.skip_value()
             yield None
 
     def _compressed_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
@@ -254,28 +254,28 @@ class RegistrationReader:
             data += piece
             yield None
         stream = _TextReader(data)
-        self.data_version = from_json(DataVersion, _parse_json(stream.text("the data version")))
-        for _ in range(stream.count("the number of topics")):
-            config = _parse_topic(stream.text("a topic"))
+        self.data_version = from_json(DataVersion, _parse_json(stream.read_text("the data version")))
+        for _ in range(stream.read_count("the number of topics")):
+            config = _parse_topic(stream.read_text("a topic"))
             yield config.topic_name, config
-        self.filter_servers = _check_filter_servers(_parse_json(stream.text("the filter servers")))
+        self.filter_servers = _check_filter_servers(_parse_json(stream.read_text("the filter servers")))
 
 
-def parse_registration(body: bytes | memoryview, *, compressed: bool) -> RegisterBrokerBody:
+def parse_registration(body: bytes | memoryview, *, is_compressed: bool) -> RegisterBrokerBody:
     """Return all topics that a broker registers.
 
     Raises:
         BodyError: if the body does not have the declared form.
     """
-    reader = RegistrationReader(body, compressed=compressed)
-    topics = dict(topic for topic in reader.topics() if topic is not None)
+    reader = RegistrationReader(body, compressed=is_compressed)
+    topics = dict(topic for topic in reader.read_topics() if topic is not None)
     return RegisterBrokerBody(TopicConfigs(topics, reader.data_version), reader.filter_servers)
 
 
 def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:
     """Serialize the compressed body as a broker of the given version does; 4.9 cannot read attributes of topics."""
     wrapper = registration.topic_config_serialize_wrapper
-    parts = [_prefix_length(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
+    parts = [_prepend_length(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
     for topic in wrapper.topic_config_table.values():
         line = (
             f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} "
@@ -283,14 +283,14 @@ def serialize_registration(registration: RegisterBrokerBody, *, version: int = V
         )
         if topic.attributes is not None:
             line += f" {json.dumps(topic.attributes, separators=(',', ':'))}"
-        parts.append(_prefix_length(line.encode()))
-    parts.append(_prefix_length(json.dumps(list(registration.filter_server_list)).encode()))
+        parts.append(_prepend_length(line.encode()))
+    parts.append(_prepend_length(json.dumps(list(registration.filter_server_list)).encode()))
     if version >= Version.V5_0_0:
         parts.append(_INT.pack(0))
     return zlib.compress(b"".join(parts))
 
 
-def _prefix_length(data: bytes) -> bytes:
+def _prepend_length(data: bytes) -> bytes:
     return _INT.pack(len(data)) + data
 
 
@@ -321,22 +321,24 @@ class _TextReader:
         self._data = data
         self._position = 0
 
-    def count(self, what: str) -> int:
+    def read_count(self, value_name: str) -> int:
         """Read a number, and check that it is at most the number of remaining bytes."""
         left = len(self._data) - self._position - _INT.size
         if left < 0:
-            raise BodyError(f"registration: expected {what} at byte {self._position}, found the end")
+            raise BodyError(f"registration: expected {value_name} at byte {self._position}, found the end")
         number: int = _INT.unpack_from(self._data, self._position)[0]
         if not 0 <= number <= left:
-            raise BodyError(f"registration: expected {what}, at most {left}, at byte {self._position}, found {number}")
+            raise BodyError(
+                f"registration: expected {value_name}, at most {left}, at byte {self._position}, found {number}"
+            )
         self._position += _INT.size
         return number
 
-    def text(self, what: str) -> str:
+    def read_text(self, text_name: str) -> str:
         """Read a text that follows its length."""
         start = self._position + _INT.size
-        if (length := self.count(what)) > MAX_TEXT_BYTES:
-            raise BodyError(f"registration: expected {what}, at most {MAX_TEXT_BYTES} bytes, found {length}")
+        if (length := self.read_count(text_name)) > MAX_TEXT_BYTES:
+            raise BodyError(f"registration: expected {text_name}, at most {MAX_TEXT_BYTES} bytes, found {length}")
         self._position = start + length
         return self._data[start : self._position].decode("utf-8", "replace")
 

@@ -47,7 +47,7 @@ class BrokerData(NamedTuple):
     zone_name: str | None = None
 
     @property
-    def master(self) -> str | None:
+    def master_address(self) -> str | None:
         """Address of the master, or None."""
         return self.broker_addrs.get(MASTER_ID)
 
@@ -79,7 +79,7 @@ class TopicRoute(NamedTuple):
     filter_server_table: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 (a default that nobody changes)
     order_topic_conf: str | None = None
 
-    def broker(self, name: str) -> BrokerData | None:
+    def find_broker(self, name: str) -> BrokerData | None:
         """Return the broker with the given name, or None if the route does not have it."""
         return next((broker for broker in self.broker_datas if broker.broker_name == name), None)
 
@@ -98,7 +98,7 @@ def check_route(route: TopicRoute) -> TopicRoute:
             if not 0 <= count <= MAX_QUEUES:
                 raise BodyError(f"TopicRoute: expected 0 to {MAX_QUEUES} queues on {data.broker_name}, found {count}")
     total = sum(max(data.read_queue_nums, data.write_queue_nums) for data in route.queue_datas)
-    total = max(total, sum(count for _, count in _ordered_counts(route.order_topic_conf or "")))
+    total = max(total, sum(count for _, count in _parse_queue_counts(route.order_topic_conf or "")))
     if total > MAX_TOPIC_QUEUES:
         raise BodyError(f"TopicRoute: expected at most {MAX_TOPIC_QUEUES} queues on all brokers, found {total}")
     if not route.broker_datas:  # a name server answers TOPIC_NOT_EXIST then
@@ -106,25 +106,25 @@ def check_route(route: TopicRoute) -> TopicRoute:
     return route
 
 
-def check_broker_names(what: str, names: Collection[str]) -> None:
+def check_broker_names(answer_name: str, names: Collection[str]) -> None:
     """Check the names of the brokers in an answer of a name server.
 
     Args:
-        what: name of the answer, for errors.
+        answer_name: name of the answer, for errors.
         names: one for each broker.
 
     Raises:
         BodyError: if there are more than MAX_BROKERS, or a name is duplicate or invalid.
     """
     if len(names) > MAX_BROKERS:
-        raise BodyError(f"{what}: expected at most {MAX_BROKERS} brokers, found {len(names)}")
+        raise BodyError(f"{answer_name}: expected at most {MAX_BROKERS} brokers, found {len(names)}")
     seen: set[str] = set()
     for name in names:
         if not name or len(name) > _MAX_BROKER_NAME or not name.isprintable():
             expected = f"the name of a broker, 1 to {_MAX_BROKER_NAME} printable characters"
-            raise BodyError(f"{what}: expected {expected}, found {name[:80]!r}")
+            raise BodyError(f"{answer_name}: expected {expected}, found {name[:80]!r}")
         if name in seen:
-            raise BodyError(f"{what}: expected each broker once, found {name[:80]!r} twice")
+            raise BodyError(f"{answer_name}: expected each broker once, found {name[:80]!r} twice")
         seen.add(name)
 
 
@@ -133,7 +133,7 @@ def publish_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
     if route.order_topic_conf:
         return _ordered_queues(topic, route.order_topic_conf)
     queues = []
-    with_master = {broker.broker_name for broker in route.broker_datas if broker.master is not None}
+    with_master = {broker.broker_name for broker in route.broker_datas if broker.master_address is not None}
     for data in sorted(route.queue_datas):
         if data.perm & PERM_WRITE and data.broker_name in with_master:
             queues += [MessageQueue(topic, data.broker_name, number) for number in range(data.write_queue_nums)]
@@ -153,12 +153,12 @@ def subscribe_queues(topic: str, route: TopicRoute) -> list[MessageQueue]:
 def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
     return [
         MessageQueue(topic, broker_name, number)
-        for broker_name, count in _ordered_counts(conf)
+        for broker_name, count in _parse_queue_counts(conf)
         for number in range(count)
     ]
 
 
-def _ordered_counts(conf: str) -> list[tuple[str, int]]:
+def _parse_queue_counts(conf: str) -> list[tuple[str, int]]:
     """Return pairs of broker and number of queues from a fixed order such as `broker-a:4`; ignore invalid parts."""
     parts = (part.partition(":") for part in conf.split(";"))
     counts = ((broker_name, parse_int32(count)) for broker_name, _, count in parts)

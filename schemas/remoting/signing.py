@@ -33,23 +33,23 @@ class Credentials:
     security_token: str | None = field(default=None, repr=False)
 
 
-def signature(fields: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
+def signature(ext_fields: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
     """Return the signature of a request.
 
     Args:
-        fields: all ext fields including the access key; a signature among them is ignored.
+        ext_fields: all ext fields including the access key; a signature among them is ignored.
         body: body of the request.
         secret_key: secret that only its owner and the server know.
     """
-    values = "".join(fields[key] for key in sorted(fields) if key != SIGNATURE)
+    values = "".join(ext_fields[key] for key in sorted(ext_fields) if key != SIGNATURE)
     digest = hmac.new(secret_key.encode(), values.encode("utf-8", "replace"), hashlib.sha1)
     digest.update(body)
     return base64.b64encode(digest.digest()).decode()
 
 
-def sign_fields(fields: Mapping[str, str], body: bytes | memoryview, credentials: Credentials) -> dict[str, str]:
+def sign_fields(ext_fields: Mapping[str, str], body: bytes | memoryview, credentials: Credentials) -> dict[str, str]:
     """Return the ext fields with access key, token and signature added."""
-    complete = dict(fields)
+    complete = dict(ext_fields)
     complete[ACCESS_KEY] = credentials.access_key
     if credentials.security_token is not None:
         complete[SECURITY_TOKEN] = credentials.security_token
@@ -57,26 +57,26 @@ def sign_fields(fields: Mapping[str, str], body: bytes | memoryview, credentials
     return complete
 
 
-def check_signature(fields: Mapping[str, str], body: bytes | memoryview, secret_keys: Mapping[str, str]) -> str:
+def check_signature(ext_fields: Mapping[str, str], body: bytes | memoryview, secret_keys: Mapping[str, str]) -> str:
     """Check the signature of a request, and return its access key.
 
     Args:
-        fields: ext fields of the request.
+        ext_fields: ext fields of the request.
         body: body of the request.
         secret_keys: secret keys by access key.
 
     Raises:
         NotPermittedError: if the signature is missing or wrong, or the access key is unknown.
     """
-    access_key, given = fields.get(ACCESS_KEY), fields.get(SIGNATURE)
+    access_key, given = ext_fields.get(ACCESS_KEY), ext_fields.get(SIGNATURE)
     if access_key is None or given is None:
         raise NotPermittedError(f"expected the fields {ACCESS_KEY} and {SIGNATURE}, found no signature")
     secret_key = secret_keys.get(access_key)
     if secret_key is None:
         raise NotPermittedError(f"expected an access key that this server knows, found {access_key[:80]!r}")
-    wanted = [signature(fields, body, secret_key)]
-    if _SOMETIMES_SIGNED in fields:
-        others = {key: value for key, value in fields.items() if key != _SOMETIMES_SIGNED}
+    wanted = [signature(ext_fields, body, secret_key)]
+    if _SOMETIMES_SIGNED in ext_fields:
+        others = {key: value for key, value in ext_fields.items() if key != _SOMETIMES_SIGNED}
         wanted.append(signature(others, body, secret_key))
     if not any(hmac.compare_digest(given.encode("utf-8", "replace"), each.encode()) for each in wanted):
         raise NotPermittedError(f"expected a signature by the owner of {access_key!r}, found another")

@@ -75,7 +75,7 @@ class PausableProperties(dict[str, str]):
         self._results: dict[tuple[str, str], bool] = {}
         self._left = SEARCHES_AT_ONCE
 
-    def contains(self, text: str, part: str) -> bool:
+    def text_contains(self, text: str, part: str) -> bool:
         """Return whether `text` contains `part`; raise `PausedError` to pause a long evaluation.
 
         Raises:
@@ -95,12 +95,12 @@ def _search_cost(text: str, part: str) -> int:
     return len(text) * (8 + min(len(part), _LONG_PART))
 
 
-def any_of(parts: list[Condition]) -> Condition:
+def any_of(conditions: list[Condition]) -> Condition:
     """Return an OR condition: true if one part is true, else unknown if one is unknown."""
 
     def condition(properties: Properties) -> bool | None:
         result: bool | None = False
-        for part in parts:
+        for part in conditions:
             value = part(properties)
             if value:
                 return True
@@ -111,12 +111,12 @@ def any_of(parts: list[Condition]) -> Condition:
     return condition
 
 
-def all_of(parts: list[Condition]) -> Condition:
+def all_of(conditions: list[Condition]) -> Condition:
     """Return an AND condition: false if one part is false, else unknown if one is unknown."""
 
     def condition(properties: Properties) -> bool | None:
         result: bool | None = True
-        for part in parts:
+        for part in conditions:
             value = part(properties)
             if value is False:
                 return False
@@ -127,11 +127,11 @@ def all_of(parts: list[Condition]) -> Condition:
     return condition
 
 
-def negated(part: Condition) -> Condition:
+def negated(operand: Condition) -> Condition:
     """Return a NOT condition, which leaves unknown results unknown."""
 
     def condition(properties: Properties) -> bool | None:
-        value = part(properties)
+        value = operand(properties)
         return None if value is None else not value
 
     return condition
@@ -147,7 +147,7 @@ def equal(left: Operand, right: Operand) -> Condition:
         if isinstance(one, str) and isinstance(other, str):
             return one == other
         if isinstance(one, bool) or isinstance(other, bool):
-            return _to_truth(one) == _to_truth(other)
+            return _to_boolean(one) == _to_boolean(other)
         return _to_number(one) == _to_number(other) is not None
 
     return condition
@@ -166,11 +166,11 @@ def compare_numbers(left: Operand, right: Operand, compare: Callable[[float, flo
     return condition
 
 
-def test_text(left: Operand, test: Callable[[str], bool]) -> Condition:
+def test_text(operand: Operand, test: Callable[[str], bool]) -> Condition:
     """Return a condition that a text operand passes a test."""
 
     def condition(properties: Properties) -> bool | None:
-        value = left(properties)
+        value = operand(properties)
         if value is None:
             return None
         return isinstance(value, str) and test(value)
@@ -178,17 +178,17 @@ def test_text(left: Operand, test: Callable[[str], bool]) -> Condition:
     return condition
 
 
-def contains(left: Operand, part: str) -> Condition:
+def contains_text(operand: Operand, part: str) -> Condition:
     """Return a condition that a text operand contains a text."""
 
     def condition(properties: Properties) -> bool | None:
-        value = left(properties)
+        value = operand(properties)
         if value is None:
             return None
         if not isinstance(value, str):
             return False
         if isinstance(properties, PausableProperties):
-            return properties.contains(value, part)
+            return properties.text_contains(value, part)
         return part in value
 
     return condition
@@ -203,7 +203,7 @@ def _to_number(value: Value) -> int | float | None:
     return parse_decimal(value) if number is None else number
 
 
-def _to_truth(value: Value) -> bool | None:
+def _to_boolean(value: Value) -> bool | None:
     if isinstance(value, str):
         return len(value) == len("true") and value.lower() == "true"
     return value if isinstance(value, bool) else None
@@ -240,7 +240,7 @@ def compile_sql92(expression: str) -> Callable[[Properties], bool]:
     if len(expression) > MAX_LENGTH:
         raise SqlError(f"expected at most {MAX_LENGTH} characters of SQL92, found {len(expression)}")
     parser = _Parser(expression)
-    condition = parser.expression()
+    condition = parser.parse_expression()
     parser.expect_end()
     return lambda properties: condition(properties) is True
 
@@ -284,15 +284,15 @@ class _Parser:
     def _peek(self) -> _Token:
         return self._tokens[self._next]
 
-    def _take(self, *texts: str) -> str | None:
+    def _take_token(self, *texts: str) -> str | None:
         token = self._peek()
         if token.kind in ("keyword", "sign") and token.text in texts:
             self._next += 1
             return token.text
         return None
 
-    def _expect(self, *texts: str) -> str:
-        found = self._take(*texts)
+    def _expect_token(self, *texts: str) -> str:
+        found = self._take_token(*texts)
         if found is None:
             raise self._syntax_error(" or ".join(texts))
         return found
@@ -305,22 +305,22 @@ class _Parser:
         if self._peek().kind != "end":
             raise self._syntax_error("AND, OR or the end")
 
-    def expression(self) -> Condition:
-        parts = [self._conjunction()]
-        while self._take("OR"):
-            parts.append(self._conjunction())
+    def parse_expression(self) -> Condition:
+        parts = [self._parse_conjunction()]
+        while self._take_token("OR"):
+            parts.append(self._parse_conjunction())
         return parts[0] if len(parts) == 1 else any_of(parts)
 
-    def _conjunction(self) -> Condition:
-        parts = [self._negation()]
-        while self._take("AND"):
-            parts.append(self._negation())
+    def _parse_conjunction(self) -> Condition:
+        parts = [self._parse_negation()]
+        while self._take_token("AND"):
+            parts.append(self._parse_negation())
         return parts[0] if len(parts) == 1 else all_of(parts)
 
-    def _negation(self) -> Condition:
-        if not self._take("NOT"):
-            return self._predicate()
-        with_depth = self._parse_nested(self._negation)
+    def _parse_negation(self) -> Condition:
+        if not self._take_token("NOT"):
+            return self._parse_predicate()
+        with_depth = self._parse_nested(self._parse_negation)
         return negated(with_depth)
 
     def _parse_nested(self, parse: Callable[[], Condition]) -> Condition:
@@ -331,52 +331,52 @@ class _Parser:
         self._depth -= 1
         return condition
 
-    def _predicate(self) -> Condition:
-        if self._take("("):
-            condition = self._parse_nested(self.expression)
-            self._expect(")")
+    def _parse_predicate(self) -> Condition:
+        if self._take_token("("):
+            condition = self._parse_nested(self.parse_expression)
+            self._expect_token(")")
             return condition
         self._terms += 1
         if self._terms > MAX_TERMS:
             raise self._syntax_error(f"at most {MAX_TERMS} comparisons")
-        left, literal = self._operand()
-        if sign := self._take("=", "<>"):
-            condition = equal(left, self._operand()[0])
+        left, literal = self._parse_operand()
+        if sign := self._take_token("=", "<>"):
+            condition = equal(left, self._parse_operand()[0])
             return condition if sign == "=" else negated(condition)
-        if sign := self._take(*_ORDERS):
+        if sign := self._take_token(*_ORDERS):
             return compare_numbers(left, self._number_operand(), _ORDERS[sign])
-        if self._take("IS"):
-            negative = self._take("NOT") is not None
-            self._expect("NULL")
+        if self._take_token("IS"):
+            negative = self._take_token("NOT") is not None
+            self._expect_token("NULL")
             return lambda properties: (left(properties) is None) is not negative
-        negative = self._take("NOT") is not None
-        if word := self._take("BETWEEN", "IN", "CONTAINS", *_TEXT_TESTS):
+        negative = self._take_token("NOT") is not None
+        if word := self._take_token("BETWEEN", "IN", "CONTAINS", *_TEXT_TESTS):
             condition = self._finish_predicate(word, left)
             return negated(condition) if negative else condition
         if negative or not isinstance(literal, bool):
             raise self._syntax_error("a comparison")
         return lambda _: literal
 
-    def _finish_predicate(self, word: str, left: Operand) -> Condition:
-        if word == "BETWEEN":
+    def _finish_predicate(self, operator_word: str, left: Operand) -> Condition:
+        if operator_word == "BETWEEN":
             low = self._number_operand()
-            self._expect("AND")
+            self._expect_token("AND")
             high = self._number_operand()
             return all_of([compare_numbers(left, low, operator.ge), compare_numbers(left, high, operator.le)])
-        if word == "IN":
-            self._expect("(")
-            texts = {self._text()}
-            while self._take(","):
-                texts.add(self._text())
-            self._expect(")")
+        if operator_word == "IN":
+            self._expect_token("(")
+            texts = {self._parse_text()}
+            while self._take_token(","):
+                texts.add(self._parse_text())
+            self._expect_token(")")
             return test_text(left, lambda value: value in texts)
-        part = self._text()
-        if word == "CONTAINS":
-            return contains(left, part)
-        test = _TEXT_TESTS[word]
+        part = self._parse_text()
+        if operator_word == "CONTAINS":
+            return contains_text(left, part)
+        test = _TEXT_TESTS[operator_word]
         return test_text(left, lambda value: test(value, part))
 
-    def _text(self) -> str:
+    def _parse_text(self) -> str:
         token = self._peek()
         if token.kind != "text":
             raise self._syntax_error("a text in quotes")
@@ -387,27 +387,27 @@ class _Parser:
         token = self._peek()
         if token.kind == "text" or token.text in ("TRUE", "FALSE"):
             raise self._syntax_error("a number or a property")
-        return self._operand()[0]
+        return self._parse_operand()[0]
 
-    def _operand(self) -> tuple[Operand, Value]:
+    def _parse_operand(self) -> tuple[Operand, Value]:
         """Parse an operand; return a function for its value, and the value itself if it is a literal."""
         token = self._peek()
         if token.kind == "text":
-            literal: Value = self._text()
+            literal: Value = self._parse_text()
         elif token.kind == "word":
             self._next += 1
             return (lambda properties: properties.get(token.text)), None
-        elif sign := self._take("+", "-"):
-            literal = self._number(sign)
+        elif sign := self._take_token("+", "-"):
+            literal = self._parse_number(sign)
         elif token.kind == "number":
-            literal = self._number()
-        elif word := self._take("TRUE", "FALSE"):
+            literal = self._parse_number()
+        elif word := self._take_token("TRUE", "FALSE"):
             literal = word == "TRUE"
         else:
             raise self._syntax_error("a property, a number, a text, TRUE or FALSE")
         return (lambda _: literal), literal
 
-    def _number(self, sign: str = "") -> int | float:
+    def _parse_number(self, sign: str = "") -> int | float:
         token = self._peek()
         if token.kind != "number":
             raise self._syntax_error("a number")

@@ -84,7 +84,7 @@ def server_context(settings: TlsProperties) -> ssl.SSLContext:
             "creates a certificate)"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _set_protocol(context)
+    _set_protocol_options(context)
     _load_identity(context, settings.server)
     if settings.client_auth is not ClientAuth.NONE:
         is_required = settings.client_auth is ClientAuth.REQUIRE
@@ -102,7 +102,7 @@ def client_context(settings: TlsProperties) -> ssl.SSLContext:
         TlsConfigError: if a file is missing or invalid.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _set_protocol(context)
+    _set_protocol_options(context)
     context.check_hostname = settings.verifies_servers and settings.checks_host_names
     if settings.verifies_servers:
         _load_trusted_certificates(
@@ -115,7 +115,7 @@ def client_context(settings: TlsProperties) -> ssl.SSLContext:
     return context
 
 
-def _set_protocol(context: ssl.SSLContext) -> None:
+def _set_protocol_options(context: ssl.SSLContext) -> None:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Otherwise a client could request new handshakes without end.
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -210,7 +210,7 @@ class TlsStream:
         """Return the encrypted bytes that are ready to be sent, and remove them from the buffer."""
         return self._outgoing.read()
 
-    def end(self) -> None:
+    def end_session(self) -> None:
         """End the session."""
         if self.is_established:
             with contextlib.suppress(ssl.SSLError):  # the peer has not ended it yet
@@ -228,11 +228,11 @@ def server_tls(settings: TlsProperties) -> ServerTls | None:
     if not settings.test_mode:
         return ServerTls(server_context(settings), settings.server_mode)
     with tempfile.TemporaryDirectory(prefix="commitlake-tls-") as folder:
-        identity = _make_identity(Path(folder))
+        identity = _write_test_identity(Path(folder))
         return ServerTls(server_context(replace(settings, server=identity)), settings.server_mode)
 
 
-def _make_identity(folder: Path) -> Identity:
+def _write_test_identity(folder: Path) -> Identity:
     """Write a new private key and a self-signed certificate."""
     if importlib.util.find_spec("cryptography") is None:
         raise TlsConfigError("tls.test.mode.enable=true needs the package cryptography; install it, or set it to false")

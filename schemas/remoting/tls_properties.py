@@ -149,9 +149,9 @@ def parse_tls_properties(text: str, environment: Mapping[str, str]) -> TlsProper
     )
 
 
-def _read_client_auth(given: Mapping[str, str], *, test_mode: bool) -> ClientAuth:
-    wanted = _parse_choice(given, "tls.server.need.client.auth", ClientAuth, ClientAuth.NONE)
-    if test_mode or _parse_boolean(given, "tls.server.authClient"):
+def _read_client_auth(settings: Mapping[str, str], *, test_mode: bool) -> ClientAuth:
+    wanted = _parse_choice(settings, "tls.server.need.client.auth", ClientAuth, ClientAuth.NONE)
+    if test_mode or _parse_boolean(settings, "tls.server.authClient"):
         return ClientAuth.NONE if test_mode else wanted
     if wanted is ClientAuth.REQUIRE:
         raise TlsConfigError(
@@ -161,17 +161,17 @@ def _read_client_auth(given: Mapping[str, str], *, test_mode: bool) -> ClientAut
     return ClientAuth.NONE
 
 
-def _read_identity(given: Mapping[str, str], prefix: str, password: str | None) -> Identity | None:
-    key_path, cert_path = given.get(f"{prefix}.keyPath"), given.get(f"{prefix}.certPath")
+def _read_identity(settings: Mapping[str, str], prefix: str, password: str | None) -> Identity | None:
+    key_path, cert_path = settings.get(f"{prefix}.keyPath"), settings.get(f"{prefix}.certPath")
     if not key_path and not cert_path:
         return None
     if not key_path or not cert_path:
         raise TlsConfigError(f"expected both {prefix}.keyPath and {prefix}.certPath, found only one of them; set both")
-    return Identity(key_path, cert_path, password or given.get(f"{prefix}.keyPassword") or None)
+    return Identity(key_path, cert_path, password or settings.get(f"{prefix}.keyPassword") or None)
 
 
-def _parse_boolean(given: Mapping[str, str], key: str) -> bool | None:
-    text = given.get(key)
+def _parse_boolean(settings: Mapping[str, str], key: str) -> bool | None:
+    text = settings.get(key)
     if text is None:
         return None
     if text.lower() not in {"true", "false"}:
@@ -179,11 +179,11 @@ def _parse_boolean(given: Mapping[str, str], key: str) -> bool | None:
     return text.lower() == "true"
 
 
-def _parse_choice(given: Mapping[str, str], key: str, kind: type[E], default: E) -> E:
-    text = given.get(key, "").lower()
+def _parse_choice(settings: Mapping[str, str], key: str, enum_class: type[E], default: E) -> E:
+    text = settings.get(key, "").lower()
     if not text:
         return default
     try:
-        return kind(text)
+        return enum_class(text)
     except ValueError:
-        raise TlsConfigError(f"{key}: expected {', '.join(kind)}, found {text[:100]!r}") from None
+        raise TlsConfigError(f"{key}: expected {', '.join(enum_class)}, found {text[:100]!r}") from None

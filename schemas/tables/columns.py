@@ -82,7 +82,7 @@ class Columns:
         """Return the columns with the given names, in the order of the names."""
         return Columns(self[name] for name in names)
 
-    def without(self, *names: str) -> Columns:
+    def drop_columns(self, *names: str) -> Columns:
         """Return the columns except those with the given names."""
         return Columns(column for column in self.columns if column.name not in names)
 

@@ -81,14 +81,14 @@ class StepOutcome(StrEnum):
     CANCELLED = "cancelled"
 
 
-def _endpoint_columns(prefix: str, what: str) -> list[Column]:
+def _endpoint_columns(prefix: str, record_text: str) -> list[Column]:
     return [
-        Column(f"{prefix}_broker", TEXT, f"store that has {what}; null if not known, or if there is none"),
-        Column(f"{prefix}_physical_offset", INT64, f"physical offset of {what} in that store"),
-        Column(f"{prefix}_topic", TEXT, f"topic in which {what} is stored"),
-        Column(f"{prefix}_queue_id", INT32, f"queue of {what}"),
-        Column(f"{prefix}_queue_offset", INT64, f"queue offset of {what}"),
-        Column(f"{prefix}_timestamp", TIME, f"store_timestamp of {what}"),
+        Column(f"{prefix}_broker", TEXT, f"store that has {record_text}; null if not known, or if there is none"),
+        Column(f"{prefix}_physical_offset", INT64, f"physical offset of {record_text} in that store"),
+        Column(f"{prefix}_topic", TEXT, f"topic in which {record_text} is stored"),
+        Column(f"{prefix}_queue_id", INT32, f"queue of {record_text}"),
+        Column(f"{prefix}_queue_offset", INT64, f"queue offset of {record_text}"),
+        Column(f"{prefix}_timestamp", TIME, f"store_timestamp of {record_text}"),
     ]
 
 

@@ -48,7 +48,7 @@ LAG_MINUTES = Columns(
         _BROADCASTS,
         _MINUTE,
         _WITHIN_HOUR,
-        *QUEUE_LAG.without("broker", "kind", "group", "topic", "queue_id", "as_of"),
+        *QUEUE_LAG.drop_columns("broker", "kind", "group", "topic", "queue_id", "as_of"),
         _CONSUMED,
         _VERDICT,
     ]

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.follower import follow_messages
-from commitlake.connectors.hbase.lookups import look_up, read_all
+from commitlake.connectors.hbase.lookups import find_messages, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
@@ -103,7 +103,7 @@ def _time_look_ups(options: HBaseOptions, messages: int) -> None:
             for _ in range(times):
                 question = wanted()
                 began = time.perf_counter()
-                found += read_all(look_up(client, question, 100)).num_rows
+                found += read_all(find_messages(client, question, 100)).num_rows
                 took.append(time.perf_counter() - began)
             print(
                 f"HBase, {name}: {_quantiles(took)}, {found / times:.1f} messages each ({times} look-ups)", flush=True

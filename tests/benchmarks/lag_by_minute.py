@@ -101,10 +101,15 @@ def _measure_year(folder: str, groups: int) -> None:
     _write_marks(lake)
     versions = {table: -1 if (opened := lake.find(table)) is None else opened.version() for table in FOLLOWED}
     store = StoreMinutes(until, 1 << 40, 0)
-    numbers = MinutesProgress(versions, {"broker-a": store}).numbers()
+    numbers = MinutesProgress(versions, {"broker-a": store}).transaction_numbers()
     step = (None, numbers.pop(APPLICATION))
     commit_with_transaction(
-        lake, "lag_minutes", files, APPLICATION, step, beside={name: (0, number) for name, number in numbers.items()}
+        lake,
+        "lag_minutes",
+        files,
+        APPLICATION,
+        step,
+        other_transactions={name: (0, number) for name, number in numbers.items()},
     )
     size = sum(file.size for file in files)
     print(f"a year of {groups} groups: {sum(file.rows for file in files):,} rows, {size / (1 << 20):.0f} MiB")

@@ -58,11 +58,11 @@ class _TimedMinutes(MinutesFiles):
 
     def add(self, messages: pa.Table) -> None:
         """Count rows, as the counter does."""
-        self._timed(lambda: MinutesFiles.add(self, messages))
+        self._timed(lambda: MinutesFiles.add_messages(self, messages))
 
     def finish(self) -> list[DataFile]:
         """Write the counts, as the counter does."""
-        return self._timed(lambda: MinutesFiles.finish(self))
+        return self._timed(lambda: MinutesFiles.finish_files(self))
 
     def _timed(self, work: Callable[[], Result]) -> Result:
         begun = time.thread_time()

@@ -83,7 +83,7 @@ def _plan(stores: str, lake: str, cores: int) -> None:
     """Plan a run."""
     config = Config(stores, Lake(lake))
     work = plan_work(config)
-    if work.has_new:
+    if work.has_new_data:
         work.parts(config.max_partition_bytes, cores)
 
 

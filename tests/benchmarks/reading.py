@@ -36,7 +36,7 @@ BROKER = "bench"
 _SPLIT_BYTES = 256 << 20
 _COPY_BYTES = 64 << 20
 _READ_BYTES = 4 << 20
-ALL_BUT_BODY = SOURCE.without(BODY.name, CORRUPT_RECORD.name)
+ALL_BUT_BODY = SOURCE.drop_columns(BODY.name, CORRUPT_RECORD.name)
 
 
 class Reading:
@@ -124,7 +124,7 @@ def read_bodies(split: Split) -> Iterator[memoryview]:
 
 def _walk(split: Split, *, verify: bool) -> int:
     with OpenSegment(split.path) as file:
-        steps = walk(file, split, _READ_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd(), verify=verify)
+        steps = walk(file, split, _READ_BYTES, DEFAULT_MAX_RECORD_BYTES, WalkEnd(), verifies_crc=verify)
         return sum(step.parts.shape[1] for step in steps)
 
 

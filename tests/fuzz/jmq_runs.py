@@ -126,9 +126,9 @@ def _serve(root: Path) -> None:
             position = taken[1]
         for topic, queue_id in store.queues:
             store.offset_by_time(topic, queue_id, START_MS)
-        first = {place: len(store.bounds(*place)) for place in store.queues}
+        first = {place: len(store.queue_offset_range(*place)) for place in store.queues}
     with JmqStore.open(root, OPTIONS, clock=clock) as store:
-        assert {place: len(store.journal.bounds(*place)) for place in store.journal.queues} == first
+        assert {place: len(store.journal.queue_offset_range(*place)) for place in store.journal.queues} == first
         dispatcher = Dispatcher(Broker(store, BrokerOptions()))
         for topic, queue_id in first:
             _pull_all(dispatcher, store, topic, queue_id)
@@ -144,9 +144,9 @@ def _pull_all(dispatcher: Dispatcher, store: JmqStore, topic: str, queue_id: int
         answers.clear()
         fields = {name: str(value) for name, value in pull_fields(topic, queue_id, number).items()}
         dispatcher.handle(channel, Command(RequestCode.PULL_MESSAGE, fields | {"sysFlag": "4"}))
-        while dispatcher.work():
+        while dispatcher.run_long_requests():
             pass
-        dispatcher.answer_arrived()
+        dispatcher.answer_held_pulls()
         (frame,) = answers
         parsed = parse_command(frame)
         assert parsed is not None

@@ -106,7 +106,7 @@ class Frames(Target):
             commands += reader.feed(data[middle:])
         except LayoutError:
             return
-        assert reader.waiting_bytes <= len(data)
+        assert reader.incomplete_frame_size <= len(data)
         for command in commands:
             if command.serialize_type == SerializeType.JSON:
                 again = parse_command(serialize_command(command))
@@ -143,7 +143,7 @@ class Requests(Target):
         request = self._request()
         self._sent.clear()
         self._dispatcher.handle(self._channel, request)
-        while self._dispatcher.work():
+        while self._dispatcher.run_long_requests():
             pass
         answers = [each for each in FrameReader().feed(b"".join(self._sent)) if each.flag & FLAG_RESPONSE]
         if request.is_one_way:
@@ -175,7 +175,7 @@ class Requests(Target):
         broker = self._dispatcher.broker
         config = self._store.config
         assert all(config.topics.queue_count(topic) <= MAX_QUEUES for topic in config.topics.entries)
-        assert len(broker.topics.all().topic_config_table) == len(config.topics.entries)
+        assert len(broker.topics.all_configs().topic_config_table) == len(config.topics.entries)
         assert not any(is_system_group(group) for group in config.groups.entries)
         assert config.consumer_offsets.count == sum(map(len, config.consumer_offsets.entries.values()))
         own = [(topic, group) for topic, _, group in (key.partition("@") for key in config.consumer_offsets.entries)]

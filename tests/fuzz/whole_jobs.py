@@ -18,7 +18,7 @@ from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.query import command as query
-from commitlake.pipelines.archive.profile_files import staged_profile_files
+from commitlake.pipelines.archive.profile_files import clean_up_staged_profiles
 from commitlake.pipelines.archive.quality_check import judge_run
 from commitlake.pipelines.archive.run import Config, _commit_run
 from commitlake.pipelines.archive.task import ArchiveTasks
@@ -86,8 +86,8 @@ def archive(root: Path, lake: Lake, split_bytes: int) -> None:
     config = Config(str(root), lake, broker="a")
     splits = work.splits(split_bytes)
     tasks = ArchiveTasks(splits, lake, work.commit.run_id, "1")
-    with staged_profile_files(lake, work.commit.run_id) as manifest:
-        manifest.extend(tasks.run(0, splits))
+    with clean_up_staged_profiles(lake, work.commit.run_id) as manifest:
+        manifest.extend(tasks.run_task(0, splits))
         judged = judge_run(lake, work, manifest, None)
     commit = _commit_run(config, work, manifest, judged, {}, datetime.datetime.now(datetime.UTC))
     finish_runs(lake, commit.run_id, "1")

@@ -143,9 +143,9 @@ class SentMessages(Target):
         """Send a request, which is answered."""
         self._answers.clear()
         self._dispatcher.handle(self._channel, request)
-        while self._dispatcher.work():
+        while self._dispatcher.run_long_requests():
             pass
-        self._dispatcher.answer_arrived()
+        self._dispatcher.answer_held_pulls()
         (answer,) = self._answers
         assert parse_command(answer) is not None
         self._unexpected.check()
@@ -210,7 +210,7 @@ def run_jobs(folder: Path, count: int) -> None:
     with step("restore"):
         restored = restore_store(
             lake, folder / "restored", RestoreSelection(""), settings=_WANTED, segment_size=SEGMENT_BYTES,
-            skip=True, threads=1,
+            skips_missing_bodies=True, threads=1,
         )  # fmt: skip
         assert restored.records + restored.lost == count
     if count <= _MAX_SERVED:

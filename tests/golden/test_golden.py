@@ -14,7 +14,7 @@ import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.connectors.formats.rocketmq.record_rules import row_of
+from commitlake.connectors.formats.rocketmq.record_rules import to_message_row
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
@@ -87,7 +87,7 @@ def test_plain_reader_agrees_with_rocketmqs_decoder(golden: Slice) -> None:
         parsed = parse_message(golden.data, position)
         assert parsed is not None
         message, size = parsed
-        row = {**row_of(message, "b"), "segment": expected["segment"]}
+        row = {**to_message_row(message, "b"), "segment": expected["segment"]}
         found = {name: row[name] for name in expected}
         assert comparable(found) == comparable(expected)
         own = [value for key, value in message.property_pairs if key == "UNIQ_KEY"]

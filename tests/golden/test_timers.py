@@ -87,7 +87,7 @@ def test_timer_store_writes_the_same_log_and_wheel(tmp_path: Path) -> None:
     mappings = Mappings(root=tmp_path)
     files = TimerFiles(tmp_path, FILE_SIZE, mappings)
     for unit in units():
-        files.enter(unit._replace(prev_pos=12345))
+        files.append_unit(unit._replace(prev_pos=12345))
     mappings.unmap_all()
     assert {path.name: path.read_bytes() for path in (tmp_path / "timerlog").iterdir()} == {
         name: path.read_bytes() for name, path in LOG.items()

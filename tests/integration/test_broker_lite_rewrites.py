@@ -110,7 +110,7 @@ def test_committed_messages_are_rewritten_as_by_rocketmq(
             kept = {key: half.properties[key] for key in (props.REAL_TOPIC, props.REAL_QID)}
             made = NewMessage(
                 **{name: getattr(made, name) for name in made.__slots__ if name != "properties"},
-                properties=rewrites.with_properties(made.properties, kept),
+                properties=rewrites.change_properties(made.properties, kept),
             )
         assert_made(made, stored)
 

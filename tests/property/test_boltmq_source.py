@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.record_rules import row_of
+from commitlake.connectors.formats.rocketmq.record_rules import to_message_row
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -56,7 +56,7 @@ def test_stored_messages_read_back_equal_through_the_source(
     assert [row["physical_offset"] for row in rows] == [found.physical_offset for found in stored]
     for row, found in zip(rows, stored, strict=True):
         assert found.dialect is dialect
-        check_row(row, row_of(found, "b"), found.body)
+        check_row(row, to_message_row(found, "b"), found.body)
     assert (rows[-1]["body_crc"], stored[-1].body_crc & CRC_MASK) == (0x4BF43926, 0x4BF43926)
     assert (stored[-1].body_crc < 0) is (dialect is BOLTMQ)
 

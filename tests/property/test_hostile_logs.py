@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.record_rules import row_of
+from commitlake.connectors.formats.rocketmq.record_rules import to_message_row
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -110,7 +110,7 @@ def check_store(root: Path, window: int, partition: int) -> None:
     for found in read[len(expected) :]:  # the last ones, whose texts may not be written yet
         assert found.message is not None
         assert "\0" in found.message.topic or 0 in found.message.raw_properties
-    check_reads(plan_splits(store, store_range, partition), plain, store_range.end, row_of, window)
+    check_reads(plan_splits(store, store_range, partition), plain, store_range.end, to_message_row, window)
 
 
 @given(st.binary(max_size=400), st.integers(0, 10))

@@ -56,12 +56,12 @@ def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = find_archive_work(str(whole), None, places)
     open_for_append(places)
     tasks = ArchiveTasks(work.splits(5000), places, work.commit.run_id, "1")
-    manifest = list(tasks.run(0, tasks.parts))
+    manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(
         places,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.progress_before,
+        work.previous_progress,
     )
     return Path(places.root)
 

@@ -63,7 +63,7 @@ def test_bodies_can_be_read_in_any_order(bodies: list[bytes], frame_bytes: int, 
     for start in range(0, len(order), batch):
         rows = order[start : start + batch]
         wanted = [bodies[row] for row in rows]
-        found = read_bodies(store, NAME, refs.take(np.array(rows)), crcs_of(wanted), cache=cache)
+        found = read_bodies(store, NAME, refs.select_rows(np.array(rows)), crcs_of(wanted), cache=cache)
         found.validate(full=True)
         assert found.to_pylist() == wanted
 

@@ -134,8 +134,13 @@ def test_any_text_is_a_document_or_a_value_error(text: str) -> None:
 def test_any_fields_are_a_header_or_a_header_error(fields: dict[str, str]) -> None:
     for kind, one_letter in ((SendMessageRequest, True), (PullMessageRequest, False)):
         with contextlib.suppress(CommandError):
-            header: Any = from_ext_fields(kind, fields, one_letter=one_letter)
-            assert from_ext_fields(kind, to_ext_fields(header, one_letter=one_letter), one_letter=one_letter) == header
+            header: Any = from_ext_fields(kind, fields, has_one_letter_names=one_letter)
+            assert (
+                from_ext_fields(
+                    kind, to_ext_fields(header, has_one_letter_names=one_letter), has_one_letter_names=one_letter
+                )
+                == header
+            )
 
 
 @given(document=LIKE_BODIES, kind=st.sampled_from(BODIES))
@@ -159,7 +164,7 @@ def test_tables_of_queues_round_trip(table: dict[MessageQueue, OffsetWrapper]) -
 def test_any_document_is_a_registration_or_a_body_error(data: bytes, compressed: bool) -> None:
     for body in (data, zlib.compress(data)):
         with contextlib.suppress(BodyError):
-            parse_registration(body, compressed=compressed)
+            parse_registration(body, is_compressed=compressed)
 
 
 ITEMS = st.builds(BatchItem, INTS, st.binary(max_size=20), st.binary(max_size=20))

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import conditions
+from commitlake.connectors.lake.sql import selection_conditions
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.planning import plan_read
@@ -61,7 +61,7 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> Archived:
 @example(wanted=Selection(topics=["a\0b"], tags=["\udcff"]))
 @example(wanted=Selection(topics=[str(number) for number in range(50)] + ["plain"]))
 def test_datafusion_finds_the_messages_that_are_meant(archived: Archived, wanted: Selection) -> None:
-    where = " AND ".join(["true", *conditions(wanted)])
+    where = " AND ".join(["true", *selection_conditions(wanted)])
     found = run_sql(archived.table, "messages", f"SELECT physical_offset FROM messages WHERE {where}").read_all()
     assert sorted(found.column(0).to_pylist()) == archived.meant(wanted)
 

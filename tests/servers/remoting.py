@@ -47,7 +47,7 @@ def knows_broker(name_server_address: str, broker_address: str) -> bool:
         False also if the name server does not answer.
     """
     try:
-        brokers = ask(name_server_address, RequestCode.GET_BROKER_CLUSTER_INFO).value(ClusterInfo).broker_addr_table
+        brokers = ask(name_server_address, RequestCode.GET_BROKER_CLUSTER_INFO).body_as(ClusterInfo).broker_addr_table
     except RocketMQError:
         return False
     return any(broker_address in broker.broker_addrs.values() for broker in brokers.values())
@@ -56,7 +56,7 @@ def knows_broker(name_server_address: str, broker_address: str) -> bool:
 def max_offset(broker_address: str, topic: str, queue_id: int = 0) -> int:
     """Return the offset of the next message of a queue; 0 if the topic does not exist."""
     answer = ask(broker_address, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(topic, queue_id))
-    return answer.header(OffsetResponse).offset
+    return answer.header_as(OffsetResponse).offset
 
 
 def pop_and_forget(broker_address: str, topic: str, group: str, invisible_ms: int) -> None:
@@ -86,6 +86,6 @@ def ask(address: str, code: int, header: NamedTuple | None = None, body: bytes =
     """
     network = Network(ClientOptions(address, request_seconds=ANSWER_SECONDS))
     try:
-        return network.call(address, code, header, body)
+        return network.send_and_wait(address, code, header, body)
     finally:
         network.close()

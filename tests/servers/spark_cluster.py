@@ -19,7 +19,7 @@ from pathlib import Path
 import pyspark
 
 from commitlake.connectors.spark.java import java_home
-from commitlake.jobs.cli.process import list_descendants
+from commitlake.jobs.cli.process import list_descendant_ids
 from tests.servers.process import ServerProcess, free_ports
 from tests.servers.server import Server
 from tests.servers.spark_classes import class_archive, quick_start
@@ -99,7 +99,7 @@ class SparkCluster(Server):
         return [
             pid
             for worker in self.workers
-            for pid in list_descendants(worker.pid)
+            for pid in list_descendant_ids(worker.pid)
             if b"CoarseGrainedExecutorBackend" in _command_line(pid)
         ]
 
@@ -136,7 +136,7 @@ class SparkCluster(Server):
     def kill_worker(self) -> bool:
         """Kill a worker whose executor has begun a task, and the executor, for good; return whether there was one."""
         for worker in self.workers:
-            executors = [pid for pid in self.executors() if pid in list_descendants(worker.pid)]
+            executors = [pid for pid in self.executors() if pid in list_descendant_ids(worker.pid)]
             if any(self._has_task(pid) for pid in executors):
                 self._processes.remove(worker)
                 for pid in executors:

@@ -21,7 +21,7 @@ from typing import Any
 import pyspark
 
 from commitlake.connectors.spark.java import java_home
-from commitlake.jobs.cli.process import list_descendants
+from commitlake.jobs.cli.process import list_descendant_ids
 from tests.servers.jars import resolve_jars
 from tests.servers.process import ServerProcess, free_ports
 from tests.servers.server import Server
@@ -99,7 +99,7 @@ class YarnCluster(Server):
     def kill_driver(self) -> None:
         """Kill the JVMs of all drivers that run in application masters."""
         for process in self._processes:
-            for pid in list_descendants(process.pid):
+            for pid in list_descendant_ids(process.pid):
                 with suppress(OSError):  # it has ended
                     if b"deploy.yarn.ApplicationMaster\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         os.kill(pid, signal.SIGKILL)
@@ -107,7 +107,7 @@ class YarnCluster(Server):
     def kill(self) -> None:
         """End both servers, and with them all containers."""
         for process in reversed(self._processes):
-            containers = list_descendants(process.pid)
+            containers = list_descendant_ids(process.pid)
             process.kill()
             for pid in containers:
                 with suppress(ProcessLookupError):

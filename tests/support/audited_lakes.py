@@ -50,10 +50,10 @@ def write_lake(root: Path, counted: Sequence[bool] = (True, True)) -> Path:
 class _NoJudge:
     """A judge that finds nothing."""
 
-    def add(self, stretch: pa.Table) -> None:
+    def add_profile_part(self, profile_part: pa.Table) -> None:
         """Ignore a profile."""
 
-    def report(self) -> QualityReport:
+    def make_report(self) -> QualityReport:
         """Return an empty report."""
         return QualityReport([], datetime.datetime.now(datetime.UTC))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import write_deltalake
 
-from commitlake.connectors.lake.packs.writer import write_pack
+from commitlake.connectors.lake.packs.writer import open_pack_writer
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 from tests.support.packs import NAME, TOKEN, append, folder_store
@@ -34,7 +34,7 @@ def write_lake_of_bodies(root: Path) -> Path:
     Args:
         root: its folder.
     """
-    with write_pack(folder_store(root / "bodies"), NAME) as writer:
+    with open_pack_writer(folder_store(root / "bodies"), NAME) as writer:
         append(writer, [body for _, body, _ in BODIES])
     refs = writer.finish()
     rows: list[Row] = []

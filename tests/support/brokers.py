@@ -57,7 +57,7 @@ class Peer:
         """Send a request, and return all answers, even if it takes several slices."""
         before = len(self.sent)
         self.ask_once(code, fields, body, version, flag)
-        while self.dispatcher.work():
+        while self.dispatcher.run_long_requests():
             pass
         return self.sent[before:]
 
@@ -75,7 +75,7 @@ class Peer:
             key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in (fields or {}).items()
         }
         self.dispatcher.handle(self.channel, Command(code, text, body, opaque=before, version=version, flag=flag))
-        self.dispatcher.answer_arrived()
+        self.dispatcher.answer_held_pulls()
         return self.sent[before:]
 
     def tell(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> list[Command]:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.record_rules import row_of
+from commitlake.connectors.formats.rocketmq.record_rules import to_message_row
 from commitlake.connectors.reading.stores import find_stores, segment_size
 from commitlake.connectors.reading.uncompiled_records import walk_store
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
@@ -24,7 +24,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 def plain_rows(path: Path | str) -> list[Row]:
     """Return all records of the stores as the plain reader returns them, by broker and offset."""
     rows = [
-        row_of(found.message, store.broker)
+        to_message_row(found.message, store.broker)
         for store in find_stores(str(path), formats=COMMITLOGS)
         for found in walk_store(store, segment_size(store))
         if found.message is not None

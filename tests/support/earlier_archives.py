@@ -14,5 +14,5 @@ from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
 def without_topic_minutes() -> Iterator[None]:
     """Archive like a version without the table `topic_minutes`."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(MinutesFiles, "finish", lambda _: [])
+        patched.setattr(MinutesFiles, "finish_files", lambda _: [])
         yield

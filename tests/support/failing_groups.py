@@ -41,13 +41,13 @@ class FailingGroup:
     def send_back(self, queue: MessageQueue, message: Message, delay_level: int) -> None:
         """Fail on a message, which is retried after the delay of a level, or becomes a dead letter with -1."""
         header = SendBackRequest(message.physical_offset, self._group, delay_level, message.msg_id, queue.topic)
-        address = self.puller.routing.master(queue.broker_name)
-        self._network.call(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        address = self.puller.routing.master_address(queue.broker_name)
+        self._network.send_and_wait(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
 
     def pass_all(self, topic: str) -> None:
         """Move the group's offsets to the ends of a topic's queues."""
         for queue in self.puller.queues(topic):
-            self.puller.commit(queue, self.puller.max_offset(queue))
+            self.puller.commit_offset(queue, self.puller.max_offset(queue))
 
 
 @contextmanager

@@ -12,8 +12,8 @@ def check_findings(findings: Findings, expected: Mapping[str, int]) -> None:
     """Check that exactly these findings of the store `a` were reported, with all their details."""
     assert findings.counts == expected
     for finding in findings:
-        assert finding.place, finding
+        assert finding.place_text, finding
         assert finding.found, finding
         assert finding.expected, finding
-        assert finding.kind is CLASSES[finding.code]
+        assert finding.finding_class is CLASSES[finding.code]
         assert finding.broker == "a"

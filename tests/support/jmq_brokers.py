@@ -68,7 +68,7 @@ def advance(dispatcher: Dispatcher, clock: Clock, milliseconds: int) -> None:
 def consumptions(store: JmqStore) -> list[Consumption]:
     """Return the consume records that are on disk."""
     store.journal.flush()
-    return ArchiveView(store.journal).consumed(0, 1 << 20)[0]
+    return ArchiveView(store.journal).read_consumptions(0, 1 << 20)[0]
 
 
 def outcomes(store: JmqStore) -> list[tuple[int, DeliveryOutcome, int]]:

@@ -63,11 +63,11 @@ class JmqShop:
             fails: whether the delivery of the message at a queue offset fails.
         """
         with self.open() as (_, consuming):
-            batch = consuming.take("orders", app, 0, CLIENT, count)
+            batch = consuming.take_batch("orders", app, 0, CLIENT, count)
             assert batch is not None
             assert len(batch.messages) == count
             offsets = [message.queue_offset for message in batch.messages]
-            consuming.finish(batch, {offset: "no such address" for offset in offsets if fails(offset)})
+            consuming.finish_batch(batch, {offset: "no such address" for offset in offsets if fails(offset)})
 
     def retry(self, app: str, succeeds: bool) -> None:
         """Deliver failed messages once more."""

@@ -32,7 +32,7 @@ def put(store: JournalStore, clock: Clock, numbers: range, seed: int = 1) -> Non
 def write_jmq_store(root: Path, count: int = 600) -> Path:
     """Create several journal files and queue files, and two applications with consumed messages."""
     clock = Clock()
-    with JournalStore.open(root, OPTIONS, clock=clock, chance=random.Random(1)) as store:
+    with JournalStore.open(root, OPTIONS, clock=clock, rng=random.Random(1)) as store:
         put(store, clock, range(count))
         for topic, app, ack in (("topic-1", "billing", 3), (RARE, "shipping", 1)):
             store.offsets.acknowledge(ConsumedQueue(topic, app, 0), ack)

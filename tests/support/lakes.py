@@ -154,13 +154,13 @@ def archive_store(store: Path, lake: Lake, broker: str | None = None, *, finish:
     open_for_append(lake)
     splits = work.splits(PARTITION)
     tasks = ArchiveTasks(splits, lake, work.commit.run_id, "1")
-    manifest = list(tasks.run(0, splits, most_inline=1 << 20))  # no caller collects staged profiles
+    manifest = list(tasks.run_task(0, splits, inline_limit_bytes=1 << 20))  # no caller collects staged profiles
     written = _written(work.commit, manifest)
     config = write_config_changes(lake, work.stores, work.commit.run_id, datetime.datetime.now(datetime.UTC))
     if config is not None:
         written = replace(written, files={**written.files, "store_config": (config,)})
     files = _files(manifest).pop("messages", [])
-    commit = commit_run(lake, files, written, work.progress_before)
+    commit = commit_run(lake, files, written, work.previous_progress)
     if finish:
         finish_runs(lake, commit.run_id, "1")
     return commit

@@ -89,7 +89,7 @@ class LiveBroker:
         channel, frames = self._connection.__dict__.setdefault("channel", _new_channel())
         frames.clear()
         self.dispatcher.handle(channel, request)
-        while self.dispatcher.work():
+        while self.dispatcher.run_long_requests():
             pass
         return b"".join(frames)
 
@@ -138,7 +138,7 @@ class LiveCluster:
     def register(self) -> None:
         """Register all topics with the name server."""
         for broker in self.brokers.values():
-            broker.registration.register(broker.dispatcher.broker.topics.all())
+            broker.registration.register(broker.dispatcher.broker.topics.all_configs())
 
     def __enter__(self) -> Self:
         """Start serving."""

@@ -66,5 +66,7 @@ def delete_first_segments(broker: LiveBroker) -> None:
     """Delete all segments except the one being written, as a broker deletes old ones."""
     files = broker.store._files
     options = RetentionOptions(clean_forcibly_percent=1, disk_max_used_percent=1)
-    while Retention(broker.store.path, files.log.files, files.delete_expired, options, lambda _: 99).clean(time.time()):
+    while Retention(
+        broker.store.path, files.log.files, files.delete_expired, options, lambda _: 99
+    ).delete_expired_files(time.time()):
         pass

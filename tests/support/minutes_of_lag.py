@@ -11,7 +11,7 @@ from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, snapshot_brokers
 from commitlake.pipelines.lag.groups import GROUP_KINDS
-from commitlake.pipelines.lag.queue_rows import queue_row
+from commitlake.pipelines.lag.queue_rows import queue_lag_row
 from commitlake.pipelines.lag.store_lag import lag_of_lake
 from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
 from commitlake.pipelines.lag_minutes.progress import read_progress
@@ -47,7 +47,7 @@ def expected_at(lake: Lake, minute: int, broker: str) -> list[dict[str, Any]]:
     """Return the same figures as `commitlake lag --at` has them."""
     time = datetime.datetime.fromtimestamp(minute * 60, datetime.UTC)
     found = (
-        {**queue_row(row), "broadcasts": row.broadcasts, "verdict": str(row.judged.verdict)}
+        {**queue_lag_row(row), "broadcasts": row.broadcasts, "verdict": str(row.judged.verdict)}
         for row in lag_of_lake(lake, time, Selection(brokers=[broker])).rows
         if row.kind in GROUP_KINDS
     )

@@ -56,7 +56,7 @@ class MemoryStore(PackStore):
         """See PackStore."""
         return len(self.packs[name])
 
-    def check(self) -> None:
+    def check_writable(self) -> None:
         """See PackStore."""
 
     def list_packs(self, folder: str = "") -> Iterator[PackFile]:
@@ -70,7 +70,7 @@ class MemoryStore(PackStore):
         for name in names:
             self.packs.pop(name, None)
 
-    def delete_unfinished(self, before: datetime.datetime) -> int:  # noqa: ARG002 (nothing is ever unfinished here)
+    def delete_unfinished(self, older_than: datetime.datetime) -> int:  # noqa: ARG002 (nothing is ever unfinished here)
         """See PackStore."""
         return 0
 
@@ -80,7 +80,7 @@ def append(writer: PackWriter, bodies: Sequence[bytes]) -> None:
     window = np.frombuffer(b"".join(b"HEAD" + body for body in bodies) + b"END", np.uint8)
     lengths = np.array([len(body) for body in bodies], np.int64)
     positions = np.cumsum(lengths + 4) - lengths
-    writer.append(window, positions, lengths)
+    writer.append_bodies(window, positions, lengths)
 
 
 def packed(bodies: Sequence[bytes], frame_bytes: int = FRAME_BYTES, level: int = 1) -> tuple[bytes, PackRefs]:

@@ -7,13 +7,13 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 
-from commitlake.jobs.cli.process import list_descendants
+from commitlake.jobs.cli.process import list_descendant_ids
 from tests.support.waiting import wait_until
 
 
 def kill_tree(root: int) -> None:
     """End a process and all its descendants, as a power cut would."""
-    for process in (*list_descendants(root), root):
+    for process in (*list_descendant_ids(root), root):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 

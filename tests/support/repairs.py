@@ -60,4 +60,4 @@ def forget_earlier_versions(lake: Lake) -> None:
     day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
     plan = MaintenancePlan(lake, {}, day, 1 << 30, dry_run=False, quiet=True, now=now)
     for care in maintain_tables(plan):
-        vacuum(lake, care.table, datetime.timedelta(), is_alone=True)
+        vacuum(lake, care.table, datetime.timedelta(), is_only_user=True)

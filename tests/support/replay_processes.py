@@ -33,7 +33,7 @@ class SpawningRunner(ThreadRunner):
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
         *,
-        is_waiting: bool = False,  # noqa: ARG002 (all tasks run at a time)
+        is_io_bound: bool = False,  # noqa: ARG002 (all tasks run at a time)
     ) -> Iterator[tuple[int, Result]]:
         """Run a function over tasks."""
         with ThreadPoolExecutor(len(tasks)) as pool:

@@ -69,4 +69,4 @@ class StoppedError(Exception):
 
 def packs_of(lake: Lake) -> Iterator[Path]:
     """Yield the packs of a lake, by name."""
-    yield from sorted(Path(lake.bodies).rglob("*.zst"))
+    yield from sorted(Path(lake.bodies_root).rglob("*.zst"))

@@ -22,12 +22,12 @@ class SendingRunner(ThreadRunner):
         self.sent: list[bytes] = []
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_io_bound: bool = False
     ) -> Iterator[tuple[int, Result]]:
         """Run the tasks from their bytes."""
         sent = [pickle.dumps((function, task)) for task in tasks]
         self.sent += sent
-        return super().run(_run_sent, sent, is_waiting=is_waiting)
+        return super().run(_run_sent, sent, is_io_bound=is_io_bound)
 
 
 def _run_sent(data: bytes) -> Any:

@@ -44,7 +44,7 @@ class ServedTopic:
     def make(self, queues: int, *groups: str) -> None:
         """Create the topic and the groups, and wait until the name server knows them."""
         make_topic(self.client.admin, self.topic, queues)
-        self.client.puller.routing.forget(self.topic)
+        self.client.puller.routing.forget_route(self.topic)
         for group in groups:
             self.client.admin.create_group(SubscriptionGroupConfig(group))
 

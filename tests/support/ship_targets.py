@@ -91,11 +91,11 @@ class MemoryStorage(Storage):
         self._before("delete")
         self.objects.pop(name, None)
 
-    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
+    def compose(self, name: str, parts: Sequence[Part], part_file_name: Callable[[Part], str]) -> None:
         """See Storage."""
         self._before("seal")
         assert all(part.size >= self._min_copied for part in parts[:-1])
-        self.objects[name] = b"".join(self.objects[name_of(part)] for part in parts)
+        self.objects[name] = b"".join(self.objects[part_file_name(part)] for part in parts)
 
 
 class MemoryTarget(StorageTarget):
@@ -149,11 +149,11 @@ def _content(target: ShipTarget, file: ShippedFile) -> bytes:
     if file.is_sealed or isinstance(target, FolderTarget):
         data = _read(target, file.name)
         assert data is not None
-        shipped = data[: file.shipped]
+        shipped = data[: file.shipped_bytes]
     else:
         assert isinstance(target, MemoryTarget)
         shipped = b"".join(target.objects[part_name(file.name, part)] for part in file.parts)
-    assert len(shipped) == file.shipped
+    assert len(shipped) == file.shipped_bytes
     return shipped.ljust(file.size, b"\0")
 
 

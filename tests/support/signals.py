@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from commitlake.jobs.cli.process import list_descendants
+from commitlake.jobs.cli.process import list_descendant_ids
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ class MarkedProcess:
 
     def child_count(self) -> int:
         """Return the number of its descendants."""
-        return len(list_descendants(self.process.pid))
+        return len(list_descendant_ids(self.process.pid))
 
     def error(self) -> str:
         """Return its standard error, after it has ended."""

@@ -116,7 +116,7 @@ def _note_rocketmq_progress(store: MessageStore) -> None:
 
 def _note_jmq_progress(store: JournalStore) -> None:
     store.offsets.acknowledge(ConsumedQueue("orders", "mail", 0), 3)
-    store.offsets.save_changed()
+    store.offsets.save_if_changed()
 
 
 ROCKETMQ = StoreFormat(

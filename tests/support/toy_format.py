@@ -244,26 +244,26 @@ class _Reader:
         self._bad: list[BadRange] = []
         self._parts = np.zeros((h.PART_COUNT, 1000), np.int64)
 
-    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         _hop(*arguments, state, self._parts, faults)
         found: Array = self._parts[:, : state[h.RECORDS]]
         return found
 
-    def add_records(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+    def add_records(self, window: Array, parts: Array, origin: int, bad_ranges: Sequence[BadRange]) -> None:
         found = (_parse(window.data[start:]) for start in parts[h.START].tolist())
         self._messages += [parsed[0] for parsed in found if parsed]
-        self._bad += bad
+        self._bad += bad_ranges
 
-    def add_bad(self, bad: BadRange) -> None:
-        self._bad.append(bad)
+    def add_bad_range(self, bad_range: BadRange) -> None:
+        self._bad.append(bad_range)
 
-    def finish(self, end: int | None = None) -> IndexData:
+    def finish_chunk(self, chunk_end: int | None = None) -> IndexData:
         messages, count = self._messages, len(self._messages)
         topics = sorted({message.topic for message in messages})
         nothing = np.zeros(count, np.int32)
         return IndexData(
             start=self._start,
-            end=self._start if end is None else end,
+            end=self._start if chunk_end is None else chunk_end,
             topics=topics,
             physical_offset=np.array([message.physical_offset for message in messages], np.int64),
             size=np.array([message.size for message in messages], np.int32),
@@ -290,8 +290,8 @@ class _Writer:
     def __init__(self, files: NewQueueFiles) -> None:
         self._files = files
 
-    def add(self, entries: Array, numbers: Array | None, first: int) -> None:
-        places = np.arange(first, first + len(entries)) if numbers is None else numbers
+    def append_entries(self, entries: Array, numbers: Array | None, first_number: int) -> None:
+        places = np.arange(first_number, first_number + len(entries)) if numbers is None else numbers
         for number, entry in zip(places.tolist(), entries, strict=True):
             self._files.write(number * ENTRY.size, np.ascontiguousarray(entry).data)
 
@@ -306,28 +306,28 @@ class _Queues(FormatQueues):
     layout = QUEUES
     lookup = LOOKUP
 
-    def walk(
-        self, files: StoreFiles, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+    def walk_entries(
+        self, files: StoreFiles, topic: str | None, queue_id: int | None, report_damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
-        for path in sorted(Path(files.place_of("toyqueue")).glob(f"{topic or '*'}/0/*")):
+        for path in sorted(Path(files.location_of("toyqueue")).glob(f"{topic or '*'}/0/*")):
             for entry in np.frombuffer(path.read_bytes(), _DTYPE):
                 if entry["size"]:
                     yield {"topic": path.parts[-3], "physical_offset": int(entry["physical_offset"])}
 
-    def writer(self, files: NewQueueFiles, queue: NewQueue) -> _Writer:
+    def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> _Writer:
         return _Writer(files)
 
 
 class _Indexes(FormatIndexes):
-    def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
-        return _Reader(start)
+    def index_data_reader(self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
+        return _Reader(start_offset)
 
     def no_key_index_reason(self, segments: Sequence[Segment]) -> str:
         return "a toylog has no index of keys"
 
 
 class _SmallFiles(FormatSmallFiles):
-    def read(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         data = read_checkpoint_file(root / "checkpoint", problems, is_live=is_live)
         claims = () if data is None else (Claim("end", int.from_bytes(data[:8]), is_time=False),)
         return SmallFiles(claims, "offsets", (), {})

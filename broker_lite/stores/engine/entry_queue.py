@@ -39,52 +39,52 @@ class EntryQueue(ABC):
 
     @property
     def is_empty(self) -> bool:
-        """True if it has no entry, not even filler."""
+        """True if the queue has no entry, not even filler."""
         return self.files.end == self.files.start
 
     @property
-    def places(self) -> range:
-        """Range of the places (entry numbers) in the files; the entry at a place begins at byte place * entry size."""
+    def entry_range(self) -> range:
+        """Range of the entries' numbers in the files; the entry with number n begins at byte n * entry size."""
         return range(self.files.start // self.entry_size, self.files.end // self.entry_size)
 
     @abstractmethod
-    def _points_before(self, place: int, log_offset: int) -> bool:
-        """Return whether the entry at a place points before an offset of the log, or is filler."""
+    def _points_before(self, entry_number: int, log_offset: int) -> bool:
+        """Return whether the entry with a number points before an offset of the log, or is filler."""
 
-    def first_entry_from(self, log_offset: int) -> int:
-        """Return the place of the first entry that points to or after an offset of the log; by default, the end."""
+    def first_entry_at_or_after(self, log_offset: int) -> int:
+        """Return the number of the first entry that points to or after an offset of the log, else the end."""
         first = self.files.start // self.entry_size
         if self.is_empty or not self._points_before(first, log_offset):
             return first  # the usual case: nothing has expired
-        places = self.places
+        places = self.entry_range
         return first + bisect_left(places, True, key=lambda place: not self._points_before(place, log_offset))
 
     @staticmethod
     @abstractmethod
-    def _count_valid(data: bytes) -> int:
+    def _count_valid_entries(data: bytes) -> int:
         """Return the number of valid entries before the first invalid one; must be fast, because files are large."""
 
-    def _find_entries_end(self, starts: Sequence[int]) -> int:
+    def _find_entries_end(self, file_starts: Sequence[int]) -> int:
         """Return the byte position of the first invalid entry in the files that start at the given positions."""
         end = self.files.start
-        for start in starts:
-            end = start + self.entry_size * self._count_valid(self.files.read(start, self.files.file_size))
+        for start in file_starts:
+            end = start + self.entry_size * self._count_valid_entries(self.files.read(start, self.files.file_size))
             if end < start + self.files.file_size:
                 break
         return end
 
-    def truncate_to(self, end: int) -> None:
+    def truncate_to(self, byte_position: int) -> None:
         """Truncate the queue to a byte position.
 
         The entries after it are erased: otherwise, once the log has grown past the records that they pointed to, they
         would be taken for valid entries.
         """
-        self.files.truncate(end)
+        self.files.truncate(byte_position)
         self.files.clear_after_end()
 
-    def truncate_physically(self, log_offset: int) -> None:
+    def truncate_to_log_offset(self, log_offset: int) -> None:
         """Remove the entries of records at or after an offset of the log, and also filler if the log is empty."""
-        place = self.first_entry_from(log_offset) if log_offset else self.places.start
+        place = self.first_entry_at_or_after(log_offset) if log_offset else self.entry_range.start
         self.truncate_to(place * self.entry_size)
 
     def delete_expired(self, log_offset: int) -> None:
@@ -94,14 +94,14 @@ class EntryQueue(ABC):
             if not self._points_before((start + self.files.file_size) // self.entry_size - 1, log_offset):
                 break
             count += 1
-        self.files.delete_first(count)
+        self.files.delete_oldest_files(count)
 
 
 class NumberedQueue(EntryQueue):
-    """Queue with one entry per message; the place of an entry is the queue offset of its message."""
+    """Queue with one entry per message; the number of an entry is the queue offset of its message."""
 
     @property
-    def first_number(self) -> int:
+    def first_queue_offset(self) -> int:
         """Queue offset of the first entry in the files, even if it is filler."""
         return self.files.start // self.entry_size
 
@@ -112,17 +112,17 @@ class NumberedQueue(EntryQueue):
 
     def min_offset(self, log_offset: int) -> int:
         """Return the queue offset of the first entry whose record is still in the log, or `max_offset`."""
-        return self.first_entry_from(log_offset)
+        return self.first_entry_at_or_after(log_offset)
 
     @abstractmethod
-    def log_offset_at(self, number: int) -> int:
+    def log_offset_at(self, queue_offset: int) -> int:
         """Return the log offset of the record that an entry points to."""
 
-    def number_by_time(self, timestamp_ms: int, log: MessageLog[Any]) -> int:
+    def queue_offset_by_time(self, timestamp_ms: int, log: MessageLog[Any]) -> int:
         """Return the queue offset of the first message stored at or after a time, or `max_offset`."""
         numbers = range(self.min_offset(log.start), self.max_offset)
 
-        def stored(number: int) -> int:
-            return log.store_timestamp_at(self.log_offset_at(number)) or 0
+        def store_time_of(queue_offset: int) -> int:
+            return log.store_timestamp_at(self.log_offset_at(queue_offset)) or 0
 
-        return numbers.start + bisect_left(numbers, timestamp_ms, key=stored)
+        return numbers.start + bisect_left(numbers, timestamp_ms, key=store_time_of)

@@ -50,10 +50,10 @@ class FileQueue:
 
     def _load_files(self, size_option: str) -> None:
         # Compare them as numbers: a broker may have written them in non-ASCII digits.
-        names = sorted(files_in(self.folder, is_segment_name, below=self._mappings.root), key=int)
+        names = sorted(files_in(self.folder, is_segment_name, trusted_root=self._mappings.root), key=int)
         if names and (self.folder / names[-1]).lstat().st_size == 0:
             # The process crashed between the file's creation and its growth; RocketMQ deletes it, too.
-            remove_file(self.folder / names.pop(), below=self._mappings.root)
+            remove_file(self.folder / names.pop(), trusted_root=self._mappings.root)
         for number, name in enumerate(names):
             path = self.folder / name
             offset = int(name)
@@ -76,7 +76,7 @@ class FileQueue:
         return range(self.start, self.start + len(self._files) * self.file_size, self.file_size)
 
     @property
-    def room(self) -> int:
+    def free_bytes(self) -> int:
         """Number of bytes that still fit in the existing files; 0 if the next append creates a file."""
         return self.start + len(self._files) * self.file_size - self.end
 
@@ -94,18 +94,18 @@ class FileQueue:
         memory, position = self.locate(offset)
         return memory[position : position + size]
 
-    def set_start(self, offset: int, *, exactly: bool = False) -> None:
+    def set_start(self, offset: int, *, starts_file_at_offset: bool = False) -> None:
         """Let an empty queue start at an offset; the bytes of the first file before that are zeros.
 
         Args:
             offset: offset of the first append.
-            exactly: start with a file whose first byte has this offset, instead of a multiple of the file size.
+            starts_file_at_offset: let the first file begin at this offset, instead of at a multiple of the file size.
         """
         assert self.is_empty, "expected a queue without files"
-        self.start = offset if exactly else offset - offset % self.file_size
+        self.start = offset if starts_file_at_offset else offset - offset % self.file_size
         self.end = self.synced = self.start
 
-    def prepare(self, size: int) -> None:
+    def create_files_for(self, size: int) -> None:
         """Create files until a number of bytes fits at the end.
 
         Raises:
@@ -119,7 +119,7 @@ class FileQueue:
         position = self.end - self.start - (len(self._files) - 1) * self.file_size
         if 0 <= position < self.file_size:  # the usual case: in the last file
             return self._files[-1].memory, position
-        self.prepare(1)
+        self.create_files_for(1)
         return self.locate(self.end)
 
     def append(self, data: bytes | bytearray) -> None:
@@ -141,7 +141,7 @@ class FileQueue:
 
     def clear_after_end(self) -> None:
         """Overwrite the bytes after the end with zeros, so that they are not taken for a part of the queue."""
-        if self.room:
+        if self.free_bytes:
             number, position = divmod(self.end - self.start, self.file_size)
             self._files[number].clear_from(position)
 
@@ -163,11 +163,11 @@ class FileQueue:
             file.sync()
         self.synced = offset
 
-    def modified_seconds(self) -> list[float]:
+    def modification_times(self) -> list[float]:
         """Return the modification time of each file, s since 1970."""
         return [file.path.lstat().st_mtime for file in self._files]
 
-    def delete_first(self, count: int) -> None:
+    def delete_oldest_files(self, count: int) -> None:
         """Delete the `count` oldest files, so that the queue starts after them."""
         for file in self._files[:count]:
             file.delete()
@@ -185,8 +185,8 @@ class FileQueue:
         self._delete_files_from(0)
         self.start = self.end = self.synced = 0
 
-    def _delete_files_from(self, keep: int) -> None:
+    def _delete_files_from(self, kept_count: int) -> None:
         # Newest first: if the process is killed in between, the queue is shorter, but has no gap.
-        while len(self._files) > keep:
+        while len(self._files) > kept_count:
             self._files[-1].delete()
             del self._files[-1]

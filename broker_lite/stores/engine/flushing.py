@@ -57,7 +57,7 @@ class LogFlusher:
         self._guard = threading.Lock()
         self._last_logged = ""
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="store-flusher", daemon=True)
+        self._thread = threading.Thread(target=self._run_flush_loop, name="store-flusher", daemon=True)
 
     def start(self) -> None:
         """Start to flush in the background."""
@@ -73,7 +73,7 @@ class LogFlusher:
         """Return a lock that prevents flushes while it is held, so that files can be deleted."""
         return self._guard
 
-    def wait_for(self, log_end: int) -> None:
+    def wait_until_flushed(self, log_end: int) -> None:
         """Wait until the log is flushed up to an offset.
 
         Raises:
@@ -86,10 +86,10 @@ class LogFlusher:
     def sync_log(self) -> int:
         """Flush the log to disk, and return the offset up to which it is flushed."""
         with self._guard:
-            self._sync_log()
+            self._flush_log()
             return self._log_files.synced
 
-    def _sync_log(self) -> None:
+    def _flush_log(self) -> None:
         self._writer.check_usable()
         progress = self._writer.last
         try:
@@ -118,16 +118,16 @@ class LogFlusher:
     def _sync_derived_files(self) -> None:
         raise NotImplementedError
 
-    def _save_checkpoint(self, save: Callable[[], None]) -> None:
+    def _save_checkpoint(self, write_checkpoint: Callable[[], None]) -> None:
         """Write the checkpoint; if the disk is full, keep the old one, with which recovery reads more of the log."""
         try:
-            save()
+            write_checkpoint()
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
             self._log_first_failure(f"cannot write the checkpoint: {error}")
 
-    def _run(self) -> None:
+    def _run_flush_loop(self) -> None:
         seconds = QUEUE_FLUSH_INTERVAL_SECONDS
         if self._options.flush_mode is FlushMode.ASYNC:
             seconds = min(seconds, self._options.flush_interval_ms / 1000)
@@ -159,7 +159,7 @@ class LogFlusher:
         else:
             self._last_logged = ""
 
-    def _log_first_failure(self, what: str) -> None:
-        if what != self._last_logged:
-            self._last_logged = what
-            _logger.error("%s; will retry", what)
+    def _log_first_failure(self, problem: str) -> None:
+        if problem != self._last_logged:
+            self._last_logged = problem
+            _logger.error("%s; will retry", problem)

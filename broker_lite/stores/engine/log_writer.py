@@ -53,13 +53,13 @@ class LogWriter:
         if self.failure is not None:
             self.check_usable()
 
-    def fail(self, error: BaseException, found: str) -> StoreUnusableError:
+    def mark_unusable(self, error: BaseException, problem: str) -> StoreUnusableError:
         """Mark the store as unusable, because queues or index lack a message of the log, and return the error to raise.
 
         The next message would get the same queue offset; only recovery can make log and queues consistent again.
         """
         self.failure = error
-        return StoreUnusableError(f"{found}: {error}")
+        return StoreUnusableError(f"{problem}: {error}")
 
     def check_usable(self) -> None:
         """Raise an error if an earlier write has failed.
@@ -97,6 +97,6 @@ class RecoveryReport:
     lost_bytes: int = 0
 
     @property
-    def end(self) -> int:
+    def log_end(self) -> int:
         """Offset of the end of the log."""
         return self.progress.log_end

@@ -82,11 +82,11 @@ class MappedFile:
             StoreFilesError: if a file or folder of this name exists.
             UnsafeFileError: if a part of its path is a symbolic link.
         """
-        make_folders(path.parent, below=mappings.root)
-        check_disk(path.parent, size)
+        make_folders(path.parent, trusted_root=mappings.root)
+        check_free_space(path.parent, size)
         try:
             if not _create_at_full_size(path, size, mappings.root or path.parent):
-                descriptor = create_file(path, below=mappings.root, replace=False)
+                descriptor = create_file(path, trusted_root=mappings.root, may_replace=False)
                 try:
                     os.ftruncate(descriptor, size)
                 finally:
@@ -105,7 +105,7 @@ class MappedFile:
         """
         memory = self._memory
         if memory is None:
-            descriptor = self._open()
+            descriptor = self._open_descriptor()
             try:
                 memory = self._memory = mmap.mmap(descriptor, self.size)
             finally:
@@ -115,8 +115,8 @@ class MappedFile:
             raise self._truncated_error(memory.size())
         return memory
 
-    def _open(self) -> int:
-        descriptor = open_file(self.path, os.O_RDWR, below=self._mappings.root)
+    def _open_descriptor(self) -> int:
+        descriptor = open_file(self.path, os.O_RDWR, trusted_root=self._mappings.root)
         if (size := os.fstat(descriptor).st_size) < self.size:
             os.close(descriptor)
             raise self._truncated_error(size)
@@ -130,7 +130,7 @@ class MappedFile:
 
     def clear_from(self, position: int) -> None:
         """Overwrite the bytes from a position on with zeros, but skip holes of a sparse file."""
-        descriptor = self._open()
+        descriptor = self._open_descriptor()
         try:
             for start, end in _written_ranges(descriptor, position, self.size):
                 self._zero_range(start, end)
@@ -146,7 +146,7 @@ class MappedFile:
 
     def sync(self) -> None:
         """Flush everything written so far to disk; other threads may write meanwhile."""
-        descriptor = self._open()
+        descriptor = self._open_descriptor()
         try:
             os.fdatasync(descriptor)
         finally:
@@ -162,18 +162,18 @@ class MappedFile:
     def delete(self) -> None:
         """Delete the file."""
         self.unmap()
-        remove_file(self.path, below=self._mappings.root)
+        remove_file(self.path, trusted_root=self._mappings.root)
 
 
-def _create_at_full_size(path: Path, size: int, below: Path) -> bool:
-    """Create a file that never has another size than the full one, because such a file would be refused when opened.
+def _create_at_full_size(path: Path, size: int, root: Path) -> bool:
+    """Create a file atomically with its full size, because a file of another size would be refused when opened.
 
     Returns:
         False if the system cannot do this; then a process killed between two steps leaves an empty file.
     """
     if not hasattr(os, "O_TMPFILE"):
         return False
-    with open_parent(path, below) as folder:
+    with open_parent(path, root) as folder:
         try:
             descriptor = os.open(".", os.O_RDWR | os.O_TMPFILE, FILE_MODE, dir_fd=folder)
             try:
@@ -204,12 +204,12 @@ def _written_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int
         start = hole
 
 
-def check_disk(folder: Path, size: int) -> None:
+def check_free_space(folder: Path, file_size: int) -> None:
     """Raise an error if the disk has no room for a new file.
 
     Raises:
-        DiskFullError: if the disk of the folder has less than `size` bytes free.
+        DiskFullError: if the disk of the folder has less than `file_size` bytes free.
     """
     disk = os.statvfs(folder)
-    if (free := disk.f_bavail * disk.f_frsize) < size:
-        raise DiskFullError(f"{folder}: expected {size} bytes free for a new file, found {free}")
+    if (free := disk.f_bavail * disk.f_frsize) < file_size:
+        raise DiskFullError(f"{folder}: expected {file_size} bytes free for a new file, found {free}")

@@ -89,10 +89,10 @@ class OpenStore(ABC, Generic[M, R]):
         """
         return self._flusher.sync_log()
 
-    def clean(self, now_seconds: float) -> int:
+    def delete_expired_files(self, now_seconds: float) -> int:
         """Delete expired files of log, queues and index; return the number of log files deleted. See `Retention`."""
         with self._flusher.flush_lock(), self._lock_reader():
-            return self._retention.clean(now_seconds)
+            return self._retention.delete_expired_files(now_seconds)
 
     @contextmanager
     def _lock_reader(self) -> Iterator[R]:
@@ -102,10 +102,10 @@ class OpenStore(ABC, Generic[M, R]):
                 raise StoreUnusableError(f"{self.path}: expected an open store, found a closed one")
             yield self._reader
 
-    def _wait_for(self, log_end: int) -> None:
+    def _wait_until_flushed(self, log_end: int) -> None:
         """Wait until the log is flushed up to an offset, if the store is in SYNC mode."""
         if self.options.flush_mode is FlushMode.SYNC:
-            self._flusher.wait_for(log_end)
+            self._flusher.wait_until_flushed(log_end)
 
     @property
     def is_disk_full(self) -> bool:
@@ -128,18 +128,18 @@ class OpenStore(ABC, Generic[M, R]):
         with self._lock_reader() as reader:
             return reader.queues()
 
-    def bounds(self, topic: str, queue_id: int) -> range:
+    def queue_offset_range(self, topic: str, queue_id: int) -> range:
         """Return the queue offsets of a queue's messages that are still in the log; empty for an unknown queue."""
         with self._lock_reader() as reader:
-            return reader.bounds(topic, queue_id)
+            return reader.queue_offset_range(topic, queue_id)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset of a queue's first message that is still in the log; 0 for an unknown queue."""
-        return self.bounds(topic, queue_id).start
+        return self.queue_offset_range(topic, queue_id).start
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset of a queue's next message; 0 for an unknown queue."""
-        return self.bounds(topic, queue_id).stop
+        return self.queue_offset_range(topic, queue_id).stop
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the queue offset of the first message stored at or after a time; without one, the end of the queue."""

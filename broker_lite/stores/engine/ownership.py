@@ -45,7 +45,7 @@ class StoreLock:
             _held_here.add(self._key)
 
     def _lock(self) -> int:
-        descriptor = open_or_create(self._path, may_have_names=True)
+        descriptor = open_or_create(self._path, may_have_hard_links=True)
         try:
             # Java locks the same byte; both use POSIX locks.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)

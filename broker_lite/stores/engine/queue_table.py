@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 Q = TypeVar("Q", bound=EntryQueue)
 
 
-def _is_text(name: str) -> bool:
+def _is_utf8_name(name: str) -> bool:
     """Return whether a file's name is valid UTF-8."""
     try:
         name.encode()
@@ -51,13 +51,13 @@ class QueueTable(Generic[Q]):
         self._size_option = size_option
         self._mappings = mappings
         self._queues: dict[tuple[str, int], Q] = {}
-        for topic in folders_in(folder, below=mappings.root):
-            if not _is_text(topic):
+        for topic in folders_in(folder, trusted_root=mappings.root):
+            if not _is_utf8_name(topic):
                 _logger.warning("%s: ignored a folder whose name is not UTF-8, and so not a topic: %r", folder, topic)
                 continue
-            for queue in folders_in(folder / topic, below=mappings.root):
+            for queue in folders_in(folder / topic, trusted_root=mappings.root):
                 if (number := parse_queue_folder(queue)) is not None:
-                    self._add(topic, number)
+                    self._open_queue(topic, number)
 
     def __iter__(self) -> Iterator[Q]:
         """Iterate over the queues in the order of their opening; other threads may add queues meanwhile."""
@@ -69,16 +69,16 @@ class QueueTable(Generic[Q]):
 
     def find_or_create(self, topic: str, queue_id: int) -> Q:
         """Return the queue with a topic and queue id; if it is new, its folder is created with its first entry."""
-        return self._queues.get((topic, queue_id)) or self._add(topic, queue_id)
+        return self._queues.get((topic, queue_id)) or self._open_queue(topic, queue_id)
 
-    def _add(self, topic: str, queue_id: int) -> Q:
+    def _open_queue(self, topic: str, queue_id: int) -> Q:
         folder = self._folder / topic / str(queue_id)
         files = FileQueue(folder, self._file_size, self._size_option, self._mappings)
-        queue = self._queues[topic, queue_id] = self._queue(topic, queue_id, files)
+        queue = self._queues[topic, queue_id] = self._make_queue(topic, queue_id, files)
         return queue
 
     @abstractmethod
-    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> Q:
+    def _make_queue(self, topic: str, queue_id: int, files: FileQueue) -> Q:
         """Create the object of a queue from its open files."""
 
     @property
@@ -89,21 +89,21 @@ class QueueTable(Generic[Q]):
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of a topic."""
         for key in [key for key in self._queues if key[0] == topic]:
-            self._delete(key)
+            self._delete_queue(key)
 
     def delete_empty(self, topic: str) -> None:
         """Delete the queues of a topic that have no file."""
         for key in [key for key, queue in self._queues.items() if key[0] == topic and queue.files.is_empty]:
-            self._delete(key)
+            self._delete_queue(key)
 
     def delete_all(self) -> None:
         """Delete all queues, so that they can be rebuilt."""
         for key in list(self._queues):
-            self._delete(key)
+            self._delete_queue(key)
 
-    def _delete(self, key: tuple[str, int]) -> None:
+    def _delete_queue(self, queue_key: tuple[str, int]) -> None:
         """Delete a queue with its folder, because RocketMQ takes an empty folder for a queue at its start."""
-        files = self._queues.pop(key).files
+        files = self._queues.pop(queue_key).files
         files.delete()
         for folder in (files.folder, files.folder.parent):
             with suppress(FileNotFoundError), open_parent(folder, self._folder) as parent:

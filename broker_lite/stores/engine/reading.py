@@ -104,9 +104,9 @@ class StoredQueue(BoundedQueue, Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """True if it has no entry."""
+        """True if the queue has no entry."""
 
-    def number_by_time(self, timestamp_ms: int, log: MessageLog[Any], /) -> int:
+    def queue_offset_by_time(self, timestamp_ms: int, log: MessageLog[Any], /) -> int:
         """Return the queue offset of the first message stored at or after a time, or `max_offset`."""
 
 
@@ -144,7 +144,7 @@ class QueueReader(Generic[M, Q_co]):
         """Return the sorted (topic, queue id) pairs of the queues that have entries."""
         return sorted((queue.topic, queue.queue_id) for queue in self._queues if not queue.is_empty)
 
-    def bounds(self, topic: str, queue_id: int) -> range:
+    def queue_offset_range(self, topic: str, queue_id: int) -> range:
         """Return the range of queue offsets of a queue's messages; empty for an unknown queue."""
         queue = self._queues.find(topic, queue_id)
         return range(0) if queue is None else range(queue.min_offset(self._log.start), queue.max_offset)
@@ -152,7 +152,7 @@ class QueueReader(Generic[M, Q_co]):
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the queue offset of the first message stored at or after a time; without one, the end of the queue."""
         queue = self._queues.find(topic, queue_id)
-        return 0 if queue is None else queue.number_by_time(timestamp_ms, self._log)
+        return 0 if queue is None else queue.queue_offset_by_time(timestamp_ms, self._log)
 
     def message_at(self, offset: int) -> M | None:
         """Return the message whose record begins at an offset of the log, or None."""

@@ -17,7 +17,7 @@ from commitlake.schemas.layouts.errors import LayoutError
 
 
 class RecordLog(ABC):
-    """Log of a store.
+    """Log of records, in files of equal size.
 
     Attributes:
         files: files of the log.
@@ -58,13 +58,15 @@ class RecordLog(ABC):
                 f"record: expected at most {largest} bytes, for a file of {self.files.file_size}, found {size}"
             )
 
-    def append(self, records: Sequence[bytes | bytearray], relocate: Callable[[int], None] | None = None) -> int:
+    def append(
+        self, records: Sequence[bytes | bytearray], set_record_offsets: Callable[[int], None] | None = None
+    ) -> int:
         """Append records that must stay together in one file, after `check_size` has accepted their size.
 
         Args:
             records: records as they are at the log's end.
-            relocate: updates the records for another offset, without changing their sizes. None if records do not
-                contain their offset.
+            set_record_offsets: updates the records for another offset, without changing their sizes. None if records
+                do not contain their offset.
 
         Returns:
             Offset of the first record.
@@ -73,11 +75,11 @@ class RecordLog(ABC):
             DiskFullError: if the disk has no room for the next file.
         """
         if not self._rest_is_clear:
-            self._clear_rest()
-        if 0 < self.files.room < sum(map(len, records)) + self._end_reserve:
+            self._clear_after_end()
+        if 0 < self.files.free_bytes < sum(map(len, records)) + self._end_reserve:
             self._fill_file()
-            if relocate is not None:
-                relocate(self.end)
+            if set_record_offsets is not None:
+                set_record_offsets(self.end)
         offset = self.end
         self.files.append(records[0] if len(records) == 1 else b"".join(records))
         return offset
@@ -86,7 +88,7 @@ class RecordLog(ABC):
     def _fill_file(self) -> None:
         """Fill the rest of the last file, so that readers continue in the next file."""
 
-    def _clear_rest(self) -> None:
+    def _clear_after_end(self) -> None:
         """Overwrite the bytes after the end of the log with zeros, before the first append after recovery.
 
         RocketMQ does not. But if a new record is exactly as long as the damaged one that it replaces, old records would
@@ -123,7 +125,7 @@ class MessageLog(RecordLog, Generic[M]):
     offset_field: ClassVar[str]
 
     @abstractmethod
-    def _parse(self, record: bytes, *, verify_crc: bool) -> tuple[M, int] | None:
+    def _parse_record(self, record: bytes, *, verify_crc: bool) -> tuple[M, int] | None:
         """Parse a record.
 
         Args:
@@ -134,7 +136,7 @@ class MessageLog(RecordLog, Generic[M]):
             The message and its size; None if the record is incomplete.
         """
 
-    def _bytes_at(self, offset: int) -> bytes:
+    def _record_bytes_at(self, offset: int) -> bytes:
         """Return the bytes at an offset up to the size in the record, but no further than the end of the file."""
         memory, position = self.files.locate(offset)
         head_size = self.filler.size
@@ -150,7 +152,7 @@ class MessageLog(RecordLog, Generic[M]):
         if not self.start <= offset <= self.end - self.filler.size:
             raise LayoutError("magic", offset, f"a record from {self.start} to {self.end}", "an offset outside")
         try:
-            parsed = self._parse(self._bytes_at(offset), verify_crc=verify_crc)
+            parsed = self._parse_record(self._record_bytes_at(offset), verify_crc=verify_crc)
         except LayoutError as error:
             raise LayoutError(error.field, offset + error.offset, error.expected, error.found) from None
         if parsed is None or offset + parsed[1] > self.end:

@@ -24,7 +24,7 @@ _HOUR_SECONDS = 3600
 _logger = logging.getLogger(__name__)
 
 
-def used_percent(folder: Path) -> int:
+def disk_used_percent(folder: Path) -> int:
     """Return the usage of a folder's disk in percent, rounded up, as RocketMQ computes it."""
     disk = os.statvfs(folder)
     used = disk.f_blocks - disk.f_bfree
@@ -41,7 +41,7 @@ class Retention:
         log: FileQueue,
         expire: Callable[[int, float], None],
         options: RetentionOptions,
-        used: Callable[[Path], int] = used_percent,
+        used: Callable[[Path], int] = disk_used_percent,
     ) -> None:
         """Set up the retention of a store.
 
@@ -63,7 +63,7 @@ class Retention:
         """True if the disk is too full for more messages."""
         return self._used(self._root) > self._options.warning_percent
 
-    def clean(self, now_seconds: float) -> int:
+    def delete_expired_files(self, now_seconds: float) -> int:
         """Delete expired segments, and return the number of deleted segments."""
         options = self._options
         used = self._used(self._root)
@@ -73,7 +73,7 @@ class Retention:
             return 0
         oldest_kept = now_seconds - options.file_reserved_hours * _HOUR_SECONDS
         log = self._log
-        count, written = 0, log.modified_seconds()
+        count, written = 0, log.modification_times()
         for modified in written[: options.delete_batch]:
             if not is_forced and modified > oldest_kept:
                 break
@@ -82,7 +82,7 @@ class Retention:
         count = min(count, len(log.file_starts) - 1)
         if count <= 0:
             return 0
-        log.delete_first(count)
+        log.delete_oldest_files(count)
         self._expire(log.start, written[count - 1])
         _logger.info("deleted %d segments; the log begins at %d, the disk was %d %% full", count, log.start, used)
         return count

@@ -53,7 +53,7 @@ class SavedTable(ABC):
         self._saving = threading.Lock()  # taken before the guard; the guard is never held while a file is written
         self.is_changed = False
 
-    def _read(self, parse: Callable[[bytes], T], *others: Path) -> T | None:
+    def _read_table(self, parse: Callable[[bytes], T], *others: Path) -> T | None:
         """Read the file; if it is missing or invalid, try its `.bak`, and then other files of its folder.
 
         Args:
@@ -87,17 +87,17 @@ class SavedTable(ABC):
     def save(self) -> None:
         """Write the file, and keep its previous version as `.bak`; concurrent calls take turns."""
         with self._saving:
-            self._save()
+            self._write_table()
 
-    def save_changed(self) -> None:
+    def save_if_changed(self) -> None:
         """Write the file if the table has changed; otherwise renew its modification time, if readers rely on that."""
         with self._saving:
             if self.is_changed:
-                self._save()
+                self._write_table()
             elif self.is_dated:
                 self._file.touch_if_older(DATED_SECONDS)
 
-    def _save(self) -> None:
+    def _write_table(self) -> None:
         with self._guard:
             data = self._serialize()
             self.is_changed = False
@@ -133,7 +133,7 @@ class FileWithBackup:
             UnsafeFileError: if it is a symbolic link, not a regular file, or too large.
         """
         try:
-            return read_file(path, below=self._root)
+            return read_file(path, trusted_root=self._root)
         except FileNotFoundError:
             return None
 
@@ -145,9 +145,9 @@ class FileWithBackup:
 
     def write(self, data: bytes) -> None:
         """Replace the file atomically and durably, and keep its previous version as `.bak`."""
-        make_folders(self.path.parent, below=self._root)
+        make_folders(self.path.parent, trusted_root=self._root)
         beside = self.path.with_name(f"{self.path.name}.tmp")
-        descriptor = create_file(beside, below=self._root)
+        descriptor = create_file(beside, trusted_root=self._root)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()

@@ -35,33 +35,33 @@ class ConsumeLog(RecordLog):
     def _find_end(self) -> None:
         """Truncate the log after the last valid record of the last file; a last file without records is deleted."""
         start = end = self.files.file_starts[-1]
-        while (found := self._parse(end)) is not None:
+        while (found := self._parse_record_at(end)) is not None:
             end += found[1]
             if end == start + self.files.file_size:
                 break
         self.files.truncate(end)
-        self._clear_rest()
+        self._clear_after_end()
 
     def _fill_file(self) -> None:
         """Skip the rest of the last file, which stays zeros."""
-        self.files.end += self.files.room
+        self.files.end += self.files.free_bytes
 
-    def _parse(self, offset: int) -> tuple[Consumption, int] | None:
+    def _parse_record_at(self, offset: int) -> tuple[Consumption, int] | None:
         memory, position = self.files.locate(offset)
         try:
             return parse_consumption(memory[position : position + MAX_RECORD_SIZE])
         except LayoutError:
             return None
 
-    def delete_expired(self, written_seconds: float) -> None:
+    def delete_expired(self, last_write_seconds: float) -> None:
         """Delete the files that were last written to before a time.
 
         Args:
-            written_seconds: time of the last write to the newest deleted journal file, s since 1970.
+            last_write_seconds: time of the last write to the newest deleted journal file, s since 1970.
         """
-        old = takewhile(lambda modified: modified <= written_seconds, self.files.modified_seconds())
+        old = takewhile(lambda modified: modified <= last_write_seconds, self.files.modification_times())
         # The last file is still being written.
-        self.files.delete_first(min(len(list(old)), max(0, len(self.files.file_starts) - 1)))
+        self.files.delete_oldest_files(min(len(list(old)), max(0, len(self.files.file_starts) - 1)))
 
     def read(self, offset: int, end: int, max_records: int) -> tuple[list[Consumption], int]:
         """Return consume records from an offset on, and the offset to continue at.
@@ -77,7 +77,7 @@ class ConsumeLog(RecordLog):
         found: list[Consumption] = []
         offset = max(offset, self.files.start)
         while offset < end and len(found) < max_records:
-            parsed = self._parse(offset)
+            parsed = self._parse_record_at(offset)
             if parsed is None:
                 # The rest of the file is zeros or damaged, so the start of a next record in it is unknown.
                 following = self.files.file_end(offset)

@@ -74,11 +74,11 @@ class Consuming:
         """Close the retry store."""
         self.retries.close()
 
-    def take(self, topic: str, app: str, queue_id: int, client: Host, max_messages: int) -> Batch | None:
+    def take_batch(self, topic: str, app: str, queue_id: int, client: Host, max_messages: int) -> Batch | None:
         """Take the next messages of a queue; return None if there are none, or another consumer has the queue.
 
         Raises:
-            StoreFilesError: if a record is damaged; use smaller batches and `set_back` to skip it.
+            StoreFilesError: if a record is damaged; use smaller batches and `set_offset` to skip it.
             UnserializableError: if the application or the address do not fit in consume records.
         """
         place, now = ConsumedQueue(topic, app, queue_id), self._store.clock()
@@ -95,12 +95,12 @@ class Consuming:
             if not found.messages:
                 # All of these messages are lost, so there is nothing to deliver.
                 self._store.offsets.acknowledge(place, found.next_offset)
-                return self.take(topic, app, queue_id, client, max_messages)
+                return self.take_batch(topic, app, queue_id, client, max_messages)
             self._batches[place] = batch
             self._store.offsets.mark_delivered(place, batch.end)
             return batch
 
-    def finish(self, batch: Batch, failures: Mapping[int, str] | None = None) -> None:
+    def finish_batch(self, batch: Batch, failures: Mapping[int, str] | None = None) -> None:
         """Report which messages of a batch were consumed and which failed.
 
         Args:
@@ -127,14 +127,14 @@ class Consuming:
         self, batch: Batch, message: JournalMessage, failures: Mapping[int, str]
     ) -> Consumption:
         outcome = DeliveryOutcome.FAILED if message.queue_offset in failures else DeliveryOutcome.CONSUMED
-        return _consumption(message, batch.place.app, outcome, self._store.clock(), 1, batch.client)
+        return _make_consumption(message, batch.place.app, outcome, self._store.clock(), 1, batch.client)
 
     def _check_batch_is_valid(self, batch: Batch) -> None:
         if self._batches.get(batch.place) is not batch:
             what = f"the batch up to message {batch.end} of {batch.place}"
             raise BatchLostError(f"{what} no longer belongs to {batch.client}: it has expired")
 
-    def give_back(self, batch: Batch) -> None:
+    def release_batch(self, batch: Batch) -> None:
         """Release a batch, so that another consumer can take its messages at once.
 
         Raises:
@@ -144,19 +144,19 @@ class Consuming:
             self._check_batch_is_valid(batch)
             del self._batches[batch.place]
 
-    def set_back(self, topic: str, app: str, queue_id: int, queue_offset: int) -> None:
-        """Set an application's offset in a queue, backward or forward; an unfinished batch of it becomes invalid."""
+    def set_offset(self, topic: str, app: str, queue_id: int, queue_offset: int) -> None:
+        """Set an application's offset in a queue, backward or forward; its unfinished batch becomes invalid."""
         place = ConsumedQueue(topic, app, queue_id)
         with self._guard:
             self._batches.pop(place, None)
-            self._store.offsets.set_back(place, queue_offset)
+            self._store.offsets.set_offset(place, queue_offset)
 
     def take_retries(self, topic: str, app: str, max_messages: int) -> list[Retry]:
         """Take failed messages whose retry is due; no other consumer gets them for `lock_timeout_ms`."""
         now = self._store.clock()
         with self._guard:
             self._retries_out = {number: end for number, end in self._retries_out.items() if now < end}
-            due = self.retries.due(topic, app, max_messages + len(self._retries_out))
+            due = self.retries.due_retries(topic, app, max_messages + len(self._retries_out))
             free = [retry for retry in due if retry.id not in self._retries_out][:max_messages]
             self._retries_out.update({retry.id: now + self._store.options.lock_timeout_ms for retry in free})
             return free
@@ -178,11 +178,13 @@ class Consuming:
                 raise BatchLostError(f"retry {retry.id} no longer belongs to {client}: it has expired")
             if failure is None:
                 status = RetryStatus.SUCCEEDED
-                self.retries.succeed(retry.id)
+                self.retries.mark_consumed(retry.id)
             else:
-                status = self.retries.fail(retry, failure)
+                status = self.retries.record_failure(retry, failure)
             outcome, now = _OUTCOMES[status], self._store.clock()
-            self._store.log_consumption([_consumption(retry.message, retry.app, outcome, now, retry.attempt, client)])
+            self._store.log_consumption(
+                [_make_consumption(retry.message, retry.app, outcome, now, retry.attempt, client)]
+            )
             del self._retries_out[retry.id]
         return status
 
@@ -192,8 +194,8 @@ def _check_consumer(topic: str, app: str, client: Host) -> None:
     serialize_consumption(Consumption(topic, 0, 0, 0, app, DeliveryOutcome.CONSUMED, 0, 1, client))
 
 
-def _consumption(
-    message: JournalMessage, app: str, outcome: DeliveryOutcome, now: int, attempt: int, client: Host
+def _make_consumption(
+    message: JournalMessage, app: str, outcome: DeliveryOutcome, now_ms: int, attempt: int, client: Host
 ) -> Consumption:
     return Consumption(
         topic=message.topic,
@@ -202,7 +204,7 @@ def _consumption(
         journal_offset=message.journal_offset,
         app=app,
         outcome=outcome,
-        consume_timestamp=now,
+        consume_timestamp=now_ms,
         attempt=attempt,
         client_address=client,
     )

@@ -77,7 +77,7 @@ class JournalFiles:
             ConfigFileError: if the offset file and its `.bak` are invalid.
         """
         for folder in (journal.FOLDER, jmq_queue.FOLDER, jmq_consumption.FOLDER):
-            make_folders(root / folder, below=root)
+            make_folders(root / folder, trusted_root=root)
         mappings = Mappings(root=root)
         return cls(
             journal=Journal(root, options, mappings),
@@ -88,15 +88,15 @@ class JournalFiles:
             mappings=mappings,
         )
 
-    def delete_expired(self, min_journal_offset: int, written_seconds: float) -> None:
+    def delete_expired(self, min_journal_offset: int, last_write_seconds: float) -> None:
         """Delete queue files whose entries all point before an offset of the journal, and old consume records.
 
         Args:
             min_journal_offset: first offset of the journal.
-            written_seconds: time of the last write to the newest deleted journal file, s since 1970.
+            last_write_seconds: time of the last write to the newest deleted journal file, s since 1970.
         """
         self.queues.delete_expired(min_journal_offset)
-        self.consume_log.delete_expired(written_seconds)
+        self.consume_log.delete_expired(last_write_seconds)
 
 
 def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
@@ -118,7 +118,7 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
     known = _confirmed_progress(files)
     if known.log_end:
         queues.recover(known.log_end)
-        if files.checkpoint.value is None or queues.entries != files.checkpoint.value.entries:
+        if files.checkpoint.value is None or queues.entry_count != files.checkpoint.value.entries:
             _logger.warning("rebuilding all queues: they do not match the count in the checkpoint")
             known = LogProgress()
     try:
@@ -126,7 +126,7 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
     except QueueGapError as error:
         _logger.warning("rebuilding all queues: %s", error)
         report = _replay_journal(files, crashed, LogProgress())
-    journal.files.truncate(report.end)
+    journal.files.truncate(report.log_end)
     return report
 
 
@@ -141,10 +141,10 @@ def _confirmed_progress(files: JournalFiles) -> LogProgress:
     return LogProgress(checkpoint.journal_end, last.store_timestamp, last.journal_offset)
 
 
-def _replay_journal(files: JournalFiles, crashed: bool, known: LogProgress) -> RecoveryReport:
+def _replay_journal(files: JournalFiles, crashed: bool, confirmed_progress: LogProgress) -> RecoveryReport:
     journal, queues = files.journal, files.queues
-    is_from_start = not known.log_end
-    last = LogProgress(journal.start) if is_from_start else known
+    is_from_start = not confirmed_progress.log_end
+    last = LogProgress(journal.start) if is_from_start else confirmed_progress
     start = last.log_end
     if is_from_start:
         queues.recover(start)
@@ -154,6 +154,6 @@ def _replay_journal(files: JournalFiles, crashed: bool, known: LogProgress) -> R
             message = journal.next_message(last.log_end, journal.end)
         except LayoutError as error:
             return RecoveryReport(crashed, start, records, last, str(error), journal.lost_bytes)
-        queues.dispatch_recovered(message, from_journal_start=is_from_start, journal_start=journal.start)
+        queues.dispatch_recovered(message, reads_whole_journal=is_from_start, journal_start=journal.start)
         last = LogProgress(message.journal_offset + message.size, message.store_timestamp, message.journal_offset)
         records += 1

@@ -50,27 +50,27 @@ class Journal(MessageLog[JournalMessage]):
         self.lost_bytes = 0
 
     def _fill_file(self) -> None:
-        room = self.files.room
+        room = self.files.free_bytes
         if room >= FILLER.size:
             self.files.append(serialize_filler(room))
             room -= FILLER.size
         self.files.end += room
 
-    def _parse(self, record: bytes, *, verify_crc: bool) -> tuple[JournalMessage, int] | None:
+    def _parse_record(self, record: bytes, *, verify_crc: bool) -> tuple[JournalMessage, int] | None:
         parsed = parse_message(record, verify_crc=verify_crc)
         if parsed is not None and not parsed[0].topic:
             raise LayoutError("topic_length", 0, "1 to 255", "0")
         return parsed
 
-    def next_message(self, position: int, sound_end: int) -> JournalMessage:
-        """Return the first message at or after an offset, skipping damage up to `sound_end`.
+    def next_message(self, position: int, confirmed_end: int) -> JournalMessage:
+        """Return the first message at or after an offset, skipping damage up to `confirmed_end`.
 
-        The search continues in the next file if this one has ended. Damage before `sound_end` is logged and skipped, up
-        to the next valid record.
+        The search continues in the next file if this one has ended. Damage before `confirmed_end` is logged and
+        skipped, up to the next valid record.
 
         Args:
             position: offset at which a record should begin.
-            sound_end: offset up to which the journal is known to have been written.
+            confirmed_end: offset up to which the journal is known to have been written.
 
         Raises:
             LayoutError: at the end of the journal; describes what is there.
@@ -80,7 +80,7 @@ class Journal(MessageLog[JournalMessage]):
                 return self.parse_at(position)
             except LayoutError as error:
                 following = self._next_file_after_filler(position)
-                if following is None and position < sound_end:
+                if following is None and position < confirmed_end:
                     following = self._next_record_after_damage(position)
                     if following is not None:
                         self.lost_bytes += following - position

@@ -41,7 +41,7 @@ class OffsetFile(SavedTable):
         """
         super().__init__(root, FOLDER, FILE_NAME)
         self._clock = clock
-        stored = self._read(lambda data: parse_offsets(data)[0]) or {}
+        stored = self._read_table(lambda data: parse_offsets(data)[0]) or {}
         self._positions = {place: position._replace(pull=position.ack) for place, position in stored.items()}
 
     @property
@@ -50,40 +50,40 @@ class OffsetFile(SavedTable):
         with self._guard:
             return dict(self._positions)
 
-    def get(self, place: ConsumedQueue) -> ConsumerPosition:
+    def get(self, consumed_queue: ConsumedQueue) -> ConsumerPosition:
         """Return an application's position in a queue; for a new application, the start of the queue."""
-        return self._positions.get(place, _START)
+        return self._positions.get(consumed_queue, _START)
 
-    def find(self, place: ConsumedQueue) -> ConsumerPosition | None:
+    def find(self, consumed_queue: ConsumedQueue) -> ConsumerPosition | None:
         """Return an application's position in a queue; None for a new application."""
-        return self._positions.get(place)
+        return self._positions.get(consumed_queue)
 
-    def remove(self, is_gone: Callable[[ConsumedQueue], bool]) -> None:
+    def remove(self, is_deleted: Callable[[ConsumedQueue], bool]) -> None:
         """Remove the positions whose topic or application was deleted."""
         with self._guard:
-            for place in [place for place in self._positions if is_gone(place)]:
+            for place in [place for place in self._positions if is_deleted(place)]:
                 del self._positions[place]
                 self.is_changed = True
 
-    def mark_delivered(self, place: ConsumedQueue, following: int) -> None:
+    def mark_delivered(self, consumed_queue: ConsumedQueue, end_offset: int) -> None:
         """Record that consumers have been given all messages before a queue offset."""
         with self._guard:
-            position = self.get(place)
-            self._positions[place] = position._replace(pull=max(following, position.pull))
+            position = self.get(consumed_queue)
+            self._positions[consumed_queue] = position._replace(pull=max(end_offset, position.pull))
             self.is_changed = True
 
-    def acknowledge(self, place: ConsumedQueue, following: int) -> None:
+    def acknowledge(self, consumed_queue: ConsumedQueue, end_offset: int) -> None:
         """Record that an application has processed all messages before a queue offset."""
         with self._guard:
-            position = self.get(place)
-            ack = max(following, position.ack)
-            self._positions[place] = ConsumerPosition(ack, max(ack, position.pull), max(0, self._clock()))
+            position = self.get(consumed_queue)
+            ack = max(end_offset, position.ack)
+            self._positions[consumed_queue] = ConsumerPosition(ack, max(ack, position.pull), max(0, self._clock()))
             self.is_changed = True
 
-    def set_back(self, place: ConsumedQueue, queue_offset: int) -> None:
+    def set_offset(self, consumed_queue: ConsumedQueue, queue_offset: int) -> None:
         """Set an application's position in a queue, backward or forward."""
         with self._guard:
-            self._positions[place] = ConsumerPosition(queue_offset, queue_offset, max(0, self._clock()))
+            self._positions[consumed_queue] = ConsumerPosition(queue_offset, queue_offset, max(0, self._clock()))
             self.is_changed = True
 
     def clamp_to_queue_ends(self, max_offset_of: Callable[[str, int], int]) -> None:
@@ -92,7 +92,7 @@ class OffsetFile(SavedTable):
             for place, position in list(self._positions.items()):
                 if position.ack > (end := max_offset_of(place.topic, place.queue_id)):
                     _logger.warning("%s: lowered the position %d to the queue's end %d", place, position.ack, end)
-                    self.set_back(place, end)
+                    self.set_offset(place, end)
 
     def _serialize(self) -> bytes:
         return serialize_offsets(self._positions, max(0, self._clock()))

@@ -1,4 +1,4 @@
-"""Messages prepared for an append: checked, routed to a queue, compressed and serialized, but for offsets and time.
+"""Messages prepared for an append: checked, routed to a queue, compressed and serialized, without offsets and time.
 
 Everything that needs no lock is done here, once. The values that only the append knows (offsets, store time) are then
 written into the serialized record.
@@ -70,36 +70,37 @@ class Routing:
         self._chance = chance or random.Random()  # noqa: S311 (not for security)
         self._cumulated = {topic: tuple(accumulate(weights)) for topic, weights in options.queue_weights.items()}
 
-    def queue_of(self, message: NewJournalMessage, wanted: int | None = None) -> int:
+    def choose_queue_id(self, message: NewJournalMessage, requested_queue_id: int | None = None) -> int:
         """Return the queue id for a message: computed for an ordered one, else the wanted one or a random one.
 
         Args:
-            wanted: queue that its producer chose; None if the store chooses.
+            requested_queue_id: queue that its producer chose; None if the store chooses.
 
         Raises:
             MessageRefusedError: if an ordered message has no business id, or belongs to another queue than the wanted
             one; or if the topic has no such queue.
         """
         count = self._queue_count_of(message.topic)
-        if wanted is not None and not 0 <= wanted < count:
-            raise MessageRefusedError(f"queue_id: expected 0 to {count - 1}, found {wanted}")
+        if requested_queue_id is not None and not 0 <= requested_queue_id < count:
+            raise MessageRefusedError(f"queue_id: expected 0 to {count - 1}, found {requested_queue_id}")
         if message.is_ordered:
-            return self._check_ordered_queue(message, count, wanted)
-        if wanted is not None:
-            return wanted
+            return self._compute_ordered_queue_id(message, count, requested_queue_id)
+        if requested_queue_id is not None:
+            return requested_queue_id
         cumulated = self._cumulated.get(message.topic)
         if cumulated is None:
             return int(self._chance.random() * count)
         return bisect_right(cumulated, self._chance.random() * cumulated[-1])
 
     @staticmethod
-    def _check_ordered_queue(message: NewJournalMessage, count: int, wanted: int | None) -> int:
+    def _compute_ordered_queue_id(message: NewJournalMessage, queue_count: int, requested_queue_id: int | None) -> int:
         if not message.business_id:
             raise MessageRefusedError("business_id: expected a business id in an ordered message, found none")
-        queue_id = ordered_queue_id(message.business_id, count)
-        if wanted not in (None, queue_id):
+        queue_id = ordered_queue_id(message.business_id, queue_count)
+        if requested_queue_id not in (None, queue_id):
             raise MessageRefusedError(
-                f"queue_id: expected {queue_id} for ordered messages of {message.business_id!r}, found {wanted}"
+                f"queue_id: expected {queue_id} for ordered messages of {message.business_id!r}, found "
+                f"{requested_queue_id}"
             )
         return queue_id
 
@@ -116,7 +117,7 @@ class PreparedMessage(NamedTuple):
     send_timestamp: int
     record: bytearray
 
-    def place(self, queue_offset: int, journal_offset: int, store_timestamp: int) -> None:
+    def set_offsets(self, queue_offset: int, journal_offset: int, store_timestamp: int) -> None:
         """Write offsets and store time into the serialized record."""
         _pack_place(self.record, _AT_PLACE, journal_offset, self.queue_id, queue_offset)
         _pack_stored(self.record, _AT_STORED, stored_delay_ms(store_timestamp, self.send_timestamp))
@@ -147,7 +148,7 @@ class JournalMessagePreparer:
         """
         received = self._clock()
         _check_topic(message.topic)
-        queue_id = self._routing.queue_of(message, queue_id)
+        queue_id = self._routing.choose_queue_id(message, queue_id)
         if not message.is_compressed and self._options.compression_level:
             body, is_compressed = compress_body(message.body, self._options.compression_level)
             if is_compressed:

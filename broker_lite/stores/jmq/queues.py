@@ -41,46 +41,46 @@ class JournalQueue(NumberedQueue):
 
     entry_size = ENTRY.size
 
-    def log_offset_at(self, number: int) -> int:
+    def log_offset_at(self, queue_offset: int) -> int:
         """Return the journal offset of the record that an entry points to."""
-        return self.entry(number).journal_offset
+        return self.entry(queue_offset).journal_offset
 
-    def _points_before(self, place: int, log_offset: int) -> bool:
-        return self.entry(place).journal_offset < log_offset
+    def _points_before(self, entry_number: int, log_offset: int) -> bool:
+        return self.entry(entry_number).journal_offset < log_offset
 
     @staticmethod
-    def _count_valid(data: bytes) -> int:
+    def _count_valid_entries(data: bytes) -> int:
         return count_valid_entries(data)
 
-    def entry(self, number: int) -> JmqQueueEntry:
+    def entry(self, queue_offset: int) -> JmqQueueEntry:
         """Return the entry at a queue offset, which must be from `first_number` to `max_offset` - 1.
 
         Raises:
             StoreFilesError: if the entry is damaged.
         """
         try:
-            entry = parse_entry(*self.files.locate(number * ENTRY.size))
+            entry = parse_entry(*self.files.locate(queue_offset * ENTRY.size))
             found = "expected an entry, found zeros"
         except LayoutError as error:
             entry, found = None, str(error)
         if entry is None:
             hint = f"delete {self.files.folder} and open the store again to rebuild it"
-            raise StoreFilesError(f"message {number} of {self.name}: {found}; {hint}")
+            raise StoreFilesError(f"message {queue_offset} of {self.name}: {found}; {hint}")
         return entry
 
     def append(self, journal_offset: int, size: int) -> None:
         """Append an entry for the queue's next message."""
-        self.files.prepare(ENTRY.size)
-        self._write(self.files.end, journal_offset, size)
+        self.files.create_files_for(ENTRY.size)
+        self._write_entry(self.files.end, journal_offset, size)
         self.files.end += ENTRY.size
 
-    def _write(self, at: int, journal_offset: int, size: int) -> None:
-        memory, position = self.files.locate(at)
+    def _write_entry(self, byte_position: int, journal_offset: int, size: int) -> None:
+        memory, position = self.files.locate(byte_position)
         _pack_entry(memory, position, journal_offset, size, 0, 0)
         crc = zlib.crc32(memory[position : position + CRC_POSITION])
         memory[position + CRC_POSITION : position + ENTRY.size] = crc.to_bytes(8, "big")
 
-    def append_recovered(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
+    def append_recovered(self, message: JournalMessage, *, reads_whole_journal: bool, journal_start: int) -> None:
         """Append the entry of a record that recovery has read from the journal.
 
         A record's checksum only covers its body: a record with a damaged queue id or offset must not prevent later
@@ -88,7 +88,7 @@ class JournalQueue(NumberedQueue):
         record with that offset comes.
 
         Args:
-            from_journal_start: whether all earlier records of the journal were read, too.
+            reads_whole_journal: whether all earlier records of the journal were read, too.
             journal_start: first offset of the journal.
 
         Raises:
@@ -96,18 +96,18 @@ class JournalQueue(NumberedQueue):
             part of the journal that was not read. LayoutError: if the record has an impossible queue offset.
         """
         number, offset = message.queue_offset, message.journal_offset
-        if number > self.max_offset and not from_journal_start:
+        if number > self.max_offset and not reads_whole_journal:
             raise QueueGapError(f"{self.name}: expected message {self.max_offset}, found {number}")
         if self._must_restart_at(number, journal_start):
             self.files.delete()
-            self.files.set_start(number * ENTRY.size, exactly=True)
+            self.files.set_start(number * ENTRY.size, starts_file_at_offset=True)
         missing = number - self.max_offset
         previous_offset = journal_start if self.is_empty else self.entry(self.max_offset - 1).journal_offset
         if missing > (most := max(0, offset - previous_offset) // MIN_RECORD_SIZE) or not self._is_free_offset(number):
-            expected = f"a missing message of {self.name}, from {self.first_number} to"
+            expected = f"a missing message of {self.name}, from {self.first_queue_offset} to"
             raise LayoutError("queue_offset", offset, f"{expected} {self.max_offset + most}", f"{number}")
         if missing < 0:
-            self._write(number * ENTRY.size, offset, message.size)
+            self._write_entry(number * ENTRY.size, offset, message.size)
             return
         if missing:
             _logger.warning("%s: %d messages from %d on are not in the journal", self.name, missing, self.max_offset)
@@ -115,18 +115,20 @@ class JournalQueue(NumberedQueue):
             self.append(offset, 0)
         self.append(offset, message.size)
 
-    def _must_restart_at(self, number: int, journal_start: int) -> bool:
+    def _must_restart_at(self, queue_offset: int, journal_start: int) -> bool:
         """Return whether the queue must be restarted at a queue offset.
 
         This is so for an empty queue that ends elsewhere, if the journal no longer begins at 0, and for a queue whose
         only entry comes later.
         """
         if self.is_empty:
-            return journal_start > 0 and number != self.max_offset
-        return number < self.first_number == self.max_offset - 1
+            return journal_start > 0 and queue_offset != self.max_offset
+        return queue_offset < self.first_queue_offset == self.max_offset - 1
 
-    def _is_free_offset(self, number: int) -> bool:
-        return number >= self.max_offset or (number >= self.first_number and self.entry(number).is_lost)
+    def _is_free_offset(self, queue_offset: int) -> bool:
+        return queue_offset >= self.max_offset or (
+            queue_offset >= self.first_queue_offset and self.entry(queue_offset).is_lost
+        )
 
     def recover(self, journal_offset: int) -> None:
         """Find the end of the queue, and drop the entries of records at or after an offset of the journal.
@@ -139,11 +141,11 @@ class JournalQueue(NumberedQueue):
             (start for start in reversed(starts) if self._file_points_before(start, journal_offset)), self.files.start
         )
         self.files.end = self._find_entries_end(starts[(first - self.files.start) // self.files.file_size :])
-        self.truncate_physically(journal_offset)
+        self.truncate_to_log_offset(journal_offset)
 
-    def _file_points_before(self, position: int, journal_offset: int) -> bool:
+    def _file_points_before(self, entry_position: int, journal_offset: int) -> bool:
         try:
-            entry = parse_entry(*self.files.locate(position))
+            entry = parse_entry(*self.files.locate(entry_position))
         except LayoutError:
             return False
         return entry is not None and entry.journal_offset < journal_offset
@@ -157,15 +159,15 @@ class JournalQueues(QueueTable[JournalQueue]):
         super().__init__(root / FOLDER, file_size, "queue_file_size_bytes", mappings)
         self._refused: set[str] = set()
 
-    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> JournalQueue:
+    def _make_queue(self, topic: str, queue_id: int, files: FileQueue) -> JournalQueue:
         return JournalQueue(topic, queue_id, files)
 
     @property
-    def entries(self) -> int:
+    def entry_count(self) -> int:
         """Sum of the next queue offsets of all queues, which shows if a queue is missing or has lost entries."""
         return sum(queue.max_offset for queue in self)
 
-    def dispatch_recovered(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
+    def dispatch_recovered(self, message: JournalMessage, *, reads_whole_journal: bool, journal_start: int) -> None:
         """Append a record that recovery has read from the journal to its queue.
 
         A journal may come from an untrusted source, and its topics become folders: a record with an invalid topic name
@@ -183,7 +185,7 @@ class JournalQueues(QueueTable[JournalQueue]):
             return
         queue = self.find_or_create(message.topic, message.queue_id)
         try:
-            queue.append_recovered(message, from_journal_start=from_journal_start, journal_start=journal_start)
+            queue.append_recovered(message, reads_whole_journal=reads_whole_journal, journal_start=journal_start)
         except LayoutError as error:
             _logger.warning("message %d of %s is not entered: %s", message.queue_offset, message.topic, error)
 

@@ -57,7 +57,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, messages, following, where.min_offset, where.max_offset)
 
-    def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, form: Form) -> PullResult:
+    def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, to_record: Form) -> PullResult:
         """Return messages of a queue in the form in which they are delivered; see `JournalStore.pull`."""
         queue = self._queues.find(topic, queue_id)
         where = locate_offset(queue, self._journal.start, queue_offset)
@@ -77,7 +77,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
                     continue
                 if records and (len(records) >= limits.messages or size + entry.size > limits.bytes):
                     break
-                record = form(self._message_of(entry, f"message {number} of {topic}/{queue_id}"))
+                record = to_record(self._message_of(entry, f"message {number} of {topic}/{queue_id}"))
             except PausedError:
                 is_cut = True
                 break
@@ -93,21 +93,21 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
         return PullResult(status, records, number, where.min_offset, where.max_offset, is_cut)
 
-    def _message_of(self, entry: JmqQueueEntry, name: str) -> JournalMessage:
+    def _message_of(self, entry: JmqQueueEntry, entry_name: str) -> JournalMessage:
         try:
             message = self._journal.parse_at(entry.journal_offset)
         except LayoutError as error:
-            raise StoreFilesError(f"{name}: {error}") from error
+            raise StoreFilesError(f"{entry_name}: {error}") from error
         if message.size != entry.size:
-            raise StoreFilesError(f"{name}: expected a record of {entry.size} bytes, found {message.size}")
+            raise StoreFilesError(f"{entry_name}: expected a record of {entry.size} bytes, found {message.size}")
         return message
 
-    def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, JmqQueueEntry]]:
+    def entries(self, topic: str, queue_id: int, offset_range: range) -> list[tuple[int, JmqQueueEntry]]:
         """Return the entries of a queue in a range of offsets, with their offsets, without those of lost messages."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return []
-        there = range(max(numbers.start, queue.first_number), min(numbers.stop, queue.max_offset))
+        there = range(max(offset_range.start, queue.first_queue_offset), min(offset_range.stop, queue.max_offset))
         return [(number, entry) for number in there if not (entry := queue.entry(number)).is_lost]
 
     def read_journal(self, journal_offset: int, max_messages: int) -> tuple[list[JournalMessage], int]:
@@ -127,10 +127,12 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
             position = following
         return messages, position
 
-    def by_id(self, message_id: str) -> JournalMessage | None:
+    def message_by_id(self, message_id: str) -> JournalMessage | None:
         """Return the message with an id; None if the id names another broker, or no message of the journal."""
         place = parse_message_id(message_id)
-        if place.broker != self._broker or place.queue_offset not in self.bounds(place.topic, place.queue_id):
+        if place.broker != self._broker or place.queue_offset not in self.queue_offset_range(
+            place.topic, place.queue_id
+        ):
             return None
         found = self.get(place.topic, place.queue_id, place.queue_offset, 1).messages
         return found[0] if found else None

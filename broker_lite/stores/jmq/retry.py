@@ -129,9 +129,9 @@ def _shorten_reason(exception: str) -> str:
     return exception[:_MAX_REASON].encode("utf-8", "replace").decode()
 
 
-def _prepare_files(path: Path, root: Path) -> None:
+def _prepare_database_file(path: Path, root: Path) -> None:
     """Create the database file, and check the files that SQLite keeps beside it."""
-    make_folders(path.parent, below=root)
+    make_folders(path.parent, trusted_root=root)
     for suffix in ("-wal", "-shm", "-journal"):
         other = path.with_name(path.name + suffix)
         with suppress(FileNotFoundError), os.fdopen(open_file(other, os.O_RDWR), "rb") as file:
@@ -158,7 +158,7 @@ class RetryStore:
         self._clock = clock
         self._guard = threading.RLock()
         self.path = root / FOLDER / FILE_NAME
-        _prepare_files(self.path, root)
+        _prepare_database_file(self.path, root)
         self._database = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
         try:
             self._prepare_database()
@@ -231,29 +231,29 @@ class RetryStore:
                     ),
                 )  # fmt: skip
 
-    def due(self, topic: str, app: str, max_messages: int) -> list[Retry]:
+    def due_retries(self, topic: str, app: str, max_messages: int) -> list[Retry]:
         """Return the due retries of an application, longest due first; the caller locks them."""
-        return self.select(
+        return self.select_retries(
             "topic = ? AND app = ? AND status = ? AND retry_time <= ? ORDER BY retry_time, id LIMIT ?",
             (topic, app, RetryStatus.RETRYING, self._clock(), max_messages),
         )
 
-    def get(self, number: int) -> Retry | None:
-        """Return the retry with a number, or None."""
-        return next(iter(self.select("id = ?", (number,))), None)
+    def get(self, retry_id: int) -> Retry | None:
+        """Return the retry with an id, or None."""
+        return next(iter(self.select_retries("id = ?", (retry_id,))), None)
 
-    def dead_letters(self, topic: str, app: str, max_messages: int = 100, after: int = 0) -> list[Retry]:
+    def dead_letters(self, topic: str, app: str, max_messages: int = 100, after_id: int = 0) -> list[Retry]:
         """Return the dead letters of an application.
 
         Args:
             topic: topic of the messages.
             app: application.
             max_messages: maximum number of messages.
-            after: `id` of the last one already seen.
+            after_id: `id` of the last one already seen.
         """
-        return self.select(
+        return self.select_retries(
             "topic = ? AND app = ? AND status = ? AND id > ? ORDER BY id LIMIT ?",
-            (topic, app, RetryStatus.DEAD, after, max_messages),
+            (topic, app, RetryStatus.DEAD, after_id, max_messages),
         )
 
     def next_due_ms(self, topic: str, app: str) -> int | None:
@@ -265,7 +265,7 @@ class RetryStore:
             ).fetchone()
         return None if row[0] is None else int(row[0])
 
-    def select(self, condition: str, values: tuple[object, ...]) -> list[Retry]:
+    def select_retries(self, condition: str, values: tuple[object, ...]) -> list[Retry]:
         """Return the retries that match an SQL condition.
 
         Raises:
@@ -280,7 +280,7 @@ class RetryStore:
 
     def _retry_from_row(
         self,
-        number: int,
+        retry_id: int,
         app: str,
         status: int,
         count: int,
@@ -288,23 +288,23 @@ class RetryStore:
         expires: int,
         exception: str,
         data: bytes,
-        place: int | None,
+        queue_offset: int | None,
     ) -> Retry:
         parsed = parse_message(data)
         if parsed is None:
-            raise StoreFilesError(f"{self.path}: expected a complete record in row {number}, found {len(data)} bytes")
-        return Retry(number, app, RetryStatus(status), count, due, expires, exception, parsed[0], place)
+            raise StoreFilesError(f"{self.path}: expected a complete record in row {retry_id}, found {len(data)} bytes")
+        return Retry(retry_id, app, RetryStatus(status), count, due, expires, exception, parsed[0], queue_offset)
 
-    def succeed(self, number: int) -> None:
+    def mark_consumed(self, retry_id: int) -> None:
         """Record that a retry was consumed."""
-        self._update_rows("status = ?, update_time = ?", (RetryStatus.SUCCEEDED, self._clock()), [number])
+        self._update_rows("status = ?, update_time = ?", (RetryStatus.SUCCEEDED, self._clock()), [retry_id])
 
-    def fail(self, retry: Retry, exception: str, max_attempts: int | None = None) -> RetryStatus:
+    def record_failure(self, retry: Retry, failure_reason: str, max_attempts: int | None = None) -> RetryStatus:
         """Record that a retry has failed, and schedule the next one or make it a dead letter.
 
         Args:
             retry: retry as it was handed out; a second report for it has no effect.
-            exception: reason of the failure.
+            failure_reason: reason of the failure.
             max_attempts: maximum number of retries, if lower than in the store's options.
         """
         now, failed = self._clock(), retry.failed_retries + 1
@@ -316,26 +316,26 @@ class RetryStore:
             database.execute(
                 "UPDATE message_retry SET status = ?, retry_count = ?, retry_time = ?, update_time = ?, exception = ?,"
                 " place = NULL WHERE id = ? AND retry_count = ?",
-                (status, failed, due, now, _shorten_reason(exception), retry.id, retry.failed_retries),
+                (status, failed, due, now, _shorten_reason(failure_reason), retry.id, retry.failed_retries),
             )
         return status
 
-    def requeue_dead_letters(self, numbers: Iterable[int]) -> None:
+    def requeue_dead_letters(self, retry_ids: Iterable[int]) -> None:
         """Schedule dead letters for delivery at once, with the full number of retries again."""
         now = self._clock()
         values = (RetryStatus.RETRYING, now, now + self._options.retry_expiry_ms, now)
         assignments = "status = ?, retry_count = 0, retry_time = ?, expire_time = ?, update_time = ?, place = NULL"
-        self._update_rows(assignments, values, numbers)
+        self._update_rows(assignments, values, retry_ids)
 
-    def give_up(self, numbers: Iterable[int]) -> None:
+    def make_dead_letters(self, retry_ids: Iterable[int]) -> None:
         """Turn messages into dead letters without further retries."""
-        self._update_rows("status = ?, update_time = ?, place = NULL", (RetryStatus.DEAD, self._clock()), numbers)
+        self._update_rows("status = ?, update_time = ?, place = NULL", (RetryStatus.DEAD, self._clock()), retry_ids)
 
-    def delete(self, numbers: Iterable[int]) -> None:
+    def delete(self, retry_ids: Iterable[int]) -> None:
         """Mark failed messages as deleted, so that they are not retried; their rows stay."""
-        self._update_rows("status = ?, update_time = ?", (RetryStatus.DELETED, self._clock()), numbers)
+        self._update_rows("status = ?, update_time = ?", (RetryStatus.DELETED, self._clock()), retry_ids)
 
-    def forget(self, journal_offset: int) -> None:
+    def delete_finished_retries(self, journal_offset: int) -> None:
         """Delete the rows of consumed and deleted retries whose messages are before an offset of the journal.
 
         Such a message is no longer in the journal, so it cannot fail again. Dead letters stay.
@@ -344,7 +344,7 @@ class RetryStore:
         with self.transaction() as database:
             database.execute("DELETE FROM message_retry WHERE status IN (?, ?) AND journal_offset < ?", ended)
 
-    def _update_rows(self, assignments: str, values: tuple[object, ...], numbers: Iterable[int]) -> None:
+    def _update_rows(self, assignments: str, values: tuple[object, ...], retry_ids: Iterable[int]) -> None:
         with self.transaction() as database:
-            for number in numbers:
+            for number in retry_ids:
                 database.execute(f"UPDATE message_retry SET {assignments} WHERE id = ?", (*values, number))

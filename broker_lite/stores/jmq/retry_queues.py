@@ -45,7 +45,7 @@ class RetryQueues:
     def __init__(self, retries: RetryStore) -> None:
         self._retries = retries
 
-    def all(self) -> list[RetryQueue]:
+    def all_queues(self) -> list[RetryQueue]:
         """Return the queues that have ever had a message."""
         with self._retries.transaction() as database:
             kept = "SELECT app, status FROM retry_queue WHERE status IN (?, ?)"
@@ -88,7 +88,7 @@ class RetryQueues:
                     )
         return entered
 
-    def bounds(self, queue: RetryQueue) -> range:
+    def queue_offset_range(self, queue: RetryQueue) -> range:
         """Return the range of offsets of a queue, from the first message that is still in it."""
         with self._retries.transaction() as database:
             following = (
@@ -99,42 +99,44 @@ class RetryQueues:
             )
         return range(following if first is None else first, following)
 
-    def get(self, queue: RetryQueue, place: int, max_messages: int) -> list[Retry]:
+    def get(self, queue: RetryQueue, queue_offset: int, max_messages: int) -> list[Retry]:
         """Return messages of a retry or dead-letter queue, from an offset on."""
         condition = "app = ? AND status = ? AND place >= ? ORDER BY place LIMIT ?"
-        return self._retries.select(condition, (*queue, place, max_messages))
+        return self._retries.select_retries(condition, (*queue, queue_offset, max_messages))
 
-    def acknowledge(self, app: str, place: int) -> list[Retry]:
+    def acknowledge(self, app: str, queue_offset: int) -> list[Retry]:
         """Record that an application has consumed all retries before an offset; return the newly recorded ones."""
         condition = "app = ? AND status = ? AND place < ? ORDER BY place"
-        done = self._retries.select(condition, (app, RetryStatus.RETRYING, place))
+        done = self._retries.select_retries(condition, (app, RetryStatus.RETRYING, queue_offset))
         for retry in done:
-            self._retries.succeed(retry.id)
+            self._retries.mark_consumed(retry.id)
         return done
 
     def find(self, app: str, journal_offset: int) -> Retry | None:
         """Return an application's retry of the message at a journal offset, or None."""
-        return next(iter(self._retries.select("app = ? AND journal_offset = ?", (app, journal_offset))), None)
+        return next(iter(self._retries.select_retries("app = ? AND journal_offset = ?", (app, journal_offset))), None)
 
     def drop(self, queue: RetryQueue) -> None:
         """Delete the messages of a queue, and those that are still to be entered."""
-        rows = self._retries.select("app = ? AND status = ?", tuple(queue))
+        rows = self._retries.select_retries("app = ? AND status = ?", tuple(queue))
         self._retries.delete([retry.id for retry in rows])
 
-    def take_failed_offsets(self, place: ConsumedQueue, start: int, end: int) -> set[int]:
+    def take_failed_offsets(self, consumed_queue: ConsumedQueue, start: int, end: int) -> set[int]:
         """Return the offsets in a range at which an application has failed messages; each is returned only once.
 
         Args:
-            place: application and queue.
+            consumed_queue: application and queue.
             start: queue offset of the first message.
             end: queue offset after the last message.
         """
         where = "topic = ? AND app = ? AND queue_id = ? AND queue_offset >= ? AND queue_offset < ? AND is_passed = 0"
         with self._retries.transaction() as database:
-            rows = database.execute(f"SELECT queue_offset FROM message_retry WHERE {where}", (*place, start, end))
+            rows = database.execute(
+                f"SELECT queue_offset FROM message_retry WHERE {where}", (*consumed_queue, start, end)
+            )
             failed = {queue_offset for (queue_offset,) in rows.fetchall()}
             if failed:
-                database.execute(f"UPDATE message_retry SET is_passed = 1 WHERE {where}", (*place, start, end))
+                database.execute(f"UPDATE message_retry SET is_passed = 1 WHERE {where}", (*consumed_queue, start, end))
         return failed
 
 
@@ -142,8 +144,8 @@ _EVER = (1 << 63) - 1
 _DEAD, _RETRYING = RetryStatus.DEAD, RetryStatus.RETRYING
 
 
-def _select_int(database: sqlite3.Connection, question: str, *values: object) -> int | None:
-    row = database.execute(question, values).fetchone()
+def _select_int(database: sqlite3.Connection, sql: str, *values: object) -> int | None:
+    row = database.execute(sql, values).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
 

@@ -87,9 +87,9 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         options: JournalOptions | None = None,
         *,
         clock: Callable[[], int] = system_clock,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
         queue_count_of: Callable[[str], int] | None = None,
-        save_beside: Callable[[], None] = lambda: None,
+        save_other_files: Callable[[], None] = lambda: None,
     ) -> JournalStore:
         """Open a folder, create it if necessary, and recover its content.
 
@@ -97,10 +97,10 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
             path: folder of the store.
             options: settings; file sizes must be those of the existing files.
             clock: returns ms since 1970.
-            chance: chooses the queues of messages that are not ordered.
+            rng: chooses the queues of messages that are not ordered.
             queue_count_of: returns the number of queues of a topic, if topics are stored elsewhere; None for the
                 options.
-            save_beside: saves further files in the same folder; called every few seconds.
+            save_other_files: saves further files in the same folder; called every few seconds.
 
         Raises:
             StoreLockedError: if another store has the folder open.
@@ -111,12 +111,12 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         root = Path(path)
         with hold_store_lock(root) as lock:
             options = options or JournalOptions()
-            store = cls(root, options, clock, lock, Routing(options, chance, queue_count_of), save_beside)
+            store = cls(root, options, clock, lock, Routing(options, rng, queue_count_of), save_other_files)
         store._flusher.start()
         return store
 
     def _save_before_close(self) -> None:
-        self.offsets.save_changed()
+        self.offsets.save_if_changed()
 
     def put(self, message: NewJournalMessage, queue_id: int | None = None) -> JournalPutResult:
         """Store a message.
@@ -144,7 +144,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         return self._wait_for_results(self._writer.append(prepared))
 
     def _wait_for_results(self, results: list[JournalPutResult]) -> list[JournalPutResult]:
-        self._wait_for(results[-1].journal_offset + results[-1].size)
+        self._wait_until_flushed(results[-1].journal_offset + results[-1].size)
         return results
 
     def append(self, message: PreparedMessage) -> JournalPutResult:
@@ -171,19 +171,19 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         with self._lock_reader() as reader:
             return reader.get(topic, queue_id, queue_offset, max_messages)
 
-    def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, form: Form) -> PullResult:
+    def pull(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits, to_record: Form) -> PullResult:
         """Return messages of a queue from a queue offset on, in the form in which they are delivered.
 
         Raises:
             StoreFilesError: if the first of them is damaged; messages before a damaged one are returned.
         """
         with self._lock_reader() as reader:
-            return reader.pull(topic, queue_id, queue_offset, limits, form)
+            return reader.pull(topic, queue_id, queue_offset, limits, to_record)
 
-    def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, JmqQueueEntry]]:
+    def entries(self, topic: str, queue_id: int, offset_range: range) -> list[tuple[int, JmqQueueEntry]]:
         """Return existing entries of a queue with their offsets, in a range of offsets."""
         with self._lock_reader() as reader:
-            return reader.entries(topic, queue_id, numbers)
+            return reader.entries(topic, queue_id, offset_range)
 
     def get_by_id(self, message_id: str) -> JournalMessage | None:
         """Return the message with an id, or None if this store does not have it.
@@ -192,7 +192,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
             LayoutError: if the text is not a message id.
         """
         with self._lock_reader() as reader:
-            return reader.by_id(message_id)
+            return reader.message_by_id(message_id)
 
     @property
     def min_journal_offset(self) -> int:
@@ -236,7 +236,7 @@ class JournalFlusher(LogFlusher):
     def __init__(
         self, options: JournalOptions, writer: JournalWriter, files: JournalFiles, save_beside: Callable[[], None]
     ) -> None:
-        super().__init__(options, writer, files.journal.files, self._save)
+        super().__init__(options, writer, files.journal.files, self._save_offsets)
         self._offsets = files.offsets
         self._save_beside = save_beside
         self._lock = writer.lock
@@ -244,15 +244,15 @@ class JournalFlusher(LogFlusher):
         self._consume_log = files.consume_log
         self._checkpoint = files.checkpoint
 
-    def _save(self) -> None:
-        self._offsets.save_changed()
+    def _save_offsets(self) -> None:
+        self._offsets.save_if_changed()
         self._save_beside()
 
     def _sync_derived_files(self) -> None:
         with self._lock:
-            progress, entries, consumed = self._writer.last, self._queues.entries, self._consume_log.files.end
+            progress, entries, consumed = self._writer.last, self._queues.entry_count, self._consume_log.files.end
         # The checkpoint confirms both, so both are flushed up to their state at one moment.
-        self._sync_log()
+        self._flush_log()
         self._queues.sync()
         self._consume_log.files.sync(consumed)
         if progress.log_end:
@@ -287,7 +287,7 @@ class ArchiveView:
     def __init__(self, store: JournalStore) -> None:
         self._store = store
 
-    def produced(self, journal_offset: int, max_messages: int) -> tuple[list[Produced], int]:
+    def read_messages(self, journal_offset: int, max_messages: int) -> tuple[list[Produced], int]:
         """Return messages of all topics, in the order of the journal.
 
         Args:
@@ -300,7 +300,7 @@ class ArchiveView:
         messages, following = self._store.read_journal(journal_offset, max_messages)
         return [Produced(self._store.options.broker_name, message) for message in messages], following
 
-    def consumed(self, offset: int, max_records: int) -> tuple[list[Consumption], int]:
+    def read_consumptions(self, offset: int, max_records: int) -> tuple[list[Consumption], int]:
         """Return consumptions by all applications, in the order in which they were reported.
 
         Args:

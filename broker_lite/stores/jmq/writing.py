@@ -79,15 +79,15 @@ class JournalWriter(LogWriter):
         queue_offset = queue.max_offset
         records = [message.record for message in messages]
 
-        def place(offset: int) -> None:
+        def set_record_offsets(first_offset: int) -> None:
             for number, message in enumerate(messages, queue_offset):
-                message.place(number, offset, store_timestamp)
-                offset += len(message.record)
+                message.set_offsets(number, first_offset, store_timestamp)
+                first_offset += len(message.record)
 
-        place(journal.end)
+        set_record_offsets(journal.end)
         journal.check_size(sum(map(len, records)))
-        queue.files.prepare(len(records) * ENTRY.size)
-        offset = first = journal.append(records, place)
+        queue.files.create_files_for(len(records) * ENTRY.size)
+        offset = first = journal.append(records, set_record_offsets)
         results = []
         try:
             for number, record in enumerate(records, queue_offset):
@@ -96,7 +96,9 @@ class JournalWriter(LogWriter):
                 results.append(JournalPutResult(topic, queue_id, number, offset, size, store_timestamp, self._broker))
                 offset += size
         except BaseException as error:
-            raise self.fail(error, f"the message at {first} is in the journal, but not in its queue") from error
+            raise self.mark_unusable(
+                error, f"the message at {first} is in the journal, but not in its queue"
+            ) from error
         recorded = messages[-1].recorded_timestamp(store_timestamp)
         self.last = LogProgress(journal.end, recorded, results[-1].journal_offset)
         return results

@@ -58,7 +58,7 @@ class ConsumedOffsets:
 
     @property
     def entries(self) -> dict[Any, Any]:
-        """The next queue offset to consume, by `topic@group` and queue."""
+        """Next queue offsets to consume, as a mapping by `topic@group` and then by queue id."""
         entries: dict[str, dict[int, int]] = {}
         for place, position in self._positions.positions.items():
             entries.setdefault(f"{place.topic}@{place.app}", {})[place.queue_id] = position.ack
@@ -72,7 +72,7 @@ class ConsumedOffsets:
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
         """Return the queue offset of the next message for the group, or None if it has no offset."""
         if topic == f"{RETRY_PREFIX}{group}":
-            return self._failures.bounds(topic, queue_id).start
+            return self._failures.queue_offset_range(topic, queue_id).start
         position = self._positions.find(ConsumedQueue(topic, group, queue_id))
         return None if position is None else position.ack
 
@@ -88,17 +88,17 @@ class ConsumedOffsets:
             )
         place = ConsumedQueue(topic, group, queue_id)
         self._begun.pop(place, None)
-        self._positions.set_back(place, min(offset, self._queue_end(place)))
+        self._positions.set_offset(place, min(offset, self._queue_end(place)))
 
-    def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
-        """Record that a member of a group has been given the messages of a queue from `offset` to `following` - 1."""
+    def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, end_offset: int) -> None:
+        """Record that a member of a group has been given the messages of a queue from `offset` to `end_offset` - 1."""
         if topic.startswith(RETRY_PREFIX):
             return
         place = ConsumedQueue(topic, group, queue_id)
         if self._positions.find(place) is None:
             self._begun.setdefault(place, offset)
         else:
-            self._positions.mark_delivered(place, following)
+            self._positions.mark_delivered(place, end_offset)
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
         """Set a group's offset in a queue after a member has finished all messages before it, successfully or not."""
@@ -113,36 +113,36 @@ class ConsumedOffsets:
         if position is not None and offset == position.ack:
             return
         if position is not None and offset < position.ack:
-            self._positions.set_back(place, offset)
+            self._positions.set_offset(place, offset)
             return
         self._unrecorded.append(_UnrecordedRange(place, range(start, offset), client, self._journal.clock()))
         if len(self._unrecorded) == 1:
-            self.record(RECORDS_PER_ANSWER)
+            self.write_consume_records(RECORDS_PER_ANSWER)
         self._positions.acknowledge(place, offset)
 
-    def _queue_end(self, place: ConsumedQueue) -> int:
-        if retry_queue_of(place.topic) is not None:
-            return self._failures.bounds(place.topic, place.queue_id).stop
-        return self._journal.max_offset(place.topic, place.queue_id)
+    def _queue_end(self, consumed_queue: ConsumedQueue) -> int:
+        if retry_queue_of(consumed_queue.topic) is not None:
+            return self._failures.queue_offset_range(consumed_queue.topic, consumed_queue.queue_id).stop
+        return self._journal.max_offset(consumed_queue.topic, consumed_queue.queue_id)
 
     @property
-    def has_unrecorded(self) -> bool:
+    def has_unrecorded_consumptions(self) -> bool:
         """True if consumptions remain to be recorded."""
         return bool(self._unrecorded)
 
-    def record(self, limit: int | None = None) -> None:
-        """Write consume records for reported consumptions, at most `limit`.
+    def write_consume_records(self, max_messages: int | None = None) -> None:
+        """Write consume records for reported consumptions, at most `max_messages`.
 
         Args:
-            limit: maximum number of messages; None for all.
+            max_messages: maximum number of messages; None for all.
         """
-        while self._unrecorded and (limit is None or limit > 0):
+        while self._unrecorded and (max_messages is None or max_messages > 0):
             place, numbers, client, time_ms = self._unrecorded.popleft()
-            now = numbers if limit is None else numbers[:limit]
+            now = numbers if max_messages is None else numbers[:max_messages]
             if len(now) < len(numbers):
                 self._unrecorded.appendleft(_UnrecordedRange(place, numbers[len(now) :], client, time_ms))
-            if limit is not None:
-                limit -= max(1, len(now))
+            if max_messages is not None:
+                max_messages -= max(1, len(now))
             if now:
                 self._record_range(_UnrecordedRange(place, now, client, time_ms))
 
@@ -152,7 +152,7 @@ class ConsumedOffsets:
         queue = retry_queue_of(topic)
         if queue is not None:
             for letter in self._failures.dead_letters(queue.app, numbers):
-                self._failures.record(letter, group, DeliveryOutcome.CONSUMED, 1, client)
+                self._failures.write_consume_record(letter, group, DeliveryOutcome.CONSUMED, 1, client)
             return
         failed = self._failures.queues.take_failed_offsets(place, numbers.start, numbers.stop)
         self._journal.log_consumption(
@@ -165,11 +165,11 @@ class ConsumedOffsets:
             ]
         )
 
-    def remove(self, is_gone: Callable[[str, str], bool]) -> None:
+    def remove(self, is_deleted: Callable[[str, str], bool]) -> None:
         """Remove the positions whose topic or group was deleted."""
-        self.record()
-        self._positions.remove(lambda place: is_gone(place.topic, place.app))
-        self._begun = {place: start for place, start in self._begun.items() if not is_gone(place.topic, place.app)}
+        self.write_consume_records()
+        self._positions.remove(lambda place: is_deleted(place.topic, place.app))
+        self._begun = {place: start for place, start in self._begun.items() if not is_deleted(place.topic, place.app)}
 
 
 class Registry:
@@ -191,10 +191,10 @@ class Registry:
         count: int = entry.get("writeQueueNums", self._options.queue_count_of(topic))
         return max(1, min(count, MAX_QUEUES))
 
-    def save_changed(self) -> None:
+    def save_if_changed(self) -> None:
         """Save changed tables."""
         for file in (self.topics, self.groups):
-            file.save_changed()
+            file.save_if_changed()
 
 
 class JmqConfig:

@@ -39,12 +39,12 @@ class FailedMessages:
 
     def delete_expired_retries(self) -> None:
         """Remove finished retries of messages that are no longer in the journal."""
-        self._retries.forget(self._journal.min_journal_offset)
+        self._retries.delete_finished_retries(self._journal.min_journal_offset)
 
-    def bounds(self, topic: str, queue_id: int) -> range:
+    def queue_offset_range(self, topic: str, queue_id: int) -> range:
         """Return the offset range of a retry or dead-letter topic's only queue, 0; empty for any other queue."""
         queue = retry_queue_of(topic)
-        return self.queues.bounds(queue) if queue is not None and queue_id == 0 else range(0)
+        return self.queues.queue_offset_range(queue) if queue is not None and queue_id == 0 else range(0)
 
     def find(self, topic: str, queue_id: int, queue_offset: int) -> Retry | None:
         """Return the retry or dead letter at an offset, or None."""
@@ -55,10 +55,10 @@ class FailedMessages:
         queue = retry_queue_of(topic)
         return self.queues.get(queue, queue_offset, max_messages) if queue is not None and queue_id == 0 else []
 
-    def dead_letters(self, app: str, numbers: range) -> list[Retry]:
+    def dead_letters(self, app: str, offset_range: range) -> list[Retry]:
         """Return the dead letters of a group in a range of offsets."""
-        found = self.queues.get(RetryQueue(app, RetryStatus.DEAD), numbers.start, len(numbers))
-        return [letter for letter in found if letter.place in numbers]
+        found = self.queues.get(RetryQueue(app, RetryStatus.DEAD), offset_range.start, len(offset_range))
+        return [letter for letter in found if letter.place in offset_range]
 
     def queue_due_retries(self, now_ms: int, limit: int = MAX_ENTERED) -> int:
         """Enter due retries and dead letters into their queues, and return their number."""
@@ -88,8 +88,8 @@ class FailedMessages:
         if known is not None and known.status is RetryStatus.RETRYING:
             if known.place is None:
                 return None
-            status = self._retries.fail(known, reason, max_attempts)
-            self.record(known, group, _OUTCOMES[status], known.attempt, client)
+            status = self._retries.record_failure(known, reason, max_attempts)
+            self.write_consume_record(known, group, _OUTCOMES[status], known.attempt, client)
         else:
             status = self._add_first_failure(group, self._message_at(journal_offset), reason, max_attempts, client)
         if status is RetryStatus.DEAD:
@@ -112,16 +112,18 @@ class FailedMessages:
         status = RetryStatus.RETRYING
         if min(max_attempts, self._journal.options.retry_max_attempts) <= 0:
             status = RetryStatus.DEAD
-            self._retries.give_up([retry.id])
-        self.record(retry, group, _OUTCOMES[status], 1, client)
+            self._retries.make_dead_letters([retry.id])
+        self.write_consume_record(retry, group, _OUTCOMES[status], 1, client)
         return status
 
     def acknowledge(self, group: str, queue_offset: int, client: Host) -> None:
         """Record as consumed all retries of a group before a queue offset, except those that it has sent back."""
         for retry in self.queues.acknowledge(group, queue_offset):
-            self.record(retry, group, DeliveryOutcome.CONSUMED, retry.attempt, client)
+            self.write_consume_record(retry, group, DeliveryOutcome.CONSUMED, retry.attempt, client)
 
-    def record(self, retry: Retry, group: str, outcome: DeliveryOutcome, attempt: int, client: Host) -> None:
+    def write_consume_record(
+        self, retry: Retry, group: str, outcome: DeliveryOutcome, attempt: int, client: Host
+    ) -> None:
         """Write a consume record for one delivery of a retry."""
         message = retry.message
         self._journal.log_consumption(
@@ -133,7 +135,7 @@ class FailedMessages:
             ]
         )  # fmt: skip
 
-    def drop(self, topic: str) -> None:
+    def delete_topic_messages(self, topic: str) -> None:
         """Delete the messages of a retry or dead-letter topic."""
         queue = retry_queue_of(topic)
         if queue is not None:

@@ -65,36 +65,36 @@ def to_journal_message(message: SentMessage) -> NewJournalMessage:
     )
 
 
-def client_properties(message: JournalMessage, marks: Mapping[str, str]) -> dict[str, str]:
+def client_properties(message: JournalMessage, added_properties: Mapping[str, str]) -> dict[str, str]:
     """Return a message's properties as a client expects them, with the business id as a key.
 
     Args:
-        marks: properties that the broker adds.
+        added_properties: properties that the broker adds.
     """
     known = message.properties
     if message.business_id and props.KEYS not in known and SHARDING_KEY not in known:
         known[props.KEYS] = message.business_id
-    known.update(marks)
+    known.update(added_properties)
     return known
 
 
-def record_of(message: JournalMessage, known: dict[str, str]) -> bytes:
+def record_for_client(message: JournalMessage, properties: dict[str, str]) -> bytes:
     """Return a message's record in the form that clients expect.
 
     Args:
-        known: its `client_properties`.
+        properties: its `client_properties`.
     """
-    return _serialize_record(message, (message.topic, message.queue_id, message.queue_offset), 0, known)
+    return _serialize_record(message, (message.topic, message.queue_id, message.queue_offset), 0, properties)
 
 
-def record_of_retry(retry: Retry, marks: Mapping[str, str]) -> bytes:
+def retry_record_for_client(retry: Retry, added_properties: Mapping[str, str]) -> bytes:
     """Return the record that clients receive for a retry or dead letter in a queue."""
     message, failures = retry.message, retry.failed_retries + 1
     changes = {
         props.RETRY_TOPIC: message.topic,
         props.ORIGIN_MESSAGE_ID: serialize_message_id(message.server_address, message.journal_offset),
     }
-    known = {key: value for key, value in client_properties(message, marks).items() if key not in changes}
+    known = {key: value for key, value in client_properties(message, added_properties).items() if key not in changes}
     assert retry.place is not None, "expected a retry that is in a queue"
     return _serialize_record(
         message, (topic_of_retry_queue(RetryQueue(retry.app, retry.status)), 0, retry.place), failures, changes | known
@@ -102,9 +102,9 @@ def record_of_retry(retry: Retry, marks: Mapping[str, str]) -> bytes:
 
 
 def _serialize_record(
-    message: JournalMessage, place: tuple[str, int, int], failures: int, known: dict[str, str]
+    message: JournalMessage, queue_position: tuple[str, int, int], failure_count: int, properties: dict[str, str]
 ) -> bytes:
-    topic, queue_id, queue_offset = place
+    topic, queue_id, queue_offset = queue_position
     return serialize_message(
         NewMessage(
             topic=topic,
@@ -114,8 +114,8 @@ def _serialize_record(
             queue_id=queue_id,
             flag=message.business_tag,
             sys_flag=_ZLIB if message.is_compressed else 0,
-            reconsume_times=failures,
-            properties=_convertible_properties(known),
+            reconsume_times=failure_count,
+            properties=_convertible_properties(properties),
         ),
         queue_offset=queue_offset,
         physical_offset=message.journal_offset,
@@ -125,15 +125,15 @@ def _serialize_record(
     )
 
 
-def _convertible_properties(known: dict[str, str]) -> tuple[tuple[str, str], ...]:
+def _convertible_properties(properties: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Return the properties that fit in RocketMQ's record: not empty, without its separators, and not too large.
 
     Properties of RocketMQ's clients always do. Other producers' may not, and must not block consumers.
     """
-    pairs = tuple(known.items())
+    pairs = tuple(properties.items())
     text = "".join([f"{key}\x01{value}\x02" for key, value in pairs])
     count = len(pairs)
-    is_sound = all(known.values()) and text.count("\x01") == count and text.count("\x02") == count
+    is_sound = all(properties.values()) and text.count("\x01") == count and text.count("\x02") == count
     if is_sound and len(text) * 4 <= props.MAX_SIZE:
         return pairs
     kept, room = [], props.MAX_SIZE

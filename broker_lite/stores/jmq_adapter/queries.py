@@ -50,7 +50,7 @@ class JmqQueries:
         queue_id: int,
         queue_offset: int,
         limits: PullLimits,
-        codes: Container[int] | None = None,
+        tag_codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
         """Return records of a queue that match a filter, starting at a queue offset.
@@ -58,22 +58,22 @@ class JmqQueries:
         Args:
             topic: topic of the queue.
             queue_offset: offset of the first record.
-            codes: hashes of the wanted tags; None for all tags.
+            tag_codes: hashes of the wanted tags; None for all tags.
             accepts_record: function that returns whether a record matches; None if all records match.
         """
 
-        def form(message: JournalMessage) -> bytes | None:
+        def to_record(message: JournalMessage) -> bytes | None:
             known = message_conversion.client_properties(message, self._marks)
-            if codes is not None and not matches_code(tags_code(known.get(props.TAGS)), codes):
+            if tag_codes is not None and not matches_code(tags_code(known.get(props.TAGS)), tag_codes):
                 return None
-            record = message_conversion.record_of(message, known)
+            record = message_conversion.record_for_client(message, known)
             return record if accepts_record is None or accepts_record(record) else None
 
         if retry_queue_of(topic) is not None:
             return self._pull_retries(topic, queue_id, queue_offset, limits)
         for following in range(queue_offset, queue_offset + MAX_EXAMINED):
             try:
-                return self._journal.pull(topic, queue_id, following, limits, form)
+                return self._journal.pull(topic, queue_id, following, limits, to_record)
             except StoreFilesError as error:
                 # Consumers continue after damaged records, as with RocketMQ's broker.
                 _logger.warning("skipped a damaged message: %s", error)
@@ -84,7 +84,7 @@ class JmqQueries:
 
     def _pull_retries(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits) -> PullResult:
         """Return messages of a retry or dead-letter topic; filters are not applied."""
-        numbers = self._failures.bounds(topic, queue_id)
+        numbers = self._failures.queue_offset_range(topic, queue_id)
         where = locate_offset(_Bounds(numbers) if queue_id == 0 else None, 0, queue_offset)
         if where.status is not GetStatus.FOUND:
             return PullResult(where.status, [], *where[1:])
@@ -92,7 +92,7 @@ class JmqQueries:
         size = 0
         following = numbers.stop
         for retry in self._failures.get(topic, queue_id, queue_offset, limits.messages + 1):
-            record = message_conversion.record_of_retry(retry, self._marks)
+            record = message_conversion.retry_record_for_client(retry, self._marks)
             if records and (len(records) >= limits.messages or size + len(record) > limits.bytes):
                 following = retry.place if retry.place is not None else following
                 break
@@ -103,16 +103,16 @@ class JmqQueries:
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset of a queue's first message; 0 for an unknown queue."""
-        return self._bounds(topic, queue_id).start
+        return self._queue_offset_range(topic, queue_id).start
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset after a queue's last message; 0 for an unknown queue."""
-        return self._bounds(topic, queue_id).stop
+        return self._queue_offset_range(topic, queue_id).stop
 
-    def _bounds(self, topic: str, queue_id: int) -> range:
+    def _queue_offset_range(self, topic: str, queue_id: int) -> range:
         if retry_queue_of(topic) is not None:
-            return self._failures.bounds(topic, queue_id)
-        return self._journal.bounds(topic, queue_id)
+            return self._failures.queue_offset_range(topic, queue_id)
+        return self._journal.queue_offset_range(topic, queue_id)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the queue offset of the first message stored at or after a time; the queue's end if there is none.
@@ -120,7 +120,7 @@ class JmqQueries:
         Retries and dead letters are not ordered by time: all of them count as later.
         """
         if retry_queue_of(topic) is not None:
-            return self._bounds(topic, queue_id).start
+            return self._queue_offset_range(topic, queue_id).start
         return self._journal.offset_by_time(topic, queue_id, timestamp_ms)
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
@@ -146,7 +146,7 @@ class JmqQueries:
         return (
             b""
             if found is None
-            else message_conversion.record_of(found, message_conversion.client_properties(found, self._marks))
+            else message_conversion.record_for_client(found, message_conversion.client_properties(found, self._marks))
         )
 
     def get_by_id(self, msg_id: str) -> Message | None:
@@ -192,11 +192,11 @@ class JmqQueries:
         found = None if entry is None else self._journal.get_at(entry.physical_offset)
         return -1 if found is None else found.store_timestamp
 
-    def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
+    def queue_tag_codes(self, tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
         """Return the given tag hashes, which `pull` compares with hashes of messages' tags."""
-        return frozenset(codes)
+        return frozenset(tag_codes)
 
-    def record_of(self, message: Message) -> bytes:
+    def record_for_client(self, message: Message) -> bytes:
         """Return the bytes of a message's record in the form that clients expect."""
         return self._record_at(message.physical_offset)
 

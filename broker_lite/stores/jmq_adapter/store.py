@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Never, Self
 
-from commitlake.broker_lite.delivery.timers import sets_delivery_time
+from commitlake.broker_lite.delivery.timers import has_delivery_time
 from commitlake.broker_lite.errors import UnsupportedError
 from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalPutResult, JournalStore, RetryStatus
@@ -61,7 +61,7 @@ class JmqStore(JmqQueries):
         self._is_closed = False
         for topic, queue_id in journal.queues:
             self.config.topics.ensure(topic, queue_id)
-        for queue in self._failures.queues.all():
+        for queue in self._failures.queues.all_queues():
             self.config.topics.ensure(topic_of_retry_queue(queue))
 
     @classmethod
@@ -71,7 +71,7 @@ class JmqStore(JmqQueries):
         options: JournalOptions | None = None,
         *,
         clock: Callable[[], int] = system_clock,
-        marks: Mapping[str, str] = MappingProxyType({}),
+        added_properties: Mapping[str, str] = MappingProxyType({}),
     ) -> JmqStore:
         """Open a folder, create it if necessary, and recover its content.
 
@@ -79,8 +79,9 @@ class JmqStore(JmqQueries):
             path: folder of the store.
             options: settings; file sizes must be those of the existing files.
             clock: returns ms since 1970.
-            marks: properties that a RocketMQ broker adds to messages, and that a journal does not store. Consumers that
-                reply to a request read the cluster there, and send traces only of messages with a region.
+            added_properties: properties that a RocketMQ broker adds to messages, and that a journal does not store.
+                Consumers that reply to a request read the cluster there, and send traces only of messages with a
+                region.
 
         Raises:
             StoreLockedError: if another store has the folder open.
@@ -90,10 +91,14 @@ class JmqStore(JmqQueries):
         options = options or JournalOptions()
         registry = Registry(Path(path), clock, options)
         journal = JournalStore.open(
-            path, options, clock=clock, queue_count_of=registry.queue_count_of, save_beside=registry.save_changed
+            path,
+            options,
+            clock=clock,
+            queue_count_of=registry.queue_count_of,
+            save_other_files=registry.save_if_changed,
         )
         try:
-            return cls(journal, registry, marks)
+            return cls(journal, registry, added_properties)
         except BaseException:
             journal.close()
             raise
@@ -112,8 +117,8 @@ class JmqStore(JmqQueries):
             return
         self._is_closed = True
         try:
-            self._offsets_of_groups.record()
-            self._registry.save_changed()
+            self._offsets_of_groups.write_consume_records()
+            self._registry.save_if_changed()
         finally:
             self._failures.close()
             self._journal.close()
@@ -181,7 +186,7 @@ class JmqStore(JmqQueries):
         )
 
     @property
-    def delay_levels(self) -> int:
+    def delay_level_count(self) -> int:
         """Number of delay levels, which is always 0."""
         return 0
 
@@ -190,7 +195,7 @@ class JmqStore(JmqQueries):
         """Topic of delayed messages, which is always empty."""
         return ""
 
-    def take(self, message: SentMessage) -> PutResult:
+    def accept_message(self, message: SentMessage) -> PutResult:
         """Store a producer's message; refuse one that is delayed or part of a transaction. See `send`.
 
         Raises:
@@ -199,7 +204,7 @@ class JmqStore(JmqQueries):
         known = dict(message.properties)
         if known.get(props.TRAN_MSG, "").lower() == "true":
             raise UnsupportedError(_NO_TRANSACTIONS)
-        if (parse_delay_level(known.get(props.DELAY)) or 0) > 0 or sets_delivery_time(known):
+        if (parse_delay_level(known.get(props.DELAY)) or 0) > 0 or has_delivery_time(known):
             raise UnsupportedError("a journal does not support delays: send the message without a delay")
         return self.send(message)
 
@@ -233,12 +238,12 @@ class JmqStore(JmqQueries):
 
     def next_due_ms(self) -> int | None:
         """Return the time at which the next retry is due or other work must be done, or None."""
-        return 0 if self._offsets_of_groups.has_unrecorded else self._failures.queues.next_due_ms()
+        return 0 if self._offsets_of_groups.has_unrecorded_consumptions else self._failures.queues.next_due_ms()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> range:
         """Make due retries available to consumers, and write consume records; the result's length is their number."""
         limit = RECORDS_PER_ANSWER if limit is None else limit
-        self._offsets_of_groups.record(limit)
+        self._offsets_of_groups.write_consume_records(limit)
         return range(self._failures.queue_due_retries(now_ms, limit))
 
     def find_half(self, physical_offset: int) -> Never:  # noqa: ARG002
@@ -257,7 +262,7 @@ class JmqStore(JmqQueries):
         """Raise an error, because a journal has no transactions; see `find_half`."""
         raise UnsupportedError(_NO_TRANSACTIONS)
 
-    def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[None]:  # noqa: ARG002
+    def take_due_halves(self, now_ms: int, timeout_ms: int, max_checks: int) -> Iterator[None]:  # noqa: ARG002
         """Return an empty iterator, because a journal has no half messages."""
         return iter(())
 
@@ -283,11 +288,11 @@ class JmqStore(JmqQueries):
         A queue of the journal stays: a rebuilt queue contains all of the topic's messages in the journal, so a topic
         that is created again continues after them.
         """
-        self._failures.drop(topic)
+        self._failures.delete_topic_messages(topic)
 
-    def clean(self, now_seconds: float) -> int:
+    def delete_expired_files(self, now_seconds: float) -> int:
         """Delete expired files, and return the number of journal files deleted."""
-        count = self._journal.clean(now_seconds)
+        count = self._journal.delete_expired_files(now_seconds)
         if count:
             self._failures.delete_expired_retries()
         return count

@@ -53,43 +53,45 @@ class BatchConsumeQueue(CommitLogQueue):
         self.max_offset = 0
         super().__init__(topic, queue_id, files)
 
-    def _entry(self, place: int) -> BatchQueueEntry:
-        return parse_entry(*self.files.locate(place * ENTRY.size))
+    def _read_entry(self, entry_number: int) -> BatchQueueEntry:
+        return parse_entry(*self.files.locate(entry_number * ENTRY.size))
 
     def min_offset(self, min_physical_offset: int) -> int:
         """Return the queue offset of the first message that is still in the log, or `max_offset` if there is none."""
-        place = self.first_entry_from(min_physical_offset)
-        return self._entry(place).message_base_offset if place < self.places.stop else self.max_offset
+        place = self.first_entry_at_or_after(min_physical_offset)
+        return self._read_entry(place).message_base_offset if place < self.entry_range.stop else self.max_offset
 
-    def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
+    def read_queue_units(self, queue_offset: int) -> Iterator[QueueUnit]:
         """Yield the records of a queue, from the one that contains a queue offset, or else the next one."""
-        places = self.places
-        after = bisect_right(places, queue_offset, key=lambda place: self._entry(place).message_base_offset)
+        places = self.entry_range
+        after = bisect_right(places, queue_offset, key=lambda place: self._read_entry(place).message_base_offset)
         first = max(places.start, places.start + after - 1)
         for place in range(first, places.stop):
-            physical_offset, size, tags_code, _, base, count, _, _ = self._entry(place)
+            physical_offset, size, tags_code, _, base, count, _, _ = self._read_entry(place)
             if base + count > queue_offset:
                 yield QueueUnit(SimpleEntry(physical_offset, size, tags_code), base, base + count)
 
-    def number_by_time(self, timestamp_ms: int, log: MessageLog[Any]) -> int:
+    def queue_offset_by_time(self, timestamp_ms: int, log: MessageLog[Any]) -> int:
         """Return the queue offset of the first message stored at or after a time, or `max_offset` if there is none."""
-        places = self.places
-        after = bisect_left(places, timestamp_ms, key=lambda place: self._entry(place).store_timestamp)
-        found = self._entry(places[after]).message_base_offset if after < len(places) else self.max_offset
+        places = self.entry_range
+        after = bisect_left(places, timestamp_ms, key=lambda place: self._read_entry(place).store_timestamp)
+        found = self._read_entry(places[after]).message_base_offset if after < len(places) else self.max_offset
         return max(found, self.min_offset(log.start))
 
     def append(
         self, physical_offset: int, size: int, tags_code: int, store_timestamp: int, message_count: int = 1
     ) -> None:
         """Append an entry for a record that contains the next messages of the queue."""
-        self._append(BatchQueueEntry(physical_offset, size, tags_code, store_timestamp, self.max_offset, message_count))
+        self._append_entry(
+            BatchQueueEntry(physical_offset, size, tags_code, store_timestamp, self.max_offset, message_count)
+        )
 
     def append_all(self, entries: Sequence[tuple[int, int, int]], store_timestamp: int) -> None:
         """Append entries for records with one message each, given as physical offset, size and tag hash."""
         for entry in entries:
             self.append(*entry, store_timestamp)
 
-    def _append(self, entry: BatchQueueEntry) -> None:
+    def _append_entry(self, entry: BatchQueueEntry) -> None:
         memory, position = self.files.locate_end()
         _pack_entry(memory, position, *entry)
         self.files.end += ENTRY.size
@@ -100,63 +102,63 @@ class BatchConsumeQueue(CommitLogQueue):
         self.max_physical_offset = entry.physical_offset + entry.size
         self.max_offset = entry.message_base_offset + entry.batch_size
 
-    def append_recovered(self, record: Dispatch, *, from_log_start: bool) -> None:
+    def append_recovered(self, dispatch: Dispatch, *, reads_whole_log: bool) -> None:
         """Append the entry of a record that recovery has read from the log, unless the queue already has it.
 
         Raises:
             QueueGapError: if the queue ends before the record's first message, and the missing records may be in the
             part of the log that was not read.
         """
-        if record.physical_offset <= self.last_record or record.base_offset < self.max_offset:
+        if dispatch.physical_offset <= self.last_record or dispatch.base_offset < self.max_offset:
             return
-        if record.base_offset > MAX_QUEUE_OFFSET:
+        if dispatch.base_offset > MAX_QUEUE_OFFSET:
             found = f"{self.name}: expected a message up to {MAX_QUEUE_OFFSET}"
-            _logger.warning("%s, found %d, which is not entered", found, record.base_offset)
+            _logger.warning("%s, found %d, which is not entered", found, dispatch.base_offset)
             return
-        if record.base_offset > self.max_offset and not (self.is_empty and from_log_start):
-            found = f"{self.name}: expected message {self.max_offset}, found {record.base_offset}"
-            if not from_log_start:
+        if dispatch.base_offset > self.max_offset and not (self.is_empty and reads_whole_log):
+            found = f"{self.name}: expected message {self.max_offset}, found {dispatch.base_offset}"
+            if not reads_whole_log:
                 raise QueueGapError(found)
             _logger.warning("%s", found)  # messages of this queue are missing in the log itself
-        self._append(
+        self._append_entry(
             BatchQueueEntry(
-                record.physical_offset,
-                record.size,
-                record.tags_code,
-                record.store_timestamp,
-                record.base_offset,
-                record.message_count,
+                dispatch.physical_offset,
+                dispatch.size,
+                dispatch.tags_code,
+                dispatch.store_timestamp,
+                dispatch.base_offset,
+                dispatch.message_count,
                 NO_COMPACTED_OFFSET,
             )
         )
 
     def drop_invalid_tail(self, log: CommitLog) -> None:
-        """Remove entries at the end that point to no valid record; see `ConsumeQueue.drop_unproven_tail`."""
+        """Remove entries at the end that point to no valid record; see `ConsumeQueue.drop_invalid_tail`."""
         while not self.is_empty and self.last_record >= log.start:
             message = log.message_at(self.last_record)
             if message is not None and self.last_record + message.size == self.max_physical_offset:
                 return
             self.truncate_to(self.files.end - ENTRY.size)
 
-    def truncate_to(self, end: int) -> None:
+    def truncate_to(self, byte_position: int) -> None:
         """Truncate the queue to a byte position, and erase the entries after it."""
-        super().truncate_to(end)
+        super().truncate_to(byte_position)
         if self.is_empty:
             self.last_record = self.max_physical_offset = -1
             self.max_offset = 0
         else:
-            self._set_last_entry(self._entry(self.places[-1]))
+            self._set_last_entry(self._read_entry(self.entry_range[-1]))
 
     def clear(self) -> None:
         """Remove all entries; the queue starts again."""
         super().clear()
         self.max_offset = 0
 
-    def _points_before(self, place: int, log_offset: int) -> bool:
-        return self._entry(place).physical_offset < log_offset
+    def _points_before(self, entry_number: int, log_offset: int) -> bool:
+        return self._read_entry(entry_number).physical_offset < log_offset
 
     @staticmethod
-    def _count_valid(data: bytes) -> int:
+    def _count_valid_entries(data: bytes) -> int:
         count = 0
         for physical_offset, size, _, _, base, batch_size, _, _ in ENTRY.struct.iter_unpack(data):
             if physical_offset < 0 or size <= 0 or base < 0 or batch_size <= 0:
@@ -172,7 +174,7 @@ class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):
         """Open the queues of the store at `root`; see `QueueTable`."""
         super().__init__(root / FOLDER, file_size, "batch_queue_file_size_bytes", mappings)
 
-    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> BatchConsumeQueue:
+    def _make_queue(self, topic: str, queue_id: int, files: FileQueue) -> BatchConsumeQueue:
         return BatchConsumeQueue(topic, queue_id, files)
 
 
@@ -189,7 +191,7 @@ class BatchTopics:
         self._last: dict[tuple[str, int], Dispatch] = {}
         self._queue_counts: dict[str, int] = {}
 
-    def note(self, record: Dispatch) -> None:
+    def add_record(self, record: Dispatch) -> None:
         """Take a record into account; records of one queue must come in the order of the log."""
         topic, queue = record.topic, (record.topic, record.queue_id)
         last = self._last.get(queue)

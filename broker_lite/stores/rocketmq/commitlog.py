@@ -78,15 +78,15 @@ class CommitLog(MessageLog[Message]):
             self.files.set_start(physical_offset)
         assert physical_offset == self.end, "expected an append at the end of the log"
         if not self._rest_is_clear:
-            self._clear_rest()
+            self._clear_after_end()
         self.files.append(data)
 
-    def cut(self, physical_offset: int) -> None:
+    def truncate_at(self, physical_offset: int) -> None:
         """Truncate the log to an offset; the next append erases the bytes after it."""
         self.files.truncate(physical_offset)
         self._rest_is_clear = False
 
-    def truncate_to_confirmed(self, last_record: int, vouched_timestamp: int) -> None:
+    def truncate_to_confirmed(self, last_record: int, confirmed_timestamp: int) -> None:
         """Truncate a copy of a log to the end of a record that is known to be complete.
 
         A copy grows by arbitrary numbers of bytes. An incomplete last record can look valid, because its checksum
@@ -96,19 +96,19 @@ class CommitLog(MessageLog[Message]):
             last_record: physical offset of the last record that the checkpoint confirms. Brokers that do not store it
                 leave 0: then the last segment is dropped or, if it is the only one, everything after its first record.
                 Without that record a master would start with its newest segment.
-            vouched_timestamp: store time of that record in the checkpoint.
+            confirmed_timestamp: store time of that record in the checkpoint.
         """
         if self.files.is_empty:
             return
         known = self.message_at(last_record) if self.start <= last_record < self.end else None
         if last_record == 0 and known is not None:
-            is_vouched_for = len(self.files.file_starts) == 1 and 0 < known.store_timestamp <= vouched_timestamp
+            is_vouched_for = len(self.files.file_starts) == 1 and 0 < known.store_timestamp <= confirmed_timestamp
             known = known if is_vouched_for else None
         self.files.truncate(self.files.file_starts[-1] if known is None else last_record + known.size)
 
     def _fill_file(self) -> None:
         """Write a BLANK; only its 8 bytes are written, whatever size it declares, because zeros follow."""
-        room = self.files.room
+        room = self.files.free_bytes
         self.files.append(serialize_blank(room, self._dialect))
         self.files.end += room - BLANK.size
 
@@ -117,7 +117,7 @@ class CommitLog(MessageLog[Message]):
         memory, position = self.files.locate(physical_offset)
         return len(memory) - position >= BLANK.size and BLANK.unpack(memory, position)[1] in BLANK_MAGICS
 
-    def _parse(self, record: bytes, *, verify_crc: bool) -> tuple[Message, int] | None:
+    def _parse_record(self, record: bytes, *, verify_crc: bool) -> tuple[Message, int] | None:
         return parse_message(record, verify_crc=verify_crc)
 
     def store_timestamp_at(self, physical_offset: int) -> int | None:

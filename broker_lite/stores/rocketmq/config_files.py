@@ -69,26 +69,26 @@ class ConfigFile(SavedTable):
         self._clock = clock
         self._dialect = dialect
         others = () if self.other_name is None else (self.path.with_name(self.other_name),)
-        self.document = self._read(self._parse, *others) or {}
+        self.document = self._read_table(self._parse_document, *others) or {}
         version = {"counter": 0, "stateVersion": 0, "timestamp": clock()}
         self.document["dataVersion"] = version | self.document.get("dataVersion", {})
         self.document[self.table] = self._normalize_keys(self.document.get(self.table, {}))
         self.is_changed = not self._file.exists
 
-    def _parse(self, data: bytes) -> dict[str | int, Any]:
+    def _parse_document(self, data: bytes) -> dict[str | int, Any]:
         try:
             document = parse_fastjson(data.decode())
             document = self._from_boltmq(document) if isinstance(document, dict) else document
-            self._check(document)
+            self._check_document(document)
         except ValueError as error:
-            raise ValueError(f"expected a config file in RocketMQ's format, found another text: {error}") from None
+            raise ValueError(f"expected a config file in RocketMQ's format, found invalid content: {error}") from None
         return dict(document)
 
-    def _check(self, document: Any) -> None:
-        for field, is_entry in (("dataVersion", is_number), (self.table, self._is_entry)):
+    def _check_document(self, document: Any) -> None:
+        for field, is_entry in (("dataVersion", is_int64), (self.table, self._is_entry)):
             table = document.get(field, {}) if isinstance(document, dict) else None
             if not isinstance(table, dict) or not all(map(is_entry, table.values())):
-                raise ValueError(f"expected an object {field!r} with entries of the right types")
+                raise ValueError(f"expected a JSON object in {field!r} whose entries are valid, found something else")
         if not self._dialect.is_rocketmq:
             try:
                 json.dumps(document)
@@ -145,7 +145,7 @@ class ConfigFile(SavedTable):
         return json.dumps(self._to_boltmq(), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def is_number(value: Any) -> bool:
+def is_int64(value: Any) -> bool:
     """Return whether a value is a 64-bit integer."""
     return int_in_range(value, INT64_MIN, INT64_MAX) is not None
 
@@ -176,16 +176,16 @@ class Topics(ConfigFile):
         return boltmq.topics_to_boltmq(self.document)
 
     def _is_entry(self, value: Any) -> bool:
-        return isinstance(value, dict) and is_number(value.get("readQueueNums", 0))
+        return isinstance(value, dict) and is_int64(value.get("readQueueNums", 0))
 
     def is_batch(self, topic: str) -> bool:
         """Return whether the topic's queues are BatchConsumeQueues."""
         entry = self.entries.get(topic)
         return entry is not None and has_batch_queues(entry.get("attributes"))
 
-    def create_batch(self, topic: str, queues: int) -> None:
+    def create_batch_topic(self, topic: str, queue_count: int) -> None:
         """Create a topic whose queues are BatchConsumeQueues."""
-        self.create(topic, queues)
+        self.create(topic, queue_count)
         self.put(topic, self.entries[topic] | {"attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE}})
 
     def ensure(self, topic: str, queue_id: int = 0) -> None:
@@ -199,7 +199,7 @@ class Topics(ConfigFile):
         if queue_id >= MAX_QUEUES:
             _logger.error("%s: queue %d is not served, expected at most %d queues", topic, queue_id, MAX_QUEUES)
             return
-        self.create(topic, max(queue_id + 1, _default_queues(topic)))
+        self.create(topic, max(queue_id + 1, _default_queue_count(topic)))
 
     def queue_count(self, topic: str) -> int:
         """Return the number of a topic's queues: the maximum of read and write queues; 0 for an unknown topic."""
@@ -207,25 +207,25 @@ class Topics(ConfigFile):
         counts = (int_in_range(config.get(name), 0, INT32_MAX) for name in ("readQueueNums", "writeQueueNums"))
         return max(count or 0 for count in counts)
 
-    def create(self, topic: str, queues: int) -> None:
+    def create(self, topic: str, queue_count: int) -> None:
         """Create a topic with a number of queues, or change the number of an existing topic."""
         with self._guard:
             fields = {
                 "attributes": {},
                 "order": False,
                 "perm": READ_AND_WRITE,
-                "readQueueNums": queues,
+                "readQueueNums": queue_count,
                 "topicFilterType": "SINGLE_TAG",
                 "topicName": topic,
                 "topicSysFlag": 0,
-                "writeQueueNums": queues,
+                "writeQueueNums": queue_count,
             }
             known = self.entries.get(topic, {})
-            self.entries[topic] = fields | known | {"readQueueNums": queues, "writeQueueNums": queues}
+            self.entries[topic] = fields | known | {"readQueueNums": queue_count, "writeQueueNums": queue_count}
             self.mark_changed()
 
 
-def _default_queues(topic: str) -> int:
+def _default_queue_count(topic: str) -> int:
     if kind_of(topic) is Kind.DELAY:
         return SCHEDULE_QUEUES
     return 1 if topic.startswith(_ONE_QUEUE) else DEFAULT_TOPIC_QUEUES
@@ -252,7 +252,7 @@ class Groups(ConfigFile):
 
     def _is_entry(self, value: Any) -> bool:
         limits = ("retryQueueNums", "retryMaxTimes")
-        return isinstance(value, dict) and all(is_number(value.get(limit, 0)) for limit in limits)
+        return isinstance(value, dict) and all(is_int64(value.get(limit, 0)) for limit in limits)
 
     def ensure(self, group: str) -> GroupLimits:
         """Return a group's retry limits; create the group with RocketMQ's defaults if it does not exist."""
@@ -316,10 +316,10 @@ class ConsumerOffsets(ConfigFile):
         return boltmq.offsets_to_boltmq(self.document)
 
     def _is_entry(self, value: Any) -> bool:
-        return isinstance(value, dict) and all(map(is_number, value.values()))
+        return isinstance(value, dict) and all(map(is_int64, value.values()))
 
     def _normalize_keys(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        return {key: _with_int_keys(offsets) for key, offsets in table.items()}
+        return {key: _convert_keys_to_int(offsets) for key, offsets in table.items()}
 
     def get(self, topic: str, group: str, queue_id: int) -> int | None:
         """Return the queue offset of the next message for the group, or None if it has no offset."""
@@ -338,13 +338,13 @@ class ConsumerOffsets(ConfigFile):
         """Store the offset as `commit` does; RocketMQ does not record the client."""
         self.commit(topic, group, queue_id, offset)
 
-    def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
+    def mark_delivered(self, topic: str, group: str, queue_id: int, offset: int, end_offset: int) -> None:
         """Do nothing, because RocketMQ does not record messages that were handed out."""
 
-    def remove(self, is_gone: Callable[[str, str], bool]) -> None:
+    def remove(self, is_deleted: Callable[[str, str], bool]) -> None:
         """Remove the offsets whose topic or group was deleted."""
         with self._guard:
-            for key in [key for key in self.entries if is_gone(*split_offset_key(key))]:
+            for key in [key for key in self.entries if is_deleted(*split_offset_key(key))]:
                 self._count -= len(self.entries.pop(key))
                 self.mark_changed()
 
@@ -360,10 +360,10 @@ class DelayOffsets(ConfigFile):
         return boltmq.delays_to_boltmq(self.document)
 
     def _is_entry(self, value: Any) -> bool:
-        return is_number(value)
+        return is_int64(value)
 
     def _normalize_keys(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        return _with_int_keys(table)
+        return _convert_keys_to_int(table)
 
     def get(self, level: int) -> int:
         """Return the queue offset of the next message of a level that must be delivered."""
@@ -377,12 +377,12 @@ class DelayOffsets(ConfigFile):
             self.mark_changed()
 
 
-def _with_int_keys(table: dict[Any, Any]) -> dict[Any, Any]:
+def _convert_keys_to_int(table: dict[Any, Any]) -> dict[Any, Any]:
     """Convert keys to integers, because other tools than RocketMQ write queue ids and levels in quotes."""
-    return {_int_key(key): value for key, value in table.items()}
+    return {_to_int_key(key): value for key, value in table.items()}
 
 
-def _int_key(key: object) -> object:
+def _to_int_key(key: object) -> object:
     number = parse_int(key, 0, INT32_MAX) if isinstance(key, str) else None
     return key if number is None else number
 
@@ -402,10 +402,10 @@ class ConfigFiles:
         self.delay_offsets = DelayOffsets(root, clock, dialect)
         self._files: tuple[ConfigFile, ...] = (self.topics, self.groups, self.consumer_offsets, self.delay_offsets)
 
-    def save_changed(self) -> None:
+    def save_if_changed(self) -> None:
         """Write the files that have changed."""
         for file in self._files:
-            file.save_changed()
+            file.save_if_changed()
 
     def save(self) -> None:
         """Write all files, as a broker does when it stops."""

@@ -76,13 +76,13 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
 
     entry_size = ENTRY.size
 
-    def entry(self, number: int) -> ConsumeQueueEntry:
+    def entry(self, queue_offset: int) -> ConsumeQueueEntry:
         """Return the entry at a queue offset, which must be from `first_number` to `max_offset` - 1."""
-        return parse_entry(*self.files.locate(number * ENTRY.size))
+        return parse_entry(*self.files.locate(queue_offset * ENTRY.size))
 
-    def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
+    def read_queue_units(self, queue_offset: int) -> Iterator[QueueUnit]:
         """Yield the entries from a queue offset on, including filler."""
-        for number in range(max(queue_offset, self.first_number), self.max_offset):
+        for number in range(max(queue_offset, self.first_queue_offset), self.max_offset):
             yield QueueUnit(self.entry(number), number, number + 1)
 
     def append(
@@ -109,28 +109,28 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             self.last_record, size, _ = entries[-1]
             self.max_physical_offset = self.last_record + size
 
-    def append_recovered(self, record: Dispatch, *, from_log_start: bool) -> None:
+    def append_recovered(self, dispatch: Dispatch, *, reads_whole_log: bool) -> None:
         """Append the entry of a record that recovery has read from the log, unless the queue already has it.
 
         Raises:
             QueueGapError: if the queue ends before the record's queue offset, and the missing records may be in the
             part of the log that was not read.
         """
-        position = record.queue_offset * ENTRY.size
-        if record.physical_offset + record.size <= self.max_physical_offset or position < self.files.end:
+        position = dispatch.queue_offset * ENTRY.size
+        if dispatch.physical_offset + dispatch.size <= self.max_physical_offset or position < self.files.end:
             return
         if position > self.files.end:
-            found = f"{self.name}: expected message {self.max_offset}, found {record.queue_offset}"
-            if not from_log_start:
+            found = f"{self.name}: expected message {self.max_offset}, found {dispatch.queue_offset}"
+            if not reads_whole_log:
                 raise QueueGapError(found)
-            if self.is_empty and record.queue_offset <= _MAX_QUEUE_OFFSET:
-                self._begin_at(position)
+            if self.is_empty and dispatch.queue_offset <= _MAX_QUEUE_OFFSET:
+                self._start_at_entry(position)
             else:
                 # Messages of this queue are missing in the log itself; RocketMQ also continues without them.
                 _logger.warning("%s", found)
-        self.append(record.physical_offset, record.size, record.tags_code)
+        self.append(dispatch.physical_offset, dispatch.size, dispatch.tags_code)
 
-    def _begin_at(self, position: int) -> None:
+    def _start_at_entry(self, position: int) -> None:
         self.files.set_start(position)
         if filler := (position - self.files.start) // ENTRY.size:
             self.files.append(serialize_entry(PRE_BLANK) * filler)
@@ -149,24 +149,24 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
                 return
             self.truncate_to(self.files.end - ENTRY.size)
 
-    def truncate_to(self, end: int) -> None:
+    def truncate_to(self, byte_position: int) -> None:
         """Truncate the queue to a byte position, and erase the entries after it."""
-        super().truncate_to(end)
+        super().truncate_to(byte_position)
         self.last_record = self.max_physical_offset = -1
         if not self.is_empty and (last := self.entry(self.max_offset - 1)) != PRE_BLANK:
             self.last_record = last.physical_offset
             self.max_physical_offset = last.physical_offset + last.size
 
-    def log_offset_at(self, number: int) -> int:
+    def log_offset_at(self, queue_offset: int) -> int:
         """Return the physical offset of the record that an entry points to."""
-        return self.entry(number).physical_offset
+        return self.entry(queue_offset).physical_offset
 
-    def _points_before(self, place: int, log_offset: int) -> bool:
-        entry = self.entry(place)
+    def _points_before(self, entry_number: int, log_offset: int) -> bool:
+        entry = self.entry(entry_number)
         return entry == PRE_BLANK or entry.physical_offset < log_offset
 
     @staticmethod
-    def _count_valid(data: bytes) -> int:
+    def _count_valid_entries(data: bytes) -> int:
         count = 0
         for physical_offset, size, _ in ENTRY.struct.iter_unpack(data):
             if physical_offset < 0 or size <= 0:
@@ -182,5 +182,5 @@ class ConsumeQueues(QueueTable[ConsumeQueue]):
         """Open the queues of the store at `root`; see `QueueTable`."""
         super().__init__(root / FOLDER, file_size, "consume_queue_file_size_bytes", mappings)
 
-    def _queue(self, topic: str, queue_id: int, files: FileQueue) -> ConsumeQueue:
+    def _make_queue(self, topic: str, queue_id: int, files: FileQueue) -> ConsumeQueue:
         return ConsumeQueue(topic, queue_id, files)

@@ -79,7 +79,7 @@ class DispatchBuilder:
         self._tags_code = lru_cache(maxsize=4096)(options.dialect.tags_code)
         self.schedule_topic = options.dialect.schedule_topic
 
-    def entries_of_message(self, message: Message) -> Dispatch:
+    def make_dispatch(self, message: Message) -> Dispatch:
         """Return the fields that queues and index need, of a message read from the log."""
         properties = message.properties
         base, count = base_offset_and_count(properties, message.queue_offset)

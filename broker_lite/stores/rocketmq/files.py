@@ -75,7 +75,7 @@ class StoreFiles:
             ConfigFileError: if a config file and its `.bak` are invalid.
         """
         for folder in (commitlog.FOLDER, consume_queue.FOLDER, message_index.FOLDER):
-            make_folders(root / folder, below=root)
+            make_folders(root / folder, trusted_root=root)
         mappings = Mappings(root=root)
         index = MessageIndex(root, options.index_geometry, mappings, clock) if options.has_index else None
         config = ConfigFiles(root, clock, options.dialect)

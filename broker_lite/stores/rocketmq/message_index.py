@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from commitlake.broker_lite.errors import IndexSizeError
-from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings, check_disk
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings, check_free_space
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
@@ -96,7 +96,7 @@ class IndexFile:
     @property
     def is_full(self) -> bool:
         """True if the file accepts no more entries."""
-        return self.room == 0
+        return self.free_entry_count == 0
 
     @property
     def is_empty(self) -> bool:
@@ -104,7 +104,7 @@ class IndexFile:
         return self.header.index_count <= 1
 
     @property
-    def room(self) -> int:
+    def free_entry_count(self) -> int:
         """Number of entries that still fit in the file."""
         return max(0, self._geometry.entries - self.header.index_count)
 
@@ -157,7 +157,7 @@ class IndexFile:
         self.header = header
         _pack_header(self._file.memory, 0, *header)
 
-    def spans(self, begin_ms: int, end_ms: int) -> bool:
+    def overlaps_time_range(self, begin_ms: int, end_ms: int) -> bool:
         """Return whether the file may contain entries of a time range, which includes both ends."""
         return not self.is_empty and self.header.begin_timestamp <= end_ms and begin_ms <= self.header.end_timestamp
 
@@ -166,9 +166,9 @@ class IndexFile:
 
         Other keys may have the same hash, and times are rounded: the caller must check the records.
         """
-        return [offset for offset in self.chain(key_hash, begin_ms, end_ms) if offset is not None]
+        return [offset for offset in self.lookup_in_steps(key_hash, begin_ms, end_ms) if offset is not None]
 
-    def chain(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+    def lookup_in_steps(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
         """Yield the physical offsets that `lookup` returns, and None after every `ENTRIES_OF_STEP` examined entries."""
         slot = self._geometry.slot_position(key_hash % self._geometry.slots)
         number = _unpack_slot(self._file.memory, slot)[0]
@@ -232,7 +232,7 @@ class MessageIndex:
         self._mappings = mappings
         self._clock = clock
         self.synced_timestamp = 0
-        paths = [self._folder / name for name in files_in(self._folder, _is_index_name, below=mappings.root)]
+        paths = [self._folder / name for name in files_in(self._folder, _is_index_name, trusted_root=mappings.root)]
         self._files = [IndexFile(MappedFile(path, geometry.file_size, mappings), geometry) for path in paths]
 
     @property
@@ -251,9 +251,9 @@ class MessageIndex:
         Raises:
             DiskFullError: if the disk has no room for the next file.
         """
-        entries = [(_hash_of(topic, key), offset) for keys, offset in records for key in keys]
+        entries = [(_key_hash(topic, key), offset) for keys, offset in records for key in keys]
         file = self._file_with_room()
-        while len(entries) > (room := file.room):
+        while len(entries) > (room := file.free_entry_count):
             file.put(entries[:room], store_timestamp)
             del entries[:room]
             file = self._file_with_room()
@@ -261,36 +261,36 @@ class MessageIndex:
         if file.is_full and not records[-1][0]:
             self._file_with_room()  # RocketMQ creates the next file even for a record without keys
 
-    def check_room(self, entries: int) -> None:
+    def check_free_space(self, entry_count: int) -> None:
         """Raise an error if the disk has no room for a number of further entries.
 
         Raises:
             DiskFullError: if the disk has no room for the files that they need.
         """
-        missing = entries - (self._files[-1].room if self._files else 0)
+        missing = entry_count - (self._files[-1].free_entry_count if self._files else 0)
         if missing > 0:
             files = -(-missing // (self._geometry.entries - 1))
-            check_disk(self._folder, files * self._geometry.file_size)
+            check_free_space(self._folder, files * self._geometry.file_size)
 
-    def put_recovered(self, record: Dispatch) -> None:
+    def put_recovered(self, dispatch: Dispatch) -> None:
         """Enter a record that was read from the log, unless the index already contains later ones."""
         end = self.end_physical_offset
-        if record.physical_offset < end:
+        if dispatch.physical_offset < end:
             return
-        keys: Sequence[str] = record.index_keys
-        if record.physical_offset == end:
+        keys: Sequence[str] = dispatch.index_keys
+        if dispatch.physical_offset == end:
             # Its file may have become full between two of its keys, and the next file been lost.
-            keys = [key for key in keys if not self._has_entry(record, key)]
+            keys = [key for key in keys if not self._has_entry(dispatch, key)]
             if not keys:
                 return
-        self.put(record.topic, [(keys, record.physical_offset)], record.store_timestamp)
+        self.put(dispatch.topic, [(keys, dispatch.physical_offset)], dispatch.store_timestamp)
 
     def _has_entry(self, record: Dispatch, key: str) -> bool:
         time = record.store_timestamp
         return record.physical_offset in self.lookup(record.topic, key, time, time)
 
     def _file_with_room(self) -> IndexFile:
-        return self._files[-1] if self._files and self._files[-1].room else self._add_file()
+        return self._files[-1] if self._files and self._files[-1].free_entry_count else self._add_file()
 
     def _add_file(self) -> IndexFile:
         previous = self._files[-1] if self._files else None
@@ -313,15 +313,15 @@ class MessageIndex:
             begin_ms: earliest store time.
             end_ms: latest store time.
         """
-        return (offset for offset in self.chain(topic, key, begin_ms, end_ms) if offset is not None)
+        return (offset for offset in self.lookup_in_steps(topic, key, begin_ms, end_ms) if offset is not None)
 
-    def chain(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+    def lookup_in_steps(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
         """Yield what `lookup` yields, with None after each step of work; files may be deleted between steps."""
         wanted = key_hash(topic, key)
         for file in reversed(list(self._files)):
-            if file not in self._files or not file.spans(begin_ms, end_ms):
+            if file not in self._files or not file.overlaps_time_range(begin_ms, end_ms):
                 continue
-            for offset in file.chain(wanted, begin_ms, end_ms):
+            for offset in file.lookup_in_steps(wanted, begin_ms, end_ms):
                 yield offset
                 if file not in self._files:
                     break
@@ -340,8 +340,8 @@ class MessageIndex:
             lambda file: not file.is_empty and file.header.end_physical_offset >= physical_offset
         )
 
-    def _drop_files_from_first(self, is_wrong: Callable[[IndexFile], bool]) -> bool:
-        first = next((place for place, file in enumerate(self._files) if is_wrong(file)), len(self._files))
+    def _drop_files_from_first(self, must_be_dropped: Callable[[IndexFile], bool]) -> bool:
+        first = next((place for place, file in enumerate(self._files) if must_be_dropped(file)), len(self._files))
         dropped = self._files[first:]
         for file in dropped:
             self._drop_file(file)
@@ -375,6 +375,6 @@ def _is_index_name(name: str) -> bool:
     return len(name) == _NAME_LENGTH and name.isdecimal()
 
 
-def _hash_of(topic: str, key: str) -> int:
+def _key_hash(topic: str, key: str) -> int:
     # There are few tags, and they come with every message.
     return _cached_key_hash(topic, key) if key.startswith(TAGS_KEY_PREFIX) else key_hash(topic, key)

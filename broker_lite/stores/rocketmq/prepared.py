@@ -193,7 +193,7 @@ class Prepared(NamedTuple):
     message_count: int = 1
     light_queues: tuple[str, ...] = ()
 
-    def place(self, queue_offset: int, physical_offset: int, store_timestamp: int) -> None:
+    def set_offsets(self, queue_offset: int, physical_offset: int, store_timestamp: int) -> None:
         """Write offsets and store time into the serialized record."""
         _pack_offsets(self.record, _OFFSETS_AT, queue_offset if self.is_queued else 0, physical_offset)
         _pack_time(self.record, self.stored_at, store_timestamp)
@@ -265,7 +265,7 @@ class MessagePreparer:
         topic: str,
         queue_id: int,
         record: bytearray,
-        stored_at: int,
+        store_time_position: int,
         sys_flag: int,
         properties: Mapping[str, str],
     ) -> Prepared:
@@ -280,7 +280,7 @@ class MessagePreparer:
             topic,
             queue_id,
             record,
-            stored_at,
+            store_time_position,
             is_queued(sys_flag),
             dispatching.tags_code_for(properties) if delay_ms is None else delay_ms,
             delay_ms is not None,

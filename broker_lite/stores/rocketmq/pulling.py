@@ -33,7 +33,7 @@ def pull_records(
     queue_id: int,
     queue_offset: int,
     limits: PullLimits,
-    codes: Container[int] | None,
+    tag_codes: Container[int] | None,
     accepts_record: Callable[[bytes], bool] | None,
 ) -> PullResult:
     """Return records of a queue that match a filter, starting at a queue offset; the caller holds the store's lock.
@@ -41,7 +41,7 @@ def pull_records(
     Args:
         topic: topic of the queue.
         queue_offset: offset of the first record.
-        codes: hashes of the wanted tags; None for all tags.
+        tag_codes: hashes of the wanted tags; None for all tags.
         accepts_record: function that returns whether a record matches; None if all records match. The pull is cut at a
             record for which it raises PausedError.
     """
@@ -50,7 +50,7 @@ def pull_records(
     if queue is None or where.status is not GetStatus.FOUND:
         return PullResult(where.status, [], *where[1:])
     if isinstance(queue, BatchConsumeQueue):
-        return _pull_batches(files, queue, where, limits, codes, accepts_record)
+        return _pull_batches(files, queue, where, limits, tag_codes, accepts_record)
     low, high = where.min_offset, where.max_offset
     records: list[bytes] = []
     size = 0
@@ -63,7 +63,7 @@ def pull_records(
             is_cut = True
             break
         physical_offset, record_size, code = ENTRY.struct.unpack_from(*queue.files.locate(number * ENTRY.size))
-        if codes is not None and not matches_code(code, codes):
+        if tag_codes is not None and not matches_code(code, tag_codes):
             continue
         if records and (len(records) >= limits.messages or size + record_size > limits.bytes):
             break
@@ -74,7 +74,7 @@ def pull_records(
         except PausedError:
             is_cut = True
             break
-        records.append(with_client_magic(record))
+        records.append(convert_for_client(record))
         size += record_size
     else:
         number += 1
@@ -85,29 +85,29 @@ def pull_records(
 def _pull_batches(
     files: StoreFiles,
     queue: BatchConsumeQueue,
-    where: QueuePosition,
+    queue_position: QueuePosition,
     limits: PullLimits,
-    codes: Container[int] | None,
+    tag_codes: Container[int] | None,
     accepts_record: Callable[[bytes], bool] | None,
 ) -> PullResult:
     """Return records of a BatchConsumeQueue; each counts as the number of messages in it."""
     records: list[bytes] = []
     size = messages = 0
-    following = where.next_offset
+    following = queue_position.next_offset
     is_cut = False
-    for unit in queue.units_from(where.next_offset):
-        if following > where.next_offset and limits.is_deadline_passed:
+    for unit in queue.read_queue_units(queue_position.next_offset):
+        if following > queue_position.next_offset and limits.is_deadline_passed:
             is_cut = True
             break
         physical_offset, record_size, code = unit.entry
         count = unit.following - unit.first_number
-        if unit.first_number - where.next_offset >= max(MAX_EXAMINED, limits.messages):
+        if unit.first_number - queue_position.next_offset >= max(MAX_EXAMINED, limits.messages):
             following = unit.first_number  # after a gap in the queue
             break
         if records and (messages + count > limits.messages or size + record_size > limits.bytes):
             break
         following = unit.following
-        if codes is not None and not matches_code(code, codes):
+        if tag_codes is not None and not matches_code(code, tag_codes):
             continue
         record = _record_at(files, physical_offset, record_size)
         try:
@@ -116,16 +116,16 @@ def _pull_batches(
         except PausedError:
             following, is_cut = unit.first_number, True
             break
-        records.append(with_client_magic(record))
+        records.append(convert_for_client(record))
         size += record_size
         messages += count
     status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
-    return PullResult(status, records, following, where.min_offset, where.max_offset, is_cut)
+    return PullResult(status, records, following, queue_position.min_offset, queue_position.max_offset, is_cut)
 
 
-def matches_code(code: int, codes: Container[int]) -> bool:
+def matches_code(code: int, tag_codes: Container[int]) -> bool:
     """Return whether a tag hash is among the wanted ones; only the lower 32 of the stored 64 bits are compared."""
-    return low_32_bits(code) in codes
+    return low_32_bits(code) in tag_codes
 
 
 def low_32_bits(code: int) -> int:
@@ -133,7 +133,7 @@ def low_32_bits(code: int) -> int:
     return ((code + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
-def with_client_magic(record: bytes) -> bytes:
+def convert_for_client(record: bytes) -> bytes:
     """Return a complete record with RocketMQ's magic, the only one that clients since 5.1 accept.
 
     A record with a damaged body is returned unchanged.

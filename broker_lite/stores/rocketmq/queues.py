@@ -57,7 +57,7 @@ class StoreQueues:
         self._simple = ConsumeQueues(root, options.consume_queue_file_size_bytes, mappings)
         self._batch = BatchConsumeQueues(root, options.batch_queue_file_size_bytes, mappings)
         self.refused_topics: set[str] = set()
-        self._check_kinds()
+        self._check_queue_types()
         self._simple_topics = {queue.topic for queue in self._simple if not queue.files.is_empty}
         self._unknown = BatchTopics()
         self._light = {topic for topic in self._simple.topics if topic.startswith(LIGHT_PREFIX)}
@@ -65,10 +65,10 @@ class StoreQueues:
         self._creates_light_again = self.has_light_queues or not any(True for _ in self)
         self._has_warned_of_light = False
 
-    def _check_kinds(self) -> None:
+    def _check_queue_types(self) -> None:
         for queue in self._batch:
             if queue.topic not in self._topics.entries:
-                self._topics.create_batch(queue.topic, min(queue.queue_id + 1, MAX_QUEUES))
+                self._topics.create_batch_topic(queue.topic, min(queue.queue_id + 1, MAX_QUEUES))
         for table, folder, are_batch in (
             (self._simple, consume_queue.FOLDER, False),
             (self._batch, batch_queue.FOLDER, True),
@@ -76,10 +76,10 @@ class StoreQueues:
             for topic in sorted(table.topics):
                 if self._topics.is_batch(topic) != are_batch:
                     table.delete_empty(topic)
-                    self._check_kind(topic, table.topics, folder)
+                    self._check_queue_type(topic, table.topics, folder)
 
-    def _check_kind(self, topic: str, topics: set[str], folder: str) -> None:
-        if topic in topics:
+    def _check_queue_type(self, topic: str, topics_of_folder: set[str], folder: str) -> None:
+        if topic in topics_of_folder:
             expected = BATCH_QUEUE_TYPE if self._topics.is_batch(topic) else SIMPLE_QUEUE_TYPE
             raise StoreFilesError(
                 f"{self._root / folder / topic}: expected no queues here, as the topic's queue.type is {expected}; "
@@ -108,13 +108,13 @@ class StoreQueues:
         return self._simple.find(name, LIGHT_QUEUE_ID)
 
     def find_or_create_light(self, name: str) -> ConsumeQueue:
-        """Return a light queue, created if necessary; the caller checks `has_room_for_light` before."""
+        """Return a light queue, created if necessary; the caller checks `can_add_light_queues` before."""
         self.has_light_queues = self._creates_light_again = True
         self._light.add(name)
         return self._simple.find_or_create(name, LIGHT_QUEUE_ID)
 
-    def has_room_for_light(self, names: Iterable[str]) -> bool:
-        """Return whether the store may also have light queues with these names."""
+    def can_add_light_queues(self, names: Iterable[str]) -> bool:
+        """Return whether the limit on light queues allows those with these names, too."""
         return len(self._light) + sum(name not in self._light for name in names) <= MAX_LIGHT_QUEUES
 
     def enable_light_queues_of_records(self) -> None:
@@ -126,7 +126,7 @@ class StoreQueues:
         """Physical offset of the last record that has an entry in a queue, -1 if there is none."""
         return max((queue.last_record for queue in self), default=-1)
 
-    def dispatch_recovered(self, record: Dispatch, *, from_log_start: bool) -> None:
+    def dispatch_recovered(self, dispatch: Dispatch, *, reads_whole_log: bool) -> None:
         """Append a record that recovery has read from the log to its queues, unless they already have it.
 
         A log may come from an untrusted source, and its topics become folders: a record with an invalid topic name gets
@@ -135,19 +135,21 @@ class StoreQueues:
         Raises:
             QueueGapError: if a queue ends before the record (see `ConsumeQueue.append_again`).
         """
-        if not record.is_queued:
+        if not dispatch.is_queued:
             return
-        if not is_valid_topic(record.topic) or record.queue_id < 0:
-            self._log_refused_topic(record)
+        if not is_valid_topic(dispatch.topic) or dispatch.queue_id < 0:
+            self._log_refused_topic(dispatch)
             return
-        if not self._is_queue_type_known(record.topic):
-            self._unknown.note(record)
-        self.find_or_create(record.topic, record.queue_id).append_recovered(record, from_log_start=from_log_start)
-        for name, number in record.light_queues:
+        if not self._is_queue_type_known(dispatch.topic):
+            self._unknown.add_record(dispatch)
+        self.find_or_create(dispatch.topic, dispatch.queue_id).append_recovered(
+            dispatch, reads_whole_log=reads_whole_log
+        )
+        for name, number in dispatch.light_queues:
             light = self.find_light(name) or self._recreate_light_queue(name)
             if light is not None:
-                entry = record._replace(topic=name, queue_id=LIGHT_QUEUE_ID, queue_offset=number)
-                light.append_recovered(entry, from_log_start=from_log_start)
+                entry = dispatch._replace(topic=name, queue_id=LIGHT_QUEUE_ID, queue_offset=number)
+                light.append_recovered(entry, reads_whole_log=reads_whole_log)
 
     def _recreate_light_queue(self, name: str) -> ConsumeQueue | None:
         """Return a new light queue that a record of the log names; None if it must not be created.
@@ -157,7 +159,7 @@ class StoreQueues:
         """
         if not self._creates_light_again or not is_valid_folder_name(name):
             return None
-        if not self.has_room_for_light((name,)):
+        if not self.can_add_light_queues((name,)):
             if not self._has_warned_of_light:
                 _logger.warning("records name more than %d light queues; the others are not created", MAX_LIGHT_QUEUES)
                 self._has_warned_of_light = True
@@ -180,7 +182,7 @@ class StoreQueues:
         disk, the following records decide instead, see `decide_queue_types`.
         """
         if record.is_inner_batch and not self._is_queue_type_known(record.topic) and is_valid_topic(record.topic):
-            self._topics.create_batch(record.topic, min(record.queue_id + 1, MAX_QUEUES))
+            self._topics.create_batch_topic(record.topic, min(record.queue_id + 1, MAX_QUEUES))
 
     def reset_type_evidence(self) -> None:
         """Forget the evidence for queue types, because the log is read from the start again."""
@@ -195,12 +197,12 @@ class StoreQueues:
         wrong = []
         for topic, (is_batch, queues) in self._unknown.detect_queue_types().items():
             if is_batch:
-                self._topics.create_batch(topic, min(queues, MAX_QUEUES))
+                self._topics.create_batch_topic(topic, min(queues, MAX_QUEUES))
                 wrong.append(topic)
             else:
                 self._simple_topics.add(topic)
         if wrong:
-            raise QueueGapError(f"{', '.join(wrong)}: the log shows topics of BatchConsumeQueues")
+            raise QueueGapError(f"{', '.join(wrong)}: expected ConsumeQueues, found BatchConsumeQueues in the log")
 
     def _log_refused_topic(self, record: Dispatch) -> None:
         if record.topic not in self.refused_topics:
@@ -208,15 +210,15 @@ class StoreQueues:
             self.refused_topics.add(record.topic)
 
     def drop_invalid_tails(self, log: CommitLog) -> None:
-        """Remove invalid entries at the end of every queue; see `ConsumeQueue.drop_unproven_tail`."""
+        """Remove invalid entries at the end of every queue; see `ConsumeQueue.drop_invalid_tail`."""
         for queue in self:
             queue.drop_invalid_tail(log)
 
-    def truncate_physically(self, physical_offset: int) -> None:
+    def truncate_to_log_offset(self, physical_offset: int) -> None:
         """Remove the entries of records at or after an offset of the log from all queues."""
         for queue in self:
             if queue.max_physical_offset > physical_offset:
-                queue.truncate_physically(physical_offset)
+                queue.truncate_to_log_offset(physical_offset)
 
     def delete_expired(self, log_offset: int) -> None:
         """In all queues, delete the files whose entries all point before an offset of the log."""
@@ -228,7 +230,7 @@ class StoreQueues:
         self._simple.sync()
         self._batch.sync()
 
-    def delete(self, topic: str) -> None:
+    def delete_topic(self, topic: str) -> None:
         """Delete the queues of a topic."""
         self._light.discard(topic)
         self._simple.delete_topic(topic)

@@ -36,7 +36,7 @@ class Reader(QueueReader[Message, AnyQueue]):
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
         """Return the queue entry of a message; None if the queue has none or only filler at that offset."""
         queue = self._queues.find(topic, queue_id)
-        unit = next(queue.units_from(queue_offset), None) if queue is not None else None
+        unit = next(queue.read_queue_units(queue_offset), None) if queue is not None else None
         if unit is None or unit.entry == PRE_BLANK or not unit.first_number <= queue_offset < unit.following:
             return None
         return unit.entry
@@ -56,30 +56,30 @@ class Reader(QueueReader[Message, AnyQueue]):
         low, high = where.min_offset, where.max_offset
         messages: list[Message] = []
         following = queue_offset
-        for unit in queue.units_from(queue_offset):
+        for unit in queue.read_queue_units(queue_offset):
             if unit.first_number >= queue_offset + max_messages:
                 following = unit.first_number  # after a gap in the queue
                 break
             following = unit.following
             if unit.entry != PRE_BLANK:
-                messages.append(self._message(queue, unit))
+                messages.append(self._read_message(queue, unit))
         status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
         return GetResult(status, messages, following, low, high)
 
-    def _message(self, queue: AnyQueue, unit: QueueUnit) -> Message:
+    def _read_message(self, queue: AnyQueue, unit: QueueUnit) -> Message:
         try:
             return self._log.parse_at(unit.entry.physical_offset)
         except LayoutError as error:
             found = f"message {unit.first_number} of {queue.topic}/{queue.queue_id}"
             raise StoreFilesError(f"{found}: {error}") from error
 
-    def by_id(self, msg_id: str) -> Message | None:
+    def message_by_id(self, msg_id: str) -> Message | None:
         """Return the message with an offset message id, or None if the id names another store or no message."""
         wanted = parse_message_id(msg_id)
         message = self._log.message_at(wanted.physical_offset)
         return message if message is not None and message.store_host == wanted.store_host else None
 
-    def by_key(
+    def messages_by_key(
         self, topic: str, key: str, begin_ms: int, end_ms: int, limit: int, limit_bytes: int
     ) -> Generator[None, None, list[Message]]:
         """Find messages with a key, one record or some index entries per step; see `MessageStore.find_by_key`."""
@@ -87,7 +87,7 @@ class Reader(QueueReader[Message, AnyQueue]):
             raise IndexDisabledError("the store has no index of keys: keep_index is False, or its dialect is BoltMQ")
         found: dict[int, Message] = {}
         size = 0
-        for offset in self._index.chain(topic, key, begin_ms, end_ms):
+        for offset in self._index.lookup_in_steps(topic, key, begin_ms, end_ms):
             if len(found) >= limit:
                 break
             yield

@@ -52,11 +52,11 @@ class Recovery:
             if self._index is not None:
                 self._index.drop_from_offset(0)
             return RecoveryReport(crashed)
-        self._queues.truncate_physically(self._log.files.end)
+        self._queues.truncate_to_log_offset(self._log.files.end)
         self._queues.drop_invalid_tails(self._log)
         report = self._replay_until_consistent(crashed)
-        self._queues.truncate_physically(report.end)
-        self._log.files.truncate(report.end)
+        self._queues.truncate_to_log_offset(report.log_end)
+        self._log.files.truncate(report.log_end)
         return report
 
     def _replay_until_consistent(self, crashed: bool) -> RecoveryReport:
@@ -68,7 +68,7 @@ class Recovery:
                 self._queues.delete_all()
                 continue
             # Entries of lost records would prevent new records at the same offset from being indexed.
-            if self._index is not None and self._index.drop_from_offset(report.end):
+            if self._index is not None and self._index.drop_from_offset(report.log_end):
                 continue
             return report
 
@@ -100,8 +100,8 @@ class Recovery:
                     continue
                 self._queues.decide_queue_types()
                 return RecoveryReport(crashed, start, records, last, str(error))
-            dispatch = self._dispatching.entries_of_message(message)
-            self._queues.dispatch_recovered(dispatch, from_log_start=from_log_start)
+            dispatch = self._dispatching.make_dispatch(message)
+            self._queues.dispatch_recovered(dispatch, reads_whole_log=from_log_start)
             if self._index is not None:
                 self._index.put_recovered(dispatch)
             last = LogProgress(position + message.size, message.store_timestamp, position)

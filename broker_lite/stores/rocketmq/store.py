@@ -24,7 +24,7 @@ from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, Prepared, SentMessage
-from commitlake.broker_lite.stores.rocketmq.pulling import low_32_bits, pull_records, with_client_magic
+from commitlake.broker_lite.stores.rocketmq.pulling import convert_for_client, low_32_bits, pull_records
 from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, Reader
 from commitlake.broker_lite.stores.rocketmq.recovery import Recovery
 from commitlake.broker_lite.stores.rocketmq.writing import (
@@ -32,7 +32,7 @@ from commitlake.broker_lite.stores.rocketmq.writing import (
     Writer,
     has_broker_properties,
     needs_queue_offsets,
-    without_broker_properties,
+    remove_broker_properties,
 )
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
@@ -153,11 +153,11 @@ class MessageStore(OpenStore[Message, Reader]):
             StoreUnusableError: if the store is closed, or its disk failed.
         """
         result = self._writer.put([message])[0]
-        self._wait_for(result.physical_offset + result.size)
+        self._wait_until_flushed(result.physical_offset + result.size)
         return result
 
     @property
-    def preparing(self) -> MessagePreparer:
+    def preparer(self) -> MessagePreparer:
         """Object that prepares messages for `send`."""
         return self._writer.preparing
 
@@ -173,7 +173,7 @@ class MessageStore(OpenStore[Message, Reader]):
 
     def _prepare_sent_message(self, message: SentMessage) -> Prepared:
         if has_broker_properties(message.properties):
-            return self._writer.preparing.prepare(without_broker_properties(message.as_new_message()))
+            return self._writer.preparing.prepare(remove_broker_properties(message.as_new_message()))
         return self._writer.preparing.prepare_sent(message)
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
@@ -185,18 +185,18 @@ class MessageStore(OpenStore[Message, Reader]):
             StoreUnusableError: if the store is closed, or its disk failed.
         """
         results = self._writer.put_batch(messages)
-        self._wait_for(results[-1].physical_offset + results[-1].size)
+        self._wait_until_flushed(results[-1].physical_offset + results[-1].size)
         return results
 
     def delete_queues(self, topic: str) -> None:
         """Delete the queues of a topic with their files; the messages stay in the log."""
         with self._lock_reader():
-            self._files.queues.delete(topic)
+            self._files.queues.delete_topic(topic)
 
-    def cut_log(self, progress: LogProgress) -> None:
+    def truncate_log(self, progress: LogProgress) -> None:
         """Set the end of the log to the end of a record; the queues must already end before it."""
         with self._flusher.flush_lock(), self._lock_reader():
-            self._files.log.cut(progress.log_end)
+            self._files.log.truncate_at(progress.log_end)
             self._writer.last = progress
 
     @property
@@ -231,33 +231,33 @@ class MessageStore(OpenStore[Message, Reader]):
         queue_id: int,
         queue_offset: int,
         limits: PullLimits,
-        codes: Container[int] | None = None,
+        tag_codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
         """Return records of a queue in the form for clients, from a queue offset on; see `pull_records`."""
         with self._lock_reader():
-            return pull_records(self._files, topic, queue_id, queue_offset, limits, codes, accepts_record)
+            return pull_records(self._files, topic, queue_id, queue_offset, limits, tag_codes, accepts_record)
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
         """Return the ConsumeQueue entry of a message, or None if the queue has none or only filler."""
         with self._lock_reader() as reader:
             return reader.entry_at(topic, queue_id, queue_offset)
 
-    def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
+    def queue_tag_codes(self, tags: Collection[str], tag_codes: Collection[int]) -> frozenset[int] | None:
         """Return the hashes of tags as the queue entries contain them; None if they cannot be computed.
 
         Args:
             tags: tags that a consumer subscribes to.
-            codes: hashes of these tags that the consumer sent, computed as in Java.
+            tag_codes: hashes of these tags that the consumer sent, computed as in Java.
         """
         dialect = self.options.dialect
         if dialect.is_rocketmq:
-            return frozenset(codes)
+            return frozenset(tag_codes)
         return frozenset(low_32_bits(dialect.tags_code(tag)) for tag in tags) or None
 
-    def record_of(self, message: Message) -> bytes:
+    def record_for_client(self, message: Message) -> bytes:
         """Return the bytes of a message's record in the form that clients expect."""
-        return with_client_magic(self.record_at(message.physical_offset, message.size))
+        return convert_for_client(self.record_at(message.physical_offset, message.size))
 
     def get_by_id(self, msg_id: str) -> Message | None:
         """Return the message with an offset message id, or None if this store does not have it.
@@ -266,7 +266,7 @@ class MessageStore(OpenStore[Message, Reader]):
             LayoutError: if the text is not an offset message id.
         """
         with self._lock_reader() as reader:
-            return reader.by_id(msg_id)
+            return reader.message_by_id(msg_id)
 
     def get_by_key(
         self, topic: str, key: str, begin_ms: int = 0, end_ms: int = MAX_TIME_MS, limit: int = DEFAULT_KEY_LIMIT
@@ -305,7 +305,7 @@ class MessageStore(OpenStore[Message, Reader]):
             limit_bytes: maximum size of all records together; a single one may be larger.
         """
         with self._lock_reader() as reader:
-            steps = reader.by_key(topic, key, begin_ms, end_ms, limit, limit_bytes)
+            steps = reader.messages_by_key(topic, key, begin_ms, end_ms, limit, limit_bytes)
         while True:
             with self._lock_reader():
                 try:
@@ -344,7 +344,7 @@ class Flusher(LogFlusher):
     """Flusher of a store in RocketMQ's layout."""
 
     def __init__(self, options: StoreOptions, writer: Writer, files: StoreFiles) -> None:
-        super().__init__(options, writer, files.log.files, files.config.save_changed)
+        super().__init__(options, writer, files.log.files, files.config.save_if_changed)
         self._queues = files.queues
         self._index = files.index
         self._checkpoint = files.checkpoint

@@ -96,7 +96,7 @@ class TimerFiles:
 
     def _read_checkpoint(self) -> bytes:
         try:
-            descriptor = open_file(self._root / CHECKPOINT_PATH, below=self._root)
+            descriptor = open_file(self._root / CHECKPOINT_PATH, trusted_root=self._root)
         except FileNotFoundError:
             return b""
         try:
@@ -111,7 +111,7 @@ class TimerFiles:
         except FileNotFoundError:
             return None
         if size == 0:
-            remove_file(path, below=self._root)
+            remove_file(path, trusted_root=self._root)
             return None
         if size != WHEEL_SIZE:
             raise StoreFilesError(f"{path}: expected a size of {WHEEL_SIZE} bytes, found {size}")
@@ -187,11 +187,11 @@ class TimerFiles:
         data, position = serialize_timer_slot(slot), slot_position(slot.time)
         self._wheel.memory[position : position + len(data)] = data
 
-    def units_from(self, physical_offset: int) -> Iterator[TimerUnit]:
+    def read_timer_units(self, physical_offset: int) -> Iterator[TimerUnit]:
         """Yield the timer log units whose records are at or after an offset of the CommitLog."""
         yield from (unit for _, unit in self._read_units() if unit.physical_offset >= physical_offset)
 
-    def enter(self, unit: TimerUnit) -> None:
+    def append_unit(self, unit: TimerUnit) -> None:
         """Append a unit to the timer log, linked to the previous unit of its slot, and let the slot point to it.
 
         Raises:
@@ -202,23 +202,23 @@ class TimerFiles:
                 self._wheel = MappedFile.create(self._root / WHEEL_NAME, WHEEL_SIZE, self._mappings)
             time = unit.slot_ms // self.precision_ms
             slot = parse_timer_slot(self._wheel.memory, time)
-            position = self._append(unit._replace(prev_pos=slot.last_pos if slot else NO_POSITION))
+            position = self._append_to_log(unit._replace(prev_pos=slot.last_pos if slot else NO_POSITION))
             slots = {} if slot is None else {time: slot}
             _point_slot_to(slots, time, position, unit.magic)
             self._put_slot(slots[time])
             self._is_dirty = True
 
-    def _append(self, unit: TimerUnit) -> int:
-        room = self._log.room
+    def _append_to_log(self, unit: TimerUnit) -> int:
+        room = self._log.free_bytes
         if 0 < room < UNIT.size + BLANK.size:
             if room >= BLANK.size:
                 self._log.append(serialize_timer_blank(room))
-            self._log.end += self._log.room
+            self._log.end += self._log.free_bytes
         position = self._log.end
         self._log.append(serialize_timer_unit(unit))
         return position
 
-    def save(self, now_ms: int, **values: int) -> None:
+    def save_checkpoint(self, now_ms: int, **values: int) -> None:
         """Write the checkpoint after changing the given fields.
 
         Args:
@@ -236,9 +236,9 @@ class TimerFiles:
         assert len(data) == CHECKPOINT_SIZE
         path = self._root / CHECKPOINT_PATH
         if not self.has_checkpoint:
-            make_folders(path.parent, below=self._root)
-            os.close(create_file(path, below=self._root))
-        descriptor = open_file(path, os.O_RDWR, below=self._root)
+            make_folders(path.parent, trusted_root=self._root)
+            os.close(create_file(path, trusted_root=self._root))
+        descriptor = open_file(path, os.O_RDWR, trusted_root=self._root)
         try:
             os.pwrite(descriptor, data, 0)
         finally:
@@ -258,7 +258,7 @@ class TimerFiles:
                 self._wheel.sync()
             self._write_checkpoint(self.checkpoint)
             self._is_dirty = False
-            descriptor = open_file(self._root / CHECKPOINT_PATH, os.O_RDWR, below=self._root)
+            descriptor = open_file(self._root / CHECKPOINT_PATH, os.O_RDWR, trusted_root=self._root)
             try:
                 os.fdatasync(descriptor)
             finally:
@@ -274,17 +274,17 @@ class TimerFiles:
                 if unit is not None and unit.physical_offset >= min_physical_offset:
                     break
                 count += 1
-            self._log.delete_first(count)
+            self._log.delete_oldest_files(count)
 
 
-def _point_slot_to(slots: dict[int, TimerSlot], time: int, position: int, magic: int) -> None:
+def _point_slot_to(slots: dict[int, TimerSlot], slot_time: int, position: int, magic: int) -> None:
     """Make a slot point to a unit; as in RocketMQ, a cancellation counts as minus one message."""
-    slot = slots.get(time) or TimerSlot(time, position, NO_POSITION, 0)
+    slot = slots.get(slot_time) or TimerSlot(slot_time, position, NO_POSITION, 0)
     num = slot.num + (-1 if magic & MAGIC_DELETE else 1)
-    slots[time] = slot._replace(last_pos=position, num=num)
+    slots[slot_time] = slot._replace(last_pos=position, num=num)
 
 
 def _timer_log_file_size(folder: Path, root: Path) -> int | None:
     """Return the size of the first file of a timer log, a broker's setting that is stored nowhere else."""
-    names = files_in(folder, is_segment_name, below=root)
+    names = files_in(folder, is_segment_name, trusted_root=root)
     return (folder / names[0]).lstat().st_size or None if names else None

@@ -81,7 +81,7 @@ def has_broker_properties(properties: Container[str]) -> bool:
     return MULTI_QUEUE_OFFSET in properties or INNER_BASE in properties
 
 
-def without_broker_properties(message: NewMessage) -> NewMessage:
+def remove_broker_properties(message: NewMessage) -> NewMessage:
     """Return the message without the properties that only the broker may set."""
     kept = tuple(pair for pair in message.properties if pair[0] not in _BROKERS_OWN)
     return message if len(kept) == len(message.properties) else replace(message, properties=kept)
@@ -114,11 +114,11 @@ class Writer(LogWriter):
         """
         if len(messages) == 1:
             return [self.put_one(messages[0])]
-        return self.append([self.preparing.prepare(without_broker_properties(message)) for message in messages])
+        return self.append([self.preparing.prepare(remove_broker_properties(message)) for message in messages])
 
     def put_one(self, message: NewMessage) -> PutResult:
         """Append one message; see `put`."""
-        message = without_broker_properties(message)
+        message = remove_broker_properties(message)
         if needs_queue_offsets(message.sys_flag, dict(message.properties)):
             return self._append_with_offset_properties(message)
         return self.append_one(self.preparing.prepare(message))
@@ -151,7 +151,7 @@ class Writer(LogWriter):
             raise MessageRefusedError(
                 f"{MULTI_DISPATCH}: expected at most {MAX_LIGHT_QUEUES_OF_MESSAGE} light queues, found {len(names)}"
             )
-        if not self._queues.has_room_for_light(distinct):
+        if not self._queues.can_add_light_queues(distinct):
             raise MessageRefusedError(
                 f"{MULTI_DISPATCH}: expected at most {MAX_LIGHT_QUEUES} light queues in the store"
             )
@@ -164,7 +164,7 @@ class Writer(LogWriter):
         with self.lock:
             self.check_writable()
             queue = self._queues.find_or_create(first.topic, first.queue_id)
-            results = self._append(queue, messages)
+            results = self._append_to_queue(queue, messages)
             self._topics.ensure(first.topic, first.queue_id)
             self.arrived.add((first.topic, first.queue_id))
         return results
@@ -179,16 +179,16 @@ class Writer(LogWriter):
             queue = self._queues.find_or_create(topic, queue_id)
             store_timestamp = self._clock()
             queue_offset = queue.max_offset if queued else 0
-            message.place(queue_offset, log.end, store_timestamp)
+            message.set_offsets(queue_offset, log.end, store_timestamp)
             log.check_size(size)
-            queue.files.prepare(queue.entry_size)
+            queue.files.create_files_for(queue.entry_size)
             if index is not None:
-                index.check_room(len(index_keys))
+                index.check_free_space(len(index_keys))
             # Last, because a refused message must not leave new light queues in the store.
             light_queues = [self._queues.find_or_create_light(name) for name in names] if names else ()
             for light in light_queues:
-                light.files.prepare(light.entry_size)
-            offset = log.append((record,), lambda offset: message.place(queue_offset, offset, store_timestamp))
+                light.files.create_files_for(light.entry_size)
+            offset = log.append((record,), lambda offset: message.set_offsets(queue_offset, offset, store_timestamp))
             try:
                 if queued:
                     code = tags_code + store_timestamp if is_due_later else tags_code
@@ -205,23 +205,25 @@ class Writer(LogWriter):
             self.arrived.add((topic, queue_id))
         return PutResult(offset, size, queue_offset, store_timestamp, self._options.store_host)
 
-    def _fail_after_append(self, offset: int, error: BaseException) -> StoreUnusableError:
-        return self.fail(error, f"the message at {offset} is in the log, but not in its queue or the index")
+    def _fail_after_append(self, physical_offset: int, error: BaseException) -> StoreUnusableError:
+        return self.mark_unusable(
+            error, f"the message at {physical_offset} is in the log, but not in its queue or the index"
+        )
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
         """Append messages as a batch, which must satisfy additional rules; see `put`."""
         check_batch(messages, self._options.max_message_size_bytes)
         return self.put(messages)
 
-    def _append(self, queue: AnyQueue, messages: Sequence[Prepared]) -> list[PutResult]:
+    def _append_to_queue(self, queue: AnyQueue, messages: Sequence[Prepared]) -> list[PutResult]:
         store_timestamp = self._clock()
         records: list[bytearray] = [message.record for message in messages]
         place = partial(self._set_offsets, queue.max_offset, messages, records, store_timestamp)
         place(self._log.end)
         self._log.check_size(sum(map(len, records)))
-        queue.files.prepare(len(messages) * queue.entry_size)
+        queue.files.create_files_for(len(messages) * queue.entry_size)
         if self._index is not None:
-            self._index.check_room(sum(len(message.index_keys) for message in messages))
+            self._index.check_free_space(sum(len(message.index_keys) for message in messages))
         offset = self._log.append(records, place)
         try:
             results = self._dispatch_messages(queue, messages, offset, store_timestamp)
@@ -236,16 +238,16 @@ class Writer(LogWriter):
         messages: Sequence[Prepared],
         records: Sequence[bytearray],
         store_timestamp: int,
-        offset: int,
+        physical_offset: int,
     ) -> None:
         """Write queue offsets, physical offsets and store time into records that follow one another in the log."""
         for message, record in zip(messages, records, strict=True):
-            message.place(queue_offset, offset, store_timestamp)
-            offset += len(record)
+            message.set_offsets(queue_offset, physical_offset, store_timestamp)
+            physical_offset += len(record)
             queue_offset += message.is_queued
 
     def _dispatch_messages(
-        self, queue: AnyQueue, messages: Sequence[Prepared], offset: int, store_timestamp: int
+        self, queue: AnyQueue, messages: Sequence[Prepared], physical_offset: int, store_timestamp: int
     ) -> list[PutResult]:
         store_host = self._options.store_host
         results: list[PutResult] = []
@@ -254,12 +256,12 @@ class Writer(LogWriter):
         queue_offset = queue.max_offset
         for _, _, record, _, queued, tags_code, is_due_later, index_keys, _, _ in messages:
             size = len(record)
-            results.append(PutResult(offset, size, queue_offset if queued else 0, store_timestamp, store_host))
+            results.append(PutResult(physical_offset, size, queue_offset if queued else 0, store_timestamp, store_host))
             if queued:
-                entries.append((offset, size, tags_code + store_timestamp if is_due_later else tags_code))
+                entries.append((physical_offset, size, tags_code + store_timestamp if is_due_later else tags_code))
                 queue_offset += 1
-            keyed.append((index_keys, offset))
-            offset += size
+            keyed.append((index_keys, physical_offset))
+            physical_offset += size
         queue.append_all(entries, store_timestamp)
         if self._index is not None:
             self._index.put(queue.topic, keyed, store_timestamp)

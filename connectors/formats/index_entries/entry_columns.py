@@ -15,23 +15,23 @@ from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 _BATCH_ROWS = 1 << 14
 
 
-def make_entry_batch(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
+def make_entry_batch(schema: pa.Schema, row_count: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
     """Return an Arrow batch with the columns of a schema, given their values by name; other columns are null.
 
     Args:
-        rows: the number of rows.
+        row_count: the number of rows.
         columns: an array of numbers, one text or number for all rows, or an Arrow array; other columns are null.
     """
     return pa.RecordBatch.from_arrays(
-        [_make_column(field, rows, columns.get(field.name)) for field in schema], schema=schema
+        [_make_column(field, row_count, columns.get(field.name)) for field in schema], schema=schema
     )
 
 
-def _make_column(field: pa.Field, rows: int, value: Any) -> pa.Array:
+def _make_column(field: pa.Field, row_count: int, value: Any) -> pa.Array:
     if value is None:
-        return pa.nulls(rows, field.type)
+        return pa.nulls(row_count, field.type)
     if isinstance(value, str | int):
-        return pa.repeat(pa.scalar(value, field.type), rows)
+        return pa.repeat(pa.scalar(value, field.type), row_count)
     if isinstance(value, pa.Array):
         return value
     return pa.array(value.astype(field.type.to_pandas_dtype(), copy=False), field.type)
@@ -53,16 +53,16 @@ def to_timestamp_column(milliseconds: Array) -> pa.Array:
 
 
 def make_bad_range_batch(
-    schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Mapping[str, Any]
+    schema: pa.Schema, values: Sequence[Mapping[str, Any]], other_columns: Mapping[str, Any]
 ) -> pa.RecordBatch:
     """Return a batch with one row for each bad range, which the column `_corrupt_record` describes.
 
     Args:
         values: values of `_corrupt_record`.
-        place: the columns that are known from the position, see `batch_of`.
+        other_columns: the columns that are known from the position, see `make_entry_batch`.
     """
     field = schema.field(CORRUPT_ENTRY)
-    return make_entry_batch(schema, len(values), {**place, CORRUPT_ENTRY: pa.array(values, field.type)})
+    return make_entry_batch(schema, len(values), {**other_columns, CORRUPT_ENTRY: pa.array(values, field.type)})
 
 
 def join_short_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

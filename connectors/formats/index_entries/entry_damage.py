@@ -69,12 +69,12 @@ class DamageCounter:
     mode: Mode
     counts: Counter[Reason] = field(default_factory=Counter)
 
-    def take(self, path: str, bad: BadEntries) -> dict[str, Any]:
+    def count_bad_range(self, path: str, bad_range: BadEntries) -> dict[str, Any]:
         """Count a bad range, and return the value of its column `_corrupt_record`.
 
         Args:
             path: path of the file; bytes that are not UTF-8 become question marks.
-            bad: the range.
+            bad_range: the range.
 
         Raises:
             CommitLogError: in mode FAILFAST.
@@ -82,22 +82,23 @@ class DamageCounter:
         path = path.encode("utf-8", "replace").decode()
         if self.mode is Mode.FAILFAST:
             raise CommitLogError(
-                f"{path}, bytes {bad.start} to {bad.end}: {bad.reason}: expected {bad.expected}, found {bad.found}. "
+                f"{path}, bytes {bad_range.start} to {bad_range.end}: {bad_range.reason}: expected "
+                f"{bad_range.expected}, found {bad_range.found}. "
                 "'commitlake rebuild' rebuilds a stopped broker's indexes from its log. Mode PERMISSIVE returns such "
                 "ranges as rows, DROPMALFORMED counts them in the log"
             )
-        self.counts[bad.reason] += 1
+        self.counts[bad_range.reason] += 1
         return {
             "file": path,
-            "start": bad.start,
-            "end": bad.end,
-            "reason": str(bad.reason),
-            "expected": bad.expected,
-            "found": bad.found,
-            "first_bytes": bad.first_bytes,
+            "start": bad_range.start,
+            "end": bad_range.end,
+            "reason": str(bad_range.reason),
+            "expected": bad_range.expected,
+            "found": bad_range.found,
+            "first_bytes": bad_range.first_bytes,
         }
 
-    def log(self) -> None:
+    def log_counts(self) -> None:
         """Log one line with the number of bad ranges that were not returned as rows."""
         if self.counts and self.mode is Mode.DROPMALFORMED:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(self.counts.items()))

@@ -90,7 +90,7 @@ class QueueOptions(EntryOptions):
 
     layout: Formats = option(
         "layout",
-        lambda text: all_formats().named(text),
+        lambda text: all_formats().select_by_name(text),
         all_formats(),
         "commitlog, journal or any: which stores of the path are meant",
     )
@@ -175,7 +175,7 @@ class IndexFileOptions(EntryOptions):
         """Check that the options are compatible with the content and with one another."""
         for name in ("keys", "startingOffset", "endingOffset"):
             if name in self.given and self.content is not IndexContent.ENTRIES:
-                raise UsageError(f"option {name} is for entries: expected content entries, found {self.content}")
+                raise UsageError(f"option {name} is for entries: expected content=entries, found {self.content}")
         if (self.topics is None) != (self.keys is None):
             raise UsageError(
                 "options topics and keys: expected both or none, because an index has only hashes of topic and key"

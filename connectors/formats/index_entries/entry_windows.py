@@ -85,13 +85,13 @@ class _InvalidRun:
     not_zero_end: int
 
 
-def walk_entries(file: IndexedFile, wanted: EntryRange) -> Iterator[EntryWindow]:
+def walk_entries(file: IndexedFile, entry_range: EntryRange) -> Iterator[EntryWindow]:
     """Yield the entries of a range of an index file, one window after the other.
 
     Args:
         file: the open file.
     """
-    yield from _Walk(file, wanted).windows()
+    yield from _Walk(file, entry_range).windows()
 
 
 class _Walk:
@@ -111,7 +111,9 @@ class _Walk:
                 yield from self._windows_at_hole(position)
                 position = data_start
                 continue
-            data = self._read(position, min(self._find_data_end(position), position + WINDOW_ENTRIES * self._size))
+            data = self._read_bytes(
+                position, min(self._find_data_end(position), position + WINDOW_ENTRIES * self._size)
+            )
             entries = np.frombuffer(data, self._range.dtype, len(data) // self._size)
             if not len(entries):
                 break
@@ -139,7 +141,7 @@ class _Walk:
         size = max(1, self._file.next_hole(position) - position)
         return min(position + -(-size // self._size) * self._size, self._range.end)
 
-    def _read(self, start: int, end: int) -> Array:
+    def _read_bytes(self, start: int, end: int) -> Array:
         data = np.empty(end - start, np.uint8)
         return data[: self._file.read_into(data, start)]
 
@@ -156,10 +158,10 @@ class _Walk:
             window.entries, window.sound = entries[:kept], sound[:kept]
         return window
 
-    def _bad_ranges(self, start: int, entries: Array, sound: Array) -> Iterator[BadEntries]:
-        edges = np.flatnonzero(np.diff(sound, prepend=True, append=True))
+    def _bad_ranges(self, start: int, entries: Array, is_sound: Array) -> Iterator[BadEntries]:
+        edges = np.flatnonzero(np.diff(is_sound, prepend=True, append=True))
         raw = entries.view(np.uint8)
-        if sound[0]:
+        if is_sound[0]:
             yield from self._flush_invalid_run(start)
         for first, stop in edges.reshape(-1, 2).tolist():
             if self._is_over:
@@ -171,10 +173,10 @@ class _Walk:
             if stop < len(entries):
                 yield from self._flush_invalid_run(start + stop * self._size)
 
-    def _extend_invalid_run(self, start: int, first_bytes: bytes, not_zero_end: int) -> None:
+    def _extend_invalid_run(self, start: int, first_bytes: bytes, nonzero_end: int) -> None:
         if self._unwritten is None:
             self._unwritten = _InvalidRun(start, first_bytes, first_bytes[: self._size], 0)
-        self._unwritten.not_zero_end = max(self._unwritten.not_zero_end, not_zero_end)
+        self._unwritten.not_zero_end = max(self._unwritten.not_zero_end, nonzero_end)
 
     def _flush_invalid_run(self, end: int) -> Iterator[BadEntries]:
         """Yield the pending run of invalid entries as a bad range, because a valid entry follows it."""
@@ -196,7 +198,7 @@ class _Walk:
 
     def _is_written_meanwhile(self, start: int) -> bool:
         """Read an entry again, and return whether the broker has written it meanwhile."""
-        data = self._read(start, start + self._size)
+        data = self._read_bytes(start, start + self._size)
         return len(data) == self._size and bool(self._range.is_sound(start, data.view(self._range.dtype)).all())
 
     def _bad_ranges_at_end(self, position: int) -> Iterator[BadEntries]:
@@ -212,15 +214,15 @@ class _Walk:
             expected, found = f"{end} bytes", f"{position}, or a few more: the file was truncated just now"
             yield BadEntries(position, end, Reason.CUT, expected, found)
         elif self._unwritten is not None:
-            yield from self._invalid_run_at_end(self._unwritten)
+            yield from self._end_invalid_run(self._unwritten)
 
-    def _invalid_run_at_end(self, unwritten: _InvalidRun) -> Iterator[BadEntries]:
+    def _end_invalid_run(self, invalid_run: _InvalidRun) -> Iterator[BadEntries]:
         needed = self._range.written_end
         if self._has_data(self._range.end, self._range.file_end):
             needed = self._range.end
-        elif unwritten.not_zero_end > unwritten.start + self._size:
-            needed = max(needed, unwritten.not_zero_end)
-        if needed > unwritten.start:
+        elif invalid_run.not_zero_end > invalid_run.start + self._size:
+            needed = max(needed, invalid_run.not_zero_end)
+        if needed > invalid_run.start:
             yield from self._flush_invalid_run(min(needed, self._range.end))
 
     def _has_data(self, start: int, end: int) -> bool:

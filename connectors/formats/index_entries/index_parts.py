@@ -57,9 +57,9 @@ class IndexFile:
         return self.path.rpartition("/")[2]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Path or URI of the file, for messages."""
-        return self.store.place_of(self.path)
+        return self.store.location_of(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _plan_store_parts(store: Store, planned: PlannedStore, options: IndexFileOpt
         options.key_hashes is not None
         and (reason := store.format.indexes.no_key_index_reason(store.segments)) is not None
     ):
-        folder = planned.place_of(_FOLDER)
+        folder = planned.location_of(_FOLDER)
         raise StoreError(f"{folder}: keys cannot be looked up in this index: {reason}. Read it without the option keys")
     for name in files.files_in(_FOLDER, str.isdecimal):
         yield from _plan_file_parts(planned, files, f"{_FOLDER}/{name}", options)
@@ -122,7 +122,7 @@ def _plan_file_parts(
     except FileNotFoundError:
         return  # the broker has expired it since it was listed
     except MissingObjectError:
-        missing = store.missing(0, files.size_of(path))
+        missing = store.make_missing_range(0, files.size_of(path))
         yield IndexPart(unknown, missing.start, missing.end, missing)
         return
     try:
@@ -139,7 +139,7 @@ def _plan_file_parts(
     fault = _find_header_fault(header, geometry)
     file = IndexFile(store, path, geometry, None if fault else header)
     if fault is not None:
-        bad = BadEntries(0, HEADER.size, Reason.HEADER, fault, _header_text(header), head)
+        bad = BadEntries(0, HEADER.size, Reason.HEADER, fault, _format_header(header), head)
         yield IndexPart(file, 0, HEADER.size, bad)
     yield from _plan_content_parts(file, size, options.content)
     if size != geometry.file_size:
@@ -167,7 +167,7 @@ def _find_header_fault(header: Header, geometry: Geometry) -> str | None:
     return None
 
 
-def _header_text(header: Header) -> str:
+def _format_header(header: Header) -> str:
     return ", ".join(f"{name} {value}" for name, value in header._asdict().items())
 
 

@@ -47,8 +47,8 @@ def read_index_parts(
     """
     damage = DamageCounter(options.mode)
     reader = _Reader(schema, filters, options, damage)
-    yield from join_short_batches(batch for part in parts for batch in reader.batches(part))
-    damage.log()
+    yield from join_short_batches(batch for part in parts for batch in reader.read_part(part))
+    damage.log_counts()
 
 
 class _Reader:
@@ -59,7 +59,7 @@ class _Reader:
         self._hashes = None if options.key_hashes is None else np.array(sorted(options.key_hashes), np.int32)
         self._damage = damage
 
-    def batches(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
+    def read_part(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part."""
         if part.bad is not None:
             yield from self._make_bad_range_rows(part, [part.bad])
@@ -83,7 +83,7 @@ class _Reader:
         try:
             file = part.file.store.files().open(part.file.path, part.end)
         except (FileNotFoundError, MissingObjectError):
-            yield from self._make_bad_range_rows(part, [part.file.store.missing(part.start, part.end)])
+            yield from self._make_bad_range_rows(part, [part.file.store.make_missing_range(part.start, part.end)])
             return
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
@@ -99,8 +99,8 @@ class _Reader:
         finally:
             file.close()
 
-    def _make_bad_range_rows(self, part: IndexPart, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
-        values = [self._damage.take(part.file.place, bad) for bad in found]
+    def _make_bad_range_rows(self, part: IndexPart, bad_ranges: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
+        values = [self._damage.count_bad_range(part.file.location, bad) for bad in bad_ranges]
         if values and self._damage.mode is Mode.PERMISSIVE:
             yield make_bad_range_batch(self._schema, values, self._file_columns(part))
 
@@ -116,7 +116,7 @@ class _Reader:
 
     def _entry_rows(self, part: IndexPart, window: EntryWindow) -> pa.RecordBatch:
         file, kept = part.file, self._wanted_entries(window)
-        numbers = _entry_number_at(part, window.start) + np.flatnonzero(kept)
+        numbers = _compute_entry_number(part, window.start) + np.flatnonzero(kept)
         entries = window.entries[kept]
         hashes = entries["key_hash"].astype(np.int32)
         columns = {
@@ -145,13 +145,13 @@ class _Reader:
         return kept
 
 
-def _entry_number_at(part: IndexPart, position: int) -> int:
+def _compute_entry_number(part: IndexPart, position: int) -> int:
     return (position - part.file.geometry.entry_position(0)) // ENTRY.size
 
 
 def _entry_range(part: IndexPart) -> EntryRange:
     def is_sound(start: int, entries: Array) -> Array:
-        numbers = np.arange(len(entries)) + _entry_number_at(part, start)
+        numbers = np.arange(len(entries)) + _compute_entry_number(part, start)
         previous = entries["previous_entry"]
         sound: Array = (entries["key_hash"] >= 0) & (entries["physical_offset"] >= 0) & (entries["time_diff"] >= 0)
         sound &= (previous >= 0) & (previous < numbers)

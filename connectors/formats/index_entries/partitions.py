@@ -29,7 +29,7 @@ _P = TypeVar("_P", bound=Part)
 
 @dataclass(frozen=True, slots=True)
 class PlannedStore:
-    """Store as it is sent to workers with each part of a read; small for this reason.
+    """Description of a store that is sent to workers with each part of a read, and therefore small.
 
     Attributes:
         broker: the store's name.
@@ -54,11 +54,11 @@ class PlannedStore:
         """
         return _open_files_once(self.root, self.read_id)
 
-    def place_of(self, path: str) -> str:
+    def location_of(self, path: str) -> str:
         """Return the path or URI of a file, without opening the store."""
         return f"{self.root.rstrip('/')}/{path}" if self.is_copy else str(Path(self.root, path))
 
-    def missing(self, start: int, end: int) -> BadEntries:
+    def make_missing_range(self, start: int, end: int) -> BadEntries:
         """Return the bad range for a file that existed during planning but no longer exists."""
         found = "none, though the copy's manifest names it" if self.is_copy else "none: the file was deleted just now"
         return BadEntries(start, end, Reason.MISSING, "a file", found)
@@ -70,13 +70,13 @@ def _open_files_once(root: str, read_id: str) -> StoreFiles:  # noqa: ARG001 (an
 
 
 def plan_stores(
-    options: EntryOptions, filters: Filters, parts_of: Callable[[Store, PlannedStore], Iterable[_P]]
+    options: EntryOptions, filters: Filters, plan_parts: Callable[[Store, PlannedStore], Iterable[_P]]
 ) -> list[list[_P]]:
     """Return the partitions of a read of several stores, each a list of parts.
 
     Args:
         filters: the filters from the options and from Spark; only the brokers are used.
-        parts_of: returns the parts of a store's files.
+        plan_parts: returns the parts of a store's files.
 
     Raises:
         StoreError: for a store that cannot be read, or with a link among its files.
@@ -86,7 +86,7 @@ def plan_stores(
     for store in find_stores(options.path, options.broker, formats=options.formats):
         if filters.brokers is None or store.broker in filters.brokers:
             try:
-                parts += parts_of(store, PlannedStore(store.broker, store_folder_of_log(store.root), read_id))
+                parts += plan_parts(store, PlannedStore(store.broker, store_folder_of_log(store.root), read_id))
             except UnsafeFileError as error:
                 raise StoreError(str(error)) from None
             except PermissionError as error:

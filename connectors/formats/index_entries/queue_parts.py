@@ -92,9 +92,9 @@ class QueuePart:
         return f"{self.queue.path}/{self.name}"
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Path or URI of the file, for messages."""
-        return self.queue.store.place_of(self.path)
+        return self.queue.store.location_of(self.path)
 
     @property
     def first_number(self) -> int:
@@ -182,15 +182,17 @@ def _find_name_fault(queue: QueueFolder, start: int, size: int) -> BadEntries | 
     return None
 
 
-def _find_size_fault(size: int, room: int, end: int, *, is_followed: bool, is_last: bool) -> BadEntries | None:
+def _find_size_fault(
+    size: int, max_size: int, entries_end: int, *, is_followed: bool, is_last: bool
+) -> BadEntries | None:
     """Return the bad range that follows from a file's wrong size; None if the size is right."""
-    if size > room:
+    if size > max_size:
         reason = Reason.SIZE if is_last else Reason.OVERLAP
-        return BadEntries(end, size, reason, f"at most {room} bytes", f"{size}")
-    if is_followed and end < room:
-        return BadEntries(end, room, Reason.MISSING, f"{room} bytes to the next file's name", f"{size}")
-    if is_last and end < size:
-        return BadEntries(end, size, Reason.CUT, "whole entries", f"{size - end} bytes more")
+        return BadEntries(entries_end, size, reason, f"at most {max_size} bytes", f"{size}")
+    if is_followed and entries_end < max_size:
+        return BadEntries(entries_end, max_size, Reason.MISSING, f"{max_size} bytes to the next file's name", f"{size}")
+    if is_last and entries_end < size:
+        return BadEntries(entries_end, size, Reason.CUT, "whole entries", f"{size - entries_end} bytes more")
     return None
 
 

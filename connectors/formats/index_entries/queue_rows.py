@@ -44,8 +44,10 @@ def read_queue_parts(
         StoreError: if there is a link in place of a file, or a copy was changed.
     """
     damage = DamageCounter(mode)
-    yield from join_short_batches(batch for part in parts for batch in _Reader(part, schema, filters, damage).batches())
-    damage.log()
+    yield from join_short_batches(
+        batch for part in parts for batch in _Reader(part, schema, filters, damage).read_rows()
+    )
+    damage.log_counts()
 
 
 class _Reader:
@@ -56,7 +58,7 @@ class _Reader:
         self._filters = filters
         self._damage = damage
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def read_rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the part."""
         part = self._part
         if part.bad is not None:
@@ -65,14 +67,14 @@ class _Reader:
         try:
             file = self._open_file()
         except (FileNotFoundError, MissingObjectError):
-            yield from self._make_bad_range_rows([part.queue.store.missing(part.start, part.end)])
+            yield from self._make_bad_range_rows([part.queue.store.make_missing_range(part.start, part.end)])
             return
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
         try:
             for window in walk_entries(file, self._entry_range()):
                 yield from self._make_bad_range_rows(window.bad)
-                yield self._rows(window)
+                yield self._make_rows(window)
         finally:
             file.close()
 
@@ -84,7 +86,7 @@ class _Reader:
             unit = self._layout.entry_size
             data_end = -(-files.data_end(part.path) // unit) * unit
             if data_end < part.end:
-                raise StoreError(f"{part.place}: expected {part.end} bytes, found {data_end}: the copy was changed")
+                raise StoreError(f"{part.location}: expected {part.end} bytes, found {data_end}: the copy was changed")
         return files.open(part.path, part.end)
 
     def _entry_range(self) -> EntryRange:
@@ -95,11 +97,11 @@ class _Reader:
             end=part.end,
             file_end=part.file_end,
             written_end=part.end if part.is_followed else 0,
-            is_sound=lambda _, entries: self._is_sound(entries),
+            is_sound=lambda _, entries: self._mask_sound_entries(entries),
             expected=f"an entry of {self._layout.entry_size} bytes",
         )
 
-    def _is_sound(self, entries: Array) -> Array:
+    def _mask_sound_entries(self, entries: Array) -> Array:
         """Return a mask of the entries that a broker accepts as written, and whose values are possible."""
         sound = self._layout.is_written(entries)
         sound = sound & (entries["physical_offset"].astype(np.int64) >= 0) & (entries["size"] <= INT32_MAX)
@@ -111,8 +113,8 @@ class _Reader:
     def _entry_fields(self) -> tuple[str, ...]:
         return self._layout.dtype.names or ()
 
-    def _make_bad_range_rows(self, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
-        values = [self._damage.take(self._part.place, bad) for bad in found]
+    def _make_bad_range_rows(self, bad_ranges: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
+        values = [self._damage.count_bad_range(self._part.location, bad) for bad in bad_ranges]
         if values and self._damage.mode is Mode.PERMISSIVE:
             yield make_bad_range_batch(self._schema, values, self._queue_columns())
 
@@ -121,7 +123,7 @@ class _Reader:
         topic = queue.topic.encode("utf-8", "replace").decode()
         return {"broker": queue.store.broker, "topic": topic, "queue_id": queue.queue_id}
 
-    def _rows(self, window: EntryWindow) -> pa.RecordBatch:
+    def _make_rows(self, window: EntryWindow) -> pa.RecordBatch:
         kept = self._wanted_entries(window)
         entries = window.entries if kept is None else window.entries[kept]
         columns = self._queue_columns()

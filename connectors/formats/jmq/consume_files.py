@@ -23,7 +23,7 @@ from commitlake.connectors.log_format.recorded_deliveries import CONSUMPTION_ROW
 from commitlake.connectors.reading.decoding.arrow import span_array
 from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.reading.files.segment_files import LocalFile, open_remote
-from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem, shipped_sizes
+from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem, shipped_file_sizes
 from commitlake.connectors.reading.kernel.memory import PADDING
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.layouts.jmq.consumption import FOLDER, HEAD, MIN_RECORD_SIZE, DeliveryOutcome
@@ -57,7 +57,7 @@ class _Folder(Protocol):
         """Open a file."""
         ...
 
-    def path(self, name: str = "") -> str:
+    def display_path(self, name: str = "") -> str:
         """Return the path of a file, or of the folder, for messages."""
         ...
 
@@ -73,12 +73,12 @@ class _LocalFolder:
         self._root, self._folder = root, root / FOLDER
 
     def names(self) -> Mapping[int, str]:
-        return files_by_start(self._folder, below=self._root)
+        return files_by_start(self._folder, trusted_root=self._root)
 
     def open(self, name: str) -> SegmentFile:
         return LocalFile(str(self._folder / name), self._root)
 
-    def path(self, name: str = "") -> str:
+    def display_path(self, name: str = "") -> str:
         return str(self._folder / name)
 
 
@@ -97,18 +97,18 @@ class _RemoteFolder:
         entries = self._filesystem.get_file_info(pafs.FileSelector(self._folder, allow_not_found=True))
         files = {entry.base_name: entry.size for entry in entries if entry.type == pafs.FileType.File}
         manifest = read_shipped_manifest(self._filesystem, self._folder.rsplit("/", 1)[0], FILES_MANIFEST)
-        files = files if manifest is None else shipped_sizes(manifest, FOLDER, files)
+        files = files if manifest is None else shipped_file_sizes(manifest, FOLDER, files)
         starts = {start: name for name in files if (start := parse_segment_name(name)) is not None}
         return dict(sorted(starts.items()))
 
     def open(self, name: str) -> SegmentFile:
         return open_remote(self._filesystem, f"{self._folder}/{name}")
 
-    def path(self, name: str = "") -> str:
+    def display_path(self, name: str = "") -> str:
         return f"{self._uri}/{name}" if name else self._uri
 
 
-def read_consume_files(root: str, broker: str, start: int | None) -> Iterator[ConsumeLogPart]:
+def read_consume_files(root: str, broker: str, start_offset: int | None) -> Iterator[ConsumeLogPart]:
     """Yield the records of a store at or after an offset, at most a window of a file at a time.
 
     The newest file is read to its last record. The bytes after it may be a record that is being written, so they are
@@ -117,7 +117,7 @@ def read_consume_files(root: str, broker: str, start: int | None) -> Iterator[Co
     Args:
         root: path or URI of the store's folder.
         broker: the store's name.
-        start: offset in the consume log; None for its beginning.
+        start_offset: offset in the consume log; None for its beginning.
 
     Raises:
         UnsafeFileError: if a file is a link or not regular.
@@ -126,15 +126,15 @@ def read_consume_files(root: str, broker: str, start: int | None) -> Iterator[Co
     files = list(folder.names().items())
     if not files:
         return
-    position = files[0][0] if start is None else start
+    position = files[0][0] if start_offset is None else start_offset
     for number, (base, name) in enumerate(files):
         following = files[number + 1][0] if number + 1 < len(files) else None
         if following is not None and following <= position:
             continue
         if base > position:
-            yield ConsumeLogPart(_empty_batch(), base, _missing_bytes_text(folder.path(), position, base))
+            yield ConsumeLogPart(_empty_batch(), base, _describe_missing_bytes(folder.display_path(), position, base))
             position = base
-        for part in _ConsumeFile(folder, name, broker, base, following).read(position):
+        for part in _ConsumeFile(folder, name, broker, base, following).read_records(position):
             yield part
             position = part.end
 
@@ -153,22 +153,22 @@ class _ConsumeFile:
     def __init__(self, folder: _Folder, name: str, broker: str, base: int, following: int | None) -> None:
         self._folder, self._name, self._broker = folder, name, broker
         self._base, self._following = base, following
-        self._path = folder.path(name)
+        self._path = folder.display_path(name)
 
-    def read(self, offset: int) -> Iterator[ConsumeLogPart]:
+    def read_records(self, start_offset: int) -> Iterator[ConsumeLogPart]:
         """Yield the file's records at or after an offset, with what is damaged between them."""
         window = np.zeros(WINDOW_BYTES + PADDING, np.uint8)
         positions = np.empty(WINDOW_BYTES // MIN_RECORD_SIZE + 1, np.int64)
-        done, is_last = offset, False
+        done, is_last = start_offset, False
         held: list[str] = []  # problems after the newest file's last record so far
         with closing(self._folder.open(self._name)) as file:
             size = file.size()
-            if offset > self._base + size:
-                cut = f"expected at least {offset - self._base} bytes, found {size}: the log was cut or replaced"
-                yield ConsumeLogPart(_empty_batch(), offset, [f"{self._path}: {cut}"])
+            if start_offset > self._base + size:
+                cut = f"expected at least {start_offset - self._base} bytes, found {size}: the log was cut or replaced"
+                yield ConsumeLogPart(_empty_batch(), start_offset, [f"{self._path}: {cut}"])
                 return
             while not is_last:
-                start = offset - self._base
+                start = start_offset - self._base
                 length = file.read_into(window[:WINDOW_BYTES], start)
                 is_last = length < WINDOW_BYTES or start + length >= size
                 count, end = find_consumptions(window, length, is_last, positions)
@@ -178,13 +178,13 @@ class _ConsumeFile:
                 end = length if is_last else int(end)
                 before = self._describe_damage(window, start, np.concatenate(([0], ends[:-1]))[:count], found)
                 after = self._describe_damage(window, start, np.array([rest]), np.array([end]))
-                rows = _make_consumption_batch(window, found, self._broker, offset)
-                done = offset + rest if count else done
-                offset += end
+                rows = _make_consumption_batch(window, found, self._broker, start_offset)
+                done = start_offset + rest if count else done
+                start_offset += end
                 if self._following is not None:
-                    problems, done = before + after, offset
+                    problems, done = before + after, start_offset
                     if is_last:
-                        problems += _missing_bytes_text(self._folder.path(), offset, self._following)
+                        problems += _describe_missing_bytes(self._folder.display_path(), start_offset, self._following)
                         done = self._following
                 elif count:
                     problems, held = held + before, after
@@ -193,21 +193,26 @@ class _ConsumeFile:
                     continue
                 yield ConsumeLogPart(rows, done, _limit_problems(self._path, problems))
 
-    def _describe_damage(self, window: Array, start: int, starts: Array, ends: Array) -> list[str]:
+    def _describe_damage(self, window: Array, window_start: int, range_starts: Array, range_ends: Array) -> list[str]:
         """Return a sentence for each range of a window with neither valid records nor zeros.
 
         Args:
             window: bytes of the file.
-            start: position of the window in the file.
-            starts: starts of the ranges in the window.
-            ends: ends of the ranges in the window.
+            window_start: position of the window in the file.
+            range_starts: starts of the ranges in the window.
+            range_ends: ends of the ranges in the window.
         """
         told = []
-        for first, end in zip(starts[starts < ends].tolist(), ends[starts < ends].tolist(), strict=True):
+        for first, end in zip(
+            range_starts[range_starts < range_ends].tolist(),
+            range_ends[range_starts < range_ends].tolist(),
+            strict=True,
+        ):
             if window[first:end].any():
                 data = bytes(window[first : min(first + 8, end)]).hex()
                 told.append(
-                    f"{self._path}: bytes {start + first} to {start + end - 1}: expected consume records, found {data}…"
+                    f"{self._path}: bytes {window_start + first} to {window_start + end - 1}: expected consume "
+                    f"records, found {data}…"
                 )
             if len(told) > MAX_PROBLEMS:
                 break
@@ -220,7 +225,7 @@ def _limit_problems(path: str, problems: list[str]) -> list[str]:
     return [*problems[:MAX_PROBLEMS], f"{path}: more ranges like these after them"]
 
 
-def _missing_bytes_text(folder: str, start: int, end: int) -> list[str]:
+def _describe_missing_bytes(folder: str, start: int, end: int) -> list[str]:
     if start >= end:
         return []
     return [f"{folder}: bytes {start} to {end - 1} are missing: the lake has no deliveries that were recorded there"]
@@ -235,14 +240,14 @@ def _record_sizes(window: Array, positions: Array) -> Array:
     return sizes
 
 
-def _make_consumption_batch(window: Array, positions: Array, broker: str, offset: int) -> pa.RecordBatch:
+def _make_consumption_batch(window: Array, positions: Array, broker: str, window_offset: int) -> pa.RecordBatch:
     """Return records as an Arrow batch of rows of `consumptions`.
 
     Args:
         window: bytes of the consume log.
         positions: int64, start of each record in the window.
         broker: the store's name.
-        offset: offset of the window in the consume log.
+        window_offset: offset of the window in the consume log.
     """
     if not len(positions):
         return _empty_batch()
@@ -254,7 +259,7 @@ def _make_consumption_batch(window: Array, positions: Array, broker: str, offset
     is_time = (milliseconds >= 0) & (milliseconds <= MAX_TIMESTAMP_MS)
     columns = {
         "broker": pa.array([broker], pa.string()).take(pa.array(np.zeros(len(positions), np.int64))),
-        "consume_offset": pa.array(positions + offset),
+        "consume_offset": pa.array(positions + window_offset),
         "topic": _text_column(window, at_topic + 1, topic_lengths),
         "queue_id": pa.array(heads["queue_id"].astype(np.int32)),
         "queue_offset": pa.array(heads["queue_offset"].astype(np.uint64).view(np.int64)),

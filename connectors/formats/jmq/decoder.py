@@ -13,7 +13,12 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.kernel import records
 from commitlake.connectors.formats.jmq.kernel.columns import ADDRESS_SIZE, NO_DELAY
 from commitlake.connectors.formats.jmq.kernel.properties import MAX_PROPERTIES, OWN_NAMES
-from commitlake.connectors.formats.jmq.message_row import APP, RECEIVE_TIMESTAMP, display_name, unique_key
+from commitlake.connectors.formats.jmq.message_row import (
+    APP,
+    RECEIVE_TIMESTAMP,
+    display_property_name,
+    format_message_id,
+)
 from commitlake.connectors.reading.decoding.columns import (
     DecodedBatch,
     Distinct,
@@ -66,18 +71,18 @@ _OWN_NAMES = dict(zip(OWN_NAMES, (APP, RECEIVE_TIMESTAMP), strict=True))
 _TEXTS = ((records.APP, "application"), (records.BUSINESS_ID, "business id"), (h.PROPERTIES, "properties"))
 
 
-def _decode_name(stored: bytes) -> str:
+def _decode_name(stored_bytes: bytes) -> str:
     """Return the displayed name of a property, given its stored bytes."""
-    text = utf8_text(stored)
-    return _OWN_NAMES.get(text) or display_name(_ESCAPED.sub(r"\1", text))
+    text = utf8_text(stored_bytes)
+    return _OWN_NAMES.get(text) or display_property_name(_ESCAPED.sub(r"\1", text))
 
 
-def _decode_tag(stored: bytes) -> str:
-    return str(int.from_bytes(stored))
+def _decode_tag(stored_bytes: bytes) -> str:
+    return str(int.from_bytes(stored_bytes))
 
 
-def _decode_address(stored: bytes) -> str:
-    return str(Host(stored[: ADDRESS_SIZE - 2], int.from_bytes(stored[ADDRESS_SIZE - 2 :])))
+def _decode_address(stored_bytes: bytes) -> str:
+    return str(Host(stored_bytes[: ADDRESS_SIZE - 2], int.from_bytes(stored_bytes[ADDRESS_SIZE - 2 :])))
 
 
 class JournalBatch(DecodedBatch):
@@ -99,7 +104,7 @@ class JournalBatch(DecodedBatch):
 
     def kinds(self) -> pa.Array:
         """Return the messages' kinds; none is a retry or a dead letter, for which a journal has no records."""
-        return self._constant(str(Kind.NORMAL))
+        return self._make_constant_column(str(Kind.NORMAL))
 
     def origin_topics(self) -> pa.Array:
         """Return the original topics, which are the stored ones, because JMQ has no internal topics."""
@@ -107,7 +112,7 @@ class JournalBatch(DecodedBatch):
 
     def unique_keys(self) -> pa.Array:
         """Return JMQ's message ids; topics that are not UTF-8 are in displayed form."""
-        replaced = self.topics.replaced
+        replaced = self.topics.invalid_value_numbers
         if not np.isin(self.topic_codes, replaced).any():
             return super().unique_keys()
         topics, suffix_at = self.topics.values, self.text.unique_offsets[: self.rows + 1].tolist()
@@ -135,17 +140,17 @@ class JournalBatch(DecodedBatch):
         """Return the keys that a row will have after its texts are repaired; see DecodedBatch."""
         topic, start = utf8_text(self.raw_text(h.TOPIC, row)), int(self.parts[h.START, row])
         head = HEAD.unpack(self.window[start : start + HEAD.size].tobytes())
-        own_id = unique_key(topic, head[6], head[7], self.broker)
+        own_id = format_message_id(topic, head[6], head[7], self.broker)
         return {own_id, utf8_text(self.raw_text(records.BUSINESS_ID, row)) or None}
 
 
-def _repair_properties(raw: bytes) -> bytes:
+def _repair_properties(stored_bytes: bytes) -> bytes:
     """Return properties as valid UTF-8 with JMQ's escapes; they may become longer than a record allows."""
-    pairs = dict(parse_properties(raw)).items()
-    return "\n".join(f"{_escape(name)}={_escape(value)}" for name, value in pairs).encode()
+    pairs = dict(parse_properties(stored_bytes)).items()
+    return "\n".join(f"{_escape_text(name)}={_escape_text(value)}" for name, value in pairs).encode()
 
 
-def _escape(text: str) -> str:
+def _escape_text(text: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", text)
 
 

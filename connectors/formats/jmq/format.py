@@ -51,13 +51,13 @@ class _Queues(FormatQueues):
 
         return QUEUE_FILES
 
-    def walk(
-        self, files: StoreFiles, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
+    def walk_entries(
+        self, files: StoreFiles, topic: str | None, queue_id: int | None, report_damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
         """Yield the entries of a store's queues; see `FormatQueues`."""
         from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
 
-        for found in walk_queue_files(files, damage, topic, queue_id):
+        for found in walk_queue_files(files, report_damage, topic, queue_id):
             yield {
                 "topic": found.topic,
                 "queue_id": found.queue_id,
@@ -66,7 +66,7 @@ class _Queues(FormatQueues):
                 "size": found.entry.size,
             }
 
-    def writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
+    def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
         """Return a writer that rebuilds a queue's files; see `FormatQueues`."""
         from commitlake.connectors.formats.jmq.queue_writer import JournalQueueWriter
 
@@ -74,11 +74,11 @@ class _Queues(FormatQueues):
 
 
 class _Indexes(FormatIndexes):
-    def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:  # noqa: ARG002
+    def index_data_reader(self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:  # noqa: ARG002
         """Return a reader of data for indexes; see `FormatIndexes`."""
         from commitlake.connectors.formats.jmq.index_data import JournalReader
 
-        return JournalReader(start, chunk_rows)
+        return JournalReader(start_offset, chunk_rows)
 
     def no_key_index_reason(self, segments: Sequence[Segment]) -> str:  # noqa: ARG002
         """Return the reason: JMQ has no index of keys."""
@@ -88,17 +88,17 @@ class _Indexes(FormatIndexes):
 class _SmallFiles(FormatSmallFiles):
     counts_entries = True
 
-    def read(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.jmq.small_files import read_small_files
 
         return read_small_files(root, problems, is_live=is_live)
 
-    def check(self, log: CheckedLog, files: SmallFiles, problems: Problems) -> None:
+    def check_checkpoint(self, log: CheckedLog, small_files: SmallFiles, problems: Problems) -> None:
         """Compare a checkpoint with records and queues; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.jmq.small_files import check_checkpoint
 
-        check_checkpoint(log, files, problems)
+        check_checkpoint(log, small_files, problems)
 
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:  # noqa: ARG002
         """Return a checkpoint that confirms everything as flushed; see `FormatSmallFiles`."""
@@ -106,13 +106,13 @@ class _SmallFiles(FormatSmallFiles):
 
         return new_checkpoint(log)
 
-    def with_entry_count(self, checkpoint: bytes, entries: int) -> bytes | None:
+    def replace_entry_count(self, checkpoint: bytes, entry_count: int) -> bytes | None:
         """Return a checkpoint with another count of entries; see `FormatSmallFiles`."""
-        from commitlake.connectors.formats.jmq.small_files import with_entry_count
+        from commitlake.connectors.formats.jmq.small_files import replace_entry_count
 
-        return with_entry_count(checkpoint, entries)
+        return replace_entry_count(checkpoint, entry_count)
 
-    def claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
+    def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
         """Return what the bytes of a checkpoint claim about the log; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.jmq.small_files import checkpoint_claims
 

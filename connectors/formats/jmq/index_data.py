@@ -49,24 +49,24 @@ class JournalReader:
         self._found = 0
         self._bad: list[BadRange] = []
 
-    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Return the positions of the next records in a window; see `IndexDataReader`."""
         self._kernel.hop(*arguments, state, self._parts, faults)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
-    def add_records(self, window: Window, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Add the records that the last call of `hop` found to the chunk, before their window is reused."""
-        self._bad += bad
+    def add_records(self, window: Window, parts: Array, origin: int, bad_ranges: Sequence[BadRange]) -> None:
+        """Add the records found by the last `locate_next_records` to the chunk, before their window is reused."""
+        self._bad += bad_ranges
         if parts.shape[1]:
-            columns = self._columns_of(window, parts, origin)
+            columns = self._make_columns(window, parts, origin)
             self._columns.append(columns)
             self._found += parts.shape[1]
             self._last_end = int(columns["physical_offset"][-1] + columns["size"][-1])
-        if bad:
-            self._last_end = max(self._last_end, bad[-1].end)
+        if bad_ranges:
+            self._last_end = max(self._last_end, bad_ranges[-1].end)
 
-    def _columns_of(self, window: Window, parts: Array, origin: int) -> dict[str, Array]:
+    def _make_columns(self, window: Window, parts: Array, origin: int) -> dict[str, Array]:
         starts = parts[h.START]
         topics = np.empty(len(starts), np.int32)
         intern_spans(window, parts[h.TOPIC], parts[h.TOPIC_LENGTH], SEED, self._topics, topics)
@@ -83,22 +83,22 @@ class JournalReader:
             "receive_timestamp": store_times - stored + received,
         }
 
-    def add_bad(self, bad: BadRange) -> None:
+    def add_bad_range(self, bad_range: BadRange) -> None:
         """Add a bad range that the walk does not report, such as a missing segment."""
-        self._bad.append(bad)
+        self._bad.append(bad_range)
 
     @property
     def is_full(self) -> bool:
         """True if the chunk may have no room for the next records."""
         return self._found + self._parts.shape[1] - 1 > self._rows or is_crowded(self._topics)
 
-    def finish(self, end: int | None = None) -> IndexData:
+    def finish_chunk(self, chunk_end: int | None = None) -> IndexData:
         """Return the records collected so far as a chunk; the next chunk begins at its end."""
         columns = {name: self._join_column(name, kind) for name, kind in _KINDS.items()}
         nothing = np.zeros(self._found, np.int32)
         facts = IndexData(
             start=self._start,
-            end=self._last_end if end is None else end,
+            end=self._last_end if chunk_end is None else chunk_end,
             topics=topic_names(self._topics),
             tags_code=np.zeros(self._found, np.int64),
             sys_flag=nothing,  # journal records have no flag that excludes them from queues
@@ -114,8 +114,8 @@ class JournalReader:
         self._begin_chunk()
         return facts
 
-    def _join_column(self, name: str, kind: type[np.generic]) -> Array:
-        return np.concatenate([np.empty(0, kind), *(columns[name] for columns in self._columns)])
+    def _join_column(self, name: str, number_type: type[np.generic]) -> Array:
+        return np.concatenate([np.empty(0, number_type), *(columns[name] for columns in self._columns)])
 
 
 _DELAYS = ("receive_delay", "store_delay")

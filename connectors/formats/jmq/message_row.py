@@ -37,12 +37,12 @@ _BITS = 64
 _MASK = (1 << _BITS) - 1
 
 
-def display_name(name: str) -> str:
+def display_property_name(name: str) -> str:
     """Return a property's name as it is displayed."""
     return f"_{name}" if _RESERVED.fullmatch(name) else name
 
 
-def unique_key(topic: str, queue_id: int, queue_offset: int, broker: str) -> str:
+def format_message_id(topic: str, queue_id: int, queue_offset: int, broker: str) -> str:
     """Return a message's id; `queue_offset` is unsigned."""
     return f"{topic}/{queue_id}/{queue_offset}@{broker}"
 
@@ -52,10 +52,10 @@ def to_signed64(value: int) -> int:
     return value - (1 << _BITS) if value >> (_BITS - 1) else value
 
 
-def row_of(message: JournalMessage, broker: str) -> dict[str, object]:
+def to_message_row(message: JournalMessage, broker: str) -> dict[str, object]:
     """Return a message under the column names of the table `messages`; timestamps in ms, without the body."""
-    own_id = unique_key(message.topic, message.queue_id, message.queue_offset, broker)
-    properties = {display_name(name): value for name, value in message.property_pairs}
+    own_id = format_message_id(message.topic, message.queue_id, message.queue_offset, broker)
+    properties = {display_property_name(name): value for name, value in message.property_pairs}
     if message.app:
         properties[APP] = message.app
     properties[RECEIVE_TIMESTAMP] = str(to_signed64(message.receive_timestamp & _MASK))

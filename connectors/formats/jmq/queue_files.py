@@ -21,7 +21,7 @@ from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, JmqQueueEntry, p
 
 
 def walk_queue_files(
-    files: StoreFiles, damage: Callable[[str], None], topic: str | None = None, queue_id: int | None = None
+    files: StoreFiles, report_damage: Callable[[str], None], topic: str | None = None, queue_id: int | None = None
 ) -> Iterator[QueueEntry[JmqQueueEntry]]:
     """Yield every valid entry of a store's queues, in order of topic, queue and offset.
 
@@ -29,7 +29,7 @@ def walk_queue_files(
     its own CRC.
 
     Args:
-        damage: receives a sentence about each range without entries between the first and the last entry of a queue.
+        report_damage: receives a sentence about each range without entries between first and last entry of a queue.
         topic: return only this topic.
         queue_id: return only queues with this id.
 
@@ -37,30 +37,32 @@ def walk_queue_files(
         StoreError: if the store has no queues that can be read, or a link among its folders and files, or if it is a
             copy that was changed.
     """
-    check_index_folder(files, FOLDER, made_from="the journal")
+    check_index_folder(files, FOLDER, source_files="the journal")
     with convert_link_errors():
         for queue in walk_queue_folders(files, FOLDER, topic, queue_id):
-            yield from _walk_queue(files, queue, damage)
+            yield from _walk_queue(files, queue, report_damage)
 
 
 def _walk_queue(
-    files: StoreFiles, queue: QueueFolder, damage: Callable[[str], None]
+    files: StoreFiles, queue: QueueFolder, report_damage: Callable[[str], None]
 ) -> Iterator[QueueEntry[JmqQueueEntry]]:
     following = None
     for base, path in queue_files(files, queue).items():
-        for number, entry in _walk_file(files, path, base // ENTRY.size, damage):
+        for number, entry in _walk_file(files, path, base // ENTRY.size, report_damage):
             if following not in (None, number):
-                damage(f"{files.place_of(queue.path)}: no entries {following} to {number - 1}, but some after them")
+                report_damage(
+                    f"{files.location_of(queue.path)}: no entries {following} to {number - 1}, but some after them"
+                )
             following = number + 1
             if entry is not None:
                 yield QueueEntry(queue.topic, queue.queue_id, number, entry)
 
 
 def _walk_file(
-    files: StoreFiles, path: str, first: int, damage: Callable[[str], None]
+    files: StoreFiles, path: str, first_number: int, report_damage: Callable[[str], None]
 ) -> Iterator[tuple[int, JmqQueueEntry | None]]:
     """Yield the written entries of a file, each with its number; None in place of an invalid entry."""
-    number, place = first, files.place_of(path)
+    number, place = first_number, files.location_of(path)
     with closing(files.open(path)) as file:
         for data in read_chunks(file, CHUNK_ENTRIES * ENTRY.size):
             end = len(data.rstrip(b"\0"))
@@ -68,13 +70,16 @@ def _walk_file(
                 at = number + position // ENTRY.size
                 if position + ENTRY.size > len(data):
                     found = f"{len(data) - position} to the end of the file"
-                    damage(f"{_describe_position(place, first, at)}: expected {ENTRY.size} bytes, found {found}")
+                    report_damage(
+                        f"{_describe_position(place, first_number, at)}: expected {ENTRY.size} bytes, found {found}"
+                    )
                     break
                 try:
                     entry = parse_entry(data, position)
                 except LayoutError as error:
-                    damage(
-                        f"{_describe_position(place, first, at)}: {error.field}: expected {error.expected}, found "
+                    report_damage(
+                        f"{_describe_position(place, first_number, at)}: {error.field}: expected {error.expected}, "
+                        "found "
                         f"{error.found}"
                     )
                     yield at, None
@@ -84,5 +89,5 @@ def _walk_file(
             number += CHUNK_ENTRIES
 
 
-def _describe_position(place: str, first: int, number: int) -> str:
-    return f"{place}, entry {number}, byte {(number - first) * ENTRY.size}"
+def _describe_position(location: str, first_number: int, number: int) -> str:
+    return f"{location}, entry {number}, byte {(number - first_number) * ENTRY.size}"

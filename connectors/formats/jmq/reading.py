@@ -19,7 +19,7 @@ from commitlake.connectors.log_format.kernel import FormatKernel
 from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.files.windows import make_head_reader, read_numbers_at
 from commitlake.connectors.reading.kernel import hop
-from commitlake.connectors.reading.kernel.record_starts import find_border
+from commitlake.connectors.reading.kernel.record_starts import find_record_start
 from commitlake.schemas.layouts.jmq.consumption import FOLDER, Consumption, DeliveryOutcome, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import HEAD, NewJournalMessage, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
@@ -61,7 +61,7 @@ def _compute_store_times(window: Window, parts: Array) -> Array:
 
 KERNEL = FormatKernel(
     hop=partial(hop.hop, JOURNAL),
-    find_border=partial(find_border, JOURNAL),
+    find_border=partial(find_record_start, JOURNAL),
     part_count=JOURNAL_PART_COUNT,
     texts=(
         (hop.TOPIC, hop.TOPIC_LENGTH),

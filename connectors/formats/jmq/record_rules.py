@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from commitlake.connectors.formats.jmq.message_row import row_of
+from commitlake.connectors.formats.jmq.message_row import to_message_row
 from commitlake.connectors.log_format.records import RecordRules
 from commitlake.schemas.layouts.jmq.checkpoint import parse_journal_checkpoint
 from commitlake.schemas.layouts.jmq.journal import FILLER, HEAD, JournalMessage, Magic, parse_message
-from commitlake.schemas.layouts.jmq.scan import JournalScanner, examine
+from commitlake.schemas.layouts.jmq.scan import JournalScanner, classify_span
 
 
-def _checkpoint_confirms(checkpoint: bytes, message: JournalMessage, was_closed: bool) -> bool:  # noqa: ARG001
+def _checkpoint_confirms(checkpoint: bytes, message: JournalMessage, was_clean_shutdown: bool) -> bool:  # noqa: ARG001
     known = parse_journal_checkpoint(checkpoint)
     return known is not None and message.journal_offset + message.size <= known.journal_end
 
@@ -19,10 +19,10 @@ RULES = RecordRules.of_layouts(
     offset_field="journal_offset",
     filler=FILLER,
     filler_magics={Magic.FILLER},
-    known_bytes=HEAD.size,
-    examine=examine,
+    known_prefix_bytes=HEAD.size,
+    examine=classify_span,
     scanner=JournalScanner,
     parse_message=parse_message,
-    vouches=_checkpoint_confirms,
-    row_of=row_of,
+    checkpoint_confirms=_checkpoint_confirms,
+    row_of=to_message_row,
 )

@@ -39,28 +39,28 @@ _QUESTION = (
 
 
 def read_rows(
-    path: Path, how: str, file: tuple[int, int] | None = None, *, tries: bool = False
+    path: Path, uri_parameters: str, file_identity: tuple[int, int] | None = None, *, none_if_unreadable: bool = False
 ) -> list[tuple[object, ...]] | None:
-    """Return the rows of failed messages, one more than `MAX_ROWS` if there are more.
+    """Return the rows of failed messages, at most `MAX_ROWS` + 1, which shows the caller that there are too many.
 
     Args:
         path: path of the database.
-        how: parameters of SQLite's URI.
-        file: device and inode of the file that was checked, because SQLite follows links; None for our own copy.
-        tries: whether to return None if SQLite cannot read the database in that way.
+        uri_parameters: parameters of SQLite's URI.
+        file_identity: device and inode of the file that was checked, as SQLite follows links; None for our own copy.
+        none_if_unreadable: whether to return None if SQLite cannot read the database in that way.
 
     Raises:
         sqlite3.Error: if it is not a database with such a table, a limit is exceeded, or another file was opened.
         UnicodeDecodeError: if SQLite's own message on it is not UTF-8.
     """
-    with closing(_connect(path, how)) as database:
-        if file is not None and not _is_file_open(file):
+    with closing(_connect(path, uri_parameters)) as database:
+        if file_identity is not None and not _is_file_open(file_identity):
             raise sqlite3.DatabaseError("the file was replaced by a link or another file while it was opened")
-        return None if tries and not _can_read(database) else _select_rows(database)
+        return None if none_if_unreadable and not _can_read(database) else _select_rows(database)
 
 
-def _connect(path: Path, how: str) -> sqlite3.Connection:
-    database = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, timeout=5, isolation_level=None)
+def _connect(path: Path, uri_parameters: str) -> sqlite3.Connection:
+    database = sqlite3.connect(f"file:{quote(str(path))}?{uri_parameters}", uri=True, timeout=5, isolation_level=None)
     end = time.monotonic() + MAX_SECONDS
     database.set_progress_handler(lambda: time.monotonic() > end, _STEPS)
     database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
@@ -69,12 +69,12 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     return database
 
 
-def _is_file_open(file: tuple[int, int]) -> bool:
+def _is_file_open(file_identity: tuple[int, int]) -> bool:
     """Return whether this process has a file open, given its device and inode."""
     for opened in _OPEN_FILES.iterdir():
         with suppress(OSError):  # the listing's own file
             status = opened.stat()
-            if (status.st_dev, status.st_ino) == file:
+            if (status.st_dev, status.st_ino) == file_identity:
                 return True
     return False
 
@@ -110,7 +110,7 @@ def _select_rows(database: sqlite3.Connection) -> list[tuple[object, ...]]:
 def main() -> int:
     """Print the rows of a database as JSON, given `read_rows`' arguments; an error goes to standard error."""
     try:
-        rows = read_rows(Path(sys.argv[1]), sys.argv[2], (int(sys.argv[3]), int(sys.argv[4])), tries=True)
+        rows = read_rows(Path(sys.argv[1]), sys.argv[2], (int(sys.argv[3]), int(sys.argv[4])), none_if_unreadable=True)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         print(str(error).splitlines()[0], file=sys.stderr)
         return 1

@@ -81,9 +81,9 @@ def _read_database(root: str) -> Sequence[Sequence[object]]:
     """Return the rows of a retry store's database; none if it does not exist."""
     if is_uri(root):
         with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
-            return _read_copy(copies) if _download(root, Path(copies)) else ()
+            return _read_copy(copies) if _download_database(root, Path(copies)) else ()
     folder = Path(root) / FOLDER
-    names = files_in(folder, lambda name: name in _FILES, below=Path(root))
+    names = files_in(folder, lambda name: name in _FILES, trusted_root=Path(root))
     sizes = {name: (folder / name).lstat().st_size for name in names}
     if FILE_NAME not in sizes:
         return ()
@@ -93,7 +93,7 @@ def _read_database(root: str) -> Sequence[Sequence[object]]:
     if _SHARED in sizes:  # a broker's lock file
         rows = _read_in_process(folder / FILE_NAME, "mode=ro&readonly_shm=1", file)
     elif not sizes.get(_WAL):  # no transaction waits to be moved to the database
-        rows = read_rows(folder / FILE_NAME, "mode=ro&immutable=1", file, tries=True)
+        rows = read_rows(folder / FILE_NAME, "mode=ro&immutable=1", file, none_if_unreadable=True)
     if rows is not None:
         return rows
     with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
@@ -117,9 +117,19 @@ def _read_copy(folder: str) -> Sequence[Sequence[object]]:
     return read_rows(Path(folder) / FILE_NAME, "mode=rw") or ()
 
 
-def _read_in_process(path: Path, how: str, file: tuple[int, int]) -> Sequence[Sequence[object]] | None:
+def _read_in_process(
+    path: Path, uri_parameters: str, file_identity: tuple[int, int]
+) -> Sequence[Sequence[object]] | None:
     """Call `read_rows` in a separate process, and return its result; see `retry_database`."""
-    command = [sys.executable, "-I", "-c", inspect.getsource(retry_database), str(path), how, *map(str, file)]
+    command = [
+        sys.executable,
+        "-I",
+        "-c",
+        inspect.getsource(retry_database),
+        str(path),
+        uri_parameters,
+        *map(str, file_identity),
+    ]
     try:
         ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=2 * MAX_SECONDS, check=False
@@ -151,13 +161,13 @@ def _refuse_rollback_journal(size: int | None) -> None:
 
 
 def _copy_file(source: Path, root: Path, target: Path) -> None:
-    with os.fdopen(open_file(source, below=root), "rb") as file, target.open("wb") as copy:
+    with os.fdopen(open_file(source, trusted_root=root), "rb") as file, target.open("wb") as copy:
         if (size := os.fstat(file.fileno()).st_size) > MAX_COPY_BYTES:
             raise OSError(f"expected at most {MAX_COPY_BYTES:,} bytes, found {size:,}")
         shutil.copyfileobj(file, copy, 1 << 20)
 
 
-def _download(root: str, folder: Path) -> bool:
+def _download_database(root: str, folder: Path) -> bool:
     """Copy the database's files from another filesystem; return whether there is one."""
     filesystem, remote = resolve_filesystem(f"{root}/{FOLDER}")
     names = [_JOURNAL, _WAL, FILE_NAME]

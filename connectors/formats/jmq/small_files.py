@@ -95,7 +95,7 @@ def check_checkpoint(log: CheckedLog, files: SmallFiles, problems: Problems) -> 
     """Compare a checkpoint with the last record and, after a clean shutdown, with the number of entries."""
     if files.log_end is None or files.last_record is None or not log.start < files.log_end <= log.end:
         return
-    record = log.records.at(files.last_record)
+    record = log.records.get_record(files.last_record)
     if record is None or files.last_record + record.size != files.log_end:
         found = "none" if record is None else f"one up to {files.last_record + record.size}"
         problems.note(
@@ -126,7 +126,7 @@ def new_checkpoint(log: RebuiltLog) -> bytes:
     return serialize_journal_checkpoint(JournalCheckpoint(log.last_end, log.last_offset, log.last_time, log.entries))
 
 
-def with_entry_count(checkpoint: bytes, entries: int) -> bytes | None:
+def replace_entry_count(checkpoint: bytes, entry_count: int) -> bytes | None:
     """Return a checkpoint's bytes with another entry count; None if the bytes are invalid."""
     known = parse_journal_checkpoint(checkpoint)
-    return None if known is None else serialize_journal_checkpoint(known._replace(entries=entries))
+    return None if known is None else serialize_journal_checkpoint(known._replace(entries=entry_count))

@@ -30,7 +30,7 @@ def detect_dialects(segments: Sequence[Segment], log_format: Format) -> frozense
     return frozenset(_detect_by_segment_starts(segments)) or _detect_by_first_records(segments, log_format)
 
 
-def dialect_of(segments: Sequence[Segment], log_format: Format) -> Dialect:
+def choose_dialect(segments: Sequence[Segment], log_format: Format) -> Dialect:
     """Return the dialect of a store: RocketMQ's if any segment has it, or if none shows its dialect.
 
     Stops at the first segment of RocketMQ, because each segment of a store in an object store takes some requests.
@@ -74,11 +74,11 @@ def _detect_by_segment_starts(segments: Sequence[Segment]) -> Iterator[Dialect]:
 
 
 def _detect_file_dialect(file: SegmentFile, file_size: int) -> Dialect | None:
-    def read(position: int) -> memoryview:
+    def read_head_at(position: int) -> memoryview:
         window = np.empty(max(0, min(BLANK.size, file_size - position)), np.uint8)
         return window.data[: file.read_into(window, position)]
 
-    return detect_segment_dialect(read)
+    return detect_segment_dialect(read_head_at)
 
 
 def key_index_problem(segments: Sequence[Segment], log_format: Format) -> str | None:

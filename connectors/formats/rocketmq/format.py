@@ -49,17 +49,17 @@ class _Folders(StoreFolders):
     rebuilt = (*_QUEUES, "index", "checkpoint", "config/topics.json")
     unsupported_logs: Mapping[str, str] = MappingProxyType({"dledger-": "DLedger"})
 
-    def other_logs(self, root: Path, log: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+    def other_logs(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
         """Yield the other folders of a log with several paths, and those of DLedger; see `StoreFolders`."""
         from commitlake.connectors.formats.rocketmq.other_logs import other_logs
 
-        return other_logs(root, log, settings)
+        return other_logs(root, log_folder, settings)
 
 
 class _Dialects(FormatDialects):
     exist = True
 
-    def of(self, segments: Sequence[Segment]) -> frozenset[Dialect]:
+    def detect_dialects(self, segments: Sequence[Segment]) -> frozenset[Dialect]:
         """Return the dialects of segments; see `FormatDialects`."""
         from commitlake.connectors.formats.rocketmq.dialects import detect_dialects
 
@@ -67,9 +67,9 @@ class _Dialects(FormatDialects):
 
     def dialect_of(self, segments: Sequence[Segment]) -> Dialect:
         """Return the dialect of a store; see `FormatDialects`."""
-        from commitlake.connectors.formats.rocketmq.dialects import dialect_of
+        from commitlake.connectors.formats.rocketmq.dialects import choose_dialect
 
-        return dialect_of(segments, FORMAT)
+        return choose_dialect(segments, FORMAT)
 
 
 class _Queues(FormatQueues):
@@ -97,19 +97,19 @@ class _Queues(FormatQueues):
 
         return CONSUME_QUEUES
 
-    def walk(
+    def walk_entries(
         self,
         files: StoreFiles,
         topic: str | None,
         queue_id: int | None,
-        damage: Callable[[str], None],  # noqa: ARG002 (an entry has nothing to prove itself by)
+        report_damage: Callable[[str], None],  # noqa: ARG002 (an entry has nothing to prove itself by)
     ) -> Iterator[dict[str, object]]:
         """Yield the entries of a store's queues; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
         from commitlake.connectors.reading.unread import refuse_rocksdb_queues
 
         if files.files_in(self.folders[0], _ROCKSDB_FILE.__eq__):
-            refuse_rocksdb_queues(files.place_of(""))
+            refuse_rocksdb_queues(files.location_of(""))
         for found in walk_consume_queues(files, topic, queue_id):
             yield {
                 "topic": found.topic,
@@ -120,7 +120,7 @@ class _Queues(FormatQueues):
                 "tags_code": found.entry.tags_code,
             }
 
-    def writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
+    def make_writer(self, files: NewQueueFiles, queue: NewQueue) -> QueueWriter:
         """Return a writer that rebuilds a queue's files; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.queue_writer import RocketmqQueueWriter
 
@@ -140,11 +140,11 @@ class _Queues(FormatQueues):
 class _Indexes(FormatIndexes):
     has_files = True
 
-    def index_data_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:
+    def index_data_reader(self, start_offset: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> IndexDataReader:
         """Return a reader of data for indexes; see `FormatIndexes`."""
         from commitlake.connectors.formats.rocketmq.index_data import CommitLogReader
 
-        return CommitLogReader(start, delay_levels_ms, chunk_rows)
+        return CommitLogReader(start_offset, delay_levels_ms, chunk_rows)
 
     def no_key_index_reason(self, segments: Sequence[Segment]) -> str | None:
         """Return why the indexes cannot be searched for keys; see `FormatIndexes`."""
@@ -153,12 +153,12 @@ class _Indexes(FormatIndexes):
         return key_index_problem(segments, FORMAT)
 
     def open_key_index(
-        self, folder: Path, topics: Collection[str], keys: Collection[str], message_at: Callable[[int], Any]
+        self, folder: Path, topics: Collection[str], keys: Collection[str], read_message_at: Callable[[int], Any]
     ) -> KeyIndex:
         """Open a store's indexes for a search for keys; see `FormatIndexes`."""
         from commitlake.connectors.formats.rocketmq.key_index import IndexFiles
 
-        return IndexFiles(folder, topics, keys, message_at)
+        return IndexFiles(folder, topics, keys, read_message_at)
 
     def newest_indexed_record(self, root: Path) -> tuple[str, int] | None:
         """Return the newest IndexFile, and the offset of the last record in it; see `FormatIndexes`."""
@@ -170,7 +170,7 @@ class _Indexes(FormatIndexes):
 class _SmallFiles(FormatSmallFiles):
     has_topic_configs = True
 
-    def read(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+    def read_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         """Read a store's checkpoint and offsets; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.rocketmq.small_files import read_small_files
 
@@ -182,7 +182,7 @@ class _SmallFiles(FormatSmallFiles):
 
         return new_checkpoint(root, log)
 
-    def claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
+    def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
         """Return what the bytes of a checkpoint claim about the log; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.rocketmq.small_files import checkpoint_claims
 

@@ -42,7 +42,7 @@ _TAGS_KEY = np.frombuffer(TAGS_KEY_PREFIX.encode(), np.uint8).copy()
 
 @dataclass(frozen=True, slots=True)
 class IrregularRecord:
-    """Data for indexes of one record that the compiled loop leaves to Python; see `Facts` for the fields.
+    """Data for indexes of one record that the compiled loop leaves to Python; see `IndexData` for the fields.
 
     Attributes:
         tags_code: code of the tags, even if the entry has a delivery time instead.
@@ -123,28 +123,28 @@ class CommitLogReader:
         self._irregular: dict[int, IrregularRecord] = {}
         self._other_queues = 0
 
-    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Return the positions of the next records in a window, and collect their data; see `IndexDataReader`."""
         before = state.copy()
         parts = self._read_records(arguments, state, faults, self._parts)
-        if parts.shape[1] > _SHORT_STEP_ROWS and self._irregular_bytes > _MAX_IRREGULAR_BYTES:
+        if parts.shape[1] > _SHORT_STEP_ROWS and self._count_irregular_bytes > _MAX_IRREGULAR_BYTES:
             state[:] = before
             room = np.empty((COMMITLOG_PART_COUNT, _SHORT_STEP_ROWS + 1), np.int64)
             parts = self._read_records(arguments, state, faults, room)
         return parts
 
-    def _read_records(self, arguments: HopArguments, state: Array, faults: Array, room: Array) -> Array:
+    def _read_records(self, arguments: HopArguments, state: Array, faults: Array, parts_buffer: Array) -> Array:
         self._out.used[:] = self._committed
-        k.read_index_data(*arguments, state, room, faults, SEED, self._topics, self._out)
-        parts: Array = room[:, : state[h.RECORDS]]
+        k.read_index_data(*arguments, state, parts_buffer, faults, SEED, self._topics, self._out)
+        parts: Array = parts_buffer[:, : state[h.RECORDS]]
         return parts
 
     @property
-    def _irregular_bytes(self) -> int:
+    def _count_irregular_bytes(self) -> int:
         return int(self._out.irregular[4, : self._out.used[k.ODD]].sum())
 
-    def add_records(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Add the records that the last call of `hop` found to the chunk, while their window is still open."""
+    def add_records(self, window: Array, parts: Array, origin: int, bad_ranges: Sequence[BadRange]) -> None:
+        """Add the records found by the last `locate_next_records` to the chunk, while their window is still open."""
         for row, topic, topic_length, properties, length, magic in self._out.irregular[
             :, : self._out.used[k.ODD]
         ].T.tolist():
@@ -157,15 +157,15 @@ class CommitLogReader:
             self._other_queues += len(record.other_queues)
         self._out.used[k.ODD] = 0
         self._committed[:] = self._out.used
-        self._bad += bad
+        self._bad += bad_ranges
         if parts.shape[1]:
             self._last_end = origin + int(parts[h.PROPERTIES, -1] + parts[h.PROPERTIES_LENGTH, -1])
-        if bad:
-            self._last_end = max(self._last_end, bad[-1].end)
+        if bad_ranges:
+            self._last_end = max(self._last_end, bad_ranges[-1].end)
 
-    def add_bad(self, bad: BadRange) -> None:
+    def add_bad_range(self, bad_range: BadRange) -> None:
         """Add a bad range that the walk does not report, such as a missing segment."""
-        self._bad.append(bad)
+        self._bad.append(bad_range)
 
     @property
     def is_full(self) -> bool:
@@ -178,7 +178,7 @@ class CommitLogReader:
             or free < _MAX_TOPIC_BYTES + 2 * PADDING
         )
 
-    def finish(self, end: int | None = None) -> IndexData:
+    def finish_chunk(self, chunk_end: int | None = None) -> IndexData:
         """Return the records collected so far as a chunk; the next chunk begins at its end."""
         rows, keys = int(self._committed[k.ROWS]), int(self._committed[k.KEYS])
         longs, ints = self._out.longs[:, :rows], self._out.ints[:, :rows]
@@ -186,10 +186,10 @@ class CommitLogReader:
         key_hashes, key_ends = self._out.key_hashes[:keys], ints[k.KEY_END]
         if self._irregular:
             key_hashes, key_ends = self._add_irregular_records(ints, longs, key_hashes)
-        self._to_delivery_times(topics, ints, longs)
+        self._set_delivery_times(topics, ints, longs)
         facts = IndexData(
             start=self._start,
-            end=self._last_end if end is None else end,
+            end=self._last_end if chunk_end is None else chunk_end,
             topics=topics,
             physical_offset=longs[k.PHYSICAL_OFFSET],
             size=ints[k.SIZE],
@@ -225,7 +225,7 @@ class CommitLogReader:
         ends = np.cumsum(counts, dtype=np.int32)
         return np.insert(key_hashes, places, np.array(values, np.int32)), ends
 
-    def _to_delivery_times(self, topics: Sequence[str], ints: Array, longs: Array) -> None:
+    def _set_delivery_times(self, topics: Sequence[str], ints: Array, longs: Array) -> None:
         """Replace tags codes by delivery times for records in a schedule topic, as brokers do in queue entries."""
         for dialect in DIALECTS:
             if dialect.schedule_topic in topics:

@@ -48,7 +48,7 @@ def walk_consume_queues(
         StoreError: if the store has no ConsumeQueue that can be read, or a link among its folders and files, or if it
             is a copy that was changed.
     """
-    check_index_folder(files, _QUEUES, made_from=_MADE_FROM)
+    check_index_folder(files, _QUEUES, source_files=_MADE_FROM)
     with convert_link_errors():
         for queue in walk_queue_folders(files, _QUEUES, topic, queue_id):
             yield from _walk_queue(files, queue)
@@ -81,33 +81,33 @@ def walk_index_files(files: StoreFiles, geometry: indexfile.Geometry | None = No
     Raises:
         StoreError: if there is no index, or a file that is not an IndexFile, or if it is a copy that was changed.
     """
-    check_index_folder(files, _INDEX, made_from=_MADE_FROM)
+    check_index_folder(files, _INDEX, source_files=_MADE_FROM)
     with convert_link_errors():
         for name in files.files_in(_INDEX, str.isdecimal):
             with closing(files.open(f"{_INDEX}/{name}")) as file:
-                yield from _walk_index_file(files.place_of(f"{_INDEX}/{name}"), name, file, geometry)
+                yield from _walk_index_file(files.location_of(f"{_INDEX}/{name}"), name, file, geometry)
 
 
 def _walk_index_file(
-    place: str, name: str, file: IndexedFile, geometry: indexfile.Geometry | None
+    location: str, name: str, file: IndexedFile, geometry: indexfile.Geometry | None
 ) -> Iterator[IndexEntry]:
     size = file.size()
     try:
         shape = geometry or indexfile.geometry_of(size)
     except LayoutError as error:
         raise StoreError(
-            f"{place}: {error}. Give the broker's maxHashSlotNum and maxIndexNum (--index-slots, --index-entries)"
+            f"{location}: {error}. Give the broker's maxHashSlotNum and maxIndexNum (--index-slots, --index-entries)"
         ) from None
     if size < shape.file_size:
         raise StoreError(
-            f"{place}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, "
+            f"{location}: expected {shape.file_size} bytes for {shape.slots} slots and {shape.entries} entries, "
             f"found {size}"
         )
-    header = indexfile.parse_header(_read_exactly(place, file, indexfile.HEADER.size, 0))
+    header = indexfile.parse_header(_read_exactly(location, file, indexfile.HEADER.size, 0))
     unit = indexfile.ENTRY.size
     for first in range(1, shape.entries, CHUNK_ENTRIES):
         count = min(CHUNK_ENTRIES, shape.entries - first)
-        data = _read_exactly(place, file, count * unit, shape.entry_position(first))
+        data = _read_exactly(location, file, count * unit, shape.entry_position(first))
         for number in range(first, first + count):
             entry = indexfile.parse_entry(data, (number - first) * unit)
             if number >= header.index_count and not any(entry):
@@ -116,11 +116,11 @@ def _walk_index_file(
             yield IndexEntry(name, number, entry.key_hash % shape.slots, timestamp, entry)
 
 
-def _read_exactly(place: str, file: IndexedFile, size: int, position: int) -> bytes:
+def _read_exactly(location: str, file: IndexedFile, size: int, position: int) -> bytes:
     """Read a piece of a file, without a memory map, because truncation of a mapped file would kill the process."""
     data = read_all(file, position, position + size).tobytes()
     if len(data) < size:
         raise StoreError(
-            f"{place}: expected {size} bytes at {position}, found {len(data)}: the file was truncated just now"
+            f"{location}: expected {size} bytes at {position}, found {len(data)}: the file was truncated just now"
         )
     return data

@@ -112,13 +112,13 @@ class IndexFiles:
             raise IndexUnusable(f"the index files in {store_folder / FOLDER} overlap or are out of order")
         self._hits = sorted(frozenset().union(*(part.hits for part in self._parts)))
         if len(self._hits) > _MAX_HITS:
-            raise IndexUnusable(f"it lists more than {_MAX_HITS} records for these keys")
+            raise IndexUnusable(f"the index lists more than {_MAX_HITS} records for these keys")
         self._check_unique_keys([key for key in keys if _MESSAGE_ID.fullmatch(key)], topics)
 
     def _search_file(self, path: Path, hashes: Iterable[int]) -> _CoveredRange | None:
         descriptor = open_file(path)
         try:
-            return _IndexFile(descriptor).part(hashes)
+            return _IndexFile(descriptor).find_covered_range(hashes)
         except _UnusableFileError as unusable:
             self.notes.append(f"{path.name} {unusable}")
             return None
@@ -132,15 +132,15 @@ class IndexFiles:
         own = {message.unique_key for message in found if message.topic in topics}
         unknown = [message_id for message_id in ids if message_id not in own]
         if unknown:
-            raise IndexUnusable(f"it does not contain {unknown[0]}, but contains messages of a batch under another id")
+            raise IndexUnusable(f"the index lacks {unknown[0]}, but contains messages of a batch under another id")
 
-    def find_records(self, whole: LogRange) -> IndexAnswer:
+    def find_records(self, segment_range: LogRange) -> IndexAnswer:
         """Return the wanted records in a segment's range, and the parts of the range that no file covers."""
-        unknown = list(self._uncovered_ranges(whole.start, whole.end))
+        unknown = list(self._uncovered_ranges(segment_range.start, segment_range.end))
         listed = {
             hit: self._record_size_at(hit)
             for hit in self._hits
-            if whole.start <= hit < whole.end and not any(start <= hit < end for start, end in unknown)
+            if segment_range.start <= hit < segment_range.end and not any(start <= hit < end for start, end in unknown)
         }
         open_ranges = []
         for start, end in unknown:
@@ -155,9 +155,9 @@ class IndexFiles:
     def _record_size_at(self, offset: int) -> int:
         message = self._message_at(offset)
         if message is None:
-            raise IndexUnusable(f"it refers to offset {offset}, where there is no valid record")
+            raise IndexUnusable(f"an entry refers to offset {offset}, where there is no valid record")
         if self._hashes.isdisjoint(_index_hashes(message)):
-            raise IndexUnusable(f"it refers to offset {offset}, whose record does not have the key")
+            raise IndexUnusable(f"an entry refers to offset {offset}, whose record does not have the key")
         return message.size
 
     def _find_short_range_records(self, start: int, end: int) -> dict[int, int]:
@@ -236,7 +236,7 @@ class _IndexFile:
         if used < header.used_slots:
             raise _UnusableFileError(f"has {used} used slots, but {header.used_slots} in its header")
 
-    def part(self, hashes: Iterable[int]) -> _CoveredRange | None:
+    def find_covered_range(self, hashes: Iterable[int]) -> _CoveredRange | None:
         """Return the range of the log that the file covers; None if the file has too few entries."""
         count = self._header.index_count
         if count <= 1:
@@ -247,47 +247,55 @@ class _IndexFile:
             raise _UnusableFileError(f"has entries for {first} to {last}, but {begin} to {end} in its header")
         # The neighbouring files may have other keys of the first and last record.
         start = self._find_second_offset(first, count)
-        hits = frozenset(offset for wanted in hashes for offset in self._chain_offsets(wanted))
+        hits = frozenset(offset for wanted in hashes for offset in self._walk_hash_chain(wanted))
         return _CoveredRange(start, max(start, last), tuple(self._find_holes(1, count - 1)), hits)
 
-    def _find_second_offset(self, first: int, count: int) -> int:
-        for number in range(2, count):
+    def _find_second_offset(self, first_offset: int, entry_count: int) -> int:
+        for number in range(2, entry_count):
             offset = self._read_entry(number).physical_offset
-            if offset != first:
+            if offset != first_offset:
                 return offset
-        return first
+        return first_offset
 
-    def _chain_offsets(self, wanted: int) -> Iterator[int]:
+    def _walk_hash_chain(self, wanted_hash: int) -> Iterator[int]:
         """Yield the physical offsets of the records with a hash, newest first.
 
         Entries beyond the header's count are followed, too, because a crash leaves the count too low.
         """
         slots = self._geometry.slots
-        position = self._geometry.slot_position(wanted % slots)
+        position = self._geometry.slot_position(wanted_hash % slots)
         number = int.from_bytes(os.pread(self._descriptor, SLOT.size, position), "big", signed=True)
         before = self._geometry.entries
         while number != 0:
             if not 0 < number < before:
                 raise _UnusableFileError(f"has a chain that goes from entry {before} to {number}")
             entry = self._read_entry(number)
-            if entry.key_hash % slots != wanted % slots or not any(entry):
+            if entry.key_hash % slots != wanted_hash % slots or not any(entry):
                 raise _UnusableFileError(f"has an entry {number} that does not belong to its chain")
-            if entry.key_hash == wanted:
+            if entry.key_hash == wanted_hash:
                 self._check_offset(number, entry.physical_offset)
                 yield entry.physical_offset
             before, number = number, entry.previous_entry
 
-    def _check_offset(self, number: int, offset: int) -> None:
+    def _check_offset(self, entry_number: int, physical_offset: int) -> None:
         header = self._header
-        is_known = number < header.index_count  # entries beyond the count are newer than the header
-        if is_known and not header.begin_physical_offset <= offset <= header.end_physical_offset:
+        is_known = entry_number < header.index_count  # entries beyond the count are newer than the header
+        if is_known and not header.begin_physical_offset <= physical_offset <= header.end_physical_offset:
             raise _UnusableFileError(
-                f"has an entry {number} that refers to offset {offset}, which is not in its part of the log"
+                f"has an entry {entry_number} that refers to offset {physical_offset}, which is not in its part of "
+                "the log"
             )
 
-    def _find_holes(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+    def _find_holes(self, first_entry: int, last_entry: int) -> Iterator[tuple[int, int]]:
         """Return the ranges between consecutive entries whose records are so far apart that entries may be missing."""
-        todo = [(low, self._read_entry(low).physical_offset, high, self._read_entry(high).physical_offset)]
+        todo = [
+            (
+                first_entry,
+                self._read_entry(first_entry).physical_offset,
+                last_entry,
+                self._read_entry(last_entry).physical_offset,
+            )
+        ]
         while todo:
             first, begin, last, end = todo.pop()
             if end < begin:
@@ -301,8 +309,8 @@ class _IndexFile:
             between = self._read_entry(middle).physical_offset
             todo += [(middle, between, last, end), (first, begin, middle, between)]
 
-    def _read_entry(self, number: int) -> IndexFileEntry:
-        data = os.pread(self._descriptor, ENTRY.size, self._geometry.entry_position(number))
+    def _read_entry(self, entry_number: int) -> IndexFileEntry:
+        data = os.pread(self._descriptor, ENTRY.size, self._geometry.entry_position(entry_number))
         if len(data) < ENTRY.size:
-            raise _UnusableFileError(f"ends before entry {number}")
+            raise _UnusableFileError(f"ends before entry {entry_number}")
         return parse_entry(data, 0)

@@ -36,19 +36,19 @@ def dledger_folders(root: Path) -> list[Path]:
     return [root / name / _DATA for name in names if name.startswith(_DLEDGER) and (root / name / _DATA).is_dir()]
 
 
-def other_logs(root: Path, log: Path, settings: Mapping[str, str]) -> Iterator[Path]:
+def other_logs(root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
     """Yield the folders that may have parts of a store's log.
 
     Args:
         root: the store's folder.
-        log: the folder of the log that is read.
+        log_folder: the folder of the log that is read.
         settings: the settings of a broker.conf; empty without one. Those of another store, as of a copy, are not used.
     """
     yield from dledger_folders(root)
     folders = [Path(path) for name in _LOGS for path in _split_paths(settings.get(name, ""))]
     main = settings.get("storePathRootDir", "")
-    if any(_is_same_folder(folder, log) for folder in folders) or (main and _is_same_folder(Path(main), root)):
-        yield from (folder for folder in folders if not _is_same_folder(folder, log))
+    if any(_is_same_folder(folder, log_folder) for folder in folders) or (main and _is_same_folder(Path(main), root)):
+        yield from (folder for folder in folders if not _is_same_folder(folder, log_folder))
         yield from map(Path, _split_paths(settings.get(_DLEDGER_LOG, "")))
 
 
@@ -63,7 +63,7 @@ def read_newest_indexed(root: Path) -> tuple[str, int] | None:
     """
     folder = root / _INDEX
     for name in reversed(files_in(folder, str.isdecimal)):
-        with os.fdopen(open_file(folder / name, below=folder), "rb", buffering=0) as file, suppress(LayoutError):
+        with os.fdopen(open_file(folder / name, trusted_root=folder), "rb", buffering=0) as file, suppress(LayoutError):
             header = indexfile.parse_header(file.read(indexfile.HEADER.size))
             if header.index_count > 1:
                 return f"{_INDEX}/{name}", header.end_physical_offset
@@ -74,5 +74,5 @@ def _split_paths(text: str) -> list[str]:
     return [path.strip() for path in _SEPARATOR.split(text) if path.strip()]
 
 
-def _is_same_folder(one: Path, other: Path) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _is_same_folder(folder: Path, other_folder: Path) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(other_folder)

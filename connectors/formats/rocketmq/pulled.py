@@ -46,7 +46,7 @@ _AT_QUEUE_OFFSET = HEAD.offset_of("queue_offset")
 class _PulledBatch(DecodedBatch):
     """Batch of records from an answer; each record contains its own physical offset."""
 
-    def extent_of(self, row: int) -> tuple[int, int]:
+    def record_extent(self, row: int) -> tuple[int, int]:
         """Return the physical offsets of a record's first byte and of its end."""
         return _record_extent(self.window, int(self.parts[START, row]))
 
@@ -129,12 +129,14 @@ class PulledRecords:
         self._reader = RowReader(self._split, request, self._refused, _PulledDecoder)
         self._intact = np.empty(_MAX_RECORDS, np.bool_)
 
-    def batches(self, answers: Sequence[bytes], wanted: PulledRange | None = None) -> Iterator[pa.RecordBatch]:
+    def decode_answers(
+        self, answers: Sequence[bytes], wanted_range: PulledRange | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the records in answers.
 
         Args:
             answers: the bodies, in the order of the queue.
-            wanted: the wanted records; by default all.
+            wanted_range: the wanted records; by default all.
 
         Raises:
             DamagedLogError: for bytes that are not records, in any mode; in mode FAILFAST also for a record that is
@@ -155,17 +157,17 @@ class PulledRecords:
             found, intact = parts[:, :rows], self._intact[:rows]
             self._check_offsets(window, found)
             self.messages += self._count_messages(window, found)
-            if wanted is not None:
+            if wanted_range is not None:
                 starts.append(found[START].copy())
                 if cut_at is None:
-                    by_number = wanted.may_exceed or self.has_inner_batches
-                    chosen, cut_at = _choose_records(window, found, wanted, by_number=by_number)
+                    by_number = wanted_range.may_exceed or self.has_inner_batches
+                    chosen, cut_at = _mask_wanted_records(window, found, wanted_range, is_by_queue_offset=by_number)
                     found, intact = found[:, chosen], intact[chosen]
-                    self._note_last_record(window, found, intact)
+                    self._count_and_note_last_record(window, found, intact)
                 else:  # records after the wanted ones are only counted
                     found, intact = found[:, :0], intact[:0]
             if intact.all():
-                yield from self._reader.batches_of(window, 0, found, self._inspect)
+                yield from self._reader.decode_located_records(window, 0, found, self._inspect)
             else:
                 yield from self._make_rows_with_damage(window, found, intact)
             if fault != NO_FAULT:
@@ -173,7 +175,7 @@ class PulledRecords:
                     f"{self._split.path}: expected whole records in an answer to a pull, found {FAULT_BY_CODE[fault]} "
                     f"at byte {position} of {length}"
                 )
-        self.cut = None if cut_at is None else _locate_cut(window, answers, np.concatenate(starts), cut_at)
+        self.cut = None if cut_at is None else _locate_cut_position(window, answers, np.concatenate(starts), cut_at)
 
     def _check_offsets(self, window: Array, parts: Array) -> None:
         """Refuse records with impossible offsets, which would otherwise be skipped as not wanted."""
@@ -185,35 +187,39 @@ class PulledRecords:
                 f"{wrong[0]}"
             )
 
-    def log(self) -> None:
+    def log_dropped_records(self) -> None:
         """Log the number of dropped records."""
-        self._refused.log()
+        self._refused.log_counts()
 
-    def _make_rows_with_damage(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
-        first = int(np.argmin(intact))
+    def _make_rows_with_damage(self, window: Array, parts: Array, is_intact: Array) -> Iterator[pa.RecordBatch]:
+        first = int(np.argmin(is_intact))
         if first:  # in mode FAILFAST, rows before the damage are returned
-            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, :first]), self._inspect)
-        values = [self._report_damage(window, int(start)) for start in parts[START, ~intact]]
+            yield from self._reader.decode_located_records(
+                window, 0, np.ascontiguousarray(parts[:, :first]), self._inspect
+            )
+        values = [self._report_damage(window, int(start)) for start in parts[START, ~is_intact]]
         yield from bad_range_rows(values, self._split, self._request)
-        intact = intact.copy()
-        intact[:first] = False
-        if intact.any():
-            yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, intact]), self._inspect)
+        is_intact = is_intact.copy()
+        is_intact[:first] = False
+        if is_intact.any():
+            yield from self._reader.decode_located_records(
+                window, 0, np.ascontiguousarray(parts[:, is_intact]), self._inspect
+            )
 
-    def _note_last_record(self, window: Array, parts: Array, intact: Array) -> None:
+    def _count_and_note_last_record(self, window: Array, parts: Array, is_intact: Array) -> None:
         """Count the intact records, and note the place and digest of the last record, whether it is intact or not."""
-        self.taken += int(intact.sum())
+        self.taken += int(is_intact.sum())
         if parts.shape[1]:
             start = int(parts[START, -1])
             begin, end = _record_extent(window, start)
             record = window[start : start + end - begin].tobytes()
             self.last_taken = TakenRecord(begin, end - begin, compute_record_digest(record))
 
-    def _report_damage(self, window: Array, start: int) -> dict[str, object]:
-        begin, end = _record_extent(window, start)
-        first = window[start : start + min(FIRST_BYTES, end - begin)].tobytes()
+    def _report_damage(self, window: Array, record_start: int) -> dict[str, object]:
+        begin, end = _record_extent(window, record_start)
+        first = window[record_start : record_start + min(FIRST_BYTES, end - begin)].tobytes()
         expected, found = "a body that matches its checksum", "another body"
-        return self._refused.take(begin, end, Fault.BODY_CRC, expected, found, first)
+        return self._refused.count_bad_range(begin, end, Fault.BODY_CRC, expected, found, first)
 
     def _count_messages(self, window: Array, parts: Array) -> int:
         """Return the number of messages in records."""
@@ -240,21 +246,23 @@ def parse_first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
     return TakenRecord(offset, size, compute_record_digest(answer[:size])), number
 
 
-def _choose_records(window: Array, parts: Array, wanted: PulledRange, *, by_number: bool) -> tuple[Array, int | None]:
+def _mask_wanted_records(
+    window: Array, parts: Array, wanted_range: PulledRange, *, is_by_queue_offset: bool
+) -> tuple[Array, int | None]:
     """Return a mask of the wanted records, and the position of the first record after them."""
     offsets = read_numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
-    chosen: Array = offsets >= wanted.first_byte
-    if by_number:
+    chosen: Array = offsets >= wanted_range.first_byte
+    if is_by_queue_offset:
         own = read_numbers_at(window, parts[START] + _AT_QUEUE_OFFSET, ">i8")
-        chosen &= (own >= wanted.queue_offsets.start) & (own < wanted.queue_offsets.stop)
-    past = np.flatnonzero(offsets >= wanted.end_byte)
+        chosen &= (own >= wanted_range.queue_offsets.start) & (own < wanted_range.queue_offsets.stop)
+    past = np.flatnonzero(offsets >= wanted_range.end_byte)
     if not len(past):
         return chosen, None
     chosen[past[0] :] = False
     return chosen, int(parts[START, past[0]])
 
 
-def _locate_cut(window: Array, answers: Sequence[bytes], starts: Array, position: int) -> CutPosition:
+def _locate_cut_position(window: Array, answers: Sequence[bytes], starts: Array, position: int) -> CutPosition:
     ends = np.cumsum([len(answer) for answer in answers])
     number = int(np.searchsorted(ends, position, "right"))
     begin, end = int(ends[number]) - len(answers[number]), int(ends[number])

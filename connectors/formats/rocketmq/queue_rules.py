@@ -17,24 +17,26 @@ STATE_SIZE = 4
 
 
 @compiled
-def choose_entries(numbers: Array, offsets: Array, sizes: Array, state: Array, kept: Array) -> None:
-    """Choose the entries that a broker would append to a queue's files, in the output array `kept`.
+def choose_entries(
+    queue_offsets: Array, physical_offsets: Array, record_sizes: Array, state: Array, is_appended: Array
+) -> None:
+    """Choose the entries that a broker would append to a queue's files, in the output array `is_appended`.
 
     Args:
-        numbers: int64, queue offsets.
-        offsets: int64, physical offsets.
-        sizes: int64, bytes of the records.
+        queue_offsets: int64, queue offsets.
+        physical_offsets: int64, physical offsets.
+        record_sizes: int64, bytes of the records.
         state: int64[STATE_SIZE], updated.
-        kept: bool out, whether each entry is appended.
+        is_appended: bool out, whether each entry is appended.
     """
-    for row in range(len(numbers)):
-        number = numbers[row]
-        kept[row] = False
-        if offsets[row] + sizes[row] <= state[PHYSICAL_END] or (number != 0 and number < state[END]):
+    for row in range(len(queue_offsets)):
+        number = queue_offsets[row]
+        is_appended[row] = False
+        if physical_offsets[row] + record_sizes[row] <= state[PHYSICAL_END] or (number != 0 and number < state[END]):
             state[SKIPPED] += 1
             continue
-        kept[row] = True
+        is_appended[row] = True
         if number > state[END]:
             state[SHIFTED] += 1
         state[END] += 1
-        state[PHYSICAL_END] = offsets[row] + sizes[row]
+        state[PHYSICAL_END] = physical_offsets[row] + record_sizes[row]

@@ -49,42 +49,42 @@ class RocketmqQueueWriter:
         """Number of entries at a smaller queue offset than their own, because earlier messages are missing."""
         return int(self._state[record_rules.SHIFTED])
 
-    def add(self, entries: Array, numbers: Array | None, first: int) -> None:
+    def append_entries(self, entries: Array, numbers: Array | None, first_number: int) -> None:
         """Append entries.
 
         Args:
             entries: uint8[entries, bytes].
             numbers: queue offsets of the entries.
-            first: number of the first entry, if there are no numbers.
+            first_number: number of the first entry, if there are no numbers.
         """
         if self._is_batch:
             self._add_batches(entries)
             return
         if self._position < 0:
-            self._begin_queue(first if numbers is None else int(numbers[0]))
-        if numbers is None and first == self._state[record_rules.END]:
+            self._begin_queue(first_number if numbers is None else int(numbers[0]))
+        if numbers is None and first_number == self._state[record_rules.END]:
             last = entries[-1].view(ENTRY)[0]
             self._state[record_rules.END] += len(entries)
             self._state[record_rules.PHYSICAL_END] = int(last["physical_offset"]) + int(last["size"])
         else:
             following = np.arange(len(entries), dtype=np.int64)  # `arange` with a large start returns floats
-            entries = self._choose_entries(entries, first + following if numbers is None else numbers)
-        self._append(entries)
+            entries = self._choose_entries(entries, first_number + following if numbers is None else numbers)
+        self._write_entries(entries)
 
     def _add_batches(self, entries: Array) -> None:
         """Append entries to a BatchConsumeQueue, which begins at byte 0 and whose entries contain their offsets."""
         self._position = max(0, self._position)
-        self._append(entries)
+        self._write_entries(entries)
 
-    def _begin_queue(self, number: int) -> None:
+    def _begin_queue(self, first_number: int) -> None:
         """Start the queue with its first entry, and write filler before it in that entry's file."""
-        number = number if 0 <= number <= _MAX_NUMBER and not self._closes_head else 0
-        self._state[record_rules.END] = number
-        self._position = number * self._entry_size
+        first_number = first_number if 0 <= first_number <= _MAX_NUMBER and not self._closes_head else 0
+        self._state[record_rules.END] = first_number
+        self._position = first_number * self._entry_size
         before = self._position % self._file_size // self._entry_size
         self._position -= before * self._entry_size
         if before:
-            self._append(np.ascontiguousarray(_filler_entries(before)).view(np.uint8).reshape(before, -1))
+            self._write_entries(np.ascontiguousarray(_filler_entries(before)).view(np.uint8).reshape(before, -1))
 
     def _choose_entries(self, entries: Array, numbers: Array) -> Array:
         fields = entries.reshape(-1).view(ENTRY)
@@ -94,7 +94,7 @@ class RocketmqQueueWriter:
         chosen: Array = entries[kept]
         return chosen
 
-    def _append(self, entries: Array) -> None:
+    def _write_entries(self, entries: Array) -> None:
         data = np.ascontiguousarray(entries).reshape(-1).data
         self._files.write(self._position, data)
         self._position += len(data)

@@ -11,7 +11,7 @@ from commitlake.connectors.log_format.kernel import FormatKernel
 from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.files.windows import make_head_reader, read_numbers_at
 from commitlake.connectors.reading.kernel import hop
-from commitlake.connectors.reading.kernel.record_starts import find_border
+from commitlake.connectors.reading.kernel.record_starts import find_record_start
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED, NewMessage, serialize_blank, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
@@ -35,7 +35,7 @@ def _read_store_times(window: Window, parts: Array) -> Array:
 
 KERNEL = FormatKernel(
     hop=partial(hop.hop, COMMITLOG),
-    find_border=partial(find_border, COMMITLOG),
+    find_border=partial(find_record_start, COMMITLOG),
     part_count=COMMITLOG_PART_COUNT,
     texts=((hop.TOPIC, hop.TOPIC_LENGTH), (hop.PROPERTIES, hop.PROPERTIES_LENGTH)),
     store_times=_read_store_times,

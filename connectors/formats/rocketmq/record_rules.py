@@ -11,11 +11,11 @@ from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.checkpoint import parse_checkpoint
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, CRC_MASK, HEAD, STORED, Message, parse_message
 from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE
-from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, examine
+from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, classify_span
 from commitlake.schemas.layouts.rocketmq.topics import kind_of, origin_topic
 
 
-def row_of(message: Message, broker: str) -> dict[str, object]:
+def to_message_row(message: Message, broker: str) -> dict[str, object]:
     """Return a message under the column names of the table `messages`; timestamps in ms, without the body."""
     properties = message.properties
     return {
@@ -51,13 +51,13 @@ def row_of(message: Message, broker: str) -> dict[str, object]:
     }
 
 
-def _checkpoint_confirms(checkpoint: bytes, message: Message, was_closed: bool) -> bool:
+def _checkpoint_confirms(checkpoint: bytes, message: Message, was_clean_shutdown: bool) -> bool:
     """Return whether a checkpoint's store time shows that a record was flushed."""
     try:
         known = parse_checkpoint(checkpoint).physic_msg_timestamp
     except LayoutError:
         return False
-    return 0 < message.store_timestamp < known + was_closed
+    return 0 < message.store_timestamp < known + was_clean_shutdown
 
 
 RULES = RecordRules.of_layouts(
@@ -65,10 +65,10 @@ RULES = RecordRules.of_layouts(
     offset_field="physical_offset",
     filler=BLANK,
     filler_magics=BLANK_MAGICS,
-    known_bytes=HEAD.size + V4_SIZE + STORED.size,  # up to the store time; every record is longer
-    examine=examine,
+    known_prefix_bytes=HEAD.size + V4_SIZE + STORED.size,  # up to the store time; every record is longer
+    examine=classify_span,
     scanner=SegmentScanner,
     parse_message=parse_message,
-    vouches=_checkpoint_confirms,
-    row_of=row_of,
+    checkpoint_confirms=_checkpoint_confirms,
+    row_of=to_message_row,
 )

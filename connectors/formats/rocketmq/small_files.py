@@ -64,10 +64,12 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
     offsets_file = f"{CONFIG}/{_offsets_file_name(root)}"
     groups = tuple(
         StoredOffset(*split_offset_key(str(name)), int(queue), int(offset))
-        for name, offsets in _read_table(root, offsets_file, problems, _are_valid_offsets, is_live=is_live).items()
+        for name, offsets in _read_offset_table(
+            root, offsets_file, problems, _are_valid_offsets, is_live=is_live
+        ).items()
         for queue, offset in offsets.items()
     )
-    delays = _read_table(root, DELAY_OFFSETS, problems, _is_delay_level, is_live=is_live)
+    delays = _read_offset_table(root, DELAY_OFFSETS, problems, _is_delay_level, is_live=is_live)
     levels = {int(level): int(offset) for level, offset in delays.items()}
     filters = read_consumer_filters(root, problems, is_live=is_live)
     return SmallFiles(claims, offsets_file, groups, levels, timers=_read_timers(root), group_filters=filters)
@@ -94,7 +96,7 @@ def _claims(checkpoint: Checkpoint) -> tuple[Claim, ...]:
 def _read_timers(root: Path) -> TimerProgress | None:
     """Return the content of `config/timercheck`; None if it is missing or unreadable, or no timer slot was read yet."""
     try:
-        checkpoint = parse_timer_checkpoint(read_file(root / TIMER_CHECKPOINT, below=root))
+        checkpoint = parse_timer_checkpoint(read_file(root / TIMER_CHECKPOINT, trusted_root=root))
     except (OSError, LayoutError):
         return None
     if not checkpoint.last_read_time_ms:
@@ -102,13 +104,13 @@ def _read_timers(root: Path) -> TimerProgress | None:
     return TimerProgress(TIMER_TOPIC, checkpoint.last_timer_queue_offset, checkpoint.last_read_time_ms)
 
 
-def _read_table(
-    root: Path, name: str, problems: Problems, is_pair: Callable[[object, object], bool], *, is_live: bool
+def _read_offset_table(
+    root: Path, name: str, problems: Problems, is_valid_entry: Callable[[object, object], bool], *, is_live: bool
 ) -> dict[Any, Any]:
     def parse(data: bytes) -> dict[Any, Any]:
         document = parse_fastjson(data)
         table = offsets_from_boltmq(document).get(_TABLE, {}) if isinstance(document, dict) else None
-        if not isinstance(table, dict) or not all(itertools.starmap(is_pair, table.items())):
+        if not isinstance(table, dict) or not all(itertools.starmap(is_valid_entry, table.items())):
             raise ValueError(f"JSON without {_TABLE} with numbers")
         return table
 

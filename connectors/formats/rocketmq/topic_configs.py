@@ -36,18 +36,18 @@ def read_topics(root: Path) -> dict[str, Any]:
     return read_table(root, TOPICS, TABLE)
 
 
-def read_table(root: Path, name: str, table: str) -> dict[str, Any]:
+def read_table(root: Path, name: str, table_key: str) -> dict[str, Any]:
     """Return a configuration file's document, or that of its backup; empty if neither can be used."""
-    return load_table(root, name, table).content or {}
+    return load_table(root, name, table_key).content or {}
 
 
-def load_table(root: Path, name: str, table: str) -> ConfigFile[dict[str, Any]]:
+def load_table(root: Path, name: str, table_key: str) -> ConfigFile[dict[str, Any]]:
     """Load a configuration file that must have a table under a key, or its backup, as a broker does.
 
     Args:
         root: The store's folder.
         name: The file, relative to it.
-        table: The key under which it has its entries.
+        table_key: The key under which it has its entries.
 
     Raises:
         UnsafeFileError: if the file or its folder is a link, is not a regular file, or is larger than MAX_BYTES.
@@ -56,8 +56,8 @@ def load_table(root: Path, name: str, table: str) -> ConfigFile[dict[str, Any]]:
     def parse(data: bytes) -> dict[str, Any]:
         document = parse_fastjson(data)
         known = topics_from_boltmq(document) if isinstance(document, dict) else {}
-        if not isinstance(known.get(table), dict):
-            raise ValueError(f"JSON without {table}")  # noqa: TRY004 (of the parsed file)
+        if not isinstance(known.get(table_key), dict):
+            raise ValueError(f"JSON without {table_key}")  # noqa: TRY004 (of the parsed file)
         return dict(known)
 
     return read_config(root, name, parse, limit=MAX_BYTES)

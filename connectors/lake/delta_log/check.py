@@ -102,8 +102,8 @@ def check_log_sizes(table_uri: str, storage_options: StorageOptions, listing: Lo
     Raises:
         LogDamagedError: if the log is damaged.
     """
-    checkpoint = listing.checkpoints.get(listing.base, ())
-    entries = (file for file in listing.entries.values() if file.version > listing.base)
+    checkpoint = listing.checkpoints.get(listing.checkpoint_version, ())
+    entries = (file for file in listing.entries.values() if file.version > listing.checkpoint_version)
     if any(file.size > MAX_ENTRY_BYTES for file in (*entries, *checkpoint)) or any(
         _may_be_huge(table_uri, storage_options, file) for file in checkpoint
     ):
@@ -130,15 +130,17 @@ def _may_be_huge(table_uri: str, storage_options: StorageOptions, file: LogFile)
     return _checked_footers[key]
 
 
-def find_missing_log(newest: int) -> LogDamage | None:
+def find_missing_log(newest_version: int) -> LogDamage | None:
     """Return the damage to report for a table whose log is missing; None if the table never had a log.
 
     Args:
-        newest: the newest known version of the table; -1 for none.
+        newest_version: the newest known version of the table; -1 for none.
     """
-    if newest < 0:
+    if newest_version < 0:
         return None
-    return LogDamage(entry_name(newest), newest, f"expected versions up to {newest:,}, found no log at all")
+    return LogDamage(
+        entry_name(newest_version), newest_version, f"expected versions up to {newest_version:,}, found no log at all"
+    )
 
 
 def log_damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
@@ -160,10 +162,10 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
     folder = LogFolder(table_uri, storage_options, s3)
     listing = folder.read_listing()
     seal, _ = read_newest_seal(folder, listing)
-    if seal is not None and (seal.version, seal.base) == (listing.newest, listing.base):
-        if listing.noted < listing.newest:
-            folder.record_newest_version(listing.newest)
-        if listing.noted <= listing.newest:
+    if seal is not None and (seal.version, seal.base) == (listing.newest_version, listing.checkpoint_version):
+        if listing.noted < listing.newest_version:
+            folder.record_newest_version(listing.newest_version)
+        if listing.noted <= listing.newest_version:
             return
     damage = next(find_damage(folder, listing, is_own=True), None)
     if damage is not None:
@@ -202,22 +204,26 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
 def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
     """Yield a `LogDamage` for each missing log entry."""
     newest = newest_version(listing, seal)
-    if listing.newest < 0:
+    if listing.newest_version < 0:
         gone = find_missing_log(newest)
         if gone is not None:
             yield gone
         return
     for version in islice(missing_versions(listing, newest), MAX_MISSING):
         yield LogDamage(entry_name(version), version, f"expected versions up to {newest}, found no such file")
-    if seal is not None and seal.base > listing.base:
+    if seal is not None and seal.base > listing.checkpoint_version:
         for name in seal.files:
             if ".checkpoint." in name and 0 not in listing.entries:
                 yield LogDamage(name, seal.base, "expected a checkpoint, found no such file", is_entry=False)
 
 
-def missing_versions(listing: LogListing, newest: int) -> Iterator[int]:
+def missing_versions(listing: LogListing, newest_version: int) -> Iterator[int]:
     """Yield the versions whose log entries are missing although readers need them, oldest first."""
-    return (version for version in range(listing.base + 1, newest + 1) if version not in listing.entries)
+    return (
+        version
+        for version in range(listing.checkpoint_version + 1, newest_version + 1)
+        if version not in listing.entries
+    )
 
 
 def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, is_own: bool) -> Iterator[LogDamage]:
@@ -225,7 +231,7 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, 
     sealed = seal.files if seal else {}
     for file in needed_files(listing):
         is_entry = file.version in listing.entries and listing.entries[file.version] == file
-        if is_entry and file.version == listing.base and file.name not in sealed:
+        if is_entry and file.version == listing.checkpoint_version and file.name not in sealed:
             continue  # readers need only the checkpoint
         if file.name in sealed:
             size, digest = sealed[file.name]
@@ -252,7 +258,7 @@ def _find_lost_checkpoint(folder: LogFolder, listing: LogListing) -> Iterator[Lo
     if not found:
         return
     version = parse_int64(str(found[1], "ascii"))
-    if version is None or version > listing.base:
+    if version is None or version > listing.checkpoint_version:
         reason = f"expected the version of an existing checkpoint, found {str(found[1][:40], 'ascii')}"
         yield LogDamage(POINTER, INT64_MAX if version is None else version, reason, is_entry=False)
 
@@ -280,16 +286,16 @@ def find_forged_entries(folder: LogFolder, listing: LogListing) -> Iterator[LogD
     not need them any more, but followers read each entry.
     """
     for version, file in sorted(listing.entries.items()):
-        reason = _explain_forged(folder, file) if file.size <= MAX_ENTRY_BYTES else ""
+        reason = _explain_forged_entry(folder, file) if file.size <= MAX_ENTRY_BYTES else ""
         if reason:
             yield LogDamage(file.name, version, reason)
-    for file in listing.checkpoints.get(listing.base, ()):
+    for file in listing.checkpoints.get(listing.checkpoint_version, ()):
         outside = _find_outside_path(folder, file)
         if outside is not None:
             yield LogDamage(file.name, file.version, f"expected files of this table, found {outside[:200]!r}", False)
 
 
-def _explain_forged(folder: LogFolder, file: LogFile) -> str:
+def _explain_forged_entry(folder: LogFolder, file: LogFile) -> str:
     try:
         data = folder.read(file.name)
     except FileNotFoundError:  # deleted by a cleanup meanwhile

@@ -38,7 +38,7 @@ def commit_info(entry: bytes) -> dict[str, Any] | None:
     return None
 
 
-def count_rows(stats: object) -> int | None:
+def parse_row_count(stats: object) -> int | None:
     """Return the number of rows in a data file's statistics; None if they do not state it.
 
     Raises:
@@ -49,7 +49,7 @@ def count_rows(stats: object) -> int | None:
     found = parse_json(stats) if isinstance(stats, str) else None
     rows = found.get("numRecords") if isinstance(found, dict) else ""
     if rows is not None and (type(rows) is not int or not 0 <= rows <= INT64_MAX):
-        raise ValueError("expected an object with a number of rows")
+        raise ValueError("expected statistics as a JSON object whose numRecords is a number of rows")
     return rows
 
 
@@ -79,7 +79,7 @@ def find_action_fault(action: object) -> str:
         if not isinstance(file, dict) or not isinstance(file.get("path"), str):
             return f"expected the path of a file in {kind!r}"
         try:
-            count_rows(file.get("stats"))
+            parse_row_count(file.get("stats"))
         except ValueError as error:
             return f"statistics of {file['path'][:200]!r}: {error}"
     return ""

@@ -78,7 +78,9 @@ def file_actions(table: DeltaTable) -> pa.Table:
     return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
 
 
-def file_bounds(actions: pa.Table, column: str, data_type: pa.DataType) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+def column_bounds_per_file(
+    actions: pa.Table, column: str, data_type: pa.DataType
+) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
     """Return the smallest and largest value of a column in each file; null if the log does not have them.
 
     Args:
@@ -97,7 +99,7 @@ def one_value_per_file(actions: pa.Table, column: str) -> pa.ChunkedArray | None
         actions: result of `file_actions`.
         column: name of a text column.
     """
-    least, greatest = file_bounds(actions, column, pa.string())
+    least, greatest = column_bounds_per_file(actions, column, pa.string())
     nulls = _statistics_column(actions, "null_count", column, pa.int64())
     if nulls.null_count or to_numpy_numbers(nulls).any():
         return None

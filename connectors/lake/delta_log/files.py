@@ -16,7 +16,7 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.delta_log.newest_versions import read_newest, write_newest
-from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_files
+from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_filesystem
 from commitlake.connectors.lake.paths import local_folder_or_none
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
@@ -64,14 +64,14 @@ class LogListing:
     noted: int = -1
 
     @property
-    def base(self) -> int:
+    def checkpoint_version(self) -> int:
         """Return the version of the newest checkpoint, from which readers start; -1 if there is none."""
         return max(self.checkpoints, default=-1)
 
     @property
-    def newest(self) -> int:
+    def newest_version(self) -> int:
         """Return the newest version; -1 for an empty log."""
-        return max([self.base, *self.entries])
+        return max([self.checkpoint_version, *self.entries])
 
 
 class LogFolder:
@@ -92,22 +92,22 @@ class LogFolder:
             raise TableNotFoundError(f"{table_uri}: expected a folder with a table, found none")
 
     @cached_property
-    def files(self) -> pafs.FileSystem:
+    def filesystem(self) -> pafs.FileSystem:
         """A filesystem whose root is the table's folder."""
-        return table_files(self.table_uri, self._options)
+        return table_filesystem(self.table_uri, self._options)
 
     def read_listing(self) -> LogListing:
         """List the log; the listing is empty for a table without one."""
         # Seals and note are read first; otherwise, those added meanwhile would seem to lack their entries.
         noted = read_newest(self.table_uri, self._options)
-        seals = sorted((name for name, _, _ in self._list(SEALS) if _ENTRY.fullmatch(name)), reverse=True)
+        seals = sorted((name for name, _, _ in self._list_files(SEALS) if _ENTRY.fullmatch(name)), reverse=True)
         return replace(self.read_entries(), seals=seals, noted=noted)
 
     def read_entries(self) -> LogListing:
         """List the log's entries and checkpoints only, in one request."""
         found = LogListing()
         has_pointer = False
-        for name, size, mtime_ns in self._list(LOG):
+        for name, size, mtime_ns in self._list_files(LOG):
             has_pointer |= name == POINTER
             if entry := _ENTRY.fullmatch(name):
                 version = int(entry[1])
@@ -125,7 +125,7 @@ class LogFolder:
         """
         if self._folder is not None:
             return (self._folder / folder / name).read_bytes()
-        with self.files.open_input_stream(f"{folder}/{name}", compression=None) as source:
+        with self.filesystem.open_input_stream(f"{folder}/{name}", compression=None) as source:
             return bytes(source.read())
 
     def open(self, name: str) -> pa.NativeFile:
@@ -134,7 +134,7 @@ class LogFolder:
         Raises:
             FileNotFoundError: if it does not exist.
         """
-        return self.files.open_input_file(f"{LOG}/{name}")
+        return self.filesystem.open_input_file(f"{LOG}/{name}")
 
     def write(self, name: str, data: bytes, folder: str = LOG) -> None:
         """Write a file of the log, or replace it as a whole."""
@@ -150,12 +150,12 @@ class LogFolder:
     def delete(self, name: str, folder: str = LOG) -> None:
         """Delete a file of the log, if it exists."""
         with suppress(FileNotFoundError):
-            self.files.delete_file(f"{folder}/{name}")
+            self.filesystem.delete_file(f"{folder}/{name}")
 
-    def _list(self, folder: str) -> _Listed:
+    def _list_files(self, folder: str) -> _Listed:
         if self._folder is not None:
             return _list_folder(self._folder / folder)
-        infos = self.files.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        infos = self.filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
         return [(info.base_name, info.size, info.mtime_ns or 0) for info in infos if info.is_file]
 
 

@@ -28,13 +28,13 @@ class CommitNote:
     metadata: str | None
 
 
-def read_history(log: LogFolder, newest: int) -> Iterator[CommitNote]:
+def read_history(log_folder: LogFolder, newest_version: int) -> Iterator[CommitNote]:
     """Yield the commits of a table, newest first, from a version of it."""
-    for version in sorted(log.read_listing().entries, reverse=True):
-        if version > newest:
+    for version in sorted(log_folder.read_listing().entries, reverse=True):
+        if version > newest_version:
             continue
         try:
-            data = log.read(entry_name(version))
+            data = log_folder.read(entry_name(version))
         except FileNotFoundError:  # deleted by a cleanup meanwhile
             continue
         info = commit_info(data)

@@ -17,7 +17,7 @@ import posixpath
 from contextlib import suppress
 from pathlib import Path
 
-from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_files
+from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_filesystem
 from commitlake.connectors.lake.paths import local_folder_or_none
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
@@ -25,20 +25,20 @@ from commitlake.schemas.layouts.numbers import INT64_MAX
 from commitlake.schemas.store_files import read_file
 
 
-def digest(data: bytes) -> str:
+def sha256_hex(data: bytes) -> str:
     """Return the SHA-256 of bytes in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
-def with_digest(text: bytes) -> bytes:
+def add_digest_line(text: bytes) -> bytes:
     """Return the bytes of a line, followed by a line with its SHA-256."""
-    return text + b"\n" + digest(text).encode() + b"\n"
+    return text + b"\n" + sha256_hex(text).encode() + b"\n"
 
 
-def without_digest(data: bytes) -> bytes | None:
-    """Return the first line of bytes that `with_digest` has made; None if they are damaged."""
+def verify_digest_line(data: bytes) -> bytes | None:
+    """Return the first line of bytes that `add_digest_line` has made; None if they are damaged."""
     text, _, found = data.removesuffix(b"\n").partition(b"\n")
-    return text if found.decode("ascii", "replace") == digest(text) else None
+    return text if found.decode("ascii", "replace") == sha256_hex(text) else None
 
 
 NOTES = "_newest"
@@ -55,7 +55,7 @@ def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
     root, name = _split_table_uri(table_uri)
     try:
         if local_folder_or_none(root) is None:
-            with table_files(root, storage_options).open_input_stream(f"{NOTES}/{name}.json") as source:
+            with table_filesystem(root, storage_options).open_input_stream(f"{NOTES}/{name}.json") as source:
                 data = bytes(source.read())
         else:
             data = read_file(Path(root) / NOTES / f"{name}.json")
@@ -73,7 +73,7 @@ def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> N
         s3: the object store; by default that of the environment.
     """
     root, name = _split_table_uri(table_uri)
-    data = with_digest(json.dumps({"table": name, "version": version}).encode())
+    data = add_digest_line(json.dumps({"table": name, "version": version}).encode())
     with open_lake_storage(f"{root}/{NOTES}", s3).open_write(f"{name}.json") as file:
         file.write(data)
 
@@ -82,7 +82,7 @@ def delete_newest(table_uri: str, storage_options: StorageOptions = None) -> Non
     """Delete the stored version of a table that is being removed."""
     root, name = _split_table_uri(table_uri)
     with suppress(FileNotFoundError):
-        table_files(root, storage_options).delete_file(f"{NOTES}/{name}.json")
+        table_filesystem(root, storage_options).delete_file(f"{NOTES}/{name}.json")
 
 
 def _split_table_uri(table_uri: str) -> tuple[str, str]:
@@ -92,7 +92,7 @@ def _split_table_uri(table_uri: str) -> tuple[str, str]:
 
 
 def _parse(data: bytes, name: str) -> int:
-    text = without_digest(data)
+    text = verify_digest_line(data)
     if text is None:
         return -1
     note = json.loads(text)

@@ -22,7 +22,7 @@ from typing import Any
 from commitlake.connectors.lake.delta_log.entries import commit_info
 from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.names import SEALS
-from commitlake.connectors.lake.delta_log.newest_versions import digest, with_digest, without_digest
+from commitlake.connectors.lake.delta_log.newest_versions import add_digest_line, sha256_hex, verify_digest_line
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, SumChange
 from commitlake.schemas.layouts.numbers import parse_int64
 
@@ -50,12 +50,12 @@ class Seal:
     def to_bytes(self) -> bytes:
         """Return the seal's file: a line with the seal, and one with its own digest."""
         value = {"version": self.version, "base": self.base, "files": self.files, "rowSum": self.row_sum}
-        return with_digest(json.dumps(value, sort_keys=True).encode())
+        return add_digest_line(json.dumps(value, sort_keys=True).encode())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Seal | None:
         """Parse a seal's file; return None if it is damaged."""
-        text = without_digest(data)
+        text = verify_digest_line(data)
         if text is None:
             return None
         value: dict[str, Any] = json.loads(text)
@@ -78,7 +78,7 @@ def compute_file_digest(folder: LogFolder, file: LogFile) -> str:
     """
     key = (folder.table_uri, file.name, file.size, file.mtime_ns)
     if not file.mtime_ns or key not in _known_digests:
-        found = digest(folder.read(file.name))
+        found = sha256_hex(folder.read(file.name))
         if not file.mtime_ns:
             return found
         if len(_known_digests) > 10_000:
@@ -106,15 +106,15 @@ def newest_version(listing: LogListing, seal: Seal | None) -> int:
 
     The name of a damaged seal counts only if it is near the known versions, because anybody can make up a name.
     """
-    known = max(listing.newest, listing.noted, seal.version if seal else -1)
+    known = max(listing.newest_version, listing.noted, seal.version if seal else -1)
     named = (parse_int64(name.removesuffix(".json")) or 0 for name in listing.seals)
     return max([known, *(version for version in named if version <= known + _FAR)])
 
 
 def needed_files(listing: LogListing) -> list[LogFile]:
     """Return the files that a reader of the newest version needs, in order."""
-    entries = [listing.entries[version] for version in sorted(listing.entries) if version >= listing.base]
-    return [*listing.checkpoints.get(listing.base, []), *entries]
+    entries = [listing.entries[version] for version in sorted(listing.entries) if version >= listing.checkpoint_version]
+    return [*listing.checkpoints.get(listing.checkpoint_version, []), *entries]
 
 
 def expected_row_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) -> int | None:
@@ -124,31 +124,31 @@ def expected_row_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) 
         seal: the newest intact seal.
     """
     total, first = (0, 0) if seal is None else (seal.row_sum, seal.version + 1)
-    for version in range(first, listing.newest + 1):
+    for version in range(first, listing.newest_version + 1):
         try:
             info = commit_info(folder.read(entry_name(version)))
         except FileNotFoundError:
             total = None
             continue
         change = SumChange.parse((info or {}).get(COMMIT_KEY))
-        total = total if change is None else change.after(total)
+        total = total if change is None else change.apply_to(total)
     return total
 
 
 def write_seal(
-    folder: LogFolder, listing: LogListing, row_sum: int | None = None, *, from_scratch: bool = False
+    folder: LogFolder, listing: LogListing, row_sum: int | None = None, *, replaces_older_seals: bool = False
 ) -> None:
     """Seal an intact log, and delete older seals.
 
     Args:
         row_sum: sum of the rows, if it is known.
-        from_scratch: whether to delete earlier seals, because the log was repaired.
+        replaces_older_seals: whether to delete earlier seals, because the log was repaired.
     """
-    name = entry_name(listing.newest)
+    name = entry_name(listing.newest_version)
     files = {file.name: (file.size, compute_file_digest(folder, file)) for file in needed_files(listing)}
-    folder.write(name, Seal(listing.newest, listing.base, files, row_sum).to_bytes(), SEALS)
-    if from_scratch or listing.noted < listing.newest:
-        folder.record_newest_version(listing.newest)
+    folder.write(name, Seal(listing.newest_version, listing.checkpoint_version, files, row_sum).to_bytes(), SEALS)
+    if replaces_older_seals or listing.noted < listing.newest_version:
+        folder.record_newest_version(listing.newest_version)
     older = [seal for seal in listing.seals if seal != name]
-    for seal in older if from_scratch else older[_KEPT - 1 :]:
+    for seal in older if replaces_older_seals else older[_KEPT - 1 :]:
         folder.delete(seal, SEALS)

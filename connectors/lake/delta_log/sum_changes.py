@@ -37,11 +37,11 @@ class SumChange:
     number: int | None = 0
     is_total: bool = False
 
-    def after(self, before: int | None) -> int | None:
+    def apply_to(self, previous_sum: int | None) -> int | None:
         """Return a table's row sum after the commit, given the sum before it; None if unknown."""
         if self.number is None or self.is_total:
             return self.number
-        return None if before is None else wrap_int64(before + self.number)
+        return None if previous_sum is None else wrap_int64(previous_sum + self.number)
 
     def __str__(self) -> str:
         return "?" if self.number is None else f"{'=' * self.is_total}{self.number}"
@@ -60,26 +60,26 @@ UNKNOWN = SumChange(None)
 
 
 def compute_sum_change(
-    statistics: Iterable[str], removed: Iterable[int | None] = (), *, is_total: bool = False
+    added_statistics: Iterable[str], removed_sums: Iterable[int | None] = (), *, replaces_all_files: bool = False
 ) -> SumChange:
     """Return the change of a table's row sum by a commit that adds and removes files.
 
     Args:
-        statistics: the statistics of the files that it adds, as JSON.
-        removed: the sums of the files that it removes.
-        is_total: True if the added files replace all others.
+        added_statistics: the statistics of the files that it adds, as JSON.
+        removed_sums: the sums of the files that it removes.
+        replaces_all_files: True if the added files replace all others.
     """
     total = 0
-    for text in statistics:
+    for text in added_statistics:
         number = parse_json(text).get(STATISTICS_KEY)
         if number is None:
             return UNKNOWN
         total += int(number)
-    for known in removed:
+    for known in removed_sums:
         if known is None:
             return UNKNOWN
         total -= known
-    return SumChange(wrap_int64(total), is_total)
+    return SumChange(wrap_int64(total), replaces_all_files)
 
 
 def read_footer_sum(metadata: pq.FileMetaData) -> int | None:

@@ -1,7 +1,7 @@
 """The changes of each version of a Delta table, for tables that are updated version by version.
 
     for version in added_versions(lake.uri("messages"), after=progress):
-        write(version.files)                       # each read through `table_files(lake.uri("messages"))`
+        write(version.files)                       # each read through `table_filesystem(lake.uri("messages"))`
         progress = version.version
 
 The versions are read from the log's own commit files, which contain facts that the rows do not. An OPTIMIZE writes
@@ -34,11 +34,16 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
-from commitlake.connectors.lake.delta_log.entries import count_rows, parse_json
-from commitlake.connectors.lake.delta_log.file_actions import PARTITION, file_actions, file_bounds, read_table_files
+from commitlake.connectors.lake.delta_log.entries import parse_json, parse_row_count
+from commitlake.connectors.lake.delta_log.file_actions import (
+    PARTITION,
+    column_bounds_per_file,
+    file_actions,
+    read_table_files,
+)
 from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.plain_arrays import to_numpy_numbers
-from commitlake.connectors.storage.uris import absolute_place, is_uri
+from commitlake.connectors.storage.uris import absolute_path_or_uri, is_uri
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.times import epoch_us
@@ -65,7 +70,7 @@ class AddedFile:
 
     Attributes:
         path: complete path or URI; not encoded.
-        name: path relative to the table's folder, for `table_files`.
+        name: path relative to the table's folder, for `table_filesystem`.
         store_date: value of the partition `store_date`, as text; None for a null, and in tables without it.
         size: size in bytes.
         rows: number of rows; None if its writer did not record it.
@@ -120,28 +125,29 @@ class AddedVersion:
 
 
 def added_versions(
-    table_uri: str, after: int, storage_options: StorageOptions = None, *, newest: int | None = None
+    table_uri: str, after_version: int, storage_options: StorageOptions = None, *, last_version: int | None = None
 ) -> Iterator[AddedVersion]:
     """Yield the versions after a given one, oldest first.
 
     Args:
         table_uri: path or URI of the table.
-        after: number of the last processed version; -1 for none.
+        after_version: number of the last processed version; -1 for none.
         storage_options: deltalake's options for an object store.
-        newest: number of the last version to yield; by default the newest at the time of the call.
+        last_version: number of the last version to yield; by default the newest at the time of the call.
 
     Raises:
-        VersionGoneError: if a version's commit file no longer exists, or `after` is newer than the table.
+        VersionGoneError: if a version's commit file no longer exists, or `after_version` is newer than the table.
         VersionsError: if files contain more than the table's rows.
     """
-    if newest is None:
-        newest = _open_delta_table(table_uri, storage_options).version()
-    if after > newest:
+    if last_version is None:
+        last_version = _open_delta_table(table_uri, storage_options).version()
+    if after_version > last_version:
         raise VersionGoneError(
-            f"{table_uri} ends with version {newest}, expected {after} or later: it was recreated, or set back. "
+            f"{table_uri} ends with version {last_version}, expected {after_version} or later: it was recreated, or "
+            "restored. "
             "Rebuild the tables that follow it"
         )
-    return _read_versions(table_uri, range(after + 1, newest + 1), storage_options)
+    return _read_versions(table_uri, range(after_version + 1, last_version + 1), storage_options)
 
 
 def files_of_table(table_uri: str, table: DeltaTable) -> AddedVersion:
@@ -154,7 +160,7 @@ def files_of_table(table_uri: str, table: DeltaTable) -> AddedVersion:
     for file in read_table_files(table):
         if file.has_deletions:
             raise _deletion_vector_error(file.path)
-        added = _file_in_table(table_uri, file.path, file.partition.get(PARTITION), file.size, file.rows)
+        added = _make_added_file(table_uri, file.path, file.partition.get(PARTITION), file.size, file.rows)
         files.append(replace(added, modified_ms=file.modified_ms, first_time=file.first_time, last_time=file.last_time))
     return AddedVersion(table.version(), tuple(files))
 
@@ -176,13 +182,16 @@ def files_in_time_range(
     """
     actions = file_actions(table)
     _check_deletion_vectors(actions)
-    least, greatest = file_bounds(actions, column, _TIME_TYPE)
+    least, greatest = column_bounds_per_file(actions, column, _TIME_TYPE)
     # A file without statistics may have rows of any time.
-    firsts, lasts = to_numpy_numbers(least, null=epoch_us(start)), to_numpy_numbers(greatest, null=epoch_us(start))
+    firsts, lasts = (
+        to_numpy_numbers(least, null_value=epoch_us(start)),
+        to_numpy_numbers(greatest, null_value=epoch_us(start)),
+    )
     is_chosen = ((firsts < epoch_us(end)) & (lasts >= epoch_us(start))).tolist()
     paths, sizes, rows = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
     chosen = compress(zip(paths, sizes, rows, strict=True), is_chosen)
-    return [_file_in_table(table_uri, path, None, size, count) for path, size, count in chosen]
+    return [_make_added_file(table_uri, path, None, size, count) for path, size, count in chosen]
 
 
 def _check_deletion_vectors(actions: pa.Table) -> None:
@@ -193,7 +202,7 @@ def _check_deletion_vectors(actions: pa.Table) -> None:
         raise _deletion_vector_error(actions.column("path").filter(vectors.is_valid())[0].as_py())
 
 
-def table_files(table_uri: str, storage_options: StorageOptions = None) -> pafs.FileSystem:
+def table_filesystem(table_uri: str, storage_options: StorageOptions = None) -> pafs.FileSystem:
     """Return a filesystem whose root is the table's folder; each process creates its own."""
     options = None if storage_options is None else dict(storage_options)
     return pafs.PyFileSystem(DeltaStorageHandler(table_uri, options))
@@ -204,7 +213,7 @@ def _open_delta_table(table_uri: str, storage_options: StorageOptions) -> DeltaT
 
 
 def _read_versions(table_uri: str, versions: range, storage_options: StorageOptions) -> Iterator[AddedVersion]:
-    files = table_files(table_uri, storage_options)
+    files = table_filesystem(table_uri, storage_options)
     for version in versions:
         yield _read_version(table_uri, version, files)
 
@@ -224,8 +233,8 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
         removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
         return AddedVersion(
             version,
-            tuple(_file_of_action(table_uri, action) for action in added),
-            tuple(_file_of_action(table_uri, action) for action in removed),
+            tuple(_to_added_file(table_uri, action) for action in added),
+            tuple(_to_added_file(table_uri, action) for action in removed),
             any(_is_erasure(action.get("commitInfo")) for action in actions),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -244,22 +253,24 @@ def _is_erasure(info: object) -> bool:
         return False
 
 
-def _file_of_action(table_uri: str, action: dict[str, Any]) -> AddedFile:
+def _to_added_file(table_uri: str, action: dict[str, Any]) -> AddedFile:
     if action.get("deletionVector"):
         raise _deletion_vector_error(action["path"])
     date = (action.get("partitionValues") or {}).get(PARTITION) or None  # an empty text also means null
-    return _file_in_table(table_uri, action["path"], date, action.get("size") or 0, count_rows(action.get("stats")))
+    return _make_added_file(
+        table_uri, action["path"], date, action.get("size") or 0, parse_row_count(action.get("stats"))
+    )
 
 
-def _file_in_table(table_uri: str, encoded: str, date: str | None, size: int, rows: int | None) -> AddedFile:
-    name = unquote(encoded)
+def _make_added_file(table_uri: str, encoded_path: str, date: str | None, size: int, rows: int | None) -> AddedFile:
+    name = unquote(encoded_path)
     if is_uri(name) or name.startswith(("/", "file:")):
         raise VersionsError(
             f"the file {name} is not in the table's folder {table_uri}: expected no shallow clone. "
             "'commitlake maintain --repair' undoes such a version",
             exit_code=ExitCode.DAMAGE,
         )
-    root = absolute_place(table_uri)
+    root = absolute_path_or_uri(table_uri)
     return AddedFile(f"{root.rstrip('/')}/{name}", name, date, size, rows)
 
 

@@ -19,7 +19,7 @@ def fetch_body(
     store: PackStore,
     row: Mapping[str, Any],
     *,
-    stored: bool = False,
+    as_stored: bool = False,
     max_bytes: int = DEFAULT_MAX_BYTES,
     max_ratio: int = DEFAULT_MAX_RATIO,
 ) -> bytes | None:
@@ -28,7 +28,7 @@ def fetch_body(
     Args:
         store: the store of the lake's bodies, from `open_store`.
         row: row with `COLUMNS` as in `messages`, `body_ref` as a mapping.
-        stored: whether to return the body as the broker stored it, or as the producer sent it.
+        as_stored: whether to return the body as the broker stored it, or as the producer sent it.
         max_bytes: largest allowed size of the body, both compressed and decompressed.
         max_ratio: see `decompress_as`.
 
@@ -48,6 +48,6 @@ def fetch_body(
             raise PackError(str(place["pack"]), None, f"a body_ref with a {name}", "null", advice)
     body = read_body(store, BodyRef(**place), row["body_crc"], max_bytes)
     codec = str(row["body_codec"])
-    if stored:
+    if as_stored:
         return body
     return decompress_as(body, BodyCodec(codec) if codec in set(BodyCodec) else BodyCodec.UNKNOWN, max_bytes, max_ratio)

@@ -39,7 +39,7 @@ class BodyForm(StrEnum):
     """As the text of a JSON document; a body that is none, in UTF-8, is null, with an error."""
 
     @classmethod
-    def named(cls, name: str | None) -> BodyForm | None:
+    def from_name(cls, name: str | None) -> BodyForm | None:
         """Return the form with the given name; None if no name is given.
 
         Raises:
@@ -70,7 +70,7 @@ def batches_with_bodies(
     refs = batch.column("body_ref")
     fields = pa.RecordBatch.from_arrays(refs.flatten(), names=[field.name for field in refs.type])
     crcs = _to_int64(batch.column("body_crc"), UNKNOWN_CRC)
-    for start, end in _row_ranges(np.maximum(_to_int64(fields.column("length"), 0), 0)):
+    for start, end in _divide_rows(np.maximum(_to_int64(fields.column("length"), 0), 0)):
         rows = batch.slice(start, end - start)
         runs = [
             _read_pack_bodies(fields.slice(first, last - first), crcs[first:last], store, cache, max_frame_bytes)
@@ -155,7 +155,7 @@ def _ignore_number(_: str) -> None:
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"found {name}, which is no JSON")
+    raise ValueError(f"found {name}, which is not valid JSON")
 
 
 def _replace_bodies(
@@ -170,7 +170,7 @@ def _replace_bodies(
     return rows.append_column("body_error", texts)
 
 
-def _row_ranges(lengths: Array) -> Iterator[tuple[int, int]]:
+def _divide_rows(lengths: Array) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows whose bodies have at most `BATCH_BYTES`, or of a single row with a larger body."""
     ends = np.cumsum(lengths)
     start = 0

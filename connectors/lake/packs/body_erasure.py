@@ -101,7 +101,7 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> WipeResult:
     if not replaced:
         return WipeResult()
     with store.open_write(pack) as output:
-        for piece in _iterate_pack(store, pack, size, replaced):
+        for piece in _read_pack_with_frames(store, pack, size, replaced):
             output.write(memoryview(piece))
     return WipeResult(count, total, size)
 
@@ -116,23 +116,23 @@ def _group_spans_by_frame(refs: PackRefs) -> Iterator[tuple[int, int, Spans]]:
         yield offset, length, sorted(spans)
 
 
-def _read_frame(store: PackStore, pack: str, offset: int, length: int, needed: int) -> bytes | None:
+def _read_frame(store: PackStore, pack: str, offset: int, length: int, content_end: int) -> bytes | None:
     """Return a frame's decompressed content; None if the frame was replaced by a skippable one."""
-    if offset < 0 or needed > MAX_FRAME_BYTES or not 0 < length <= max_stored_bytes(MAX_FRAME_BYTES):
+    if offset < 0 or content_end > MAX_FRAME_BYTES or not 0 < length <= max_stored_bytes(MAX_FRAME_BYTES):
         expected = f"a frame of at most {MAX_FRAME_BYTES} bytes"
-        raise PackError(pack, offset, expected, f"a body_ref with {length} and {needed} bytes", _DAMAGED)
+        raise PackError(pack, offset, expected, f"a body_ref with {length} and {content_end} bytes", _DAMAGED)
     data = store.read_range(pack, offset, length)
     if len(data) < length:
         raise PackError(pack, offset, f"a frame of {length} bytes", f"the end of the pack after {len(data)}", _DAMAGED)
     if length >= _SKIPPABLE.size and _SKIPPABLE.unpack_from(data) == (_SKIPPABLE_MAGIC, length - _SKIPPABLE.size):
         return None
     try:
-        return bytes(decompress_frame(pa.py_buffer(data), max(needed, content_size(data[:18]))).to_pybytes())
+        return bytes(decompress_frame(pa.py_buffer(data), max(content_end, content_size(data[:18]))).to_pybytes())
     except FrameError as error:
         raise PackError(pack, offset, error.expected, error.found, _DAMAGED) from None
 
 
-def _span_bytes(content: bytes, span: tuple[int, int]) -> bytes:
+def _slice_span(content: bytes, span: tuple[int, int]) -> bytes:
     return content[span[0] : span[0] + span[1]]
 
 
@@ -150,7 +150,7 @@ def _rebuild_frame(pack: str, offset: int, content: bytes, spans: Spans, length:
             frame = pa.Codec("zstd", compression_level=level).compress(changed, asbytes=True)
             if len(frame) <= length:
                 return _pad_frame(frame, length), [
-                    span for span in spans if _span_bytes(changed, span) != _span_bytes(content, span)
+                    span for span in spans if _slice_span(changed, span) != _slice_span(content, span)
                 ]
     raise PackError(
         pack,
@@ -170,20 +170,22 @@ def _overwrite_bodies(content: bytes, spans: Spans) -> Iterator[bytes]:
     ends = [0, *(start + size for start, size in spans)]
     pieces = [content[end:start] for end, (start, _) in zip(ends, [*spans, (len(content), 0)], strict=True)]
     yield from _try_fillings(content, spans, b"".join(pieces))
-    single = [span for span in spans if not any(_span_bytes(content, span) in piece for piece in pieces)]
+    single = [span for span in spans if not any(_slice_span(content, span) in piece for piece in pieces)]
     if len(single) < len(spans):
         yield from _try_fillings(content, single, b"".join(pieces))
 
 
-def _try_fillings(content: bytes, spans: Spans, stays: bytes) -> Iterator[bytes]:
+def _try_fillings(content: bytes, spans: Spans, kept_content: bytes) -> Iterator[bytes]:
     yield _fill_spans(content, spans, lambda _, size: bytes(size))
     yield _fill_spans(
         content, spans, lambda start, size: _repeat_pattern(_kept_content_before(content, spans, start)[-size:], size)
     )
-    step = max(1, len(stays) // _MAX_FILLS)
-    for first in range(0, len(stays), step):
-        for period in (1, 2, 3, len(stays)):
-            yield _fill_spans(content, spans, _make_pattern_fill((stays[first:] + stays[:first])[:period]))
+    step = max(1, len(kept_content) // _MAX_FILLS)
+    for first in range(0, len(kept_content), step):
+        for period in (1, 2, 3, len(kept_content)):
+            yield _fill_spans(
+                content, spans, _make_pattern_fill((kept_content[first:] + kept_content[:first])[:period])
+            )
 
 
 def _make_pattern_fill(pattern: bytes) -> Callable[[int, int], bytes]:
@@ -235,10 +237,12 @@ def _pad_frame(frame: bytes, length: int) -> bytes:
     ])  # fmt: skip
 
 
-def _iterate_pack(store: PackStore, pack: str, size: int, replaced: Mapping[int, bytes]) -> Iterator[bytes]:
+def _read_pack_with_frames(
+    store: PackStore, pack: str, size: int, replaced_frames: Mapping[int, bytes]
+) -> Iterator[bytes]:
     """Yield a pack's bytes piece by piece, with the given frames replaced."""
     position = 0
-    for offset, frame in [*sorted(replaced.items()), (size, b"")]:
+    for offset, frame in [*sorted(replaced_frames.items()), (size, b"")]:
         while position < offset:
             data = store.read_range(pack, position, min(READ_BYTES, offset - position))
             if not data:

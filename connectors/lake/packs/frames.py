@@ -78,7 +78,7 @@ class PackRefs:
         """Return the end of the last body's frame in the pack; the places must be in the order of the pack."""
         return int((self.frame_offsets[-1:] + self.frame_lengths[-1:]).sum())
 
-    def take(self, rows: Array | slice) -> PackRefs:
+    def select_rows(self, rows: Array | slice) -> PackRefs:
         """Return the places of the rows that an index array, a boolean mask or a slice selects."""
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
 
@@ -135,7 +135,7 @@ def content_size(frame: bytes) -> int:
     return claimed + _TWO_BYTE_BIAS if size == 2 else claimed
 
 
-def decompress_frame(frame: pa.Buffer, needed: int) -> pa.Buffer:
+def decompress_frame(frame: pa.Buffer, content_end: int) -> pa.Buffer:
     """Decompress a frame.
 
     The claimed size is accepted only if it is at most 256 KiB, or equal to what the largest reference needs, because a
@@ -143,15 +143,15 @@ def decompress_frame(frame: pa.Buffer, needed: int) -> pa.Buffer:
 
     Args:
         frame: exactly the stored bytes of the frame.
-        needed: the end of the last requested body; the caller has compared it with its own limit.
+        content_end: the end of the last requested body; the caller has compared it with its own limit.
 
     Raises:
         FrameError: if the bytes are not a frame, or its content has another size.
     """
     claimed = content_size(frame.slice(0, min(18, frame.size)).to_pybytes())
-    limit = max(FRAME_BYTES, needed)
-    if not needed <= claimed <= limit:
-        raise FrameError(f"a frame of {needed} to {limit} bytes of bodies", f"one that claims {claimed}")
+    limit = max(FRAME_BYTES, content_end)
+    if not content_end <= claimed <= limit:
+        raise FrameError(f"a frame of {content_end} to {limit} bytes of bodies", f"one that claims {claimed}")
     try:
         return _CODEC.decompress(frame, decompressed_size=claimed)
     except (OSError, pa.ArrowInvalid) as error:

@@ -47,28 +47,28 @@ def spans_fit(size: int, positions: Array, lengths: Array, max_length: int) -> b
 
 @compiled
 def fill_frame(
-    window: Array, positions: Array, lengths: Array, row: int, frame: Array, filled: int, offsets: Array
+    window: Array, positions: Array, lengths: Array, first_row: int, frame: Array, filled_bytes: int, offsets: Array
 ) -> tuple[int, int]:
-    """Copy bodies, starting with number `row`, into the frame until one does not fit.
+    """Copy bodies, starting with number `first_row`, into the frame until one does not fit.
 
     Args:
         window: bytes that contain the bodies.
         positions: start of each body, checked by `spans_fit`.
         lengths: length of each body, checked by `spans_fit`.
-        row: the first body that is not yet in a frame.
+        first_row: the first body that is not yet in a frame.
         frame: the frame's content; its size is the limit.
-        filled: number of bytes in use.
+        filled_bytes: number of bytes in use.
         offsets: int32 output, start of each body in its frame.
 
     Returns:
         The first body that did not fit, or the number of bodies; and the new number of bytes in use.
     """
-    while row < len(positions) and filled + lengths[row] <= len(frame):
-        copy(frame, filled, window, positions[row], lengths[row])
-        offsets[row] = filled
-        filled += lengths[row]
-        row += 1
-    return row, filled
+    while first_row < len(positions) and filled_bytes + lengths[first_row] <= len(frame):
+        copy(frame, filled_bytes, window, positions[first_row], lengths[first_row])
+        offsets[first_row] = filled_bytes
+        filled_bytes += lengths[first_row]
+        first_row += 1
+    return first_row, filled_bytes
 
 
 @compiled

@@ -77,12 +77,12 @@ def _damaged_error(file: PackFile, found: str) -> PackError:
     return PackError(file.name, None, "an index at the end of a merged pack", found, _DAMAGED)
 
 
-def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPlace]]) -> int:
+def write_merged(store: PackStore, name: str, pack_places: Sequence[tuple[str, PackPlace]]) -> int:
     """Write a merged pack from the given packs.
 
     Args:
         name: name of the merged pack.
-        places: name, and place with its size, of each pack that it will hold, in order.
+        pack_places: name, and place with its size, of each pack that it will hold, in order.
 
     Returns:
         The size of the file.
@@ -90,14 +90,14 @@ def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPl
     Raises:
         PackError: if a pack cannot be read as a whole, or the file cannot be written.
     """
-    listed = [[pack.rpartition("/")[2].removesuffix(".zst"), place.size] for pack, place in places]
+    listed = [[pack.rpartition("/")[2].removesuffix(".zst"), place.size] for pack, place in pack_places]
     plain = json.dumps(listed, separators=(",", ":")).encode()
     packed = zlib.compress(plain)
     footer = packed + _FOOTER.pack(len(packed), len(plain), _FOOTER_MAGIC)
     index = _SKIPPABLE.pack(_SKIPPABLE_MAGIC, len(footer)) + footer
     total = len(index)
     with store.open_write(name) as output:
-        for run in _join_adjacent([place for _, place in places]):
+        for run in _join_adjacent_places([place for _, place in pack_places]):
             assert run.size is not None  # of `places`
             end = run.offset + run.size
             for offset in range(run.offset, end, _COPY_BYTES):
@@ -111,10 +111,10 @@ def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPl
     return total
 
 
-def _join_adjacent(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
+def _join_adjacent_places(pack_places: Sequence[PackPlace]) -> Iterator[PackPlace]:
     """Yield places, with adjacent parts of one file joined to one."""
     run: PackPlace | None = None
-    for place in places:
+    for place in pack_places:
         if run is not None and (run.file, run.offset + (run.size or 0)) == (place.file, place.offset):
             run = PackPlace(run.file, run.offset, (run.size or 0) + (place.size or 0))
             continue
@@ -139,13 +139,13 @@ class PackCopies:
 
 
 def find_copies(
-    store: PackStore, names: Iterable[str], seen: MutableMapping[str, PackPlace] | None = None
+    store: PackStore, names: Iterable[str], found_places: MutableMapping[str, PackPlace] | None = None
 ) -> dict[str, PackCopies]:
     """Find all places where packs are stored, and return them by the names of the packs.
 
     Args:
         names: names of the packs.
-        seen: receives the places of all packs in the merged packs that are read; None if they are not wanted.
+        found_places: receives the places of all packs in the merged packs that are read; None if they are not wanted.
 
     Raises:
         PackStoreError: if packs cannot be listed.
@@ -160,12 +160,12 @@ def find_copies(
         else:
             by_folder[name.rpartition("/")[0]].append(name)
     for folder, wanted in by_folder.items():
-        found |= _find_copies_in(store, folder, wanted, {} if seen is None else seen)
+        found |= _find_copies_in(store, folder, wanted, {} if found_places is None else found_places)
     return found
 
 
 def _find_copies_in(
-    store: PackStore, folder: str, names: Sequence[str], seen: MutableMapping[str, PackPlace]
+    store: PackStore, folder: str, names: Sequence[str], found_places: MutableMapping[str, PackPlace]
 ) -> dict[str, PackCopies]:
     for _ in range(_TRIES):
         files = list(store.list_packs(folder))
@@ -176,7 +176,7 @@ def _find_copies_in(
                 held = parse_pack_name(file.name)
                 covered = [name for name in names if held.is_merged and contains_range(held, parse_pack_name(name))]
                 if covered:
-                    seen.update(_add_places(store, file, covered, found))
+                    found_places.update(_add_places(store, file, covered, found))
         except PackError as error:
             if error.found != "none":
                 raise
@@ -187,9 +187,9 @@ def _find_copies_in(
 
 
 def _add_places(
-    store: PackStore, file: PackFile, names: Sequence[str], found: dict[str, PackCopies]
+    store: PackStore, file: PackFile, names: Sequence[str], found_copies: dict[str, PackCopies]
 ) -> dict[str, PackPlace]:
-    """Add the places of packs in a merged pack to `found`, and return the places of all packs in it."""
+    """Add the places of packs in a merged pack to `found_copies`, and return the places of all packs in it."""
     try:
         members = read_merged_index(store, file)
     except PackStoreError:
@@ -198,11 +198,11 @@ def _add_places(
         if error.found == "none":
             raise
         for name in names:
-            found[name] = replace(found[name], error=error)
+            found_copies[name] = replace(found_copies[name], error=error)
         return {}
     for name in names:
         if name in members:
-            found[name] = replace(found[name], places=[*found[name].places, members[name]])
+            found_copies[name] = replace(found_copies[name], places=[*found_copies[name].places, members[name]])
     return members
 
 
@@ -211,7 +211,7 @@ def contains_range(merged: PackName, pack: PackName) -> bool:
     return merged.start <= pack.start and pack.end <= merged.end
 
 
-def read_pack(store: PackStore, name: str, offset: int, length: int) -> bytes:
+def read_pack_range(store: PackStore, name: str, offset: int, length: int) -> bytes:
     """Read a range of a pack, merged or not; see `PackStore.read_range`."""
 
     def read(place: PackPlace) -> bytes:
@@ -226,12 +226,12 @@ def pack_size(store: PackStore, name: str) -> int:
     return _read_from_any_place(store, name, lambda place: store.size(place.file) if place.size is None else place.size)
 
 
-def _read_from_any_place(store: PackStore, name: str, ask: Callable[[PackPlace], _Answer]) -> _Answer:
+def _read_from_any_place(store: PackStore, name: str, read_place: Callable[[PackPlace], _Answer]) -> _Answer:
     known = store.merged_places
     for _ in range(_TRIES):
         place = known.get(name) or PackPlace(name)
         try:
-            return ask(place)
+            return read_place(place)
         except PackError as error:
             if error.found != "none":
                 raise

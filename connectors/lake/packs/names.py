@@ -119,7 +119,7 @@ def fits_folder_name(broker: str) -> bool:
 
 
 def _folder(broker: str) -> str:
-    return f"broker={_escape(broker)}"
+    return f"broker={_escape_broker_name(broker)}"
 
 
 def parse_pack_name(name: str) -> PackName:
@@ -153,7 +153,7 @@ def parse_pack_name(name: str) -> PackName:
     )
 
 
-def _escape(broker: str) -> str:
+def _escape_broker_name(broker: str) -> str:
     # Broker names may come from folders, and a folder's name that is not UTF-8 contains surrogates.
     escaped = quote(broker, safe="", errors="surrogatepass")
     return re.sub(r"\.{2,}", lambda dots: "%2E" * len(dots[0]), escaped)

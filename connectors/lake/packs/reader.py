@@ -34,7 +34,7 @@ from commitlake.connectors.lake.packs.frames import (
     decompress_frame,
     max_stored_bytes,
 )
-from commitlake.connectors.lake.packs.merged import read_pack
+from commitlake.connectors.lake.packs.merged import read_pack_range
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 
@@ -142,12 +142,12 @@ def read_bodies(
     crcs = np.full(len(refs), kernel.UNKNOWN_CRC) if crcs is None else np.array(crcs, np.int64)
     sizes = {len(refs.frame_offsets), len(refs.frame_lengths), len(refs.offsets), len(refs.lengths), len(crcs)}
     if len(sizes) > 1:
-        raise ValueError(f"arrays of {sorted(sizes)} rows: expected as many in each")
+        raise ValueError(f"expected arrays with the same number of rows, found {sorted(sizes)} rows")
     _check_ref_ranges(pack, refs, max_frame_bytes)
     out_offsets = np.zeros(len(refs) + 1, np.int64)
     np.cumsum(refs.lengths, out=out_offsets[1:])
     if out_offsets[-1] > _MAX_ARRAY_BYTES:
-        raise ValueError(f"bodies of {out_offsets[-1]} bytes in one call: expected at most {_MAX_ARRAY_BYTES}")
+        raise ValueError(f"expected at most {_MAX_ARRAY_BYTES} bytes of bodies in one call, found {out_offsets[-1]}")
     frames = _wanted_frames(refs)
     for frame in frames:
         _check_stored_size(pack, frame)
@@ -217,7 +217,7 @@ def _read_frames(
     for run in _group_adjacent_frames(missing):
         start = run[0].offset
         wanted = max(frame.offset + frame.length for frame in run) - start
-        data = pa.py_buffer(read_pack(store, pack, start, wanted))
+        data = pa.py_buffer(read_pack_range(store, pack, start, wanted))
         for frame in run:
             content = _decompress(pack, data.slice(min(frame.offset - start, data.size)), frame)
             cache.put(pack, frame.offset, frame.length, content)

@@ -31,7 +31,7 @@ _PARTITIONS = 200
 
 def with_bodies(
     messages: DataFrame,
-    bodies: PackLocation | str,
+    packs: PackLocation | str,
     *,
     as_stored: bool = False,
     form: BodyForm = BodyForm.BYTES,
@@ -47,7 +47,7 @@ def with_bodies(
     Args:
         messages: has `body_ref` (see `schemas.tables.messages`), `body_crc` (int, null if unknown) and `body_codec`;
             other columns are unchanged.
-        bodies: the lake's bodies: `Lake.packs`, or their root, which is a folder that every executor can read, or
+        packs: the lake's bodies: `Lake.packs`, or their root, which is a folder that every executor can read, or
             `s3://bucket/prefix` with the driver's endpoint and region; every executor needs credentials.
         as_stored: True for bodies as the broker stored them, which may be compressed; `body_codec` is not needed then,
             and there is no `body_error`.
@@ -64,7 +64,7 @@ def with_bodies(
         S3Error: if they are in an object store, and the URI names no bucket.
     """
     _check_columns(messages.schema, as_stored=as_stored)
-    location = bodies if isinstance(bodies, PackLocation) else pack_location(bodies)
+    location = packs if isinstance(packs, PackLocation) else pack_location(packs)
     open_store(location)
     body_type = BinaryType() if as_stored or form is BodyForm.BYTES else StringType()
     added = [StructField("body", body_type, nullable=True)]

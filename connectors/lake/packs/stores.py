@@ -102,7 +102,7 @@ class PackStore:
             raise self._missing_error(name)
         return size
 
-    def check(self) -> None:
+    def check_writable(self) -> None:
         """Check before a job begins that packs can be stored here; a folder need not exist yet."""
         with self._convert_errors(f"{self._storage.place_noun} to write to"):
             self._storage.check()
@@ -126,14 +126,14 @@ class PackStore:
         with self._convert_errors("packs to be deleted"):
             self._storage.delete_all(known)
 
-    def delete_unfinished(self, before: datetime.datetime) -> int:
+    def delete_unfinished(self, older_than: datetime.datetime) -> int:
         """Delete files that killed writers left unfinished, and return their number.
 
         Args:
-            before: time; later files are kept, because their writers may still be running.
+            older_than: time; later files are kept, because their writers may still be running.
         """
         with self._convert_errors("unfinished packs to be deleted"):
-            return self._storage.delete_old_unfinished(_DATES, before, _is_pack)
+            return self._storage.delete_old_unfinished(_DATES, older_than, _is_pack)
 
     @contextmanager
     def _convert_errors(self, expected: str, name: str = "") -> Iterator[None]:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.arrays import Array, read_only
+from commitlake.connectors.arrays import Array, read_only_view
 from commitlake.connectors.lake.packs import kernel
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, MAX_BODY_BYTES, PackRefs
 from commitlake.connectors.lake.packs.stores import PackOutput, PackStore
@@ -51,7 +51,7 @@ class PackWriter:
         self._closed = 0
         self._refs: PackRefs | None = None
 
-    def append(self, window: Array, positions: Array, lengths: Array) -> None:
+    def append_bodies(self, window: Array, positions: Array, lengths: Array) -> None:
         """Add bodies in the given order.
 
         Args:
@@ -66,11 +66,11 @@ class PackWriter:
             raise ValueError("the pack is finished: further bodies need another pack")
         if len(positions) != len(lengths):
             raise ValueError(f"{len(positions)} positions and {len(lengths)} lengths: expected equal numbers")
-        window = read_only(np.ascontiguousarray(window))
+        window = read_only_view(np.ascontiguousarray(window))
         positions = np.ascontiguousarray(positions, np.int64)
         lengths = np.ascontiguousarray(lengths, np.int64)
         if window.dtype != np.uint8 or window.ndim != 1:
-            raise ValueError(f"window of {window.ndim} dimensions of {window.dtype}: expected a row of uint8")
+            raise ValueError(f"window of {window.ndim} dimensions of {window.dtype}: expected one dimension of uint8")
         if not kernel.spans_fit(len(window), positions, lengths, MAX_BODY_BYTES):
             raise ValueError(
                 f"a body is outside its window of {len(window)} bytes, or is larger than an int32 can hold"
@@ -86,7 +86,7 @@ class PackWriter:
         if self._refs is None:
             if self._bodies > self._closed:
                 self._close_frame(self._frame[: self._filled], self._bodies)
-            self._refs = self._to_refs()
+            self._refs = self._make_refs()
         return self._refs
 
     def _add_bodies(self, window: Array, positions: Array, lengths: Array, offsets: Array) -> None:
@@ -102,18 +102,18 @@ class PackWriter:
                 row += 1
                 self._close_frame(window[start : start + length], self._bodies + row)
 
-    def _close_frame(self, content: Array, end: int) -> None:
+    def _close_frame(self, content: Array, end_row: int) -> None:
         frame = self._codec.compress(pa.py_buffer(content))
         # A slice, because memoryview shows the original size of a buffer that Arrow has shrunk.
         self._output.write(memoryview(frame.slice(0)))
         self._frame_offsets.append(self._position)
         self._frame_lengths.append(frame.size)
-        self._frame_bodies.append(end - self._closed)
-        self._closed = end
+        self._frame_bodies.append(end_row - self._closed)
+        self._closed = end_row
         self._position += frame.size
         self._filled = 0
 
-    def _to_refs(self) -> PackRefs:
+    def _make_refs(self) -> PackRefs:
         bodies = np.array(self._frame_bodies, np.int64)
         return PackRefs(
             frame_offsets=np.repeat(np.array(self._frame_offsets, np.int64), bodies),
@@ -124,7 +124,7 @@ class PackWriter:
 
 
 @contextmanager
-def write_pack(
+def open_pack_writer(
     store: PackStore, name: str, *, frame_bytes: int = FRAME_BYTES, level: int = DEFAULT_LEVEL
 ) -> Iterator[PackWriter]:
     """Open a writer for a pack, which appears under its name once the block has ended without an error.

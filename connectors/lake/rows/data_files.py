@@ -121,7 +121,7 @@ def write_data_file(
     path = f"store_date={store_date or NO_DATE}/{name}"
     with ExitStack() as stack:
         output = stack.enter_context(open_table_file(lake, "messages", path))
-        metadata = _write(rows, output)
+        metadata = _write_parquet(rows, output)
         size = output.tell()
         if close_later is not None:
             close_later(stack.pop_all().close)
@@ -143,7 +143,7 @@ def open_table_file(lake: Lake, table: str, path: str) -> Iterator[pa.NativeFile
         yield output
 
 
-def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
+def _write_parquet(rows: pa.Table, output: object) -> pq.FileMetaData:
     collected: list[pq.FileMetaData] = []
     leaves = _schema_leaf_paths(rows.schema)
     with pq.ParquetWriter(

@@ -31,8 +31,8 @@ _STRIPE = 32  # bytes that the four lanes take at a time
 
 
 @compiled
-def _rotate_left(value: Any, left: Any) -> Any:
-    return (value << np.uint64(left)) | (value >> np.uint64(64 - left))
+def _rotate_left(value: Any, bits: Any) -> Any:
+    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
 @compiled
@@ -41,15 +41,15 @@ def _mix_lane(lane: Any, word: Any) -> Any:
 
 
 @compiled
-def _merge_lane(hashed: Any, lane: Any) -> Any:
-    return (hashed ^ _mix_lane(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+def _merge_lane(hash_value: Any, lane: Any) -> Any:
+    return (hash_value ^ _mix_lane(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
 
 
 @compiled
-def _finish_hash(hashed: Any) -> Any:
-    hashed = (hashed ^ (hashed >> np.uint64(33))) * _PRIME_2
-    hashed = (hashed ^ (hashed >> np.uint64(29))) * _PRIME_3
-    return hashed ^ (hashed >> np.uint64(32))
+def _finish_hash(hash_value: Any) -> Any:
+    hash_value = (hash_value ^ (hash_value >> np.uint64(33))) * _PRIME_2
+    hash_value = (hash_value ^ (hash_value >> np.uint64(29))) * _PRIME_3
+    return hash_value ^ (hash_value >> np.uint64(32))
 
 
 @compiled
@@ -104,23 +104,23 @@ def hash_texts(data: Array, offsets: Array, out: Hashes) -> None:
 
 
 @compiled
-def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: Hashes) -> None:
+def hash_lists(list_offsets: Array, data: Array, text_offsets: Array, indices: Array, out: Hashes) -> None:
     """Write the hash of each list of texts to `out`.
 
     Args:
-        lists: int32, start of each list among the elements, and end of the last one.
+        list_offsets: int32, start of each list among the elements, and end of the last one.
         data: uint8, the concatenated strings.
-        offsets: int32, start of each string, and end of the last one.
+        text_offsets: int32, start of each string, and end of the last one.
         indices: int32, index of each element's string; empty if elements and strings have the same indexes.
         out: receives a hash for each list.
     """
     encoded = len(indices) > 0
     for row in range(len(out)):
         hashed = _SEED
-        for element in range(np.int64(lists[row]), np.int64(lists[row + 1])):
+        for element in range(np.int64(list_offsets[row]), np.int64(list_offsets[row + 1])):
             text = np.int64(indices[element]) if encoded else element
-            first = np.int64(offsets[text])
-            hashed = _hash_bytes(data, first, np.int64(offsets[text + 1]) - first, hashed)
+            first = np.int64(text_offsets[text])
+            hashed = _hash_bytes(data, first, np.int64(text_offsets[text + 1]) - first, hashed)
         out[row] = np.int64(hashed)
 
 

@@ -22,7 +22,7 @@ def write_plain_file(
     statistics: Sequence[str] | None = None,
     footer_statistics: Sequence[str] = (),
     *,
-    is_summed: bool = True,
+    has_row_sum: bool = True,
 ) -> DataFile:
     """Write rows as a file in a table's folder; it belongs to the table only after a commit.
 
@@ -34,29 +34,31 @@ def write_plain_file(
         row_group_rows: number of rows of a row group; by default Arrow's.
         statistics: columns whose minimum and maximum go to the table's log; by default all but binary ones.
         footer_statistics: further columns whose minimum and maximum are only in the file's footer.
-        is_summed: whether the file has the sum of its rows, see `row_sums`.
+        has_row_sum: whether the file has the sum of its rows, see `row_sums`.
     """
     if statistics is None:
         statistics = [field.name for field in rows.schema if not pa.types.is_binary(field.type)]
     collected: list[pq.FileMetaData] = []
     with open_table_file(lake, table, name) as output:
-        _write(rows, output, collected, encodings or {}, row_group_rows, [*statistics, *footer_statistics], is_summed)
+        _write_parquet(
+            rows, output, collected, encodings or {}, row_group_rows, [*statistics, *footer_statistics], has_row_sum
+        )
         size = output.tell()
     return DataFile(name, None, size, rows.num_rows, file_statistics(collected[0], frozenset(footer_statistics)))
 
 
-def _write(
+def _write_parquet(
     rows: pa.Table,
     output: object,
-    collected: list[pq.FileMetaData],
+    metadata_collector: list[pq.FileMetaData],
     encodings: Mapping[str, str],
     row_group_rows: int | None,
     statistics: Sequence[str],
-    is_summed: bool,
+    has_row_sum: bool,
 ) -> None:
     from commitlake.connectors.lake.rows.row_sums import SummedWriter  # loads compiled code
 
-    with (SummedWriter if is_summed else pq.ParquetWriter)(
+    with (SummedWriter if has_row_sum else pq.ParquetWriter)(
         output,
         rows.schema,
         compression="zstd",
@@ -67,6 +69,6 @@ def _write(
         write_batch_size=BATCH_VALUES,
         write_page_index=True,
         write_page_checksum=True,
-        metadata_collector=collected,
+        metadata_collector=metadata_collector,
     ) as writer:
         writer.write_table(rows, row_group_size=row_group_rows)

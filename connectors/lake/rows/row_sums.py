@@ -30,16 +30,16 @@ from commitlake.connectors.plain_arrays import to_numpy_numbers, to_string_array
 _BATCH_ROWS = 1 << 16
 
 
-def sums_of_files(folder: pafs.FileSystem, paths: Iterable[str]) -> Iterator[int | None]:
+def read_file_row_sums(folder: pafs.FileSystem, paths: Iterable[str]) -> Iterator[int | None]:
     """Yield each data file's row sum, from its footer or by reading its rows; None if the file cannot be read.
 
     Args:
         paths: paths of the files as the table's log has them.
     """
-    return (_sum_of_file(folder, unquote(path)) for path in paths)
+    return (_read_file_row_sum(folder, unquote(path)) for path in paths)
 
 
-def _sum_of_file(folder: pafs.FileSystem, path: str) -> int | None:
+def _read_file_row_sum(folder: pafs.FileSystem, path: str) -> int | None:
     with suppress(FileNotFoundError, OSError, pa.ArrowException), folder.open_input_file(path) as source:
         parquet = pq.ParquetFile(source)
         known = read_footer_sum(parquet.metadata)
@@ -79,21 +79,21 @@ def row_sum(rows: pa.Table) -> int:
     """Return the sum of the rows' hashes, which does not depend on the order of the rows."""
     total = 0
     for batch in rows.to_batches(_BATCH_ROWS):
-        hashes = _sum_fields(batch.schema.names, batch.columns, batch.num_rows)
+        hashes = _sum_field_hashes(batch.schema.names, batch.columns, batch.num_rows)
         chained = np.full(batch.num_rows, SEED, np.int64)
         update_row_hashes(hashes, chained)
         total += int(chained.sum())  # wraps around, as it should
     return wrap_int64(total)
 
 
-def _sum_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Array:
+def _sum_field_hashes(names: Sequence[str], columns: Sequence[pa.Array], row_count: int) -> Array:
     """Return, for each row, the sum of the hashes of its fields; a field that is null adds 0."""
-    total = np.zeros(count, np.int64)
+    total = np.zeros(row_count, np.int64)
     seeds = hash_strings(to_string_array(names))
     for seed, column in zip(seeds, columns, strict=True):
-        if column.null_count == count:
+        if column.null_count == row_count:
             continue
-        hashes = np.full(count, seed, np.int64)
+        hashes = np.full(row_count, seed, np.int64)
         update_row_hashes(_value_numbers(column), hashes)
         if column.null_count:
             hashes[pc.is_null(column).to_numpy(zero_copy_only=False)] = 0
@@ -103,7 +103,7 @@ def _sum_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -
 
 def _value_numbers(column: pa.Array) -> Array:
     """Return a 64-bit integer for each value of a column, such as the hash of a text; that of a null is arbitrary."""
-    column = _with_short_offsets(column)
+    column = _cast_to_plain_type(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
         values = _value_numbers(column.dictionary) if len(column.dictionary) else np.zeros(1, np.int64)
@@ -115,11 +115,11 @@ def _value_numbers(column: pa.Array) -> Array:
         elements = pa.StructArray.from_arrays(
             [_referenced_elements(column, column.keys), _referenced_elements(column, column.items)], ["k", "v"]
         )
-        return _sum_elements(column, elements)
+        return _sum_element_hashes(column, elements)
     if pa.types.is_list(kind):
-        return _sum_elements(column, _referenced_elements(column, column.values))
+        return _sum_element_hashes(column, _referenced_elements(column, column.values))
     if pa.types.is_struct(kind):
-        return _sum_fields([field.name for field in kind], column.flatten(), len(column))
+        return _sum_field_hashes([field.name for field in kind], column.flatten(), len(column))
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", kind.tz))
     elif pa.types.is_date(kind):
@@ -128,7 +128,7 @@ def _value_numbers(column: pa.Array) -> Array:
     return numbers.astype(np.float64).view(np.int64) if numbers.dtype.kind == "f" else numbers.astype(np.int64)
 
 
-def _with_short_offsets(column: pa.Array) -> pa.Array:
+def _cast_to_plain_type(column: pa.Array) -> pa.Array:
     """Convert large and view types of strings, binaries and lists to the plain types that this project writes."""
     kind = column.type
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -146,7 +146,7 @@ def _referenced_elements(lists: pa.Array, elements: pa.Array) -> pa.Array:
     return elements.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
-def _sum_elements(lists: pa.Array, elements: pa.Array) -> Array:
+def _sum_element_hashes(lists: pa.Array, elements: pa.Array) -> Array:
     """Return, for each list, the sum over its elements, which depends on their positions."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     offsets -= offsets[0]

@@ -22,14 +22,14 @@ _PREFIX_CHARACTERS = 32
 _HIGHEST_CHARACTER = "\U0010ffff"
 
 
-def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = frozenset()) -> str:
+def file_statistics(metadata: pq.FileMetaData, excluded_columns: Collection[str] = frozenset()) -> str:
     """Return a data file's statistics as the JSON of Delta's `stats`, without nested columns.
 
     Characters are not escaped, because Delta's Rust library misreads some escapes, for example that of U+20000.
 
     Args:
         metadata: the file's footer.
-        left_out: further columns to leave out.
+        excluded_columns: further columns to leave out.
     """
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
@@ -39,7 +39,7 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
         for number in range(metadata.num_columns):
             chunk = metadata.row_group(group).column(number)
             name, statistics = chunk.path_in_schema, chunk.statistics
-            if "." in name or name in left_out:
+            if "." in name or name in excluded_columns:
                 continue
             if statistics is None or not statistics.has_null_count:
                 unknown.add(name)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.delta_log.check import WAY_OUT
 from commitlake.connectors.lake.delta_log.file_actions import PARTITION
-from commitlake.connectors.lake.delta_log.versions import AddedFile, table_files
+from commitlake.connectors.lake.delta_log.versions import AddedFile, table_filesystem
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.plain_arrays import repeat_string, repeat_value
 from commitlake.connectors.storage.s3_options import S3Options
@@ -26,7 +26,7 @@ Constants = dict[str, str | int | bool]
 
 
 @contextmanager
-def data_file_errors(uri: str, name: str) -> Iterator[None]:
+def convert_data_file_errors(uri: str, name: str) -> Iterator[None]:
     """Convert read errors inside the block to a `LakeError` that names the data file.
 
     Args:
@@ -67,7 +67,7 @@ class TableRows:
     dictionaries: Sequence[str] = ()
     skips_constants: bool = False
 
-    def read(self, file: AddedFile) -> Iterator[pa.Table]:
+    def read_file(self, file: AddedFile) -> Iterator[pa.Table]:
         """Yield the rows of a data file as tables of about ten thousand rows.
 
         Yields:
@@ -78,8 +78,8 @@ class TableRows:
         """
         there: dict[str, int] = {}
         with (
-            data_file_errors(self.uri, file.name),
-            self._open(file) as source,
+            convert_data_file_errors(self.uri, file.name),
+            self._open_file(file) as source,
             self._open_parquet(source, there) as parquet,
         ):
             names = set(parquet.schema_arrow.names)
@@ -93,17 +93,17 @@ class TableRows:
                 for batch in parquet.iter_batches(_BATCH_ROWS, [group], read, use_threads=False):
                     yield self._complete_columns(batch, file, constants)
 
-    def _open_parquet(self, source: pa.NativeFile, there: dict[str, int]) -> pq.ParquetFile:
-        """Open a data file, and add the number of each of its columns to `there`, by the path of the column."""
+    def _open_parquet(self, source: pa.NativeFile, column_numbers: dict[str, int]) -> pq.ParquetFile:
+        """Open a data file, and add the number of each of its columns to `column_numbers`, by the column's path."""
         metadata = pq.read_metadata(source)
         schema = metadata.schema
-        there |= {schema.column(number).path: number for number in range(metadata.num_columns)}
-        dictionaries = [name for name in self.dictionaries if name in there]
+        column_numbers |= {schema.column(number).path: number for number in range(metadata.num_columns)}
+        dictionaries = [name for name in self.dictionaries if name in column_numbers]
         return pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True)
 
-    def _open(self, file: AddedFile) -> pa.NativeFile:
+    def _open_file(self, file: AddedFile) -> pa.NativeFile:
         if is_uri(self.uri):
-            return table_files(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
+            return table_filesystem(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
         return pa.OSFile(str(Path(self.uri, file.name)))  # with other sources, each read would call Python code
 
     def _constant_values(self, group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> Constants:
@@ -120,9 +120,9 @@ class TableRows:
         return found
 
     def _complete_columns(self, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Table:
-        return pa.table([self._column(field, batch, file, constants) for field in self.schema], self.schema.names)
+        return pa.table([self._make_column(field, batch, file, constants) for field in self.schema], self.schema.names)
 
-    def _column(self, field: pa.Field, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Array:
+    def _make_column(self, field: pa.Field, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Array:
         if (constant := constants.get(field.name)) is not None:
             if not isinstance(constant, str):
                 return repeat_value(constant, field.type, batch.num_rows)

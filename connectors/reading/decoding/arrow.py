@@ -22,16 +22,16 @@ def fixed_width_array(values: Array, data_type: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(data_type, len(values), [None, pa.py_buffer(values)])
 
 
-def validity_bitmap(present: Array) -> pa.Buffer | None:
+def validity_bitmap(is_present: Array) -> pa.Buffer | None:
     """Return Arrow's validity bitmap for an array of booleans, or None if all values are present."""
-    if present.all():
+    if is_present.all():
         return None
-    return pa.py_buffer(np.packbits(present, bitorder="little"))
+    return pa.py_buffer(np.packbits(is_present, bitorder="little"))
 
 
-def strings(offsets: Array, data: Array, present: Array | None = None) -> pa.Array:
+def string_array(offsets: Array, data: Array, is_present: Array | None = None) -> pa.Array:
     """Return an array of strings from Arrow's offsets and data; values that are not present are null."""
-    bitmap = None if present is None else validity_bitmap(present)
+    bitmap = None if is_present is None else validity_bitmap(is_present)
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
@@ -45,14 +45,14 @@ def span_array(window: Array, positions: Array, lengths: Array, data_type: pa.Da
     return pa.Array.from_buffers(data_type, len(lengths), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def lists(offsets: Array, values: pa.Array, present: Array) -> pa.Array:
+def list_array(offsets: Array, values: pa.Array, is_present: Array) -> pa.Array:
     """Return an array of lists of strings from Arrow's offsets; lists that are not present are null."""
     data_type = pa.list_(pa.field("element", values.type, nullable=False))
-    bitmap = validity_bitmap(present)
+    bitmap = validity_bitmap(is_present)
     return pa.Array.from_buffers(data_type, len(offsets) - 1, [bitmap, pa.py_buffer(offsets)], children=[values])
 
 
-def maps(offsets: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
+def map_array(offsets: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
     """Return an array of maps from string to string, without nulls."""
     entry = [pa.field("key", keys.type, nullable=False), pa.field("value", pa.string(), nullable=False)]
     entries = pa.StructArray.from_buffers(pa.struct(entry), len(keys), [None], children=[keys, values])
@@ -80,32 +80,34 @@ class Dictionary:
         self._data = np.zeros(len(data) + PADDING, np.uint8)
         self._data[:-PADDING] = data
 
-    def encoded(self, codes: Array) -> pa.Array:
+    def to_dictionary_array(self, codes: Array) -> pa.Array:
         """Return rows, given as numbers, as a dictionary array; -1 is null."""
         bitmap = validity_bitmap(codes >= 0)
         indices = pa.Array.from_buffers(pa.int32(), len(codes), [bitmap, pa.py_buffer(codes)])
         return pa.DictionaryArray.from_arrays(indices, self.array, safe=False)
 
-    def expanded(self, codes: Array) -> pa.Array:
+    def to_string_array(self, codes: Array) -> pa.Array:
         """Return rows, given as numbers, as an array of plain strings; -1 is null."""
         offsets = np.empty(len(codes) + 1, np.int32)
         data = np.empty(kernel.expanded_size(codes, self._offsets) + OVERWRITE, np.uint8)
         kernel.expand(codes, self._offsets, self._data, offsets, data)
-        return strings(offsets, data, codes >= 0)
+        return string_array(offsets, data, codes >= 0)
 
 
-def constant(text: str, rows: int, *, encoded: bool) -> pa.Array:
+def constant_array(text: str, row_count: int, *, as_dictionary: bool) -> pa.Array:
     """Return an array with the same string in every row, shared by all batches.
 
     Args:
         text: the string.
-        rows: the number of rows, at most that of a batch.
-        encoded: return a dictionary array.
+        row_count: the number of rows, at most that of a batch.
+        as_dictionary: return a dictionary array.
     """
-    return _constant(text, 1 << max(0, rows - 1).bit_length(), encoded=encoded).slice(0, rows)
+    return _make_constant_array(text, 1 << max(0, row_count - 1).bit_length(), as_dictionary=as_dictionary).slice(
+        0, row_count
+    )
 
 
 @lru_cache(maxsize=_MAX_CONSTANTS)
-def _constant(text: str, rows: int, *, encoded: bool) -> pa.Array:
-    dictionary, codes = Dictionary([text]), np.zeros(rows, np.int32)
-    return dictionary.encoded(codes) if encoded else dictionary.expanded(codes)
+def _make_constant_array(text: str, row_count: int, *, as_dictionary: bool) -> pa.Array:
+    dictionary, codes = Dictionary([text]), np.zeros(row_count, np.int32)
+    return dictionary.to_dictionary_array(codes) if as_dictionary else dictionary.to_string_array(codes)

@@ -19,7 +19,7 @@ DEFAULT_MAX_RATIO = 1100  # the limits of zlib and lz4 are 1,032 and 255
 FREE_BYTES = 1 << 20  # free of the ratio limit, because zstd compresses a repetitive body to a few bytes
 
 
-def decompress(
+def decompress_by_sys_flag(
     body: bytes, sys_flag: int, max_bytes: int = DEFAULT_MAX_BYTES, max_ratio: int = DEFAULT_MAX_RATIO
 ) -> bytes:
     """Return a body decompressed as its sys_flag says, or unchanged if it is not compressed.

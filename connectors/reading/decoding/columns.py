@@ -68,7 +68,7 @@ class Distinct:
         """Return this object, or a new, empty one if this one has become too large for the next batch."""
         return self._make_empty() if is_crowded(self.interner) else self
 
-    def for_next_split(self) -> Distinct:
+    def replace_if_large(self) -> Distinct:
         """Return this object, or a new, empty one if it has many values, which the next split may not need."""
         return self._make_empty() if self.interner.counts[DISTINCT] > _MAX_KEPT else self
 
@@ -93,14 +93,14 @@ class Distinct:
         return self._texts if self.values else []
 
     @property
-    def replaced(self) -> list[int]:
+    def invalid_value_numbers(self) -> list[int]:
         """Numbers of the values that are not UTF-8, so that their strings differ from the stored bytes."""
         return [
             code for code, text in enumerate(self.texts) if "\ufffd" in text and text.encode() != self._values[code]
         ]
 
     @property
-    def dictionary(self) -> Dictionary:
+    def to_dictionary(self) -> Dictionary:
         """Distinct values as strings, as an Arrow dictionary."""
         if len(self._dictionary.array) < len(self.values):
             self._dictionary = Dictionary(self._texts)
@@ -130,9 +130,9 @@ class DistinctValues(NamedTuple):
         """Return these objects, with an empty one for each that is too large for the next batch."""
         return DistinctValues(*(values.renew_if_crowded() for values in self))
 
-    def for_next_split(self) -> DistinctValues:
+    def replace_if_large(self) -> DistinctValues:
         """Return these objects, with an empty one for each that has many values."""
-        return DistinctValues(*(values.for_next_split() for values in self))
+        return DistinctValues(*(values.replace_if_large() for values in self))
 
 
 _MICROSECONDS = 1000  # per millisecond
@@ -218,31 +218,31 @@ class DecodedBatch:
             KeyError: if there is no such column, or the decoder was not created with it.
         """
         if name in self.numbers32:
-            return arrow.fixed_width_array(self._int32(name), pa.int32())
+            return arrow.fixed_width_array(self._int32_values(name), pa.int32())
         if name in _BUILDERS:
             built: pa.Array = getattr(self, _BUILDERS[name])()
             return built
-        return arrow.fixed_width_array(self.int64(name), pa.int64())
+        return arrow.fixed_width_array(self.int64_values(name), pa.int64())
 
     def first_rows(self, count: int) -> DecodedBatch:
         """Return a batch with only the first records of this one."""
         return type(self)(**{**self.__dict__, "parts": self.parts[:, :count]})
 
-    def extent_of(self, row: int) -> tuple[int, int]:
+    def record_extent(self, row: int) -> tuple[int, int]:
         """Return the physical offsets of a record's first byte and of the byte after its last."""
         start = int(self.parts[h.START, row])
         size = int.from_bytes(self.window[start : start + _SIZE_BYTES].tobytes())
         return self.origin + start, self.origin + start + size
 
-    def raw_text(self, part: int, row: int) -> bytes:
+    def raw_text(self, part_row: int, record_number: int) -> bytes:
         """Return the stored bytes of a text of a record.
 
         Args:
-            part: number of the row of `parts` that has the text's start; the next row has its length.
-            row: number of the record.
+            part_row: number of the row of `parts` that has the text's start; the next row has its length.
+            record_number: number of the record.
         """
-        start = self.parts[part, row]
-        return bytes(self.window[start : start + self.parts[part + 1, row]])
+        start = self.parts[part_row, record_number]
+        return bytes(self.window[start : start + self.parts[part_row + 1, record_number]])
 
     def invalid_texts(self, row: int) -> list[RepairedText]:
         """Return the texts of a row that are not UTF-8, each with a repaired form."""
@@ -259,22 +259,22 @@ class DecodedBatch:
         rows = self.text.not_utf8[: self.text.used[b.NOT_UTF8]]
         return rows[rows < self.rows]
 
-    def with_texts(self, replaced: dict[int, Texts]) -> tuple[Array, Array]:
+    def replace_texts(self, texts_by_row: dict[int, Texts]) -> tuple[Array, Array]:
         """Return a window and positions in which some texts of the records are replaced, for another decoding."""
         end = int((self.parts[h.PROPERTIES] + self.parts[h.PROPERTIES_LENGTH]).max())
         pieces, parts = [self.window[:end]], self.parts.copy()
-        for row, texts in replaced.items():
+        for row, texts in texts_by_row.items():
             for part, data in texts.items():
                 pieces.append(np.frombuffer(data, np.uint8))
                 parts[part, row], parts[part + 1, row] = end, len(data)
                 end += len(data)
         return np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]), parts
 
-    def _int32(self, name: str) -> Array:
+    def _int32_values(self, name: str) -> Array:
         numbers: Array = self.columns.numbers32[self.numbers32.index(name), : self.rows]
         return numbers
 
-    def int64(self, name: str) -> Array:
+    def int64_values(self, name: str) -> Array:
         """Return a column of stored 8-byte integers; times are in ms."""
         numbers: Array = self.columns.numbers64[self.numbers64.index(name), : self.rows]
         return numbers
@@ -285,15 +285,15 @@ class DecodedBatch:
         flags: Array = self.columns.sys_flags[: self.rows]
         return flags
 
-    def _row_codes(self, row: int) -> Array:
-        codes: Array = self.columns.codes[row, : self.rows]
+    def _row_codes(self, code_row: int) -> Array:
+        codes: Array = self.columns.codes[code_row, : self.rows]
         return codes
 
     def _dictionary_column(self, dictionary: Dictionary, codes: Array) -> pa.Array:
-        return dictionary.encoded(codes) if self.encoded else dictionary.expanded(codes)
+        return dictionary.to_dictionary_array(codes) if self.encoded else dictionary.to_string_array(codes)
 
-    def _constant(self, text: str) -> pa.Array:
-        return arrow.constant(text, self.rows, encoded=self.encoded)
+    def _make_constant_column(self, text: str) -> pa.Array:
+        return arrow.constant_array(text, self.rows, as_dictionary=self.encoded)
 
     @property
     def topic_codes(self) -> Array:
@@ -302,15 +302,15 @@ class DecodedBatch:
 
     def brokers(self) -> pa.Array:
         """Return the store's name for every row."""
-        return self._constant(self.broker)
+        return self._make_constant_column(self.broker)
 
     def formats(self) -> pa.Array:
         """Return the format's name for every row."""
-        return self._constant(self.format_name)
+        return self._make_constant_column(self.format_name)
 
     def topic_column(self) -> pa.Array:
         """Return the topics; bytes that are not UTF-8 become U+FFFD."""
-        return self._dictionary_column(self.topics.dictionary, self.topic_codes)
+        return self._dictionary_column(self.topics.to_dictionary, self.topic_codes)
 
     def kinds(self) -> pa.Array:
         """Return the kinds, which are derived from the topics."""
@@ -322,29 +322,29 @@ class DecodedBatch:
         named = self._row_codes(b.ORIGIN)
         is_moved = np.array([kind_of(name) in _MOVED_KINDS for name in self.topics.texts], bool)
         codes = np.where((named >= 0) & is_moved[self.topic_codes], named, self.topic_codes)
-        return self._dictionary_column(self.topics.dictionary, codes)
+        return self._dictionary_column(self.topics.to_dictionary, codes)
 
     def producer_group_column(self) -> pa.Array:
         """Return the producer groups."""
-        return self._dictionary_column(self.producer_groups.dictionary, self._row_codes(b.PRODUCER_GROUP))
+        return self._dictionary_column(self.producer_groups.to_dictionary, self._row_codes(b.PRODUCER_GROUP))
 
     def tag_column(self) -> pa.Array:
         """Return the tags."""
-        return self._dictionary_column(self.tags.dictionary, self._row_codes(b.TAGS))
+        return self._dictionary_column(self.tags.to_dictionary, self._row_codes(b.TAGS))
 
     def born_host_column(self) -> pa.Array:
         """Return the producers' hosts."""
-        return self._dictionary_column(self.born_hosts.dictionary, self._row_codes(b.BORN_HOST))
+        return self._dictionary_column(self.born_hosts.to_dictionary, self._row_codes(b.BORN_HOST))
 
     def store_host_column(self) -> pa.Array:
         """Return the brokers' hosts."""
-        return self._dictionary_column(self.store_hosts.dictionary, self._row_codes(b.STORE_HOST))
+        return self._dictionary_column(self.store_hosts.to_dictionary, self._row_codes(b.STORE_HOST))
 
     def body_codecs(self) -> pa.Array:
         """Return the compression of each body."""
         bits = self.sys_flags & (COMPRESSED | COMPRESSION_MASK)
         if not bits.any():
-            return self._constant(_NO_CODEC)
+            return self._make_constant_column(_NO_CODEC)
         flags, codes = np.unique(bits, return_inverse=True)
         return self._dictionary_column(
             Dictionary([str(body_codec(int(flag))) for flag in flags]), codes.astype(np.int32)
@@ -352,26 +352,26 @@ class DecodedBatch:
 
     def message_ids(self) -> pa.Array:
         """Return the offset message ids."""
-        return arrow.strings(self.columns.message_id_offsets[: self.rows + 1], self.columns.message_ids)
+        return arrow.string_array(self.columns.message_id_offsets[: self.rows + 1], self.columns.message_ids)
 
     def unique_keys(self) -> pa.Array:
         """Return the clients' message ids."""
         present = self.text.present[b.UNIQUE_KEY, : self.rows]
-        return arrow.strings(self.text.unique_offsets[: self.rows + 1], self.text.unique, present)
+        return arrow.string_array(self.text.unique_offsets[: self.rows + 1], self.text.unique, present)
 
     def keys(self) -> pa.Array:
         """Return the business keys as lists."""
         offsets = self.text.list_offsets[: self.rows + 1]
-        values = arrow.strings(self.text.key_offsets[: int(offsets[-1]) + 1], self.text.keys)
-        return arrow.lists(offsets, values, self.text.present[b.KEYS, : self.rows])
+        values = arrow.string_array(self.text.key_offsets[: int(offsets[-1]) + 1], self.text.keys)
+        return arrow.list_array(offsets, values, self.text.present[b.KEYS, : self.rows])
 
     def properties(self) -> pa.Array:
         """Return all properties as maps."""
         offsets = self.text.map_offsets[: self.rows + 1]
         count = int(offsets[-1])
-        names = self._dictionary_column(self.names.dictionary, self.text.names[:count])
-        values = arrow.strings(self.text.value_offsets[: count + 1], self.text.values)
-        return arrow.maps(offsets, names, values)
+        names = self._dictionary_column(self.names.to_dictionary, self.text.names[:count])
+        values = arrow.string_array(self.text.value_offsets[: count + 1], self.text.values)
+        return arrow.map_array(offsets, names, values)
 
     def priority(self) -> pa.Array:
         """Return the priority property if it is a number, else null."""
@@ -397,7 +397,7 @@ class DecodedBatch:
         return arrow.fixed_width_array(self.sys_flags, pa.int32())
 
     def _timestamp_column(self, name: str) -> pa.Array:
-        return arrow.fixed_width_array(self.int64(name) * _MICROSECONDS, _TIMESTAMP)
+        return arrow.fixed_width_array(self.int64_values(name) * _MICROSECONDS, _TIMESTAMP)
 
     def born_timestamps(self) -> pa.Array:
         """Return the born times, by producers' clocks."""

@@ -1,7 +1,8 @@
 """Decoder of a split's columns by the kernel, and the buffers that the kernel fills.
 
-A `Decoder` serves one split, or several of one store, one after the other. `walk` calls its `hop`, which finds records
-and decodes them in the same pass; `take` then returns them as a `DecodedBatch`.
+A `Decoder` serves one split, or several of one store, one after the other. `walk` calls its
+`locate_next_records`, which finds records
+and decodes them in the same pass; `take_batch` then returns them as a `DecodedBatch`.
 """
 
 from __future__ import annotations
@@ -56,8 +57,10 @@ def kernel_filters(filters: Filters) -> KernelFilters:
 _SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew the hashes could make them collide
 
 
-def _position_table(places: list[tuple[int, ...]]) -> Array:
-    return np.array(places, np.int64).reshape(len(places), len(places[0]) if places else 2)
+def _position_table(field_positions: list[tuple[int, ...]]) -> Array:
+    return np.array(field_positions, np.int64).reshape(
+        len(field_positions), len(field_positions[0]) if field_positions else 2
+    )
 
 
 class Decoder:
@@ -115,28 +118,28 @@ class Decoder:
         """Return the text with which all message ids end; empty unless the format's ids need one."""
         return b.NO_SUFFIX
 
-    def _new_outputs(self) -> tuple[object, ...]:
+    def _make_outputs(self) -> tuple[object, ...]:
         """Return new buffers for the kernel to fill, because the previous ones now belong to a batch."""
         message_ids = bool(self._wanted & b.WANT_MESSAGE_ID)
-        self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), message_ids=message_ids)
+        self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), has_message_ids=message_ids)
         self._text = b.make_text(self._wanted)
         self._distinct = self._distinct.renew_if_crowded()
         return tuple(values.interner for values in self._distinct), self._scratch, self._columns, self._text
 
     def begin_split(self) -> None:
         """Prepare for the next split of the same store, after all batches of the previous one were used."""
-        self._distinct = self._distinct.for_next_split()
+        self._distinct = self._distinct.replace_if_large()
 
-    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+    def locate_next_records(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Continue from `state[POSITION]` and decode; return the positions of the wanted records. See `walking.Hop`."""
-        kernel.read_batch(
-            self._layout, *arguments, state, self._parts, faults, self._choice, self._plan, *self._new_outputs()
+        kernel.locate_and_decode_records(
+            self._layout, *arguments, state, self._parts, faults, self._choice, self._plan, *self._make_outputs()
         )
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
-    def take(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
-        """Return the records that the last `hop` found, as a batch."""
+    def take_batch(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
+        """Return the records that the last `locate_next_records` found, as a batch."""
         return self._batch(
             window=window,
             origin=origin,
@@ -151,8 +154,8 @@ class Decoder:
             **self._distinct._asdict(),
         )
 
-    def decode(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
+    def decode_batch(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
         """Decode the first of these located records, as many as fit in one batch."""
         chosen = np.ascontiguousarray(parts[:, : b.ROWS])
-        count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._new_outputs())
-        return self.take(window, origin, chosen[:, :count])
+        count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._make_outputs())
+        return self.take_batch(window, origin, chosen[:, :count])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from commitlake.connectors.reading.damage import CORRUPT_RECORD, FIRST_BYTES, BadRangeCounter
 from commitlake.connectors.reading.decoding.arrow import compact_batch
-from commitlake.connectors.reading.decoding.bodies import decompress
+from commitlake.connectors.reading.decoding.bodies import decompress_by_sys_flag
 from commitlake.connectors.reading.decoding.columns import DecodedBatch
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.reading.options import BodyForm, Mode
@@ -37,34 +37,36 @@ class RowBatch:
         self._names = set(request.schema.names)
         self._notes: Notes = notes or {}
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def make_batches(self) -> Iterator[pa.RecordBatch]:
         """Return the rows without those that the mode drops: one batch, or more if decompressed bodies are large."""
         if self._names & {"topic", "kind"}:
             self._note_invalid_topics()
-        columns = [None if self._is_decompressed(field) else self._column(field) for field in self._request.schema]
+        columns = [None if self._is_decompressed(field) else self._make_column(field) for field in self._request.schema]
         place = next((place for place, column in enumerate(columns) if column is None), None)
         if place is None:
-            yield from self._batch(columns, 0, self._decoded.rows)
+            yield from self._make_batch(columns, 0, self._decoded.rows)
             return
         for first, bodies in self._decompress_bodies():
             part = [column.slice(first, len(bodies)) if column is not None else None for column in columns]
             part[place] = bodies.cast(self._request.schema.field(place).type)
-            yield from self._batch(part, first, len(bodies))
+            yield from self._make_batch(part, first, len(bodies))
 
-    def _batch(self, columns: list[pa.Array], first: int, rows: int) -> Iterator[pa.RecordBatch]:
+    def _make_batch(self, columns: list[pa.Array], first_row: int, row_count: int) -> Iterator[pa.RecordBatch]:
         """Yield the given rows as a batch, without rows that the mode drops; nothing if none are left."""
-        notes = {row - first: value for row, value in self._notes.items() if first <= row < first + rows}
+        notes = {
+            row - first_row: value for row, value in self._notes.items() if first_row <= row < first_row + row_count
+        }
         schema = self._request.schema
         if notes and CORRUPT_RECORD in self._names:
             place = schema.get_field_index(CORRUPT_RECORD)
-            columns[place] = pa.array([notes.get(row) for row in range(rows)], columns[place].type)
+            columns[place] = pa.array([notes.get(row) for row in range(row_count)], columns[place].type)
         if self._request.encoded:
             schema = pa.schema([field.with_type(column.type) for field, column in zip(schema, columns, strict=True)])
         batch = compact_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
         if not notes or self._request.mode is Mode.PERMISSIVE:
             yield batch
             return
-        kept = np.ones(rows, bool)
+        kept = np.ones(row_count, bool)
         kept[list(notes)] = False
         if kept.any():
             yield batch.filter(pa.array(kept))
@@ -74,19 +76,19 @@ class RowBatch:
         is_wanted = field.name == "body" and self._request.body is BodyForm.DECOMPRESSED
         return is_wanted and bool((self._decoded.sys_flags & COMPRESSED).any())
 
-    def _column(self, field: pa.Field) -> pa.Array:
+    def _make_column(self, field: pa.Field) -> pa.Array:
         if field.name == CORRUPT_RECORD or not self._decoded.has_column(field.name):
             return pa.nulls(self._decoded.rows, field.type)
         if field.name in _TIMESTAMPS:
-            return self._timestamps(field)
+            return self._make_timestamp_column(field)
         column = self._decoded.column(field.name)
         return column if column.type == field.type or self._request.encoded else column.cast(field.type)
 
     def _note_fault(self, row: int, fault: Fault, expected: str, found: str, raw: bytes = b"") -> None:
         record_fault(self._notes, self._decoded, row, self._refused, fault, expected, found, raw)
 
-    def _timestamps(self, field: pa.Field) -> pa.Array:
-        milliseconds = self._decoded.int64(field.name)
+    def _make_timestamp_column(self, field: pa.Field) -> pa.Array:
+        milliseconds = self._decoded.int64_values(field.name)
         outside = milliseconds.view(np.uint64) > MAX_TIMESTAMP_MS  # negative times become large numbers
         if not outside.any():
             return self._decoded.column(field.name)
@@ -96,7 +98,7 @@ class RowBatch:
         return pa.array(np.where(outside, 0, milliseconds) * 1000, pa.int64(), mask=outside).cast(field.type)
 
     def _note_invalid_topics(self) -> None:
-        for code in self._decoded.topics.replaced:
+        for code in self._decoded.topics.invalid_value_numbers:
             value = self._decoded.topics.values[code]
             for row in np.flatnonzero(self._decoded.topic_codes == code):
                 self._note_fault(
@@ -122,17 +124,17 @@ class RowBatch:
         if not flags & COMPRESSED:
             return body
         try:
-            return decompress(body, flags, self._request.max_body_bytes)
+            return decompress_by_sys_flag(body, flags, self._request.max_body_bytes)
         except BodyError as error:
             self._note_fault(row, Fault.BODY_COMPRESSION, "a body that decompresses within its limit", str(error), body)
             return None
 
 
 def record_fault(
-    notes: Notes,
+    fault_notes: Notes,
     decoded: DecodedBatch,
     row: int,
-    refused: BadRangeCounter,
+    bad_range_counter: BadRangeCounter,
     fault: Fault,
     expected: str,
     found: str,
@@ -143,8 +145,10 @@ def record_fault(
     Raises:
         DamagedLogError: in mode FAILFAST.
     """
-    if row not in notes:
-        notes[row] = refused.take(*decoded.extent_of(row), fault, expected, found, raw[:FIRST_BYTES])
+    if row not in fault_notes:
+        fault_notes[row] = bad_range_counter.count_bad_range(
+            *decoded.record_extent(row), fault, expected, found, raw[:FIRST_BYTES]
+        )
 
 
 def describe_invalid_utf8(raw: bytes) -> str:

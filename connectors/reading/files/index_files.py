@@ -29,11 +29,11 @@ class LocalStoreFiles:
 
     def folders_in(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder; see StoreFiles."""
-        return folders_in(self._root / folder, below=self._top_folder(folder))
+        return folders_in(self._root / folder, trusted_root=self._top_folder(folder))
 
     def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
         """Return the names of the files in a folder; see StoreFiles."""
-        return files_in(self._root / folder, is_wanted, below=self._top_folder(folder))
+        return files_in(self._root / folder, is_wanted, trusted_root=self._top_folder(folder))
 
     def has_folder(self, folder: str) -> bool:
         """Return whether a folder exists."""
@@ -51,11 +51,11 @@ class LocalStoreFiles:
         """Return whether a file has anything but zeros; see StoreFiles."""
         return has_data(self.open(path))
 
-    def open(self, path: str, end: int | None = None) -> LocalFile:  # noqa: ARG002 (nothing is read ahead)
+    def open(self, path: str, read_end: int | None = None) -> LocalFile:  # noqa: ARG002 (nothing is read ahead)
         """Open a file; see StoreFiles."""
-        return LocalFile(self.place_of(path), self._top_folder(path))
+        return LocalFile(self.location_of(path), self._top_folder(path))
 
-    def place_of(self, path: str) -> str:
+    def location_of(self, path: str) -> str:
         """Return the path of a file or folder."""
         return str(self._root / path)
 

@@ -51,13 +51,13 @@ class ReadAhead:
         self._ranges: deque[_Range] = deque()
         self._begin = self._end = -1  # positions of the first byte that was read in order, and after the last one
 
-    def read_into(self, window: Window, position: int, limit: int) -> int:
+    def read_into(self, window: Window, position: int, read_end: int) -> int:
         """Fill `window` from a position of the file; return the bytes read, fewer only at the end of the file.
 
         Args:
             window: receives the bytes.
             position: position of its first byte.
-            limit: position before which most of the following reads will end.
+            read_end: position before which most of the following reads will end.
         """
         while self._ranges and self._ranges[0].end <= position:
             self._ranges.popleft()
@@ -73,7 +73,7 @@ class ReadAhead:
         if done < gap:
             return done
         size = min(RANGE_BYTES, max(position - self._begin, len(window)))
-        stop = max(limit, position + len(window))
+        stop = max(read_end, position + len(window))
         self._request_ranges(position + done, size, stop)
         while done < len(window):
             at = position + done
@@ -89,20 +89,22 @@ class ReadAhead:
             self._request_ranges(position + done, size, stop)
         return done
 
-    def _request_ranges(self, at: int, size: int, stop: int) -> None:
-        """Request ranges of the file in advance, up to `stop` or the maximum number."""
-        count = sum(part.end > at for part in self._ranges)
-        while self._end < stop and count <= MAX_RANGES_AHEAD:
-            part = _Range(self._end, min(self._end + size, stop), Future())
-            threading.Thread(target=_read, args=(self._file, part), name="read-ahead", daemon=True).start()
+    def _request_ranges(self, position: int, size: int, end: int) -> None:
+        """Request ranges of the file in advance, up to `end` or the maximum number."""
+        count = sum(part.end > position for part in self._ranges)
+        while self._end < end and count <= MAX_RANGES_AHEAD:
+            part = _Range(self._end, min(self._end + size, end), Future())
+            threading.Thread(target=_read_range, args=(self._file, part), name="read-ahead", daemon=True).start()
             self._ranges.append(part)
             self._end, count = part.end, count + 1
 
 
-def _read(file: RemoteSegment, part: _Range) -> None:
+def _read_range(file: RemoteSegment, requested_range: _Range) -> None:
     try:
-        part.data.set_result(file.read_at(part.end - part.start, part.start))
+        requested_range.data.set_result(
+            file.read_at(requested_range.end - requested_range.start, requested_range.start)
+        )
     except BaseException as error:  # noqa: BLE001 (raised where the bytes are needed)
-        part.data.set_exception(error)
+        requested_range.data.set_exception(error)
     finally:
-        del part  # else an error, whose traceback has this frame, would keep itself in memory
+        del requested_range  # else an error, whose traceback has this frame, would keep itself in memory

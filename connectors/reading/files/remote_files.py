@@ -21,7 +21,7 @@ class RemoteFile:
     """
 
     def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
-        self._file = _open(filesystem, path)
+        self._file = _open_file(filesystem, path)
         self._lock = threading.Lock()
         self._readers, self._is_closed = 0, False
 
@@ -57,7 +57,7 @@ class RemoteFile:
             self._file.close()
 
 
-def _open(filesystem: pafs.FileSystem, path: str) -> RangeFile | pa.NativeFile:
+def _open_file(filesystem: pafs.FileSystem, path: str) -> RangeFile | pa.NativeFile:
     if isinstance(filesystem, pafs.PyFileSystem) and isinstance(filesystem.handler, StorageHandler):
         return filesystem.handler.open_ranges(path)  # Arrow's wrapper would let one thread read at a time
     return filesystem.open_input_file(path)

@@ -36,7 +36,7 @@ class LocalFile:
     """Segment on a local disk; once open it can be read to its end even if it is deleted."""
 
     def __init__(self, path: str, below: Path | None = None) -> None:
-        self.descriptor = open_file(path, below=below)
+        self.descriptor = open_file(path, trusted_root=below)
 
     def read_into(self, window: Window, position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""

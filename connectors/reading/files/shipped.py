@@ -50,20 +50,22 @@ _LARGE_MANIFEST_BYTES = 1 << 20
 _ATTEMPTS = 5  # each needs a new manifest, so more are never needed unless parts are missing
 
 
-def read_shipped_manifest(filesystem: pafs.FileSystem, store: str, manifest: str = LOG_MANIFEST) -> Manifest | None:
+def read_shipped_manifest(
+    filesystem: pafs.FileSystem, store: str, manifest_name: str = LOG_MANIFEST
+) -> Manifest | None:
     """Return the manifest of a store's log or other files, or None if no agent has shipped the store.
 
     Args:
         store: the store's folder in it.
-        manifest: `LOG_MANIFEST` or `FILES_MANIFEST`.
+        manifest_name: `LOG_MANIFEST` or `FILES_MANIFEST`.
 
     Raises:
         StoreError: if the manifest is damaged, or in the form that only HDFS has.
     """
-    place = f"{store}/{manifest}"
+    place = f"{store}/{manifest_name}"
     try:
         if isinstance(filesystem, pafs.LocalFileSystem):
-            return parse_manifest(read_file(Path(place), below=Path(store), limit=MAX_MANIFEST_BYTES), place)
+            return parse_manifest(read_file(Path(place), trusted_root=Path(store), limit=MAX_MANIFEST_BYTES), place)
         with filesystem.open_input_file(place) as file:
             is_large = file.size() > _LARGE_MANIFEST_BYTES  # its objects need ten times as much
             with _READING_LARGE if is_large else nullcontext():
@@ -79,11 +81,11 @@ def read_shipped_manifest(filesystem: pafs.FileSystem, store: str, manifest: str
         raise StoreError(str(error)) from None
 
 
-def check_no_versions(filesystem: pafs.FileSystem, place: str) -> None:
+def check_no_versions(filesystem: pafs.FileSystem, manifest_path: str) -> None:
     """Refuse a manifest in HDFS's form, a folder of versions, which only the adapter for HDFS can read.
 
     Args:
-        place: path of the manifest in it.
+        manifest_path: path of the manifest in it.
 
     Raises:
         StoreError: if a version is there.
@@ -91,12 +93,13 @@ def check_no_versions(filesystem: pafs.FileSystem, place: str) -> None:
     if filesystem.type_name == "py::hdfs":
         return
     try:
-        found = filesystem.get_file_info(pafs.FileSelector(place, allow_not_found=True))
+        found = filesystem.get_file_info(pafs.FileSelector(manifest_path, allow_not_found=True))
     except NotADirectoryError:
         return
     if any(is_version_name(entry.base_name) for entry in found):
         raise StoreError(
-            f"{place} is a folder, as in HDFS: the copy was moved out of HDFS by another tool, and its newest records "
+            f"{manifest_path} is a folder, as in HDFS: the copy was moved out of HDFS by another tool, and its "
+            "newest records "
             "cannot be found. Fetch the copy by 'commitlake ship --store hdfs://… --to FOLDER --once'"
         )
 
@@ -122,7 +125,7 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
         check_scheme(path)
         try:
             if (plain := _PLAIN_S3_URI.fullmatch(path)) is not None:
-                return _filesystem_of(plain["bucket"]), plain["path"].rstrip("/")
+                return _get_bucket_filesystem(plain["bucket"]), plain["path"].rstrip("/")
             filesystem, inner_path = pafs.FileSystem.from_uri(path)
         except (pa.ArrowException, OSError) as error:
             raise StoreError(_URI_ERROR.format(path=path, error=str(error).splitlines()[0])) from None
@@ -130,16 +133,16 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
     return pafs.LocalFileSystem(), str(Path(path).absolute())
 
 
-def _filesystem_of(bucket: str) -> pafs.FileSystem:
+def _get_bucket_filesystem(bucket: str) -> pafs.FileSystem:
     # Another thread may be removing variables.
     names = sorted(name for name in list(os.environ) if name.startswith("AWS_"))
     settings = tuple((name, os.environ.get(name, "")) for name in names)
     with _MAKING:
-        return _bucket_filesystem(bucket, settings, os.getpid())
+        return _open_bucket_filesystem(bucket, settings, os.getpid())
 
 
 @lru_cache(maxsize=8)
-def _bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], process: int) -> pafs.FileSystem:  # noqa: ARG001
+def _open_bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], process: int) -> pafs.FileSystem:  # noqa: ARG001
     """Return Arrow's client of a bucket, cached because a new one takes a request and opens connections of its own.
 
     Args:
@@ -191,7 +194,7 @@ class PartedFile:
         for _ in range(_ATTEMPTS):
             entry = self._entry
             with suppress(FileNotFoundError):
-                return self._read(entry, window, position)
+                return self._read_bytes(entry, window, position)
             with self._looking:
                 if self._entry is entry:  # else another thread has looked
                     self._open = {}  # not closed here: other threads may read these, and the last one drops them
@@ -220,7 +223,7 @@ class PartedFile:
                 return manifest.files[self._name]
         raise FileNotFoundError(f"{self._path} does not exist")
 
-    def _read(self, entry: ShippedFile, window: Array, position: int) -> int:
+    def _read_bytes(self, entry: ShippedFile, window: Array, position: int) -> int:
         wanted = max(0, min(len(window), entry.size - position))
         if entry.is_sealed:
             return self._open_object(self._path).read_into(window[:wanted], position)
@@ -229,7 +232,7 @@ class PartedFile:
             begin, stop = max(position, part.offset), min(end, part.end)
             if begin < stop:
                 self._read_part(part, window[begin - position : stop - position], begin)
-        window[max(0, entry.shipped - position) : wanted] = 0
+        window[max(0, entry.shipped_bytes - position) : wanted] = 0
         return wanted
 
     def _read_part(self, part: Part, window: Array, begin: int) -> None:
@@ -248,7 +251,7 @@ class PartedFile:
         return opened[path]
 
 
-def shipped_sizes(manifest: Manifest, folder: str, listed: Mapping[str, int]) -> dict[str, int]:
+def shipped_file_sizes(manifest: Manifest, folder: str, object_sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the names of the shipped files in a folder, with their sizes.
 
     A complete file that is not listed has expired in the target.
@@ -256,18 +259,18 @@ def shipped_sizes(manifest: Manifest, folder: str, listed: Mapping[str, int]) ->
     Args:
         manifest: the manifest that has the files of the folder.
         folder: path of the folder in the store.
-        listed: sizes of the objects in the folder, by name.
+        object_sizes: sizes of the objects in the folder, by name.
     """
     found = {}
     for path, file in manifest.files.items():
         parent, _, name = path.rpartition("/")
-        if parent == folder and (name in listed or not file.is_sealed):
-            found[name] = listed[name] if file.is_sealed else file.size
+        if parent == folder and (name in object_sizes or not file.is_sealed):
+            found[name] = object_sizes[name] if file.is_sealed else file.size
     return found
 
 
 @contextmanager
-def small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterator[Path | None]:
+def open_small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterator[Path | None]:
     """Yield a local folder with copies of a store's settings, offsets and checkpoint, with their times.
 
     It is the store's own folder; for a store that was shipped to an object store, it is a temporary copy of these
@@ -297,7 +300,7 @@ def small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterato
             for topic in topics:
                 (Path(folder) / topic).mkdir(parents=True, exist_ok=True)
             for file in small:
-                _copy_small(filesystem, store, file, Path(folder) / file.name)
+                _copy_small_file(filesystem, store, file, Path(folder) / file.name)
         yield Path(folder)
 
 
@@ -312,7 +315,7 @@ def _convert_name_errors(manifest: str) -> Iterator[None]:
         raise StoreError(f"{manifest}: expected names of files, found one that cannot be: {error.strerror}") from None
 
 
-def _copy_small(filesystem: pafs.FileSystem, store: str, file: ShippedFile, path: Path) -> None:
+def _copy_small_file(filesystem: pafs.FileSystem, store: str, file: ShippedFile, path: Path) -> None:
     """Copy a small file, which may be newer than the manifest, because an agent writes the file first."""
     if file.size > MAX_SMALL_FILE_BYTES:
         raise StoreError(f"{store}/{file.name}: expected at most {MAX_SMALL_FILE_BYTES} bytes, found {file.size}")

@@ -110,7 +110,7 @@ class ShippedStoreFiles:
         for path, entry in manifest.files.items():
             if entry.size > MAX_FILE_BYTES:
                 raise StoreError(
-                    f"{self.place_of(path)}: expected at most {MAX_FILE_BYTES} bytes, as for every file except "
+                    f"{self.location_of(path)}: expected at most {MAX_FILE_BYTES} bytes, as for every file except "
                     f"segments, found {entry.size} in {FILES_MANIFEST}"
                 )
             folder, _, name = path.rpartition("/")
@@ -138,11 +138,11 @@ class ShippedStoreFiles:
 
     def size_of(self, path: str) -> int:
         """Return the size of a file, bytes; see StoreFiles."""
-        return self._entry(path).size
+        return self._get_entry(path).size
 
     def data_end(self, path: str) -> int:
         """Return the end of the shipped bytes of a file; see StoreFiles."""
-        return self._entry(path).shipped
+        return self._get_entry(path).shipped_bytes
 
     def has_data(self, path: str) -> bool:
         """Return whether a file has anything but zeros; see StoreFiles.
@@ -150,27 +150,27 @@ class ShippedStoreFiles:
         The agent ships a file that a broker is writing up to its last byte that is not zero, and other files as a
         whole.
         """
-        entry = self._entry(path)
-        return has_data(self.open(path)) if entry.is_sealed else entry.shipped > 0
+        entry = self._get_entry(path)
+        return has_data(self.open(path)) if entry.is_sealed else entry.shipped_bytes > 0
 
-    def open(self, path: str, end: int | None = None) -> IndexedFile:
+    def open(self, path: str, read_end: int | None = None) -> IndexedFile:
         """Open a file; see StoreFiles."""
-        entry = self._entry(path)
-        if entry.shipped > MAX_WHOLE_BYTES:
-            self.segment(entry)  # which raises an error if it is missing
-            return _LargeFile(_ShippedObject(self, entry), entry, entry.shipped if end is None else end)
+        entry = self._get_entry(path)
+        if entry.shipped_bytes > MAX_WHOLE_BYTES:
+            self.open_entry(entry)  # which raises an error if it is missing
+            return _LargeFile(_ShippedObject(self, entry), entry, entry.shipped_bytes if read_end is None else read_end)
         key = self._number, path, -1
         if (kept := _KEPT.get(key)) is None:
-            kept = _FileInMemory(self._read(entry, 0, entry.shipped), entry.size)
-            self._keep_in_memory(key, kept, entry.shipped)
+            kept = _FileInMemory(self._read_range(entry, 0, entry.shipped_bytes), entry.size)
+            self._keep_in_memory(key, kept, entry.shipped_bytes)
         assert isinstance(kept, _FileInMemory)
         return kept
 
-    def place_of(self, path: str) -> str:
+    def location_of(self, path: str) -> str:
         """Return the URI of a file or folder."""
         return f"{self._uri.rstrip('/')}/{path}"
 
-    def read_block_of(self, entry: ShippedFile, number: int) -> Array:
+    def read_block(self, entry: ShippedFile, number: int) -> Array:
         """Return a block of a large file; the last block ends where the shipped bytes end.
 
         Args:
@@ -180,12 +180,12 @@ class ShippedStoreFiles:
         key = self._number, entry.name, number
         if (kept := _KEPT.get(key)) is None:
             start = number * BLOCK_BYTES
-            kept = self._read(entry, start, min(start + BLOCK_BYTES, entry.shipped))
+            kept = self._read_range(entry, start, min(start + BLOCK_BYTES, entry.shipped_bytes))
             self._keep_in_memory(key, kept, len(kept))
         assert isinstance(kept, np.ndarray)
         return kept
 
-    def segment(self, entry: ShippedFile) -> RemoteSegment:
+    def open_entry(self, entry: ShippedFile) -> RemoteSegment:
         """Return an open file for a file of the copy, whether it is one object or in parts.
 
         Raises:
@@ -202,9 +202,9 @@ class ShippedStoreFiles:
             else:
                 found = PartedFile(self._filesystem, self._store, entry.name, entry, self._read_newer_entry)
         except FileNotFoundError:
-            place = self.place_of(entry.name)
+            place = self.location_of(entry.name)
             raise MissingObjectError(
-                f"{place}: expected {entry.shipped} bytes, found no such object: the copy was changed"
+                f"{place}: expected {entry.shipped_bytes} bytes, found no such object: the copy was changed"
             ) from None
         if entry.is_sealed and found.size() != entry.size:
             size = found.size()
@@ -227,27 +227,27 @@ class ShippedStoreFiles:
                 manifest = read_shipped_manifest(self._filesystem, self._store, FILES_MANIFEST)
                 self._newest = manifest or replace(self._newest, files={})
             newer = self._newest.files.get(entry.name)
-        if newer is None or newer.shipped < entry.shipped:
-            raise self.changed_object_error(entry, 0 if newer is None else newer.shipped)
+        if newer is None or newer.shipped_bytes < entry.shipped_bytes:
+            raise self.changed_object_error(entry, 0 if newer is None else newer.shipped_bytes)
         if entry.head_size and entry.head_size == newer.head_size and entry.head_crc != newer.head_crc:
             raise StoreError(
-                f"{self.place_of(entry.name)}: expected {entry.head_size} first bytes with the CRC-32 "
+                f"{self.location_of(entry.name)}: expected {entry.head_size} first bytes with the CRC-32 "
                 f"{entry.head_crc:08x}, found {newer.head_crc:08x}: the copy was changed"
             )
         return newer
 
-    def _read(self, entry: ShippedFile, start: int, end: int) -> Array:
+    def _read_range(self, entry: ShippedFile, start: int, end: int) -> Array:
         return _ShippedObject(self, entry).read_at(end - start, start)
 
     def changed_object_error(self, entry: ShippedFile, found: int) -> StoreError:
         """Return the error for an object that does not have the size that the manifest states."""
-        place = self.place_of(entry.name)
-        return StoreError(f"{place}: expected {entry.shipped} bytes, found {found}: the copy was changed")
+        place = self.location_of(entry.name)
+        return StoreError(f"{place}: expected {entry.shipped_bytes} bytes, found {found}: the copy was changed")
 
-    def _entry(self, path: str) -> ShippedFile:
+    def _get_entry(self, path: str) -> ShippedFile:
         entry = self.manifest.files.get(path)
         if entry is None:
-            raise FileNotFoundError(f"{self.place_of(path)} does not exist")
+            raise FileNotFoundError(f"{self.location_of(path)} does not exist")
         return entry
 
 
@@ -264,40 +264,40 @@ class _PickledStoreFiles:
         self._run = run
 
     @property
-    def _opened(self) -> StoreFiles:
+    def _open_files(self) -> StoreFiles:
         return _open_for_run(self._root, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder; see StoreFiles."""
-        return self._opened.folders_in(folder)
+        return self._open_files.folders_in(folder)
 
     def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
         """Return the names of the files in a folder; see StoreFiles."""
-        return self._opened.files_in(folder, is_wanted)
+        return self._open_files.files_in(folder, is_wanted)
 
     def has_folder(self, folder: str) -> bool:
         """Return whether a folder exists."""
-        return self._opened.has_folder(folder)
+        return self._open_files.has_folder(folder)
 
     def size_of(self, path: str) -> int:
         """Return the size of a file, bytes; see StoreFiles."""
-        return self._opened.size_of(path)
+        return self._open_files.size_of(path)
 
     def data_end(self, path: str) -> int:
         """Return the end of the shipped bytes of a file; see StoreFiles."""
-        return self._opened.data_end(path)
+        return self._open_files.data_end(path)
 
     def has_data(self, path: str) -> bool:
         """Return whether a file has anything but zeros; see StoreFiles."""
-        return self._opened.has_data(path)
+        return self._open_files.has_data(path)
 
-    def open(self, path: str, end: int | None = None) -> IndexedFile:
+    def open(self, path: str, read_end: int | None = None) -> IndexedFile:
         """Open a file; see StoreFiles."""
-        return self._opened.open(path, end)
+        return self._open_files.open(path, read_end)
 
-    def place_of(self, path: str) -> str:
+    def location_of(self, path: str) -> str:
         """Return the URI of a file or folder."""
-        return self._opened.place_of(path)
+        return self._open_files.location_of(path)
 
 
 @lru_cache(maxsize=8)
@@ -376,13 +376,13 @@ class _ShippedObject:
 
     def read_at(self, size: int, position: int) -> Array:
         """Read from a position of the file; the caller has checked that all of these bytes were shipped."""
-        data = self._files.segment(self._entry).read_at(size, position)
+        data = self._files.open_entry(self._entry).read_at(size, position)
         self._check_complete(position + len(data), position + size)
         return data
 
     def read_into(self, window: Array, position: int) -> int:
         """Fill `window` from a position of the file; the caller has checked that all of these bytes were shipped."""
-        found = self._files.segment(self._entry).read_into(window, position)
+        found = self._files.open_entry(self._entry).read_into(window, position)
         self._check_complete(position + found, position + len(window))
         return found
 
@@ -391,7 +391,7 @@ class _ShippedObject:
         done = 0
         while done < len(window):
             number, start = divmod(position + done, BLOCK_BYTES)
-            data = self._files.read_block_of(self._entry, number)[start:][: len(window) - done]
+            data = self._files.read_block(self._entry, number)[start:][: len(window) - done]
             window[done : done + len(data)] = data
             done += len(data)
 
@@ -413,8 +413,8 @@ class _LargeFile:
     def __init__(self, file: _ShippedObject, entry: ShippedFile, end: int) -> None:
         self._file = file
         self._ahead = ReadAhead(file)
-        self._shipped, self._size = entry.shipped, entry.size
-        self._end = min(end, entry.shipped)  # most reads end before it
+        self._shipped, self._size = entry.shipped_bytes, entry.size
+        self._end = min(end, entry.shipped_bytes)  # most reads end before it
 
     def read_into(self, window: Array, position: int) -> int:
         """Fill `window` from a position of the file; see SegmentFile."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS
 from commitlake.connectors.reading.files.index_files import LocalStoreFiles
-from commitlake.connectors.reading.files.shipped import small_files_folder
+from commitlake.connectors.reading.files.shipped import open_small_files_folder
 from commitlake.connectors.reading.files.shipped_files import no_copy_error, open_shipped_files
 from commitlake.connectors.storage.uris import is_uri
 
@@ -49,7 +49,7 @@ def store_folder_of_log(log_root: str) -> str:
 
 @contextmanager
 def open_small_files(log_root: str) -> Iterator[Path]:
-    """Yield a folder with a store's small files; see `small_files_folder`.
+    """Yield a folder with a store's small files; see `open_small_files_folder`.
 
     Args:
         log_root: the folder of the store's log, as a path or URI. It may be a link, the store's folder is its parent.
@@ -57,7 +57,7 @@ def open_small_files(log_root: str) -> Iterator[Path]:
     Raises:
         StoreError: for a store in an object store that `commitlake ship` did not copy.
     """
-    with small_files_folder(log_root, with_topics=True) as folder:
+    with open_small_files_folder(log_root, with_topics=True) as folder:
         if folder is None:
             raise no_copy_error(store_folder_of_log(log_root))
         yield folder.resolve()

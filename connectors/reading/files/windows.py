@@ -4,7 +4,8 @@ Mapping saves a copy, which costs as much as all other work on a record. Windows
 readable bytes after the bytes that count, because the kernel reads 64 bytes at a time.
 
 A broker or an operator may truncate a file that is mapped. Without `kernel.guard` this would end the process. With it
-the missing pages read as zeros and a mark is set. If `was_cut` returns True, the caller must not trust what it has read
+the missing pages read as zeros and a mark is set. If `was_truncated` returns True, the caller must not trust what it
+has read
 from the mapping. A cut within the last remaining page raises no signal, so the file's size is compared, too.
 """
 
@@ -66,7 +67,7 @@ class _MappingGuard:
         if library.sigaction(int(signal.SIGBUS), ctypes.byref(action), None) != 0:
             raise OSError(ctypes.get_errno(), "sigaction(SIGBUS)")
 
-    def enter(self, address: int, size: int) -> Rows | None:
+    def protect_region(self, address: int, size: int) -> Rows | None:
         """Protect a region; return its row of the table, or None if the table is full."""
         with self._lock:
             free = np.flatnonzero(self._table[:, self._guard.END] == 0)
@@ -77,7 +78,7 @@ class _MappingGuard:
             row[self._guard.END] = address + size
             return row
 
-    def leave(self, row: Rows) -> None:
+    def unprotect_region(self, row: Rows) -> None:
         """End the protection of a region."""
         with self._lock:
             row[self._guard.END] = 0
@@ -90,7 +91,7 @@ class _MappingGuard:
 _guards: dict[int, _MappingGuard] = {}  # by process id: a forked child inherits the handler, and must detect that
 
 
-def _guard_of_process() -> _MappingGuard:
+def _get_process_guard() -> _MappingGuard:
     if os.getpid() not in _guards:
         _guards[os.getpid()] = _MappingGuard()
     return _guards[os.getpid()]
@@ -113,11 +114,11 @@ class Mapping:
         self._memory = mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=access, offset=start)
         whole = np.frombuffer(self._memory, np.uint8)
         self._guard = guard
-        self._row = guard.enter(whole.ctypes.data, len(whole))
+        self._row = guard.protect_region(whole.ctypes.data, len(whole))
         self.window: Window = whole[position - start :]
 
     @classmethod
-    def of(cls, descriptor: int, position: int, length: int) -> Mapping | None:
+    def map_file(cls, descriptor: int, position: int, length: int) -> Mapping | None:
         """Map a part of a file, which is shorter at its end; return None if this machine cannot do that safely."""
         if not IS_SUPPORTED:
             return None
@@ -125,14 +126,14 @@ class Mapping:
         if length <= 0:
             return None
         try:
-            mapping = cls(descriptor, position, length, _guard_of_process())
+            mapping = cls(descriptor, position, length, _get_process_guard())
         except (ValueError, OSError):  # truncated just now, or a file system without memory maps
             return None
         return None if mapping._row is None else mapping
 
     @property
-    def was_cut(self) -> bool:
-        """True if a part of the window was, or may have been, accessed that the file no longer contains."""
+    def was_truncated(self) -> bool:
+        """True if bytes that the file no longer contains were read from the window, or may have been."""
         if self._row is None:
             return False
         # Reading the zeros after the end of the file within its last page raises no signal.
@@ -144,7 +145,7 @@ class Mapping:
     def close(self) -> None:
         """Unmap the memory when nothing uses it any longer."""
         if self._row is not None:
-            self._guard.leave(self._row)
+            self._guard.unprotect_region(self._row)
             self._row = None
         self.window = np.empty(0, np.uint8)
         del self._memory
@@ -173,9 +174,9 @@ class OpenWindow:
         self._mapping = mapping
 
     @property
-    def was_cut(self) -> bool:
+    def was_truncated(self) -> bool:
         """True if the file was truncated under the mapping, so that some of the bytes are zeros now."""
-        return self._mapping is not None and self._mapping.was_cut
+        return self._mapping is not None and self._mapping.was_truncated
 
     def __enter__(self) -> Self:
         return self
@@ -207,33 +208,33 @@ class Windows:
         self._ahead = ReadAhead(file) if isinstance(file, RemoteSegment) else None
         self._last = 0
 
-    def open(self, origin: int, reach: int, limit: int | None = None) -> OpenWindow:
+    def open(self, origin: int, max_end: int, read_end: int | None = None) -> OpenWindow:
         """Open the window that begins at a physical offset, at most up to another one.
 
         Args:
             origin: physical offset of its first byte.
-            reach: physical offset at which it ends at the latest.
-            limit: physical offset up to which the caller will read on; by default `reach`.
+            max_end: physical offset at which it ends at the latest.
+            read_end: physical offset up to which the caller will read on; by default `max_end`.
         """
-        wanted = max(0, reach - origin)
+        wanted = max(0, max_end - origin)
         if min(wanted, self._map_bytes) >= _MIN_MAP_BYTES and isinstance(self._file, LocalFile):
-            size = min(wanted, self._map_bytes, max(_MIN_MAP_BYTES, self._bytes_to_hole(origin)))
-            mapping = Mapping.of(self._file.descriptor, origin - self._base_offset, size + PADDING)
+            size = min(wanted, self._map_bytes, max(_MIN_MAP_BYTES, self._count_bytes_to_hole(origin)))
+            mapping = Mapping.map_file(self._file.descriptor, origin - self._base_offset, size + PADDING)
             if mapping is not None:
                 self._last = length = max(0, min(size, len(mapping.window) - PADDING))
                 return OpenWindow(mapping.window, length, is_end_of_file=False, mapping=mapping)
         size = min(self._size, wanted)
         if len(self._buffer) < size + PADDING:
             self._buffer = np.empty(size + PADDING, np.uint8)
-        self._last = length = self._read(self._buffer[:size], origin, reach if limit is None else limit)
+        self._last = length = self._read_window(self._buffer[:size], origin, max_end if read_end is None else read_end)
         return OpenWindow(self._buffer, length, is_end_of_file=length < size)
 
-    def _read(self, window: Window, origin: int, limit: int) -> int:
+    def _read_window(self, window: Window, origin: int, read_end: int) -> int:
         if self._ahead is None:
             return self._file.read_into(window, origin - self._base_offset)
-        return self._ahead.read_into(window, origin - self._base_offset, limit - self._base_offset)
+        return self._ahead.read_into(window, origin - self._base_offset, read_end - self._base_offset)
 
-    def _bytes_to_hole(self, origin: int) -> int:
+    def _count_bytes_to_hole(self, origin: int) -> int:
         """Return the bytes up to the next hole of a local file, and a few of the hole's zeros.
 
         Reading the rest of a hole would fill the memory with zeros; `walk` skips it.
@@ -243,7 +244,7 @@ class Windows:
         return self._file.next_hole(position) - position + _HOLE_BYTES
 
     @property
-    def sizes(self) -> tuple[int, int]:
+    def max_sizes(self) -> tuple[int, int]:
         """Maximum sizes of the next window: if it is read, and if it is mapped."""
         return self._size, self._map_bytes
 
@@ -251,7 +252,7 @@ class Windows:
         """Use no memory maps for further windows."""
         self._map_bytes = 0
 
-    def grow(self) -> None:
+    def enlarge_windows(self) -> None:
         """Enlarge the windows, because the next record does not fit."""
         self._size = max(self._size, 2 * self._last)
         self._map_bytes = 0  # a mapping ends with the file and must include PADDING bytes, so it may never grow

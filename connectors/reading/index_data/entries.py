@@ -15,24 +15,24 @@ from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_QUEUE_ID
 _QUEUE_BITS = 32
 
 
-def queue_entries(facts: IndexData, *, in_light_queues: bool = True) -> Iterator[QueueEntries]:
+def group_entries_by_queue(index_data: IndexData, *, includes_light_queues: bool = True) -> Iterator[QueueEntries]:
     """Return the entries of each queue for the records of a chunk; some records have no entry.
 
-    An inner batch has one entry; `Facts.is_batch` says in which kind of queue it is.
+    An inner batch has one entry; `IndexData.is_batch` says in which kind of queue it is.
 
     Args:
-        facts: the chunk.
-        in_light_queues: True if a record that names light queues also has an entry in each of them.
+        index_data: the chunk.
+        includes_light_queues: True if a record that names light queues also has an entry in each of them.
     """
-    names = list(facts.topics)
-    rows = np.arange(facts.rows)
-    queued = facts.is_queued
-    topic, queue_id, queue_offset = facts.topic, facts.queue_id, facts.queue_offset
+    names = list(index_data.topics)
+    rows = np.arange(index_data.rows)
+    queued = index_data.is_queued
+    topic, queue_id, queue_offset = index_data.topic, index_data.queue_id, index_data.queue_offset
     if not queued.all():
         rows = rows[queued]
         topic, queue_id, queue_offset = topic[rows], queue_id[rows], queue_offset[rows]
-    if facts.multi_dispatch and in_light_queues:
-        extra = [(row, name, number) for row, others in facts.multi_dispatch.items() for name, number in others]
+    if index_data.multi_dispatch and includes_light_queues:
+        extra = [(row, name, number) for row, others in index_data.multi_dispatch.items() for name, number in others]
         extra = [each for each in extra if queued[each[0]]]
         numbers = {name: len(names) + place for place, name in enumerate(dict.fromkeys(name for _, name, _ in extra))}
         names += numbers
@@ -53,11 +53,11 @@ def queue_entries(facts: IndexData, *, in_light_queues: bool = True) -> Iterator
             topic=names[code],
             queue_id=number_in_topic,
             queue_offset=queue_offset[chosen],
-            physical_offset=facts.physical_offset[taken],
-            size=facts.size[taken],
-            tags_code=facts.tags_code[taken],
-            store_timestamp=facts.store_timestamp[taken],
-            batch_size=facts.batch_size[taken],
+            physical_offset=index_data.physical_offset[taken],
+            size=index_data.size[taken],
+            tags_code=index_data.tags_code[taken],
+            store_timestamp=index_data.store_timestamp[taken],
+            batch_size=index_data.batch_size[taken],
         )
 
 

@@ -54,27 +54,27 @@ def read_index_data(
     end = WalkEnd()
     try:
         with OpenSegment(split.path) as file:
-            for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, hop=reader.hop):
+            for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, hop=reader.locate_next_records):
                 reader.add_records(step.window, step.parts, step.origin, step.bad)
                 if reader.is_full:
-                    yield reader.finish()
+                    yield reader.finish_chunk()
     except FileNotFoundError:
         yield _missing_segment_data(split)
         return
     if end.stop == h.STOP_UNWRITTEN and end.position < split.end:
-        reader.add_bad(BadRange(end.position, split.end, Fault.HOLE))
-    yield reader.finish(split.end)
+        reader.add_bad_range(BadRange(end.position, split.end, Fault.HOLE))
+    yield reader.finish_chunk(split.end)
 
 
 def _missing_segment_data(split: Split) -> IndexData:
     reader = split.format.indexes.index_data_reader(split.start, (0,), 1)
-    reader.add_bad(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
-    return reader.finish(split.end)
+    reader.add_bad_range(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
+    return reader.finish_chunk(split.end)
 
 
-def topic_names(topics: Interner) -> list[str]:
+def topic_names(topic_interner: Interner) -> list[str]:
     """Return the topics that an interner has numbered, as text."""
-    count = int(topics.counts[DISTINCT])
-    edges = topics.starts[: count + 1].tolist()
-    texts = topics.texts[: edges[-1]].tobytes()
+    count = int(topic_interner.counts[DISTINCT])
+    edges = topic_interner.starts[: count + 1].tolist()
+    texts = topic_interner.texts[: edges[-1]].tobytes()
     return [texts[begin:stop].decode("utf-8", "replace") for begin, stop in pairwise(edges)]

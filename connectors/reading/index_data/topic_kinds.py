@@ -22,13 +22,13 @@ _NO_NAMES = frozenset({"", ".", ".."})
 _KNOWN = 1 << 14
 
 
-def collect_batch_evidence(entries: QueueEntries, batches: Array) -> BatchEvidence:
+def collect_batch_evidence(entries: QueueEntries, batch_offsets: Array) -> BatchEvidence:
     """Return what the records of one queue in a chunk of the log show about the topic's queue type.
 
     Args:
-        batches: Physical offsets of the chunk's records with the flag INNER_BATCH.
+        batch_offsets: Physical offsets of the chunk's records with the flag INNER_BATCH.
     """
-    is_batch = np.isin(entries.physical_offset, batches)
+    is_batch = np.isin(entries.physical_offset, batch_offsets)
     several = is_batch[:-1] & (entries.batch_size[:-1] > 1)
     before, after = entries.queue_offset[:-1], entries.queue_offset[1:]
     by_count, by_one = after == before + entries.batch_size[:-1], after == before + 1

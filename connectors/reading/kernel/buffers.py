@@ -26,7 +26,7 @@ _STRING_BYTES = 1 << 20
 _DISTINCT = 1 << 18
 _TEXT_BYTES = 1 << 20
 MAX_RECORD_TEXT = 1 << 19
-"""Maximum size of one record in any output, as its layout's `text_size` counts; empty outputs have room for it."""
+"""Maximum size of one record in any output, as its layout's `max_text_size` counts; empty outputs have room for it."""
 assert (
     min(4 * _ENTRIES, _VALUE_BYTES, 2 * _KEY_ITEMS, _STRING_BYTES, _TEXT_BYTES // 2, 3 * _DISTINCT) >= MAX_RECORD_TEXT
 )
@@ -69,21 +69,21 @@ class Interner(NamedTuple):
     texts: Array
 
 
-def _fresh_zeros(count: int, number: type[np.int32 | np.int64]) -> Array:
+def _allocate_zeros(count: int, number_type: type[np.int32 | np.int64]) -> Array:
     """Return an array of zeros that takes no memory until it is used.
 
     numpy's own zeros come from the C library, which may reuse memory and must then clear all of it.
     """
-    size = count * np.dtype(number).itemsize
-    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), number)
+    size = count * np.dtype(number_type).itemsize
+    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), number_type)
 
 
 def make_interner() -> Interner:
     """Create an empty interner."""
     return Interner(
         counts=np.zeros(2, np.int64),
-        table=_fresh_zeros(2 * _DISTINCT, np.int32),
-        starts=_fresh_zeros(_DISTINCT + 1, np.int64),
+        table=_allocate_zeros(2 * _DISTINCT, np.int32),
+        starts=_allocate_zeros(_DISTINCT + 1, np.int64),
         texts=np.empty(_TEXT_BYTES + PADDING, np.uint8),
     )
 
@@ -116,12 +116,12 @@ class Columns(NamedTuple):
     message_ids: Array
 
 
-def make_columns(numbers32: int, numbers64: int, *, message_ids: bool) -> Columns:
+def make_columns(int32_columns: int, int64_columns: int, *, has_message_ids: bool) -> Columns:
     """Create empty output columns."""
-    room = ROWS * MESSAGE_ID_SIZE if message_ids else 0
+    room = ROWS * MESSAGE_ID_SIZE if has_message_ids else 0
     return Columns(
-        numbers32=np.empty((numbers32, ROWS), np.int32),
-        numbers64=np.empty((numbers64, ROWS), np.int64),
+        numbers32=np.empty((int32_columns, ROWS), np.int32),
+        numbers64=np.empty((int64_columns, ROWS), np.int64),
         sys_flags=np.empty(ROWS, np.int32),
         codes=np.empty((6, ROWS), np.int32),
         message_id_size=np.zeros(1, np.int64),
@@ -170,7 +170,7 @@ class KernelFilters(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Output texts from properties: keys, and the map of all properties.
+    """Output buffers for texts from properties: keys, and the map of all properties.
 
     Attributes:
         used: int64[7], number of filled elements of the other arrays.
@@ -203,16 +203,16 @@ class Text(NamedTuple):
     priorities: Array
 
 
-def make_text(wanted: int) -> Text:
+def make_text(wanted_bits: int) -> Text:
     """Create empty outputs for the selected texts from properties."""
     offsets = np.zeros((3, ROWS + 1), np.int32)
-    entries = _ENTRIES if wanted & WANT_ENTRIES else 0
-    keys = _KEY_ITEMS if wanted & WANT_KEYS else 0
+    entries = _ENTRIES if wanted_bits & WANT_ENTRIES else 0
+    keys = _KEY_ITEMS if wanted_bits & WANT_KEYS else 0
     return Text(
         used=np.zeros(7, np.int64),
         present=np.zeros((2, ROWS), np.bool_),
         unique_offsets=offsets[0],
-        unique=np.empty(_STRING_BYTES + OVERWRITE if wanted & WANT_UNIQUE_KEY else 0, np.uint8),
+        unique=np.empty(_STRING_BYTES + OVERWRITE if wanted_bits & WANT_UNIQUE_KEY else 0, np.uint8),
         list_offsets=offsets[1],
         key_offsets=np.zeros(keys + 1, np.int32),
         keys=np.empty(_STRING_BYTES + OVERWRITE if keys else 0, np.uint8),
@@ -247,7 +247,7 @@ def make_scratch(max_entries: int = MAX_PROPERTIES) -> Scratch:
     """Create working memory for records with at most `max_entries` properties."""
     return Scratch(
         serial=np.zeros(1, np.int64),
-        seen=_fresh_zeros(_DISTINCT, np.int64),
+        seen=_allocate_zeros(_DISTINCT, np.int64),
         likely=np.full(max_entries, -1, np.int64),
         values=np.empty((2, max_entries), np.int64),
         named=np.zeros((2, len(NAMES)), np.int64),

@@ -89,8 +89,8 @@ def crc32(window, position, length):
 
 
 @compiled
-def crc32_without_hole(window, position, hole, hole_length, length):
-    """Return the CRC-32 of `length` bytes from `position`, without `hole_length` of them that begin at `hole`."""
-    state = _crc(window, position, hole - position, _START)
-    after = hole + hole_length
+def crc32_without_hole(window, position, hole_position, hole_length, length):
+    """Return the CRC-32 of `length` bytes from `position`, without the `hole_length` of them at `hole_position`."""
+    state = _crc(window, position, hole_position - position, _START)
+    after = hole_position + hole_length
     return _crc(window, after, position + length - after, state) ^ _START

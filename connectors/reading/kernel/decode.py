@@ -1,6 +1,7 @@
 """Loop over records that decodes all columns while the records are in the processor's cache.
 
-`read_batch` locates some records, drops those that are not wanted, and decodes the rest before it continues. No record
+`locate_and_decode_records` locates some records, drops those that are not wanted, and decodes the rest before it
+continues. No record
 is fetched from memory twice, and a batch is one call. Its outputs are defined in `buffers`.
 """
 
@@ -11,7 +12,7 @@ import numpy as np
 from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.layouts import decode, filtered_by, text_size
+from commitlake.connectors.reading.kernel.layouts import decode_rows, max_text_size, read_filter_values
 from commitlake.connectors.reading.kernel.memory import OVERWRITE, PADDING
 from commitlake.connectors.reading.kernel.strings import DISTINCT, TEXT_END
 
@@ -22,18 +23,18 @@ CHUNK = 256
 MIN_OFFSET, END_OFFSET, MIN_STORE_TIME, END_STORE_TIME = range(4)
 
 _NO_LIMIT = np.iinfo(np.int64).max
-_ENTRY_SIZE = 4  # minimum text size of a property, as counted by `text_size`
+_ENTRY_SIZE = 4  # minimum text size of a property, as counted by `max_text_size`
 _KEY_SIZE = 2  # size of the shortest key and its space
 
 
 @compiled
-def _is_topic(window, position, length, topics, topic_offsets):
+def _is_topic(window, position, length, wanted_topics, topic_offsets):
     for number in range(len(topic_offsets) - 1):
         begin = topic_offsets[number]
         if topic_offsets[number + 1] - begin == length:
             same = True
             for at in range(length):
-                if window[position + at] != topics[begin + at]:
+                if window[position + at] != wanted_topics[begin + at]:
                     same = False
                     break
             if same:
@@ -42,23 +43,23 @@ def _is_topic(window, position, length, topics, topic_offsets):
 
 
 @compiled
-def _move_wanted_first(layout, window, parts, first, count, choice):
+def _move_wanted_records_first(layout, window, parts, first, count, record_filters):
     """Move the parts of the wanted records to the front, and return the number of wanted records."""
     kept = first
     for row in range(first, first + count):
-        offset, time, queue_id = filtered_by(layout, window, parts, row)
-        if offset < choice.bounds[MIN_OFFSET] or offset >= choice.bounds[END_OFFSET]:
+        offset, time, queue_id = read_filter_values(layout, window, parts, row)
+        if offset < record_filters.bounds[MIN_OFFSET] or offset >= record_filters.bounds[END_OFFSET]:
             continue
-        if time < choice.bounds[MIN_STORE_TIME] or time >= choice.bounds[END_STORE_TIME]:
+        if time < record_filters.bounds[MIN_STORE_TIME] or time >= record_filters.bounds[END_STORE_TIME]:
             continue
-        if len(choice.queue_ids) > 0:
+        if len(record_filters.queue_ids) > 0:
             found = False
-            for number in range(len(choice.queue_ids)):
-                found |= choice.queue_ids[number] == queue_id
+            for number in range(len(record_filters.queue_ids)):
+                found |= record_filters.queue_ids[number] == queue_id
             if not found:
                 continue
-        if len(choice.topic_offsets) > 1 and not _is_topic(
-            window, parts[h.TOPIC, row], parts[h.TOPIC_LENGTH, row], choice.topics, choice.topic_offsets
+        if len(record_filters.topic_offsets) > 1 and not _is_topic(
+            window, parts[h.TOPIC, row], parts[h.TOPIC_LENGTH, row], record_filters.topics, record_filters.topic_offsets
         ):
             continue
         if kept != row:
@@ -69,13 +70,13 @@ def _move_wanted_first(layout, window, parts, first, count, choice):
 
 
 @compiled
-def _free_text_bytes(interner):
+def _count_free_text_bytes(interner):
     free = len(interner.texts) - PADDING - interner.counts[TEXT_END]
     return min(free, _ENTRY_SIZE * (len(interner.starts) - 1 - interner.counts[DISTINCT]))
 
 
 @compiled
-def _count_fitting(layout, parts, first, count, plan, interners, text):
+def _count_fitting_records(layout, parts, first, count, plan, interners, text):
     """Return how many of these records are certain to fit in all outputs."""
     wanted = plan.wanted
     room = np.int64(_NO_LIMIT)
@@ -87,10 +88,20 @@ def _count_fitting(layout, parts, first, count, plan, interners, text):
     if wanted & b.WANT_KEYS:
         room = min(room, _KEY_SIZE * (len(text.key_offsets) - 1 - text.used[b.KEY_ITEMS]))
         room = min(room, len(text.keys) - OVERWRITE - text.used[b.KEY_BYTES])
-    room = min(room, _free_text_bytes(interners[0]), _free_text_bytes(interners[1]), _free_text_bytes(interners[2]))
-    room = min(room, _free_text_bytes(interners[3]), _free_text_bytes(interners[4]), _free_text_bytes(interners[5]))
+    room = min(
+        room,
+        _count_free_text_bytes(interners[0]),
+        _count_free_text_bytes(interners[1]),
+        _count_free_text_bytes(interners[2]),
+    )
+    room = min(
+        room,
+        _count_free_text_bytes(interners[3]),
+        _count_free_text_bytes(interners[4]),
+        _count_free_text_bytes(interners[5]),
+    )
     for row in range(first, first + count):
-        room -= text_size(layout, parts, row, plan)
+        room -= max_text_size(layout, parts, row, plan)
         if room < 0:
             return row - first
     return count
@@ -99,14 +110,15 @@ def _count_fitting(layout, parts, first, count, plan, interners, text):
 @compiled
 def decode_records(layout, window, parts, plan, interners, scratch, out, text):
     """Decode records that are already located, and return how many fit."""
-    count = _count_fitting(layout, parts, 0, parts.shape[1], plan, interners, text)
-    decode(layout, window, parts, 0, count, plan, interners, scratch, out, text)
+    count = _count_fitting_records(layout, parts, 0, parts.shape[1], plan, interners, text)
+    decode_rows(layout, window, parts, 0, count, plan, interners, scratch, out, text)
     return count
 
 
 @compiled
-def read_batch(
-    layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults, choice,
+def locate_and_decode_records(
+    layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults,
+    record_filters,
     plan, interners, scratch, out, text,
 ):  # fmt: skip
     """Locate records until `state[STOP]` is set, and decode those that pass the filters; see also `hop`.
@@ -124,7 +136,7 @@ def read_batch(
         state: see `hop`; the caller empties RECORDS and FAULTS.
         parts: int64[parts, ROWS + 1] out.
         faults: int64[room, 3] out.
-        choice: the filters for records.
+        record_filters: the filters for records.
         plan: the wanted columns.
         interners: one each for names, topics, tags, producer groups, born hosts and store hosts.
         scratch: see `buffers.Scratch`.
@@ -139,12 +151,12 @@ def read_batch(
         chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
         h.hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
         found = state[h.RECORDS]
-        if choice.chooses:
-            found = _move_wanted_first(layout, window, parts, rows, found, choice)
-        fitting = _count_fitting(layout, parts, rows, found, plan, interners, text)
-        decode(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
+        if record_filters.chooses:
+            found = _move_wanted_records_first(layout, window, parts, rows, found, record_filters)
+        fitting = _count_fitting_records(layout, parts, rows, found, plan, interners, text)
+        decode_rows(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
         rows += fitting
         if fitting < found:
-            h.go_back(origin + parts[h.START, rows], state, faults)
+            h.discard_findings_after(origin + parts[h.START, rows], state, faults)
             break
     state[h.RECORDS] = rows

@@ -36,9 +36,9 @@ def _power_of_x(exponent: int) -> int:
     return remainder << 1
 
 
-def _fold_over(size: int) -> tuple[int, int]:
-    """Return the two multipliers that fold a block forward by `size` bytes."""
-    return _power_of_x(8 * size + 32), _power_of_x(8 * size - 32)
+def _fold_multipliers(distance_bytes: int) -> tuple[int, int]:
+    """Return the two multipliers that fold a block forward by `distance_bytes` bytes."""
+    return _power_of_x(8 * distance_bytes + 32), _power_of_x(8 * distance_bytes - 32)
 
 
 def _barrett_quotient() -> int:
@@ -79,32 +79,32 @@ class _Folder:
     def load(self, address: Any) -> Any:
         return self.builder.load(self.builder.bitcast(address, self.vector.as_pointer()), align=1)
 
-    def seeded(self, vector: Any, state: Any) -> Any:
-        """Emit the first input vector, with the CRC so far combined into its first bytes."""
-        seed = self.builder.insert_element(self.constant((0, 0)), state, ir.Constant(_INT, 0))
+    def emit_seeded_vector(self, vector: Any, crc_state: Any) -> Any:
+        """Emit code that combines the CRC so far into the first bytes of the first input vector."""
+        seed = self.builder.insert_element(self.constant((0, 0)), crc_state, ir.Constant(_INT, 0))
         return self.builder.xor(vector, seed)
 
-    def moved(self, vector: Any, multipliers: Any) -> Any:
+    def emit_shift(self, vector: Any, multipliers: Any) -> Any:
         low = self.multiply(vector, multipliers, 0x00)
         return self.builder.xor(low, self.multiply(vector, multipliers, 0x11))
 
     def fold(self, vector: Any, multipliers: Any, data: Any) -> Any:
-        return self.builder.xor(self.moved(vector, multipliers), data)
+        return self.builder.xor(self.emit_shift(vector, multipliers), data)
 
-    def block(self, vector: Any, number: int) -> Any:
+    def emit_block(self, vector: Any, number: int) -> Any:
         """Emit the extraction of one block of a vector."""
         mask = ir.Constant(ir.VectorType(_INT, 2), [2 * number, 2 * number + 1])
         return self.builder.shuffle_vector(vector, vector, mask)
 
-    def combined_crc(self, vector: Any) -> Any:
+    def emit_combined_block(self, vector: Any) -> Any:
         """Emit the folding of a vector's blocks into the last one."""
-        last = self.block(vector, self.blocks - 1)
+        last = self.emit_block(vector, self.blocks - 1)
         if self.blocks == 1:
             return last
-        distances = [_fold_over(BLOCK_SIZE * (self.blocks - 1 - number)) for number in range(self.blocks - 1)]
-        moved = self.moved(vector, self.constant(*distances, (0, 0)))
+        distances = [_fold_multipliers(BLOCK_SIZE * (self.blocks - 1 - number)) for number in range(self.blocks - 1)]
+        moved = self.emit_shift(vector, self.constant(*distances, (0, 0)))
         for number in range(self.blocks - 1):
-            last = self.builder.xor(last, self.block(moved, number))
+            last = self.builder.xor(last, self.emit_block(moved, number))
         return last
 
 
@@ -117,8 +117,8 @@ class _InputCursor:
         self._end = builder.add(start, length)
         self._cursor = cgutils.alloca_once_value(builder, start)
 
-    def take(self, folder: _Folder) -> Any:
-        """Emit a read of the next vector."""
+    def emit_next_vector(self, folder: _Folder) -> Any:
+        """Emit code that reads the next vector."""
         here = self._builder.load(self._cursor)
         self._builder.store(self._builder.add(here, ir.Constant(_WORD, folder.size)), self._cursor)
         return folder.load(self._builder.gep(self._data, [here]))
@@ -127,8 +127,8 @@ class _InputCursor:
         """Emit the number of bytes left."""
         return self._builder.sub(self._end, self._builder.load(self._cursor))
 
-    def has(self, size: int) -> Any:
-        """Emit the condition that at least this many bytes are left."""
+    def emit_has_bytes(self, size: int) -> Any:
+        """Emit a condition that is true if at least this many bytes are left."""
         return self._builder.icmp_signed(">=", self.bytes_left(), ir.Constant(_WORD, size))
 
     def last_block(self, folder: _Folder) -> Any:
@@ -138,7 +138,7 @@ class _InputCursor:
         )
 
 
-def _while(builder: Any, condition: Callable[[], Any], body: Callable[[], None]) -> None:
+def _emit_while(builder: Any, condition: Callable[[], Any], body: Callable[[], None]) -> None:
     head, inside, after = (builder.append_basic_block(name) for name in ("fold.head", "fold.body", "fold.end"))
     builder.branch(head)
     builder.position_at_end(head)
@@ -149,65 +149,67 @@ def _while(builder: Any, condition: Callable[[], Any], body: Callable[[], None])
     builder.position_at_end(after)
 
 
-def _fold_lanes(builder: Any, stretch: _InputCursor, folder: _Folder, first: Any) -> Any:
-    """Emit the folding of several vectors side by side; `first`, which is already read, starts the first one."""
-    lanes = [cgutils.alloca_once_value(builder, first)]
-    lanes += [cgutils.alloca_once_value(builder, stretch.take(folder)) for _ in range(_LANES - 1)]
-    step = folder.constant(_fold_over(_LANES * folder.size))
+def _fold_lanes(builder: Any, cursor: _InputCursor, folder: _Folder, first_vector: Any) -> Any:
+    """Emit the folding of several vectors side by side; `first_vector`, which is already read, starts the first one."""
+    lanes = [cgutils.alloca_once_value(builder, first_vector)]
+    lanes += [cgutils.alloca_once_value(builder, cursor.emit_next_vector(folder)) for _ in range(_LANES - 1)]
+    step = folder.constant(_fold_multipliers(_LANES * folder.size))
 
     def fold_all() -> None:
         for lane in lanes:
-            builder.store(folder.fold(builder.load(lane), step, stretch.take(folder)), lane)
+            builder.store(folder.fold(builder.load(lane), step, cursor.emit_next_vector(folder)), lane)
 
-    _while(builder, lambda: stretch.has(_LANES * folder.size), fold_all)
+    _emit_while(builder, lambda: cursor.emit_has_bytes(_LANES * folder.size), fold_all)
     joined = builder.load(lanes[-1])
     for number, lane in enumerate(lanes[:-1]):
-        distance = folder.constant(_fold_over((_LANES - 1 - number) * folder.size))
-        joined = builder.xor(joined, folder.moved(builder.load(lane), distance))
+        distance = folder.constant(_fold_multipliers((_LANES - 1 - number) * folder.size))
+        joined = builder.xor(joined, folder.emit_shift(builder.load(lane), distance))
     return joined
 
 
-def _fold_vectors(builder: Any, stretch: _InputCursor, folder: _Folder, state: Any) -> Any:
+def _fold_vectors(builder: Any, cursor: _InputCursor, folder: _Folder, crc_state: Any) -> Any:
     """Emit the folding of all whole vectors, at least one, into one block."""
-    vector = cgutils.alloca_once_value(builder, folder.seeded(stretch.take(folder), state))
-    with builder.if_then(stretch.has((2 * _LANES - 1) * folder.size)):
-        builder.store(_fold_lanes(builder, stretch, folder, builder.load(vector)), vector)
-    step = folder.constant(_fold_over(folder.size))
-    _while(
+    vector = cgutils.alloca_once_value(builder, folder.emit_seeded_vector(cursor.emit_next_vector(folder), crc_state))
+    with builder.if_then(cursor.emit_has_bytes((2 * _LANES - 1) * folder.size)):
+        builder.store(_fold_lanes(builder, cursor, folder, builder.load(vector)), vector)
+    step = folder.constant(_fold_multipliers(folder.size))
+    _emit_while(
         builder,
-        lambda: stretch.has(folder.size),
-        lambda: builder.store(folder.fold(builder.load(vector), step, stretch.take(folder)), vector),
+        lambda: cursor.emit_has_bytes(folder.size),
+        lambda: builder.store(folder.fold(builder.load(vector), step, cursor.emit_next_vector(folder)), vector),
     )
-    return folder.combined_crc(builder.load(vector))
+    return folder.emit_combined_block(builder.load(vector))
 
 
-def _fold_rest(builder: Any, stretch: _InputCursor, folder: _Folder, block: Any) -> None:
-    """Emit the folding of the last bytes, fewer than a block, into the variable `block`.
+def _fold_rest(builder: Any, cursor: _InputCursor, folder: _Folder, block: Any) -> None:
+    """Emit the folding of the last bytes, fewer than a block, into the variable `emit_block`.
 
     With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
     """
-    left = stretch.bytes_left()
+    left = cursor.bytes_left()
     with builder.if_then(builder.icmp_signed(">", left, ir.Constant(_WORD, 0))):
         bits = builder.zext(builder.mul(left, ir.Constant(_WORD, 8)), _WIDE)
         opposite = builder.sub(ir.Constant(_WIDE, 8 * BLOCK_SIZE), bits)
         value = builder.bitcast(builder.load(block), _WIDE)
-        last = builder.bitcast(stretch.last_block(folder), _WIDE)
+        last = builder.bitcast(cursor.last_block(folder), _WIDE)
         fresh = builder.shl(builder.lshr(last, opposite), opposite)
         ahead = builder.bitcast(builder.shl(value, opposite), folder.vector)
         after = builder.bitcast(builder.or_(builder.lshr(value, bits), fresh), folder.vector)
-        builder.store(folder.fold(ahead, folder.constant(_fold_over(BLOCK_SIZE)), after), block)
+        builder.store(folder.fold(ahead, folder.constant(_fold_multipliers(BLOCK_SIZE)), after), block)
 
 
-def _reduce(builder: Any, folder: _Folder, block: Any) -> Any:
+def _emit_reduce_to_crc(builder: Any, folder: _Folder, block: Any) -> Any:
     """Emit the reduction of 128 bits to the 32 bits of the CRC."""
 
-    def shifted(value: Any, bits: int) -> Any:
+    def shift_right(value: Any, bits: int) -> Any:
         return builder.bitcast(builder.lshr(builder.bitcast(value, _WIDE), ir.Constant(_WIDE, bits)), folder.vector)
 
     low_words = folder.constant(_LOW_WORDS)
-    value = builder.xor(folder.multiply(block, folder.constant(_fold_over(BLOCK_SIZE)), 0x10), shifted(block, 64))
+    value = builder.xor(
+        folder.multiply(block, folder.constant(_fold_multipliers(BLOCK_SIZE)), 0x10), shift_right(block, 64)
+    )
     folded = folder.multiply(builder.and_(value, low_words), folder.constant(_REDUCE_TO_64), 0x00)
-    value = builder.xor(folded, shifted(value, 32))
+    value = builder.xor(folded, shift_right(value, 32))
     barrett = folder.constant(_BARRETT)
     quotient = builder.and_(folder.multiply(builder.and_(value, low_words), barrett, 0x10), low_words)
     value = builder.xor(value, folder.multiply(quotient, barrett, 0x00))
@@ -215,7 +217,7 @@ def _reduce(builder: Any, folder: _Folder, block: Any) -> Any:
     return builder.lshr(low, ir.Constant(_WORD, 32))
 
 
-def _make_fold(blocks: int) -> Callable[..., Any]:
+def _make_fold_intrinsic(blocks_per_vector: int) -> Callable[..., Any]:
     def implementation(typing_context: Any, window: Any, position: Any, length: Any, state: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -223,30 +225,32 @@ def _make_fold(blocks: int) -> Callable[..., Any]:
             stretch = _InputCursor(builder, data, start, length)
             single = _Folder(builder, 1)
             block = cgutils.alloca_once(builder, single.vector)
-            if blocks == 1:
+            if blocks_per_vector == 1:
                 builder.store(_fold_vectors(builder, stretch, single, state), block)
             else:
-                several = _Folder(builder, blocks)
-                with builder.if_else(stretch.has(several.size)) as (long, short):
+                several = _Folder(builder, blocks_per_vector)
+                with builder.if_else(stretch.emit_has_bytes(several.size)) as (long, short):
                     with long:
                         builder.store(_fold_vectors(builder, stretch, several, state), block)
                     with short:
-                        builder.store(single.seeded(stretch.take(single), state), block)
-                step = single.constant(_fold_over(BLOCK_SIZE))
-                _while(
+                        builder.store(single.emit_seeded_vector(stretch.emit_next_vector(single), state), block)
+                step = single.constant(_fold_multipliers(BLOCK_SIZE))
+                _emit_while(
                     builder,
-                    lambda: stretch.has(BLOCK_SIZE),
-                    lambda: builder.store(single.fold(builder.load(block), step, stretch.take(single)), block),
+                    lambda: stretch.emit_has_bytes(BLOCK_SIZE),
+                    lambda: builder.store(
+                        single.fold(builder.load(block), step, stretch.emit_next_vector(single)), block
+                    ),
                 )
             _fold_rest(builder, stretch, single, block)
-            return _reduce(builder, single, builder.load(block))
+            return _emit_reduce_to_crc(builder, single, builder.load(block))
 
         return types.uint64(window, types.int64, types.int64, types.uint64), generate
 
     return implementation
 
 
-fold_crc_narrow = emitted(_make_fold(1))
+fold_crc_narrow = emitted(_make_fold_intrinsic(1))
 """Inverted CRC of at least one block, from the inverted CRC before it; needs PCLMULQDQ."""
-fold_crc_wide = emitted(_make_fold(4))
+fold_crc_wide = emitted(_make_fold_intrinsic(4))
 """Same, but also needs VPCLMULQDQ and AVX-512."""

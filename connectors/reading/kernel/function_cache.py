@@ -74,7 +74,7 @@ def cache_folder() -> Path | None:
 
 
 def _trusted_owners(root: Path) -> Collection[int]:
-    """Return the users whose compiled code may be run beside their installation, which this process runs anyway."""
+    """Return further users who may own a cache folder: for one beside the installation, the installation's owner."""
     return {_HERE.stat().st_uid} if root.parent == _HERE else ()
 
 
@@ -171,7 +171,7 @@ def _hash_of_file(path: str) -> str:
 
 
 class _KernelCacheLocator(InTreeCacheLocator):
-    """Locator that places functions of a source file in this project's folder."""
+    """Locator of numba that stores compiled functions of a source file in this project's cache folder."""
 
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         super().__init__(function, file)
@@ -256,7 +256,7 @@ class KernelCacheFile(IndexDataCacheFile):
         The kernel's functions do not. Compiling these functions takes twenty milliseconds, and LLVM aborts the process
         if code refers to one that is not there.
         """
-        content = self._read_checked(self._data_path(name))
+        content = self._read_and_verify(self._data_path(name))
         if _OF_RUNTIME in content:
             rtsys.initialize(cpu_target.target_context)
         return pickle.loads(content)  # noqa: S301 (numba's own form, in a folder that is this user's)
@@ -265,9 +265,9 @@ class KernelCacheFile(IndexDataCacheFile):
         self._write(self._data_path(name), data)
 
     def _read(self, path: str) -> Any:
-        return pickle.loads(self._read_checked(path))  # noqa: S301 (likewise)
+        return pickle.loads(self._read_and_verify(path))  # noqa: S301 (likewise)
 
-    def _read_checked(self, path: str) -> bytes:
+    def _read_and_verify(self, path: str) -> bytes:
         stored = Path(path).read_bytes()
         checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
         if _checksum(content) != checksum:
@@ -316,10 +316,10 @@ class KernelFunctionCache(FunctionCache):
         try:
             super().save_overload(signature, data)
         except OSError as error:
-            _warn_of_folder(self._cache_path, error.strerror)
+            _warn_about_folder(self._cache_path, error.strerror)
 
 
 @functools.cache
-def _warn_of_folder(folder: str, reason: str | None) -> None:
-    """Log one warning about an unusable folder, although many functions meet it."""
+def _warn_about_folder(folder: str, reason: str | None) -> None:
+    """Log a warning about an unusable cache folder, once per process instead of once per function."""
     _logger.warning("compiled functions cannot be stored in %s, and are compiled in every process: %s", folder, reason)

@@ -69,11 +69,11 @@ def _store_word(typing_context, address, value):
     return types.void(types.int64, types.int64), generate
 
 
-def _on_bus_error(number, info, context):
+def _handle_bus_error(signal_number, signal_info, context):
     table = _table_address()
-    if number == TELL_TABLE:
+    if signal_number == TELL_TABLE:
         return table
-    address = _load_word(info + _ADDRESS_IN_INFO)
+    address = _load_word(signal_info + _ADDRESS_IN_INFO)
     for row in range(ROWS):
         entry = table + 8 * ROW_SIZE * row
         if _load_word(entry + 8 * BEGIN) <= address < _load_word(entry + 8 * END):
@@ -82,9 +82,9 @@ def _on_bus_error(number, info, context):
             if _mmap(page, size, np.int32(_READ), np.int32(_PRIVATE_FIXED_ANONYMOUS), np.int32(-1), 0) == page:
                 _store_word(entry + 8 * HITS, _load_word(entry + 8 * HITS) + 1)
                 return 0
-    _signal(number, _DEFAULT)
+    _signal(signal_number, _DEFAULT)
     return 0
 
 
-on_bus_error: Any = compiled_callback(types.int64(types.int32, types.int64, types.int64))(_on_bus_error)
+on_bus_error: Any = compiled_callback(types.int64(types.int32, types.int64, types.int64))(_handle_bus_error)
 """Signal handler, see the module."""

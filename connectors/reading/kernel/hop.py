@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.connectors.reading.kernel.layouts import (
+    classify_span,
     ends_bad_range,
-    examine,
-    landmark_reach,
+    landmark_size,
     next_landmark,
-    take_records,
+    read_records,
 )
 from commitlake.connectors.reading.kernel.memory import has_nonzero_byte
 from commitlake.schemas.layouts.rocketmq.scan import Fault
@@ -37,14 +37,14 @@ STATE_SIZE = 9
 STOP_WINDOW, STOP_ROOM, STOP_LIMIT, STOP_BLANK, STOP_UNWRITTEN = range(5)
 
 RECORD, BLANK, UNWRITTEN, MORE = range(4)
-"""Findings of `examine`; other values are codes of faults."""
+"""Findings of `classify_span`; other values are codes of faults."""
 FAULT_BY_CODE = {10 + number: fault for number, fault in enumerate(Fault)}
 CODE_BY_FAULT = {fault: code for code, fault in FAULT_BY_CODE.items()}
 _BODY_CRC, _HOLE = CODE_BY_FAULT[Fault.BODY_CRC], CODE_BY_FAULT[Fault.HOLE]
 
 
 @compiled
-def _has_data(window, begin, end):
+def _has_nonzero_bytes(window, begin, end):
     while end - begin >= 64:
         if has_nonzero_byte(window, begin):
             return True
@@ -58,7 +58,7 @@ def _has_data(window, begin, end):
 @compiled
 def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults):
     """Search for the end of a bad range; return False if the window ends first."""
-    if state[BAD_ALL_ZEROS] and _has_data(window, state[POSITION] - origin, length):
+    if state[BAD_ALL_ZEROS] and _has_nonzero_bytes(window, state[POSITION] - origin, length):
         state[BAD_ALL_ZEROS] = 0
     end = -1
     while end < 0:
@@ -72,10 +72,10 @@ def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file
                     end = state[BLANK_AT]
                     state[STOP] = STOP_BLANK
                 break
-            state[POSITION] = max(state[POSITION], origin + length - landmark_reach(layout) + 1)
+            state[POSITION] = max(state[POSITION], origin + length - landmark_size(layout) + 1)
             return False
         state[POSITION] = origin + candidate
-        kind, _ = examine(
+        kind, _ = classify_span(
             layout,
             window,
             length,
@@ -112,8 +112,8 @@ def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file
 
 
 @compiled
-def go_back(position, state, faults):
-    """Discard findings from a position on, because a record did not fit; the next hop finds them again."""
+def discard_findings_after(position, state, faults):
+    """Discard findings from a position on, because a record did not fit; the next call finds them again."""
     state[POSITION] = position
     while state[FAULTS] > 0 and faults[state[FAULTS] - 1, 0] >= position:
         state[FAULTS] -= 1
@@ -143,7 +143,7 @@ def hop(layout, window, length, origin, limit, segment_end, file_end, max_record
     state[STOP] = -1
     while state[STOP] < 0:
         if state[BAD_START] < 0 and state[FAULTS] < faults.shape[0]:
-            taken, rows = take_records(
+            taken, rows = read_records(
                 layout, window, length, origin, limit, max_record, verify, state[POSITION] - origin, parts,
                 state[RECORDS], room,
             )  # fmt: skip
@@ -160,7 +160,7 @@ def hop(layout, window, length, origin, limit, segment_end, file_end, max_record
         elif position >= limit:
             state[STOP] = STOP_LIMIT
         else:
-            kind, size = examine(
+            kind, size = classify_span(
                 layout, window, length, position - origin, position, segment_end, file_end, max_record, verify, parts,
                 state[RECORDS],
             )  # fmt: skip

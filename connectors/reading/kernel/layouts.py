@@ -43,12 +43,12 @@ def _by_layout(function: Function) -> Function:
 
 
 @_by_layout
-def examine(layout, window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
+def classify_span(layout, window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
     """Return the kind and the size of the span at a position, as in `schemas.layouts`; fill `parts` for a record."""
 
 
 @_by_layout
-def take_records(layout, window, length, origin, limit, max_record, verify, position, parts, row, room):
+def read_records(layout, window, length, origin, limit, max_record, verify, position, parts, row, max_records):
     """Read records up to the first one that is not intact; return its position and the number of records read."""
 
 
@@ -58,22 +58,22 @@ def next_landmark(layout, window, begin, length, origin):
 
 
 @_by_layout
-def landmark_reach(layout):
+def landmark_size(layout):
     """Return how many bytes `next_landmark` examines from a position on."""
 
 
 @_by_layout
 def ends_bad_range(layout, kind):
-    """Return whether `kind`, as `examine` returns it, means a record whose position and size are certain."""
+    """Return whether `kind`, as `classify_span` returns it, means a record whose position and size are certain."""
 
 
 @_by_layout
-def agrees(layout, window, position, body, body_length):
+def body_matches_crc(layout, window, position, body, body_length):
     """Return whether a record's body matches its CRC."""
 
 
 @_by_layout
-def head_of(layout, window, position):
+def read_head(layout, window, position):
     """Return the physical offset and size that a record's head states; the head has `head_size` bytes."""
 
 
@@ -83,15 +83,15 @@ def head_size(layout):
 
 
 @_by_layout
-def filtered_by(layout, window, parts, row):
+def read_filter_values(layout, window, parts, row):
     """Return the values of a record by which the kernel filters: own offset, store time and queue id."""
 
 
 @_by_layout
-def text_size(layout, parts, row, plan):
+def max_text_size(layout, parts, row, plan):
     """Return the maximum number of bytes that a record adds to any of the outputs."""
 
 
 @_by_layout
-def decode(layout, window, parts, first, count, plan, interners, scratch, out, text):
+def decode_rows(layout, window, parts, first, count, plan, interners, scratch, out, text):
     """Decode located records; record i of `parts` becomes row i of the outputs."""

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from commitlake.connectors.reading.kernel.compiled import inlined
-from commitlake.connectors.reading.kernel.memory import find_marks, lowest_bit
+from commitlake.connectors.reading.kernel.memory import lowest_bit, mask_equal_and_non_ascii
 from commitlake.connectors.reading.kernel.strings import DISTINCT, copy_span, intern_span
 
 MAX_ENTRIES = (1 << 15) - 1
@@ -87,16 +87,16 @@ class PropertyEntry(NamedTuple):
 
 
 @inlined
-def first_entry(position):
+def make_cursor(position):
     """Return a cursor before the first entry of properties that begin at a position."""
     return Cursor(position - _LOOK_BYTES, np.uint64(0), np.uint64(0), position, _NONE)
 
 
 @inlined
-def _is_separator(grammar, window, at, end):
-    if at >= end:
+def _is_separator(grammar, window, position, end):
+    if position >= end:
         return False
-    byte = window[at]
+    byte = window[position]
     return byte == grammar.entry_end or byte == grammar.separator or byte == grammar.escape
 
 
@@ -113,7 +113,9 @@ def next_entry(grammar, window, end, cursor):
                 # The last entry may lack its mark.
                 entry = PropertyEntry(begin < end, begin, separator, end, has_escapes, has_irregular_name)
                 return entry, Cursor(block - _LOOK_BYTES, marks, others, end, escaped)
-            marks, not_ascii = find_marks(window, block, grammar.entry_end, grammar.separator, grammar.escape)
+            marks, not_ascii = mask_equal_and_non_ascii(
+                window, block, grammar.entry_end, grammar.separator, grammar.escape
+            )
             if end - block < _LOOK_BYTES:
                 inside = (np.uint64(1) << np.uint64(end - block)) - np.uint64(1)
                 marks &= inside
@@ -140,7 +142,7 @@ def next_entry(grammar, window, end, cursor):
 
 
 @inlined
-def intern_name(window, begin, length, seed, number, likely_names, counts, table, starts, texts):
+def intern_name(window, begin, length, seed, entry_index, likely_names, counts, table, starts, texts):
     """Return the number of a property's name, trying first the name of the same entry in the previous record.
 
     Args:
@@ -148,47 +150,47 @@ def intern_name(window, begin, length, seed, number, likely_names, counts, table
         begin: position of the name.
         length: size of the name, bytes.
         seed: seed of the hash.
-        number: index of the entry in its record.
+        entry_index: index of the entry in its record.
         likely_names: the previous record's names.
         counts: see `intern_span`.
         table: the interner's hash table.
         starts: the start of each text in `texts`.
         texts: the interner's texts, joined.
     """
-    likely = likely_names[number]
+    likely = likely_names[entry_index]
     if likely >= counts[DISTINCT]:
         likely = _NONE
     return intern_span(window, begin, length, seed, likely, counts, table, starts, texts)
 
 
 @inlined
-def place_of(name, count, first, serial, seen, likely_names, entry_names):
-    """Return the index of a property's name in its record, which a repeated name keeps, and the new count of entries.
+def find_name_index(name_number, entry_count, first_entry_index, record_serial, last_seen, likely_names, entry_names):
+    """Return the index of a property's name in its record, the same for a repeated name, and the new entry count.
 
     Args:
-        name: the number of the name.
-        count: number of entries of the record so far.
-        first: index of the record's first entry in `entry_names`.
-        serial: serial number of the record.
-        seen: see `buffers.Scratch`.
+        name_number: the number of the name.
+        entry_count: number of entries of the record so far.
+        first_entry_index: index of the record's first entry in `entry_names`.
+        record_serial: serial number of the record.
+        last_seen: see `buffers.Scratch`.
         likely_names: see `intern_name`.
         entry_names: the name of each entry, out.
     """
-    mark = seen[name]
-    if mark >> _ENTRY_BITS == serial:
-        return mark & _ENTRY_MASK, count
-    seen[name] = (serial << _ENTRY_BITS) | count
-    likely_names[count] = name
-    entry_names[first + count] = name
-    return count, count + 1
+    mark = last_seen[name_number]
+    if mark >> _ENTRY_BITS == record_serial:
+        return mark & _ENTRY_MASK, entry_count
+    last_seen[name_number] = (record_serial << _ENTRY_BITS) | entry_count
+    likely_names[entry_count] = name_number
+    entry_names[first_entry_index + entry_count] = name_number
+    return entry_count, entry_count + 1
 
 
 @inlined
-def store_value_span(entry, place, spans):
+def store_value_span(entry, value_index, spans):
     """Record the position and length of a property's value, for `copy_values`."""
     length = entry.end - entry.separator - 1
-    spans[0, place] = entry.separator + 1
-    spans[1, place] = ~length if entry.has_escapes else length
+    spans[0, value_index] = entry.separator + 1
+    spans[1, value_index] = ~length if entry.has_escapes else length
 
 
 @inlined

@@ -10,7 +10,13 @@ import numpy as np
 
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.kernel.compiled import compiled
-from commitlake.connectors.reading.kernel.layouts import agrees, examine, head_of, head_size, next_landmark
+from commitlake.connectors.reading.kernel.layouts import (
+    body_matches_crc,
+    classify_span,
+    head_size,
+    next_landmark,
+    read_head,
+)
 
 NONE_HERE = -1
 """There is no such record in the window; a larger window may contain it."""
@@ -19,15 +25,15 @@ NONE_AT_ALL = -2
 
 
 @compiled
-def find_border(layout, window, length, origin, at, segment_end, file_end, max_record, parts):
-    """Return the first record start at or after `at` that is certainly not inside another record.
+def find_record_start(layout, window, length, origin, search_start, segment_end, file_end, max_record, parts):
+    """Return the first record start at or after `search_start` that is certainly not inside another record.
 
     Args:
         layout: see `layouts`.
         window: uint8 array; its first `length` bytes are those of the segment from `origin` on.
         length: bytes of the window that count.
         origin: physical offset of the window's first byte.
-        at: physical offset at which the search for a record begins.
+        search_start: physical offset at which the search for a record begins.
         segment_end: physical offset after the segment, which a BLANK must reach.
         file_end: physical offset after the file's last byte.
         max_record: larger sizes are faults.
@@ -40,7 +46,7 @@ def find_border(layout, window, length, origin, at, segment_end, file_end, max_r
     position = next_landmark(layout, window, 0, length, origin)
     while position >= 0:
         offset = origin + position
-        kind, size = examine(
+        kind, size = classify_span(
             layout, window, length, position, offset, segment_end, file_end, max_record, False, parts, np.int64(0)
         )
         if kind == h.BLANK:
@@ -48,14 +54,14 @@ def find_border(layout, window, length, origin, at, segment_end, file_end, max_r
         if kind == h.MORE:
             if length - position < head_size(layout):
                 return NONE_HERE
-            own_offset, own_size = head_of(layout, window, position)
+            own_offset, own_size = read_head(layout, window, position)
             if own_offset == offset:
-                if reach <= offset and offset >= at:
+                if reach <= offset and offset >= search_start:
                     return NONE_HERE
                 reach = max(reach, offset + own_size)
         elif kind == h.RECORD:
-            is_border = reach <= offset and offset >= at
-            if is_border and agrees(layout, window, position, parts[h.BODY, 0], parts[h.BODY_LENGTH, 0]):
+            is_border = reach <= offset and offset >= search_start
+            if is_border and body_matches_crc(layout, window, position, parts[h.BODY, 0], parts[h.BODY_LENGTH, 0]):
                 return offset
             reach = max(reach, offset + size)
         position = next_landmark(layout, window, position + 1, length, origin)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from commitlake.connectors.reading.kernel.compiled import compiled, inlined
-from commitlake.connectors.reading.kernel.memory import OVERWRITE, copy_block, load_le_u64
+from commitlake.connectors.reading.kernel.memory import OVERWRITE, copy_32_bytes, load_le_u64
 
 # Rows of `counts`, of an interner.
 DISTINCT = 0  # number of values
@@ -20,7 +20,7 @@ def copy_span(window, position, length, out, target):
     """Copy one value; up to OVERWRITE bytes after it are overwritten."""
     done = 0
     while done < length:
-        copy_block(window, position + done, out, target + done)
+        copy_32_bytes(window, position + done, out, target + done)
         done += OVERWRITE
 
 
@@ -80,7 +80,7 @@ def equal_spans(window, position, texts, start, length):
 
 
 @inlined
-def intern_span(window, position, length, seed, likely, counts, table, starts, texts):
+def intern_span(window, position, length, seed, likely_number, counts, table, starts, texts):
     """Return the number of a value among the distinct values so far; a new value gets the next number.
 
     Args:
@@ -88,15 +88,15 @@ def intern_span(window, position, length, seed, likely, counts, table, starts, t
         position: position of the value.
         length: size of the value, bytes.
         seed: seed of the hash.
-        likely: an existing number that is tried first, or -1.
+        likely_number: an existing number that is tried first, or -1.
         counts: int64[2], see DISTINCT and TEXT_END.
         table: int32, a power of two long and never more than half full; 1 + the number, 0 where free.
         starts: int64, start of each value in `texts`, and the end of the last; there is room for one more.
         texts: the values; there is room for this one.
     """
-    if likely >= 0 and starts[likely + 1] - starts[likely] == length:  # noqa: SIM102
-        if equal_spans(window, position, texts, starts[likely], length):
-            return likely
+    if likely_number >= 0 and starts[likely_number + 1] - starts[likely_number] == length:  # noqa: SIM102
+        if equal_spans(window, position, texts, starts[likely_number], length):
+            return likely_number
     mask = np.uint64(len(table) - 1)
     slot = hash_span(window, position, length, seed) & mask
     while True:

@@ -31,7 +31,9 @@ class HeartbeatSender:
         self._routing = routing
         self._registered: set[str] = set()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._send_repeatedly, name="rocketmq heartbeats", daemon=True)
+        self._thread = threading.Thread(
+            target=self._send_heartbeats_repeatedly, name="rocketmq heartbeats", daemon=True
+        )
 
     def start(self) -> None:
         """Start sending heartbeats."""
@@ -53,19 +55,19 @@ class HeartbeatSender:
         leave = UnregisterClientRequest(self._network.client_id, producer_group=self._group)
         for address in self._registered:
             try:
-                self._network.call(address, RequestCode.UNREGISTER_CLIENT, leave)
+                self._network.send_and_wait(address, RequestCode.UNREGISTER_CLIENT, leave)
             except RocketMQError as error:
                 _log.debug("could not unregister: %s", error)
         self._registered.clear()
 
     def _send_heartbeat(self, address: str) -> None:
         beat = Heartbeat(self._network.client_id, (ProducerData(self._group),))
-        self._network.call(address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+        self._network.send_and_wait(address, RequestCode.HEART_BEAT, None, serialize_body(beat))
         self._registered.add(address)
 
-    def _send_repeatedly(self) -> None:
+    def _send_heartbeats_repeatedly(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
-            for address in self._routing.masters():
+            for address in self._routing.master_addresses():
                 try:
                     self._send_heartbeat(address)
                 except RocketMQError as error:

@@ -136,13 +136,13 @@ def check_topic(topic: str) -> str:
     return _check_name("topic", topic, MAX_TOPIC_LENGTH)
 
 
-def _check_name(what: str, name: str, most: int) -> str:
+def _check_name(name_kind: str, name: str, max_length: int) -> str:
     if not name.strip():
-        raise InvalidMessageError(f"{what}: expected a name, found nothing")
-    if len(name) > most:
-        raise InvalidMessageError(f"{what}: expected at most {most} characters, found {len(name)}")
+        raise InvalidMessageError(f"{name_kind}: expected a name, found nothing")
+    if len(name) > max_length:
+        raise InvalidMessageError(f"{name_kind}: expected at most {max_length} characters, found {len(name)}")
     if not _NAME.fullmatch(name):
-        raise InvalidMessageError(f"{what}: expected letters, digits, %, |, - and _, found {name!r}")
+        raise InvalidMessageError(f"{name_kind}: expected letters, digits, %, |, - and _, found {name!r}")
     return name
 
 
@@ -154,7 +154,7 @@ def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BO
     """
     check_topic(message.topic)
     if message.topic in NOT_FOR_SENDING:
-        raise InvalidMessageError(f"topic: expected one for applications, found {message.topic}, which is the broker's")
+        raise InvalidMessageError(f"topic: expected a topic of an application, found the broker's own {message.topic}")
     if not message.body:
         raise InvalidMessageError("body: expected at least one byte, found none")
     if len(message.body) > max_body_bytes:
@@ -168,18 +168,20 @@ def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BO
             raise InvalidMessageError(f"keys: expected keys without blanks, found {key!r}")
     for name, value in message.properties.items():
         if name in RESERVED_PROPERTIES:
-            raise InvalidMessageError(f"properties: expected a name of your own, found {name}, which is RocketMQ's")
+            raise InvalidMessageError(f"properties: expected a name that RocketMQ does not use itself, found {name}")
         if not name.strip() or not value.strip():
             raise InvalidMessageError(f"properties: expected a name and a value, found {name!r}={value!r}")
 
 
-def stored_properties(message: OutgoingMessage, unique_key: str, extra: Mapping[str, str] | None = None) -> bytes:
+def stored_properties(
+    message: OutgoingMessage, unique_key: str, extra_properties: Mapping[str, str] | None = None
+) -> bytes:
     """Return a message's properties, with those that the client adds, as text in stored form.
 
     Args:
         message: a checked message.
         unique_key: id of the message.
-        extra: properties that the kind of sending adds.
+        extra_properties: properties that the kind of sending adds.
 
     Raises:
         InvalidMessageError: if they contain a separator, or have more than 32,767 bytes.
@@ -195,6 +197,6 @@ def stored_properties(message: OutgoingMessage, unique_key: str, extra: Mapping[
         found[TIMER_DELIVER_MS] = str(message.deliver_at_ms)
     found |= {props.UNIQ_KEY: unique_key, props.WAIT: "true" if message.wait_store else "false"}
     try:
-        return serialize_properties((found | dict(extra or {})).items())
+        return serialize_properties((found | dict(extra_properties or {})).items())
     except UnserializableError as error:
         raise InvalidMessageError(str(error)) from None

@@ -157,7 +157,7 @@ class Producer(Closable):
         Raises:
             InvalidMessageError: if it cannot be sent.
         """
-        parcel = self.parcel(message)
+        parcel = self.encode_message(message)
         return self._start_send(parcel, queue, _send_result, callback)
 
     def send_one_way(self, message: OutgoingMessage, *, queue: MessageQueue | None = None) -> str:
@@ -168,8 +168,8 @@ class Producer(Closable):
             NoRouteError: if there is no queue for it.
             UnreachableError: if there is no connection.
         """
-        parcel = self.parcel(message)
-        address, code, fields = self._outbox.request(parcel, queue or self._outbox.queue(parcel.topic))
+        parcel = self.encode_message(message)
+        address, code, fields = self._outbox.make_request(parcel, queue or self._outbox.choose_queue(parcel.topic))
         self.network.send_one_way(address, code, None, parcel.body, fields=fields)
         return parcel.unique_keys[0]
 
@@ -195,7 +195,7 @@ class Producer(Closable):
         return self._start_send(self._encode_batch(messages), queue, _send_results, None)
 
     def send_encoded(
-        self, queue: MessageQueue, body: bytes, sys_flag: int = 0, over: PeerConnection | None = None
+        self, queue: MessageQueue, body: bytes, sys_flag: int = 0, connection: PeerConnection | None = None
     ) -> int:
         """Send messages that are already encoded in one request, without retries, and wait until they are in the log.
 
@@ -203,7 +203,7 @@ class Producer(Closable):
             queue: queue to send to.
             body: body of a batch, see `schemas.remoting.batch`; messages of one topic, without delays.
             sys_flag: flags of the compression that all of them have.
-            over: the connection to use; by default, the producer's own.
+            connection: the connection to use; by default, the producer's own.
 
         Returns:
             The queue offset of the first message; the others follow it.
@@ -214,10 +214,10 @@ class Producer(Closable):
             ProtocolError: if the answer is not valid, or has no valid position; they may be in the log nevertheless.
             RefusedError: if the broker refuses them; then none of them is in the log.
         """
-        return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True), over)
+        return self._send_once(queue, Parcel(queue.topic, body, _WAITS, (), sys_flag, is_batch=True), connection)
 
     def send_encoded_alone(
-        self, queue: MessageQueue, body: bytes, sys_flag: int = 0, over: PeerConnection | None = None
+        self, queue: MessageQueue, body: bytes, sys_flag: int = 0, connection: PeerConnection | None = None
     ) -> int:
         """Send an encoded batch of one message as a plain message, which has a slightly larger size limit.
 
@@ -225,18 +225,25 @@ class Producer(Closable):
         """
         (item,) = parse_batch(body)
         properties = item.properties.decode() + _WAITS
-        return self._send_once(queue, Parcel(queue.topic, item.body, properties, (), sys_flag, item.flag), over)
+        return self._send_once(queue, Parcel(queue.topic, item.body, properties, (), sys_flag, item.flag), connection)
 
-    def _send_once(self, queue: MessageQueue, parcel: Parcel, over: PeerConnection | None) -> int:
-        address, code, fields = self._outbox.request(parcel, queue)
+    def _send_once(self, queue: MessageQueue, encoded: Parcel, connection: PeerConnection | None) -> int:
+        address, code, fields = self._outbox.make_request(encoded, queue)
         seconds = self._how.send_seconds
-        answer = self.network.call(
-            address, code, None, parcel.body, fields=fields, seconds=seconds, accepted=STORED, over=over
+        answer = self.network.send_and_wait(
+            address,
+            code,
+            None,
+            encoded.body,
+            fields=fields,
+            timeout_seconds=seconds,
+            accepted_codes=STORED,
+            connection=connection,
         )
         return parse_send_response(answer, queue, 1).queue_offset
 
-    def parcel(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
-        """Check and encode a message, and return it in the form that `send_parcel` takes.
+    def encode_message(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
+        """Check and encode a message, and return it in the form that `send_encoded_message` takes.
 
         Args:
             sys_flag: flags that the kind of sending adds.
@@ -255,9 +262,9 @@ class Producer(Closable):
             sys_flag |= bits
         return Parcel(message.topic, body, properties, (key,), sys_flag, message.flag)
 
-    def send_parcel(self, parcel: Parcel) -> SendResult:
-        """Send a message that `parcel` has encoded, and wait until it is in the log; raises as `send`."""
-        return self._start_send(parcel, None, _send_result, None).result()
+    def send_encoded_message(self, encoded: Parcel) -> SendResult:
+        """Send a message that `encode_message` has encoded, and wait until it is in the log; raises as `send`."""
+        return self._start_send(encoded, None, _send_result, None).result()
 
     def choose_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
         """Return the queue for the next message of a topic: queues take turns, and unavailable brokers are avoided.
@@ -270,15 +277,15 @@ class Producer(Closable):
             NoRouteError: if there is no queue.
             UnreachableError: if no name server answers.
         """
-        return self._outbox.queue(topic, last_broker)
+        return self._outbox.choose_queue(topic, last_broker)
 
     def new_message_ids(self, count: int) -> pa.Array:
         """Return new message ids (UNIQ_KEY), as many as requested."""
-        return self._keys.take(count)
+        return self._keys.next_batch(count)
 
-    def start_parcel(self, parcel: Parcel, queue: MessageQueue, over: PeerConnection) -> Future[Stored]:
+    def start_encoded_message(self, encoded: Parcel, queue: MessageQueue, connection: PeerConnection) -> Future[Stored]:
         """Send an encoded message to a queue once, over a given connection, and return a future of the result."""
-        return self._start_send(parcel, queue, lambda stored: stored, None, over)
+        return self._start_send(encoded, queue, lambda stored: stored, None, connection)
 
     def _unique_key(self, message: OutgoingMessage) -> str:
         return message.unique_key or message.system_properties.get(UNIQ_KEY) or self._keys.next()
@@ -305,35 +312,39 @@ class Producer(Closable):
 
     def _start_send(
         self,
-        parcel: Parcel,
+        encoded: Parcel,
         queue: MessageQueue | None,
-        read: Callable[[Stored], _T],
+        to_result: Callable[[Stored], _T],
         callback: Callable[[Future[_T]], object] | None,
-        over: PeerConnection | None = None,
+        connection: PeerConnection | None = None,
     ) -> Future[_T]:
         how = self._how
-        sending = Sending(self._outbox, parcel, queue=queue, seconds=how.send_seconds, tries=how.tries, over=over)
+        sending = Sending(
+            self._outbox, encoded, queue=queue, seconds=how.send_seconds, tries=how.tries, connection=connection
+        )
         result: Future[_T] = Future()
         result.set_running_or_notify_cancel()
         if callback is not None:
             result.add_done_callback(callback)
         with self._lock:
             self._under_way.add(sending.result)
-        sending.result.add_done_callback(lambda done: self._finish_send(done, read, result))
+        sending.result.add_done_callback(lambda done: self._finish_send(done, to_result, result))
         sending.start()
         return result
 
-    def _finish_send(self, done: Future[Stored], read: Callable[[Stored], _T], result: Future[_T]) -> None:
+    def _finish_send(
+        self, stored_future: Future[Stored], to_result: Callable[[Stored], _T], result_future: Future[_T]
+    ) -> None:
         with self._lock:
-            self._under_way.discard(done)
-        problem = done.exception()
+            self._under_way.discard(stored_future)
+        problem = stored_future.exception()
         try:
             if problem is None:
-                result.set_result(read(done.result()))
+                result_future.set_result(to_result(stored_future.result()))
                 return
         except ProtocolError as error:
             problem = error
-        result.set_exception(problem)
+        result_future.set_exception(problem)
 
 
 def _send_result(stored: Stored) -> SendResult:

@@ -63,9 +63,9 @@ class BrokerFaults:
         self._available_from: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def note(self, broker_name: str, latency_ms: float, now_ms: float, *, failed: bool = False) -> None:
+    def record_answer(self, broker_name: str, latency_ms: float, now_ms: float, *, has_failed: bool = False) -> None:
         """Record an answer's latency, or a failure."""
-        duration = avoidance_ms(FAILED_LATENCY_MS if failed else latency_ms)
+        duration = avoidance_ms(FAILED_LATENCY_MS if has_failed else latency_ms)
         with self._lock:
             if duration:
                 self._available_from[broker_name] = now_ms + duration
@@ -147,7 +147,7 @@ class Outbox:
         self.faults = BrokerFaults() if avoid_slow_brokers else None
         self._turns = itertools.count(random.randrange(1 << 16))  # noqa: S311 (many producers, not in step)
 
-    def queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
+    def choose_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
         """Return the queue for the next message of a topic.
 
         Raises:
@@ -157,34 +157,34 @@ class Outbox:
         queues = self.routing.queues_to_publish(topic)
         return choose_queue(queues, next(self._turns), last_broker, self.faults, _now_ms())
 
-    def request(self, parcel: Parcel, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
-        """Return the address, request code and ext fields for sending a parcel.
+    def make_request(self, encoded: Parcel, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
+        """Return the address, request code and ext fields for sending an encoded message or batch.
 
         Raises:
             NoRouteError: if the queue's broker has no master.
         """
         header = SendMessageRequest(
             self.group,
-            parcel.topic,
+            encoded.topic,
             AUTO_CREATE_TOPIC,
             DEFAULT_TOPIC_QUEUES,
             queue.queue_id,
-            parcel.sys_flag,
+            encoded.sys_flag,
             time.time_ns() // 1_000_000,
-            parcel.flag,
-            parcel.properties,
+            encoded.flag,
+            encoded.properties,
             reconsume_times=0,
-            batch=parcel.is_batch,
+            batch=encoded.is_batch,
             broker_name=queue.broker_name,
         )
-        code = RequestCode.SEND_BATCH_MESSAGE if parcel.is_batch else RequestCode.SEND_MESSAGE_V2
-        return self.routing.master(queue.broker_name), code, to_ext_fields(header, one_letter=True)
+        code = RequestCode.SEND_BATCH_MESSAGE if encoded.is_batch else RequestCode.SEND_MESSAGE_V2
+        return self.routing.master_address(queue.broker_name), code, to_ext_fields(header, has_one_letter_names=True)
 
-    def note(self, queue: MessageQueue, began_ms: float, *, failed: bool = False) -> None:
+    def record_answer(self, queue: MessageQueue, began_ms: float, *, has_failed: bool = False) -> None:
         """Record the latency of a broker's answer, or a failure."""
         if self.faults is not None:
             now = _now_ms()
-            self.faults.note(queue.broker_name, now - began_ms, now, failed=failed)
+            self.faults.record_answer(queue.broker_name, now - began_ms, now, has_failed=has_failed)
 
 
 class Sending:
@@ -197,29 +197,29 @@ class Sending:
     def __init__(
         self,
         outbox: Outbox,
-        parcel: Parcel,
+        encoded: Parcel,
         *,
         queue: MessageQueue | None,
         seconds: float,
         tries: int,
-        over: PeerConnection | None = None,
+        connection: PeerConnection | None = None,
     ) -> None:
         """Prepare a send; nothing is sent yet.
 
         Args:
             outbox: outbox of the producer.
-            parcel: the encoded message or batch.
+            encoded: the encoded message or batch.
             queue: the only queue to send to; None for any queue of the topic.
             seconds: time limit for all attempts together.
             tries: maximum number of attempts.
-            over: the connection to use, if there is only one queue; by default, the producer's own.
+            connection: the connection to use, if there is only one queue; by default, the producer's own.
         """
         self.result: Future[Stored] = Future()
         self.result.set_running_or_notify_cancel()  # a sent request cannot be cancelled
         self._outbox = outbox
-        self._parcel = parcel
+        self._parcel = encoded
         self._only_queue = queue
-        self._over = over
+        self._over = connection
         self._queue: MessageQueue | None = None
         self._deadline = time.monotonic() + seconds
         self._seconds = seconds
@@ -252,23 +252,25 @@ class Sending:
     def _send_attempt(self, seconds: float) -> None:
         outbox = self._outbox
         last_broker = self._queue.broker_name if self._queue is not None else None
-        queue = self._only_queue or outbox.queue(self._parcel.topic, last_broker)
+        queue = self._only_queue or outbox.choose_queue(self._parcel.topic, last_broker)
         self._queue = queue
         self._began_ms = _now_ms()
-        address, code, fields = outbox.request(self._parcel, queue)
+        address, code, fields = outbox.make_request(self._parcel, queue)
         body = self._parcel.body
-        answer = outbox.network.ask(address, code, None, body, fields=fields, seconds=seconds, over=self._over)
+        answer = outbox.network.send_request(
+            address, code, None, body, fields=fields, timeout_seconds=seconds, connection=self._over
+        )
         answer.add_done_callback(lambda done: self._on_answer(address, queue, done))
 
-    def _on_answer(self, address: str, queue: MessageQueue, done: Future[Command]) -> None:
-        problem = done.exception()
+    def _on_answer(self, address: str, queue: MessageQueue, answer_future: Future[Command]) -> None:
+        problem = answer_future.exception()
         if problem is None:
             try:
-                stored = self._parse_answer(PeerAnswer(address, done.result()), queue)
+                stored = self._parse_answer(PeerAnswer(address, answer_future.result()), queue)
             except RocketMQError as error:
                 problem = error
             else:
-                self._outbox.note(queue, self._began_ms)
+                self._outbox.record_answer(queue, self._began_ms)
                 self.result.set_result(stored)
                 return
         may_try_again = (
@@ -279,21 +281,21 @@ class Sending:
         if may_try_again:
             self._avoid_broker(problem)
         if may_try_again and self._tries_left > 0 and time.monotonic() < self._deadline:
-            self._outbox.network.run_in_background(self.start, otherwise=lambda: self.result.set_exception(problem))
+            self._outbox.network.run_in_background(self.start, on_closed=lambda: self.result.set_exception(problem))
         else:
             self.result.set_exception(problem)
 
     def _parse_answer(self, answer: PeerAnswer, queue: MessageQueue) -> Stored:
-        answer.check(STORED)
+        answer.check_code(STORED)
         response = parse_send_response(answer, queue, max(1, len(self._parcel.unique_keys)))
         return Stored(self._parcel, queue, ResponseCode(answer.code), response)
 
     def _avoid_broker(self, problem: BaseException) -> None:
         """Avoid the failed broker for a while; refresh the route if the broker does not have the topic."""
         if self._queue is not None:
-            self._outbox.note(self._queue, self._began_ms, failed=True)
+            self._outbox.record_answer(self._queue, self._began_ms, has_failed=True)
         if isinstance(problem, RefusedError) and problem.code == ResponseCode.TOPIC_NOT_EXIST:
-            self._outbox.routing.forget(self._parcel.topic)
+            self._outbox.routing.forget_route(self._parcel.topic)
 
     def _timeout_error(self) -> RocketMQError:
         return AnswerTimeoutError(
@@ -301,22 +303,22 @@ class Sending:
         )
 
 
-def parse_send_response(answer: PeerAnswer, queue: MessageQueue, count: int) -> SendMessageResponse:
+def parse_send_response(answer: PeerAnswer, queue: MessageQueue, message_count: int) -> SendMessageResponse:
     """Return where the broker has stored the messages, according to its answer.
 
     Args:
         answer: answer to a send.
         queue: queue that they were sent to.
-        count: number of messages.
+        message_count: number of messages.
 
     Raises:
         PlaceError: if the answer has no valid position in the queue.
     """
     try:
-        response = answer.header(SendMessageResponse)
+        response = answer.header_as(SendMessageResponse)
     except ProtocolError as error:
         raise PositionError(str(error)) from None
-    if response.queue_id != queue.queue_id or not 0 <= response.queue_offset <= MAX_QUEUE_OFFSET - count:
+    if response.queue_id != queue.queue_id or not 0 <= response.queue_offset <= MAX_QUEUE_OFFSET - message_count:
         raise PositionError(
             f"{answer.address}: expected messages to be stored in queue {queue.queue_id} of {queue.topic}, found "
             f"offset {response.queue_offset} of queue {response.queue_id}"

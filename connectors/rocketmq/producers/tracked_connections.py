@@ -2,7 +2,8 @@
 
     connection = connections.open("broker-a")        # registered at the broker by a heartbeat
     … a send over it gets no answer …
-    connections.wait_for_earlier("broker-a", connection)  # raises an error while the send may still be executed
+    # raises an error while the send may still be executed
+    connections.wait_for_earlier_connections("broker-a", connection)
 
 That a connection is closed here proves nothing about the broker: bytes that were sent may lie in a kernel or a proxy,
 and reach the broker later than requests of a new connection. The broker itself knows better. Each of these connections
@@ -133,7 +134,7 @@ class TrackedConnections(Closable):
         with self._lock:
             opening = self._opening.setdefault(broker_name, threading.Lock())
         with opening:
-            address = self._producer.routing.master(broker_name)
+            address = self._producer.routing.master_address(broker_name)
             known = self._current.get(broker_name)
             if known is not None and known.peer.is_open and known.peer.address == address:
                 return known
@@ -152,7 +153,7 @@ class TrackedConnections(Closable):
                     made.peer.close()
             return made
 
-    def wait_for_earlier(self, broker_name: str, connection: TrackedConnection | None = None) -> None:
+    def wait_for_earlier_connections(self, broker_name: str, connection: TrackedConnection | None = None) -> None:
         """Check that the owner's earlier connections to a broker are closed, and all their requests executed.
 
         Args:
@@ -169,17 +170,17 @@ class TrackedConnections(Closable):
             if connection.is_settled:  # many requests may have been on their way over it
                 return
             connection.peer.close()
-        if earlier := self.earlier(broker_name):
+        if earlier := self.earlier_count(broker_name):
             self._check_owner()  # two processes must not wait for each other
             raise UnreachableError(
                 f"broker {broker_name!r}: expected the end of earlier connections, over which messages may still "
                 f"arrive, found {earlier} that are still open"
             )
-        self._wait_for_threads(broker_name)
+        self._wait_for_earlier_requests(broker_name)
         if connection is not None:
             connection.is_settled = True
 
-    def earlier(self, broker_name: str) -> int:
+    def earlier_count(self, broker_name: str) -> int:
         """Return how many earlier connections of the owner are still registered at a broker.
 
         Raises:
@@ -202,12 +203,12 @@ class TrackedConnections(Closable):
             return client_id.startswith(self._share_prefix)
         return client_id.startswith(self._prefix)
 
-    def _wait_for_threads(self, broker_name: str) -> None:
+    def _wait_for_earlier_requests(self, broker_name: str) -> None:
         """Wait until a broker has executed all requests that it has received so far."""
         began = self._clock()
         for _ in range(_LOOKS):
             self._sleep(EXECUTING_SECONDS / _LOOKS)
-            text = self._admin.runtime(broker_name).get(_WAIT_FIELD, "0")
+            text = self._admin.runtime_info(broker_name).get(_WAIT_FIELD, "0")
             waited_ms = parse_int(text, 0, _MAX_WAIT_MS)
             if waited_ms is None or waited_ms >= 1000 * (self._clock() - began):
                 raise UnreachableError(
@@ -227,8 +228,8 @@ class TrackedConnections(Closable):
 
     def _register(self, connection: TrackedConnection) -> None:
         beat = Heartbeat(connection.client_id, (ProducerData(self._producer.group),))
-        self._producer.network.call(
-            connection.peer.address, RequestCode.HEART_BEAT, None, serialize_body(beat), over=connection.peer
+        self._producer.network.send_and_wait(
+            connection.peer.address, RequestCode.HEART_BEAT, None, serialize_body(beat), connection=connection.peer
         )
 
     def _send_heartbeats(self) -> None:

@@ -77,7 +77,7 @@ class TransactionProducer(Producer):
         """
         super().__init__(group, options, sending, credentials)
         self._check = check
-        self.network.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._on_check
+        self.network.handlers[RequestCode.CHECK_TRANSACTION_STATE] = self._answer_check
         self._heartbeats = HeartbeatSender(group, self.network, self.routing)
         self._heartbeats.start()
 
@@ -104,35 +104,37 @@ class TransactionProducer(Producer):
         if message.delay_level or message.deliver_at_ms is not None:
             raise InvalidMessageError("transaction: expected a message without delay")
         for queue in self.queues(message.topic):
-            self._heartbeats.register(self.routing.master(queue.broker_name))
-        parcel = self.parcel(message, TransactionType.PREPARED, **{TRAN_MSG: "true", PGROUP: self.group})
-        sent = self.send_parcel(parcel)
+            self._heartbeats.register(self.routing.master_address(queue.broker_name))
+        parcel = self.encode_message(message, TransactionType.PREPARED, **{TRAN_MSG: "true", PGROUP: self.group})
+        sent = self.send_encoded_message(parcel)
         decision, error = Decision.ROLLBACK, None
         if sent.status is SendStatus.SEND_OK:
             decision, error = _ask_decision(lambda: local_transaction(message))
         self._end_transaction(sent, message.topic, decision)
         return TransactionResult(sent, decision, error)
 
-    def _end_transaction(self, sent: SendResult, topic: str, decision: Decision) -> None:
+    def _end_transaction(self, send_result: SendResult, topic: str, decision: Decision) -> None:
         try:
-            physical_offset = parse_message_id(sent.offset_msg_id).physical_offset
+            physical_offset = parse_message_id(send_result.offset_msg_id).physical_offset
         except LayoutError as error:
-            raise ProtocolError(f"{sent.queue}: expected an offset message id, found {error}") from None
+            raise ProtocolError(f"{send_result.queue}: expected an offset message id, found {error}") from None
         end = EndTransactionRequest(
             self.group,
-            sent.queue_offset,
+            send_result.queue_offset,
             physical_offset,
             decision.value,
-            msg_id=sent.unique_key,
-            transaction_id=sent.unique_key,
+            msg_id=send_result.unique_key,
+            transaction_id=send_result.unique_key,
             topic=topic,
         )
         try:
-            self.network.send_one_way(self.routing.master(sent.queue.broker_name), RequestCode.END_TRANSACTION, end)
+            self.network.send_one_way(
+                self.routing.master_address(send_result.queue.broker_name), RequestCode.END_TRANSACTION, end
+            )
         except RocketMQError as error:
             _log.warning("the end of a transaction could not be reported; the broker will ask: %s", error)
 
-    def _on_check(self, address: str, command: Command) -> None:
+    def _answer_check(self, address: str, command: Command) -> None:
         try:
             asked = from_ext_fields(CheckTransactionStateRequest, command.ext_fields)
             parsed = parse_message(command.body)
@@ -158,9 +160,9 @@ class TransactionProducer(Producer):
         self.network.send_one_way(address, RequestCode.END_TRANSACTION, end)
 
 
-def _ask_decision(ask: Callable[[], Decision]) -> tuple[Decision, Exception | None]:
+def _ask_decision(decide: Callable[[], Decision]) -> tuple[Decision, Exception | None]:
     try:
-        return ask(), None
+        return decide(), None
     except Exception as error:  # noqa: BLE001 (the application's; the broker asks again)
         _log.warning("the state of a local transaction is not known: %r", error)
         return Decision.UNKNOWN, error

@@ -50,7 +50,7 @@ class UniqueKeys:
             self._counter = counter = (self._counter + 1) & _COUNTER_MASK
         return self._prefix + _TAIL.pack(now - self._month_begin_ms, counter).hex().upper()
 
-    def take(self, count: int, now_ms: int | None = None) -> pa.Array:
+    def next_batch(self, count: int, now_ms: int | None = None) -> pa.Array:
         """Return the given number of new ids as an Arrow array of strings."""
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         with self._lock:

@@ -10,7 +10,7 @@ from commitlake.connectors.rocketmq.producers.messages import DEFAULT_MAX_BODY_B
 from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings, system_topic_problem
 from commitlake.connectors.rocketmq.sink.request_batches import BatchLimits
 from commitlake.connectors.rocketmq.sink.sender import DEFAULT_GROUP, RowSender, SendSettings
-from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, credentials_of, group_name
+from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, load_credentials, parse_group_name
 from commitlake.connectors.source_options import byte_count, integer_parser, option, parse_flag
 from commitlake.schemas.errors import UsageError
 
@@ -40,7 +40,7 @@ class SinkOptions(ConnectionOptions):
         "true: rows may also go to topics of retries and dead letters, `%RETRY%` and `%DLQ%`, and to others of the "
         "broker's, if it accepts them; otherwise such rows are refused",
     )
-    group: str = option("group", group_name, DEFAULT_GROUP, "the producer group")
+    group: str = option("group", parse_group_name, DEFAULT_GROUP, "the producer group")
     body: BodyForm | None = option(
         "body",
         _parse_body_form,
@@ -90,4 +90,4 @@ class SinkOptions(ConnectionOptions):
         Raises:
             UsageError: if the keys, or the TLS settings, are not valid.
         """
-        return RowSender(self.client, self.settings, credentials_of(self.credentials_provider))
+        return RowSender(self.client_options, self.settings, load_credentials(self.credentials_provider))

@@ -78,41 +78,41 @@ class Outcomes:
         self._msg_ids: list[str | None] = [None] * count
         for row, error in rows.errors.items():
             self._statuses[row] = _STATUSES.index(RowStatus.INVALID)
-            self._errors.put(np.array([row]), error)
+            self._errors.set_text(np.array([row]), error)
 
-    def sent(self, numbers: Array, stored: Stored, attempts: int, *, may_be_twice: bool) -> None:
+    def add_sent(self, row_numbers: Array, stored: Stored, attempts: int, *, may_be_twice: bool) -> None:
         """Record rows as sent, with their positions; a topic with batch queues gives one id for a whole batch."""
-        count = len(numbers)
+        count = len(row_numbers)
         given = stored.response.msg_id.split(",")
         ids: list[str | None] = [*given] if len(given) == count else [given[0] if len(given) == 1 else None] * count
-        self._statuses[numbers] = _STATUSES.index(RowStatus.SENT)
-        self._brokers.put(numbers, stored.queue.broker_name)
-        self._queue_ids[numbers] = stored.queue.queue_id
-        self._offsets[numbers] = stored.response.queue_offset + np.arange(count)
-        self._stored.put(numbers, SendStatus(stored.code).name)
-        self._attempts[numbers] = attempts
-        self._may_be_twice[numbers] = may_be_twice
-        for row, msg_id in zip(numbers.tolist(), ids, strict=True):
+        self._statuses[row_numbers] = _STATUSES.index(RowStatus.SENT)
+        self._brokers.set_text(row_numbers, stored.queue.broker_name)
+        self._queue_ids[row_numbers] = stored.queue.queue_id
+        self._offsets[row_numbers] = stored.response.queue_offset + np.arange(count)
+        self._stored.set_text(row_numbers, SendStatus(stored.code).name)
+        self._attempts[row_numbers] = attempts
+        self._may_be_twice[row_numbers] = may_be_twice
+        for row, msg_id in zip(row_numbers.tolist(), ids, strict=True):
             self._msg_ids[row] = msg_id
 
-    def found(self, numbers: Array, queue: MessageQueue, messages: Sequence[Message], attempts: int) -> None:
+    def add_found(self, row_numbers: Array, queue: MessageQueue, messages: Sequence[Message], attempts: int) -> None:
         """Record rows as sent that no answer has confirmed, but whose messages were found in their queue."""
-        self._statuses[numbers] = _STATUSES.index(RowStatus.SENT)
-        self._brokers.put(numbers, queue.broker_name)
-        self._queue_ids[numbers] = queue.queue_id
-        self._offsets[numbers] = [message.queue_offset for message in messages]
-        self._attempts[numbers] = attempts
-        for row, message in zip(numbers.tolist(), messages, strict=True):
+        self._statuses[row_numbers] = _STATUSES.index(RowStatus.SENT)
+        self._brokers.set_text(row_numbers, queue.broker_name)
+        self._queue_ids[row_numbers] = queue.queue_id
+        self._offsets[row_numbers] = [message.queue_offset for message in messages]
+        self._attempts[row_numbers] = attempts
+        for row, message in zip(row_numbers.tolist(), messages, strict=True):
             self._msg_ids[row] = message.msg_id
 
-    def not_sent(
-        self, numbers: Array, status: RowStatus, error: str, attempts: int, *, may_be_twice: bool = False
+    def add_not_sent(
+        self, row_numbers: Array, status: RowStatus, error: str, attempts: int, *, may_be_twice: bool = False
     ) -> None:
         """Record rows that are certainly or possibly not in the log, with the reason."""
-        self._statuses[numbers] = _STATUSES.index(status)
-        self._errors.put(numbers, error)
-        self._attempts[numbers] = attempts
-        self._may_be_twice[numbers] = may_be_twice
+        self._statuses[row_numbers] = _STATUSES.index(status)
+        self._errors.set_text(row_numbers, error)
+        self._attempts[row_numbers] = attempts
+        self._may_be_twice[row_numbers] = may_be_twice
 
     def to_batch(self) -> pa.RecordBatch:
         """Return the outcome of each row, in order; see the module's docstring."""
@@ -141,9 +141,9 @@ class _SharedTexts:
         self._numbers = np.full(count, -1, np.int32)
         self._values: dict[str, int] = {}
 
-    def put(self, numbers: Array, text: str) -> None:
+    def set_text(self, row_numbers: Array, text: str) -> None:
         """Assign a text to rows."""
-        self._numbers[numbers] = self._values.setdefault(text, len(self._values))
+        self._numbers[row_numbers] = self._values.setdefault(text, len(self._values))
 
     def column(self) -> pa.Array:
         """Return the texts, null for rows without one."""

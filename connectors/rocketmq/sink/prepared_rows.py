@@ -122,7 +122,7 @@ class PreparedRows:
     is_single: Array
     errors: dict[int, str]
 
-    def ids(self, rows: Array) -> list[str]:
+    def unique_keys(self, rows: Array) -> list[str]:
         """Return the UNIQ_KEY of the given rows."""
         return [found.get(props.UNIQ_KEY, "") for found in self._properties(rows)]
 
@@ -135,7 +135,7 @@ class PreparedRows:
             yield dict(props.parse_properties(text.encode()))
 
 
-def prepare(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[int], pa.Array]) -> PreparedRows:
+def prepare_rows(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[int], pa.Array]) -> PreparedRows:
     """Check rows, and return them encoded for sending.
 
     Args:
@@ -146,7 +146,7 @@ def prepare(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[in
     Raises:
         InvalidMessageError: if a required column is missing or has another type.
     """
-    return _RowPreparer(rows, settings, make_keys).run()
+    return _RowPreparer(rows, settings, make_keys).prepare()
 
 
 def check_columns(schema: pa.Schema, settings: RowSettings) -> None:
@@ -168,18 +168,18 @@ def check_columns(schema: pa.Schema, settings: RowSettings) -> None:
             raise InvalidMessageError(f"column {name}: expected {expected}, found {schema.field(name).type}")
 
 
-def _type_fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    if pa.types.is_null(found):
+def _type_fits(actual: pa.DataType, expected: pa.DataType) -> bool:
+    if pa.types.is_null(actual):
         return True
-    if pa.types.is_map(wanted) or pa.types.is_list(wanted):
-        return bool(pa.types.is_map(found) if pa.types.is_map(wanted) else pa.types.is_list(found))
-    if pa.types.is_timestamp(wanted):
-        return bool(pa.types.is_timestamp(found))
-    if pa.types.is_large_binary(wanted):
-        return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
-    if pa.types.is_large_string(wanted):
-        return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
-    return bool(pa.types.is_integer(found) and found.bit_width <= wanted.bit_width)
+    if pa.types.is_map(expected) or pa.types.is_list(expected):
+        return bool(pa.types.is_map(actual) if pa.types.is_map(expected) else pa.types.is_list(actual))
+    if pa.types.is_timestamp(expected):
+        return bool(pa.types.is_timestamp(actual))
+    if pa.types.is_large_binary(expected):
+        return bool(pa.types.is_binary(actual) or pa.types.is_large_binary(actual))
+    if pa.types.is_large_string(expected):
+        return bool(pa.types.is_string(actual) or pa.types.is_large_string(actual))
+    return bool(pa.types.is_integer(actual) and actual.bit_width <= expected.bit_width)
 
 
 class _RowPreparer:
@@ -191,13 +191,13 @@ class _RowPreparer:
         self._make_keys = make_keys
         self._errors: dict[int, str] = {}
 
-    def run(self) -> PreparedRows:
-        bodies = self._bodies()
+    def prepare(self) -> PreparedRows:
+        bodies = self._check_bodies()
         targets, numbers = self._find_targets()
         sys_flags, delays = self._sys_flags(), self._delay_mask()
-        properties = self._properties()
-        flags = self._numbers("flag")
-        items = _batch_items(flags, bodies, properties)
+        properties = self._encode_properties()
+        flags = self._integer_column("flag")
+        items = _encode_batch_items(flags, bodies, properties)
         is_retry = np.array([target.topic.startswith(RETRY_PREFIX) for target in targets] or [False], np.bool_)
         is_single = is_retry[numbers] | delays | (sys_flags != 0)
         return PreparedRows(items, bodies, properties, flags, sys_flags, targets, numbers, is_single, self._errors)
@@ -216,19 +216,19 @@ class _RowPreparer:
             return column.cast(wanted, safe=False)
         return column if pa.types.is_nested(wanted) else column.cast(wanted)
 
-    def _numbers(self, name: str) -> Array:
+    def _integer_column(self, name: str) -> Array:
         column = self._column(name)
         if column is None:
             return np.zeros(self._count, np.int32)
         return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.int32)
 
-    def _refuse_rows(self, which: pa.Array | Array, say: Callable[[int], str]) -> None:
+    def _refuse_rows(self, row_mask: pa.Array | Array, make_error: Callable[[int], str]) -> None:
         """Record an error for the rows of a mask."""
-        mask = which if isinstance(which, np.ndarray) else which.to_numpy(zero_copy_only=False)
+        mask = row_mask if isinstance(row_mask, np.ndarray) else row_mask.to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(mask).tolist():
-            self._errors.setdefault(row, say(row))
+            self._errors.setdefault(row, make_error(row))
 
-    def _bodies(self) -> pa.Array:
+    def _check_bodies(self) -> pa.Array:
         column = self._column("body")
         bodies = pa.array([b""] * self._count, _BYTES) if column is None else pc.fill_null(column, b"")
         sizes = pc.binary_length(bodies).to_numpy()
@@ -287,7 +287,7 @@ class _RowPreparer:
 
     def _delay_mask(self) -> Array:
         """Return a mask of the rows with a delay."""
-        levels = self._numbers("delay_level")
+        levels = self._integer_column("delay_level")
         self._refuse_rows(
             (levels < 0) | (levels > MAX_DELAY_LEVEL),
             lambda row: f"delay_level: expected 0 to {MAX_DELAY_LEVEL}, found {levels[row]}",
@@ -300,10 +300,10 @@ class _RowPreparer:
 
     # --- properties ---
 
-    def _properties(self) -> pa.Array:
+    def _encode_properties(self) -> pa.Array:
         """Return all properties in their stored form; a row with values that cannot be stored gets an error."""
         own, has_unique_key, has_wait = self._encode_own_properties()
-        levels, times = self._numbers("delay_level"), self._column("deliver_timestamp")
+        levels, times = self._integer_column("delay_level"), self._column("deliver_timestamp")
         parts = [
             own,
             self._encode_property(props.TAGS, self._column("tags")),
@@ -324,7 +324,7 @@ class _RowPreparer:
         )
         return text
 
-    def _encode_property(self, name: str, values: pa.Array | None, left_out: Array | None = None) -> pa.Array:
+    def _encode_property(self, name: str, values: pa.Array | None, excluded_rows: Array | None = None) -> pa.Array:
         """Return a property's stored form for each row, `name 0x01 value 0x02`; empty for a row without a value."""
         if values is None:
             return pa.repeat(pa.scalar("", _TEXT), self._count)
@@ -333,8 +333,8 @@ class _RowPreparer:
             pa.scalar(f"{name}\x01", _TEXT), values, pa.scalar("\x02", _TEXT), pa.scalar("", _TEXT)
         )
         present = pc.fill_null(pc.greater(pc.binary_length(values), 0), False)
-        if left_out is not None:
-            present = pc.and_(present, pa.array(~left_out))
+        if excluded_rows is not None:
+            present = pc.and_(present, pa.array(~excluded_rows))
         return pc.if_else(present, texts, pa.scalar("", _TEXT))
 
     def _check_separators(self, name: str, values: pa.Array) -> None:
@@ -356,11 +356,11 @@ class _RowPreparer:
             self._refuse_rows(mask, lambda _: "keys: expected keys without blanks, and no empty one")
         return pc.binary_join(keys, pa.scalar(props.KEY_SEPARATOR, _TEXT))
 
-    def _unique_keys(self, has_own: Array) -> pa.Array:
+    def _unique_keys(self, has_own_key: Array) -> pa.Array:
         given = self._column("unique_key")
         if given is not None and not given.null_count:
             return given
-        if has_own.all():
+        if has_own_key.all():
             return pa.nulls(self._count, _TEXT)
         made = self._make_keys(self._count).cast(_TEXT)
         return made if given is None else pc.coalesce(given, made)
@@ -379,9 +379,9 @@ class _RowPreparer:
         lengths = np.diff(edges)
         rows = np.repeat(np.arange(self._count), lengths)
         kept = column.is_valid().to_numpy(zero_copy_only=False)[rows]
-        kept &= ~_is_in(names, SET_BY_BROKERS)
+        kept &= ~_mask_of_names(names, SET_BY_BROKERS)
         overridden = [name for name, other in _OVERRIDDEN_BY.items() if other in self._rows.schema.names]
-        kept &= ~_is_in(names, overridden)
+        kept &= ~_mask_of_names(names, overridden)
         self._refuse_entries(names, values, rows, kept)
         entries = pc.binary_join_element_wise(names, pc.fill_null(values, ""), pa.scalar("\x01", _TEXT))
         entries = pc.binary_join_element_wise(entries, pa.scalar("\x02", _TEXT), pa.scalar("", _TEXT))
@@ -390,15 +390,15 @@ class _RowPreparer:
         np.cumsum(np.bincount(rows[kept], minlength=self._count), out=offsets[1:])
         text = pc.binary_join(pa.LargeListArray.from_arrays(offsets, entries), pa.scalar("", _TEXT))
         has_unique_key, has_wait = nothing, nothing.copy()
-        has_unique_key[rows[kept & _is_in(names, [props.UNIQ_KEY])]] = True
-        has_wait[rows[kept & _is_in(names, [props.WAIT])]] = True
+        has_unique_key[rows[kept & _mask_of_names(names, [props.UNIQ_KEY])]] = True
+        has_wait[rows[kept & _mask_of_names(names, [props.WAIT])]] = True
         return text, has_unique_key, has_wait
 
-    def _refuse_entries(self, names: pa.Array, values: pa.Array, rows: Array, kept: Array) -> None:
+    def _refuse_entries(self, names: pa.Array, values: pa.Array, rows: Array, kept_mask: Array) -> None:
         """Record an error for each row with a property that cannot be sent."""
-        refused = kept & _is_in(names, _REFUSED)
+        refused = kept_mask & _mask_of_names(names, _REFUSED)
         for entry in np.flatnonzero(refused).tolist():
-            text = f"properties: expected names of your own, found {names[entry]}, which is RocketMQ's"
+            text = f"properties: expected names that RocketMQ does not use, found {names[entry]}"
             if names[entry].as_py() in (INNER_NUM, INNER_BASE):
                 text = "body: expected one message, found an inner batch of several; 'commitlake replay' sends each"
             self._errors.setdefault(int(rows[entry]), text)
@@ -407,7 +407,7 @@ class _RowPreparer:
             in_value = pc.fill_null(pc.match_substring(values, separator), False)
             wrong = pc.or_(wrong, pc.or_(pc.match_substring(names, separator), in_value))
         mask = np.zeros(self._count, np.bool_)
-        mask[rows[kept & wrong.to_numpy(zero_copy_only=False)]] = True
+        mask[rows[kept_mask & wrong.to_numpy(zero_copy_only=False)]] = True
         self._refuse_rows(mask, lambda _: "properties: expected names and values, and no 0x01 or 0x02 in them")
 
 
@@ -419,7 +419,7 @@ def _find_target_problem(target: Target, settings: RowSettings) -> str | None:
     if not settings.has_system_topics and (problem := system_topic_problem(target.topic)) is not None:
         return problem
     if target.topic in NOT_FOR_SENDING:
-        return f"topic: expected one for applications, found {target.topic}, which is the broker's"
+        return f"topic: expected a topic of an application, found the broker's own {target.topic}"
     if (target.broker_name is None) != (target.queue_id is None):
         return "target: expected both target_broker and target_queue_id, or neither"
     return None
@@ -429,15 +429,15 @@ def system_topic_problem(topic: str) -> str | None:
     """Return why rows must not be sent to a topic: it is one of the broker's own; None for other topics."""
     if kind_of(topic) is Kind.NORMAL:
         return None
-    return f"topic: expected one for applications, found {topic}, which is the broker's (see the option systemTopics)"
+    return f"topic: expected a topic of an application, found the broker's own {topic} (see the option systemTopics)"
 
 
-def _is_in(names: pa.Array, wanted: object) -> Array:
-    found: Array = pc.is_in(names, pa.array(sorted(wanted), _TEXT)).to_numpy(zero_copy_only=False)  # type: ignore[call-overload]
+def _mask_of_names(names: pa.Array, name_set: object) -> Array:
+    found: Array = pc.is_in(names, pa.array(sorted(name_set), _TEXT)).to_numpy(zero_copy_only=False)  # type: ignore[call-overload]
     return found
 
 
-def _batch_items(flags: Array, bodies: pa.Array, properties: pa.Array) -> pa.Array:
+def _encode_batch_items(flags: Array, bodies: pa.Array, properties: pa.Array) -> pa.Array:
     """Return each row encoded as an item of a batch message."""
     body_sizes, text_sizes = pc.binary_length(bodies).to_numpy(), pc.binary_length(properties).to_numpy()
     heads = np.zeros(len(flags), _ITEM_TYPE)

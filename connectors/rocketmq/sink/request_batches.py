@@ -47,7 +47,7 @@ class RowParcel:
         return [RowParcel(self.target, self.rows[:middle]), RowParcel(self.target, self.rows[middle:])]
 
 
-def divide_into_parcels(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]:
+def divide_into_requests(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]:
     """Yield the requests of each target, in order.
 
     Args:
@@ -65,17 +65,21 @@ def divide_into_parcels(rows: PreparedRows, limits: BatchLimits) -> Iterator[lis
             yield [RowParcel(target, chosen[begin:end]) for begin, end in itertools.pairwise(edges)]
 
 
-def to_parcel(rows: PreparedRows, parcel: RowParcel) -> Parcel:
+def encode_request(rows: PreparedRows, request_rows: RowParcel) -> Parcel:
     """Return the given rows as an encoded request."""
-    topic = parcel.target.topic
-    if len(parcel.rows) == 1:
-        row = int(parcel.rows[0])
+    topic = request_rows.target.topic
+    if len(request_rows.rows) == 1:
+        row = int(request_rows.rows[0])
         body, properties = rows.bodies[row].as_py(), rows.properties[row].as_py()
         return Parcel(topic, body, properties, (), int(rows.sys_flags[row]), int(rows.flags[row]))
     items = rows.items
-    first, count = int(parcel.rows[0]), len(parcel.rows)
+    first, count = int(request_rows.rows[0]), len(request_rows.rows)
     # Rows of one target are usually consecutive, and are then copied only once, into the request.
-    chosen = items.slice(first, count) if parcel.rows[-1] - first == count - 1 else items.take(pa.array(parcel.rows))
+    chosen = (
+        items.slice(first, count)
+        if request_rows.rows[-1] - first == count - 1
+        else items.take(pa.array(request_rows.rows))
+    )
     offsets = _arrow_offsets(chosen)
     data = chosen.buffers()[2]
     body = b"" if data is None else bytes(memoryview(data)[int(offsets[0]) : int(offsets[-1])])

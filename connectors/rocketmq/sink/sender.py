@@ -54,8 +54,13 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import (
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import format_queue
 from commitlake.connectors.rocketmq.sink.outcomes import Outcomes, RowStatus
-from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowSettings, Target, prepare
-from commitlake.connectors.rocketmq.sink.request_batches import BatchLimits, RowParcel, divide_into_parcels, to_parcel
+from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowSettings, Target, prepare_rows
+from commitlake.connectors.rocketmq.sink.request_batches import (
+    BatchLimits,
+    RowParcel,
+    divide_into_requests,
+    encode_request,
+)
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import BUSY, TRY_ANOTHER_BROKER
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -131,10 +136,10 @@ class RowSender(Closable):
         Raises:
             InvalidMessageError: if a required column is missing or has another type.
         """
-        prepared = prepare(rows, self._settings.rows, self.producer.new_message_ids)
-        return _BatchSend(self, self._settings, prepared).run()
+        prepared = prepare_rows(rows, self._settings.rows, self.producer.new_message_ids)
+        return _BatchSend(self, self._settings, prepared).send_all()
 
-    def start(self, parcel: Parcel, queue: MessageQueue) -> tuple[Attempt, Future[Stored]]:
+    def start_request(self, encoded: Parcel, queue: MessageQueue) -> tuple[Attempt, Future[Stored]]:
         """Send a request to a queue once, over a tracked connection; return the attempt and its future answer.
 
         Raises:
@@ -146,15 +151,15 @@ class RowSender(Closable):
             except RefusedError:
                 self._ends[queue] = None
         attempt = Attempt(queue, self._ends[queue], self._connections.open(queue.broker_name))
-        return attempt, self.producer.start_parcel(parcel, queue, attempt.connection.peer)
+        return attempt, self.producer.start_encoded_message(encoded, queue, attempt.connection.peer)
 
-    def note(self, stored: Stored, count: int) -> None:
+    def record_stored(self, stored: Stored, message_count: int) -> None:
         """Record the position of stored messages, so that later searches in the queue begin after them."""
         end = self._ends.get(stored.queue)
         if end is not None:
-            self._ends[stored.queue] = max(end, stored.response.queue_offset + count)
+            self._ends[stored.queue] = max(end, stored.response.queue_offset + message_count)
 
-    def find(self, ids: Collection[str], attempt: Attempt) -> list[Message] | None:
+    def find_messages(self, unique_keys: Collection[str], attempt: Attempt) -> list[Message] | None:
         """Return the messages of a request without an answer that are in its queue, in order.
 
         Returns:
@@ -167,10 +172,10 @@ class RowSender(Closable):
         if start is None:
             return None
         try:
-            self._connections.wait_for_earlier(queue.broker_name, attempt.connection)
+            self._connections.wait_for_earlier_connections(queue.broker_name, attempt.connection)
             log_extent(self._admin, queue.broker_name)
             end = self._puller.max_offset(queue)
-            return [message for message in self._puller.read(queue, start, end) if message.unique_key in ids]
+            return [message for message in self._puller.read(queue, start, end) if message.unique_key in unique_keys]
         except RefusedError as error:
             if error.code in NEVER_LISTED:
                 return None
@@ -235,30 +240,30 @@ class _BatchSend:
         self._turns = itertools.count()
         self._in_flight = 0
 
-    def run(self) -> pa.RecordBatch:
-        for parcels in divide_into_parcels(self._rows, self._settings.limits):
+    def send_all(self) -> pa.RecordBatch:
+        for parcels in divide_into_requests(self._rows, self._settings.limits):
             lane = _TargetRequests(parcels[0].target, deque())
             lane.waiting.extend(_Work(parcel, lane) for parcel in parcels)
             self._ready_next_requests(lane)
         while self._ready or self._in_flight:
-            wait_seconds = self._start_ready()
+            wait_seconds = self._start_ready_requests()
             if self._in_flight:
                 self._process_answer(wait_seconds)
             elif wait_seconds:
                 time.sleep(wait_seconds)
         return self._outcomes.to_batch()
 
-    def _ready_next_requests(self, lane: _TargetRequests) -> None:
+    def _ready_next_requests(self, target_requests: _TargetRequests) -> None:
         """Make a target's next requests ready to start: one if their order must be kept, otherwise all."""
-        while lane.waiting:
-            self._schedule(lane.waiting.popleft(), 0.0)
-            if lane.queue is not None:
+        while target_requests.waiting:
+            self._schedule_request(target_requests.waiting.popleft(), 0.0)
+            if target_requests.queue is not None:
                 return
 
-    def _schedule(self, work: _Work, at: float) -> None:
-        heapq.heappush(self._ready, (at, next(self._turns), work))
+    def _schedule_request(self, request: _Work, ready_at: float) -> None:
+        heapq.heappush(self._ready, (ready_at, next(self._turns), request))
 
-    def _start_ready(self) -> float | None:
+    def _start_ready_requests(self) -> float | None:
         """Start the ready requests; return the seconds until the next one is ready, or None to wait for answers."""
         while self._ready and self._in_flight < self._settings.max_in_flight:
             left = self._ready[0][0] - time.monotonic()
@@ -267,52 +272,52 @@ class _BatchSend:
             self._start_request(heapq.heappop(self._ready)[2])
         return None
 
-    def _start_request(self, work: _Work) -> None:
-        work.began = work.began or time.monotonic()
-        lane = work.lane
+    def _start_request(self, request: _Work) -> None:
+        request.began = request.began or time.monotonic()
+        lane = request.lane
         try:
-            if work.in_doubt is not None and not self._resolve_unanswered(work, work.in_doubt):
+            if request.in_doubt is not None and not self._resolve_unanswered_request(request, request.in_doubt):
                 return
-            queue = self._choose_queue(lane, work.last_broker)
-            work.last_broker = queue.broker_name
-            attempt, answer = self._sender.start(to_parcel(self._rows, work.parcel), queue)
+            queue = self._choose_queue(lane, request.last_broker)
+            request.last_broker = queue.broker_name
+            attempt, answer = self._sender.start_request(encode_request(self._rows, request.parcel), queue)
         except RocketMQError as error:
-            self._retry_or_give_up(work, error)
+            self._retry_or_give_up(request, error)
             return
-        work.attempts += 1
+        request.attempts += 1
         self._in_flight += 1
-        answer.add_done_callback(lambda done: self._done.put((work, attempt, done)))
+        answer.add_done_callback(lambda done: self._done.put((request, attempt, done)))
 
-    def _resolve_unanswered(self, work: _Work, attempt: Attempt) -> bool:
+    def _resolve_unanswered_request(self, request: _Work, attempt: Attempt) -> bool:
         """Look in the queue for rows of a request without an answer; return whether some must be sent again."""
-        rows = work.parcel.rows
-        ids = None if self._rows.has_delay(rows) else self._rows.ids(rows)
-        messages = None if ids is None else self._sender.find(set(ids), attempt)
-        work.in_doubt = None
+        rows = request.parcel.rows
+        ids = None if self._rows.has_delay(rows) else self._rows.unique_keys(rows)
+        messages = None if ids is None else self._sender.find_messages(set(ids), attempt)
+        request.in_doubt = None
         if ids is None or messages is None:
-            work.may_be_there = True
+            request.may_be_there = True
             return True
         unused: defaultdict[str | None, deque[Message]] = defaultdict(deque)
         for message in messages:
             unused[message.unique_key].append(message)
         found = {place: unused[key].popleft() for place, key in enumerate(ids) if unused[key]}
         is_there = np.isin(np.arange(len(rows)), list(found))
-        self._outcomes.found(rows[is_there], attempt.queue, list(found.values()), work.attempts)
-        work.parcel = RowParcel(work.parcel.target, rows[~is_there])
+        self._outcomes.add_found(rows[is_there], attempt.queue, list(found.values()), request.attempts)
+        request.parcel = RowParcel(request.parcel.target, rows[~is_there])
         if is_there.all():
-            self._open_next(work.lane)
+            self._ready_next_if_ordered(request.lane)
         return not is_there.all()
 
-    def _choose_queue(self, lane: _TargetRequests, last_broker: str | None) -> MessageQueue:
+    def _choose_queue(self, target_requests: _TargetRequests, last_broker: str | None) -> MessageQueue:
         """Return the queue to which a request is sent."""
-        if lane.queue is None:
-            return self._producer.choose_queue(lane.target.topic, last_broker)
-        known = self._producer.queues(lane.target.topic)
-        if lane.queue not in known:
+        if target_requests.queue is None:
+            return self._producer.choose_queue(target_requests.target.topic, last_broker)
+        known = self._producer.queues(target_requests.target.topic)
+        if target_requests.queue not in known:
             raise NoRouteError(
-                f"{format_queue(lane.queue)}: expected a queue that can be written, of which there are {len(known)}"
+                f"{format_queue(target_requests.queue)}: expected one of the {len(known)} queues that can be written"
             )
-        return lane.queue
+        return target_requests.queue
 
     def _process_answer(self, wait_seconds: float | None) -> None:
         """Wait for an answer at most the given time, and process it."""
@@ -323,33 +328,33 @@ class _BatchSend:
         self._in_flight -= 1
         problem = answer.exception()
         if problem is None:
-            self._sender.note(answer.result(), len(work.parcel.rows))
-            self._outcomes.sent(work.parcel.rows, answer.result(), work.attempts, may_be_twice=work.may_be_there)
-            self._open_next(work.lane)
+            self._sender.record_stored(answer.result(), len(work.parcel.rows))
+            self._outcomes.add_sent(work.parcel.rows, answer.result(), work.attempts, may_be_twice=work.may_be_there)
+            self._ready_next_if_ordered(work.lane)
             return
         if isinstance(problem, UnreachableError | ProtocolError):
             work.in_doubt = attempt
         self._retry_or_give_up(work, problem)
 
-    def _open_next(self, lane: _TargetRequests) -> None:
-        if lane.queue is not None:
-            self._ready_next_requests(lane)
+    def _ready_next_if_ordered(self, target_requests: _TargetRequests) -> None:
+        if target_requests.queue is not None:
+            self._ready_next_requests(target_requests)
 
-    def _retry_or_give_up(self, work: _Work, problem: BaseException) -> None:
+    def _retry_or_give_up(self, request: _Work, problem: BaseException) -> None:
         """Schedule another attempt if that can help; otherwise record the rows as not sent."""
         if isinstance(problem, RefusedError) and problem.is_message_fault:
-            self._split_refused(work, problem)
+            self._split_refused_request(request, problem)
             return
-        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(work.attempts + work.refusals, 10), LONGEST_PAUSE_SECONDS)
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(request.attempts + request.refusals, 10), LONGEST_PAUSE_SECONDS)
         now = time.monotonic()
-        if self._may_succeed_later(work, problem) and now + pause < work.began + self._settings.retry_seconds:
+        if self._may_succeed_later(request, problem) and now + pause < request.began + self._settings.retry_seconds:
             if not isinstance(problem, RefusedError) or problem.code not in BUSY:
-                self._producer.routing.forget(work.lane.target.topic)
-            self._schedule(work, now + pause)
+                self._producer.routing.forget_route(request.lane.target.topic)
+            self._schedule_request(request, now + pause)
         else:
-            self._give_up(work, problem, is_lost=work.may_be_there or work.in_doubt is not None)
+            self._give_up_request(request, problem, is_lost=request.may_be_there or request.in_doubt is not None)
 
-    def _may_succeed_later(self, work: _Work, problem: BaseException) -> bool:
+    def _may_succeed_later(self, request: _Work, problem: BaseException) -> bool:
         """Return True if the same request may succeed later, or at another broker."""
         if isinstance(problem, UnreachableError | ProtocolError):
             return True
@@ -358,33 +363,39 @@ class _BatchSend:
         if isinstance(problem, NoRouteError) or (
             isinstance(problem, RefusedError) and problem.code in TRY_ANOTHER_BROKER
         ):
-            work.refusals += 1
-            return work.refusals <= MAX_REFUSALS
+            request.refusals += 1
+            return request.refusals <= MAX_REFUSALS
         return False
 
-    def _split_refused(self, work: _Work, problem: RefusedError) -> None:
+    def _split_refused_request(self, request: _Work, problem: RefusedError) -> None:
         """Split a refused request in two, to find the message for which the broker refuses it."""
-        if len(work.parcel.rows) == 1:
-            self._outcomes.not_sent(
-                work.parcel.rows, RowStatus.REFUSED, str(problem), work.attempts, may_be_twice=work.may_be_there
+        if len(request.parcel.rows) == 1:
+            self._outcomes.add_not_sent(
+                request.parcel.rows,
+                RowStatus.REFUSED,
+                str(problem),
+                request.attempts,
+                may_be_twice=request.may_be_there,
             )
-            self._open_next(work.lane)
+            self._ready_next_if_ordered(request.lane)
             return
-        lane = work.lane
-        halves = [_Work(half, lane, work.attempts, work.refusals, work.began, may_be_there=work.may_be_there)
-                  for half in work.parcel.split_in_half()]  # fmt: skip
+        lane = request.lane
+        tried = request.attempts, request.refusals, request.began
+        halves = [
+            _Work(half, lane, *tried, may_be_there=request.may_be_there) for half in request.parcel.split_in_half()
+        ]
         lane.waiting.extendleft(reversed(halves))
         self._ready_next_requests(lane)
 
-    def _give_up(self, work: _Work, problem: BaseException, *, is_lost: bool) -> None:
+    def _give_up_request(self, request: _Work, problem: BaseException, *, is_lost: bool) -> None:
         status = (
             RowStatus.IN_DOUBT if is_lost
             else RowStatus.REFUSED if isinstance(problem, RefusedError)
             else RowStatus.FAILED
         )  # fmt: skip
-        self._outcomes.not_sent(work.parcel.rows, status, str(problem), work.attempts)
-        if work.lane.queue is not None:
-            for later in work.lane.waiting:
+        self._outcomes.add_not_sent(request.parcel.rows, status, str(problem), request.attempts)
+        if request.lane.queue is not None:
+            for later in request.lane.waiting:
                 text = "an earlier row of this queue could not be sent"
-                self._outcomes.not_sent(later.parcel.rows, RowStatus.SKIPPED, text, later.attempts)
-            work.lane.waiting.clear()
+                self._outcomes.add_not_sent(later.parcel.rows, RowStatus.SKIPPED, text, later.attempts)
+            request.lane.waiting.clear()

@@ -80,14 +80,14 @@ def send_batches(sender: RowSender, batches: Iterator[pa.RecordBatch]) -> Sent:
     for batch in batches:
         if batch.num_rows:
             outcomes = sender.send(batch)
-            _check_sent(outcomes)
+            _check_all_sent(outcomes)
             sent.messages += outcomes.num_rows
             sent.repeated += sum(attempts > 1 for attempts in outcomes.column("attempts").to_pylist())
             sent.may_be_twice += outcomes.column("may_be_twice").true_count
     return sent
 
 
-def _check_sent(outcomes: pa.RecordBatch) -> None:
+def _check_all_sent(outcomes: pa.RecordBatch) -> None:
     statuses = Counter(outcomes.column("status").to_pylist())
     if statuses.keys() == {str(RowStatus.SENT)}:
         return
@@ -120,7 +120,7 @@ class _TaskWriter:
         done = [message for message in messages if isinstance(message, Sent)]
         logger.info(
             "%d messages sent to %s; %d took more than one attempt, %d may be stored twice",
-            sum(each.messages for each in done), self._options.client.name_servers,
+            sum(each.messages for each in done), self._options.client_options.name_servers,
             sum(each.repeated for each in done), sum(each.may_be_twice for each in done),
         )  # fmt: skip
 

@@ -29,7 +29,7 @@ class QueuePartition(InputPartition):
 def schema_of(options: SourceOptions) -> StructType:
     """Return the columns that the options select, in the table's order."""
     has_body = options.columns is not None or options.body is not BodyForm.NONE
-    table = SOURCE if has_body else SOURCE.without(BODY.name)
+    table = SOURCE if has_body else SOURCE.drop_columns(BODY.name)
     return choose_columns(table, options.columns, options.mode, CORRUPT_RECORD.name)
 
 

@@ -9,7 +9,7 @@ from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import ALL_MESSAGES, PullFilter
 from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition, parse_numbers_by_queue, parse_offsets
-from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, credentials_of, group_name
+from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, load_credentials, parse_group_name
 from commitlake.connectors.source_options import (
     NEEDED,
     Use,
@@ -21,7 +21,7 @@ from commitlake.connectors.source_options import (
     parse_names,
     parse_time_ms,
 )
-from commitlake.schemas.remoting.heartbeats import tags_of
+from commitlake.schemas.remoting.heartbeats import parse_tag_expression
 from commitlake.schemas.remoting.routes import MessageQueue
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -40,7 +40,7 @@ def _parse_filter(text: str) -> str:
 def _parse_tags(text: str) -> str:
     """Check a tag expression, and return it unchanged; refuse one without a tag."""
     _parse_filter(text)
-    if tags_of(text) == ():
+    if parse_tag_expression(text) == ():
         raise ValueError(f"expected a tag, found none in {text!a}")
     return text
 
@@ -66,7 +66,7 @@ class SourceOptions(ConnectionOptions):
     )
     group: str = option(
         "group",
-        group_name,
+        parse_group_name,
         TOOLS_GROUP,
         "consumer group of the pulls, which every broker has; its offsets are never changed",
     )
@@ -186,20 +186,20 @@ class SourceOptions(ConnectionOptions):
         Raises:
             UsageError: if the keys, or the TLS settings, are not valid.
         """
-        return Puller(self.group, self.client, credentials_of(self.credentials_provider))
+        return Puller(self.group, self.client_options, load_credentials(self.credentials_provider))
 
 
 def _make_position(
-    prefix: str,
+    option_prefix: str,
     offsets: Edge | Mapping[MessageQueue, int] | None,
     times: int | Mapping[MessageQueue, int] | None,
-    edge: Edge,
+    default_edge: Edge,
 ) -> ReadPosition:
-    """Return the position that offsets or times give for one end of the read; `edge` if none are given."""
+    """Return the position that offsets or times give for one end of the read; `default_edge` if none are given."""
     if isinstance(times, int):
-        return ReadPosition(f"{prefix}Timestamp", edge, time_ms=times)
+        return ReadPosition(f"{option_prefix}Timestamp", default_edge, time_ms=times)
     if times is not None:
-        return ReadPosition(f"{prefix}Timestamp", edge, times=times)
+        return ReadPosition(f"{option_prefix}Timestamp", default_edge, times=times)
     if isinstance(offsets, Edge) or offsets is None:
-        return ReadPosition(f"{prefix}Offsets", offsets or edge)
-    return ReadPosition(f"{prefix}Offsets", edge, offsets=offsets)
+        return ReadPosition(f"{option_prefix}Offsets", offsets or default_edge)
+    return ReadPosition(f"{option_prefix}Offsets", default_edge, offsets=offsets)

@@ -60,20 +60,20 @@ class ReadPosition:
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict)
     times: Mapping[MessageQueue, int] = field(default_factory=dict)
 
-    def check_queues(self, known: Mapping[MessageQueue, object]) -> None:
+    def check_queues(self, known_queues: Mapping[MessageQueue, object]) -> None:
         """Check that every queue that the position names exists.
 
         Raises:
             UsageError: if one does not exist.
         """
         for queue in (*self.offsets, *self.times):
-            if queue not in known:
+            if queue not in known_queues:
                 raise UsageError(
                     f"option {self.option}: expected queues that can be read, found {format_queue(queue)}, which is "
-                    f"not among the topics' {format_count(len(known), 'queue')}"
+                    f"not among the topics' {format_count(len(known_queues), 'queue')}"
                 )
 
-    def resolve(self, puller: Puller, queue: MessageQueue, bounds: QueueBounds) -> int:
+    def resolve_offset(self, puller: Puller, queue: MessageQueue, bounds: QueueBounds) -> int:
         """Return the offset in a queue that the position means; a given offset is not checked.
 
         Args:
@@ -105,19 +105,19 @@ def parse_offsets(text: str) -> Edge | dict[MessageQueue, int]:
     return parse_numbers_by_queue(text, EARLIEST, f"earliest, latest or JSON such as {_EXAMPLE}")
 
 
-def parse_numbers_by_queue(text: str, least: int, expected: str) -> dict[MessageQueue, int]:
+def parse_numbers_by_queue(text: str, minimum: int, expected: str) -> dict[MessageQueue, int]:
     """Parse JSON with a number for each topic, broker and queue.
 
     Args:
         text: JSON.
-        least: the smallest allowed number.
+        minimum: the smallest allowed number.
         expected: description of the expected value, for errors.
 
     Raises:
         ValueError: if the value has another form.
     """
     try:
-        return dict(_flatten_tree(json.loads(text), least))
+        return dict(_flatten_tree(json.loads(text), minimum))
     except (ValueError, AttributeError, RecursionError):
         raise ValueError(f"expected {expected}, found {text[:200]!r}") from None
 
@@ -130,24 +130,24 @@ def to_nested_dict(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, d
     return tree
 
 
-def from_nested_dict(tree: Any, least: int = 0) -> dict[MessageQueue, int]:
+def from_nested_dict(tree: Any, minimum: int = 0) -> dict[MessageQueue, int]:
     """Convert nested dictionaries from `to_nested_dict` back to numbers by queue.
 
     Raises:
         ValueError: if it is not such a result.
         AttributeError: if it is not such a result.
     """
-    return dict(_flatten_tree(tree, least))
+    return dict(_flatten_tree(tree, minimum))
 
 
-def _flatten_tree(tree: Any, least: int) -> list[tuple[MessageQueue, int]]:
+def _flatten_tree(tree: Any, minimum: int) -> list[tuple[MessageQueue, int]]:
     found = []
     for topic, brokers in tree.items():
         for broker, queues in brokers.items():
             for queue_id, value in queues.items():
-                number, queue = int_in_range(value, least, INT64_MAX), parse_int(queue_id, 0, _MAX_QUEUE_ID)
+                number, queue = int_in_range(value, minimum, INT64_MAX), parse_int(queue_id, 0, _MAX_QUEUE_ID)
                 if number is None or queue is None:
-                    raise ValueError(f"queue {queue_id}: expected a number of at least {least}, found {value}")
+                    raise ValueError(f"queue {queue_id}: expected a number of at least {minimum}, found {value}")
                 found.append((MessageQueue(str(topic), str(broker), queue), number))
     return found
 
@@ -155,7 +155,7 @@ def _flatten_tree(tree: Any, least: int) -> list[tuple[MessageQueue, int]]:
 def check_offset_in_queue(
     queue: MessageQueue, begin: int, end: int, bounds: QueueBounds, position: ReadPosition, *, is_begin: bool
 ) -> str | None:
-    """Return a sentence that an option's offset is outside the queue; None if it is inside.
+    """Return an error sentence if an option's offset is outside the queue; None if it is inside.
 
     Args:
         begin: start of the read.

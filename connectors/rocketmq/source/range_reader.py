@@ -62,44 +62,46 @@ class RangeReader:
         for wanted in ranges:
             yield from self._read_range(wanted)
 
-    def _read_range(self, wanted: QueueRange) -> Iterator[pa.RecordBatch]:
+    def _read_range(self, queue_range: QueueRange) -> Iterator[pa.RecordBatch]:
         options = self._options
-        records = PulledRecords(wanted.queue.broker_name, self._request)
+        records = PulledRecords(queue_range.queue.broker_name, self._request)
         answers = read_range(
-            self._puller, wanted, self._report_lost, options.message_filter, retry_seconds=options.retry_seconds
+            self._puller, queue_range, self._report_lost, options.message_filter, retry_seconds=options.retry_seconds
         )
         waiting: list[Pulled] = []
         covered = size = 0
         for answer in answers:
-            covered += min(answer.end, wanted.end) - answer.begin
+            covered += min(answer.end, queue_range.end) - answer.begin
             waiting.append(answer)
             size += len(answer.body)
             if size >= options.max_batch_bytes:
-                yield from self._rows_of_answers(records, waiting, wanted)
+                yield from self._rows_of_answers(records, waiting, queue_range)
                 waiting, size = [], 0
-        yield from self._rows_of_answers(records, waiting, wanted)
-        records.log()
-        if options.message_filter.takes_all and records.messages < covered:
-            self._report_lost_count(wanted, covered - records.messages, "the broker has not sent them")
+        yield from self._rows_of_answers(records, waiting, queue_range)
+        records.log_dropped_records()
+        if options.message_filter.selects_all and records.messages < covered:
+            self._report_lost_count(queue_range, covered - records.messages, "the broker has not sent them")
 
     def _rows_of_answers(
-        self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange
+        self, records: PulledRecords, answers: Sequence[Pulled], queue_range: QueueRange
     ) -> Iterator[pa.RecordBatch]:
         within = [answer.body for answer in answers if not answer.may_exceed]
         beyond = [answer.body for answer in answers if answer.may_exceed]
-        for batch in records.batches(within):
-            yield from self._wanted_rows(batch, wanted, is_within=not records.has_inner_batches)
-        for batch in records.batches(beyond):
-            yield from self._wanted_rows(batch, wanted, is_within=False)
+        for batch in records.decode_answers(within):
+            yield from self._wanted_rows(batch, queue_range, is_all_in_range=not records.has_inner_batches)
+        for batch in records.decode_answers(beyond):
+            yield from self._wanted_rows(batch, queue_range, is_all_in_range=False)
 
-    def _wanted_rows(self, batch: pa.RecordBatch, wanted: QueueRange, *, is_within: bool) -> Iterator[pa.RecordBatch]:
+    def _wanted_rows(
+        self, batch: pa.RecordBatch, queue_range: QueueRange, *, is_all_in_range: bool
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a batch that are in the wanted range, with the wanted columns."""
         wanted_rows = None
         if self._tags is not None:
             wanted_rows = pc.is_in(batch.column("tags"), pa.array(self._tags, pa.string()))
-        if not is_within:
+        if not is_all_in_range:
             offsets = batch.column(_QUEUE_OFFSET.name)
-            inside = pc.and_(pc.greater_equal(offsets, wanted.begin), pc.less(offsets, wanted.end))
+            inside = pc.and_(pc.greater_equal(offsets, queue_range.begin), pc.less(offsets, queue_range.end))
             wanted_rows = inside if wanted_rows is None else pc.and_(wanted_rows, inside)
         if wanted_rows is not None:
             # A row for a damaged record has no queue offset, and is always kept.
@@ -108,11 +110,11 @@ class RangeReader:
         if batch.num_rows:
             yield batch.select(self._schema.names)
 
-    def _report_lost(self, lost: QueueRange, why: str) -> None:
-        self._report_lost_count(lost, lost.size, why)
+    def _report_lost(self, lost_range: QueueRange, reason: str) -> None:
+        self._report_lost_count(lost_range, lost_range.size, reason)
 
-    def _report_lost_count(self, where: QueueRange, count: int, why: str) -> None:
-        text = f"{where}: {format_count(count, 'message')} cannot be read: {why}"
+    def _report_lost_count(self, queue_range: QueueRange, count: int, reason: str) -> None:
+        text = f"{queue_range}: {format_count(count, 'message')} cannot be read: {reason}"
         if self._options.fail_on_data_loss:
             raise data_loss_error(text)
         self.lost += count

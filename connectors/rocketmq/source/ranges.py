@@ -54,7 +54,9 @@ def query_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[Message
     Raises:
         RocketMQError: if a request to a broker fails.
     """
-    return _ask_each(queues, lambda queue: QueueBounds(puller.offsets.first(queue), puller.offsets.next(queue)))
+    return _ask_for_each_queue(
+        queues, lambda queue: QueueBounds(puller.offsets.first(queue), puller.offsets.next(queue))
+    )
 
 
 def resolve_offsets(
@@ -67,7 +69,7 @@ def resolve_offsets(
         RocketMQError: if a request to a broker fails.
     """
     position.check_queues(bounds)
-    return _ask_each(list(bounds), lambda queue: position.resolve(puller, queue, bounds[queue]))
+    return _ask_for_each_queue(list(bounds), lambda queue: position.resolve_offset(puller, queue, bounds[queue]))
 
 
 def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
@@ -92,20 +94,20 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
             if (
                 text := check_offset_in_queue(queue, begin, end, bounds[queue], position, is_begin=is_begin)
             ) is not None:
-                report_data_loss(text, fail=options.fail_on_data_loss)
+                report_data_loss(text, is_error=options.fail_on_data_loss)
         begin, end = max(begin, bounds[queue].first), min(end, bounds[queue].end)
         if begin < end:
             ranges.append(QueueRange(queue, begin, end))
     return to_partitions(ranges, options.min_partitions)
 
 
-def report_data_loss(text: str, *, fail: bool) -> None:
+def report_data_loss(text: str, *, is_error: bool) -> None:
     """Raise an error about missing messages, or log a warning, as the option says.
 
     Raises:
-        RocketMQError: if `fail`.
+        RocketMQError: if `is_error`.
     """
-    if fail:
+    if is_error:
         raise data_loss_error(text)
     logger.warning("%s: continuing without them", text)
 
@@ -138,6 +140,6 @@ def to_partitions(ranges: Sequence[QueueRange], min_partitions: int) -> list[Par
     return [tuple(partition) for partition in partitions]
 
 
-def _ask_each(queues: Sequence[MessageQueue], ask: Callable[[MessageQueue], _T]) -> dict[MessageQueue, _T]:
+def _ask_for_each_queue(queues: Sequence[MessageQueue], ask: Callable[[MessageQueue], _T]) -> dict[MessageQueue, _T]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-plan") as pool:
         return dict(zip(queues, pool.map(ask, queues), strict=True))

@@ -60,7 +60,7 @@ class RocketmqStreamReader(LimitedStreamReader):
 
     def first_offset(self) -> Offset:
         """Return the position at which a stream without a checkpoint begins."""
-        return to_checkpoint(self._planner.first())
+        return to_checkpoint(self._planner.first_position())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)
         """Return the limit that `maxOffsetsPerTrigger` sets."""
@@ -75,7 +75,7 @@ class RocketmqStreamReader(LimitedStreamReader):
     def next_offset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return the end of the next micro-batch; `start` itself if there are no new messages."""
         begin = from_checkpoint(start)
-        end = self._planner.next(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        end = self._planner.next_position(begin, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
         return start if end is begin else to_checkpoint(end)
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802 (Spark's name)

@@ -46,7 +46,7 @@ class StreamPlanner:
         """Close the connections."""
         self._puller.close()
 
-    def first(self) -> StreamPosition:
+    def first_position(self) -> StreamPosition:
         """Return the position at which a stream without a checkpoint begins.
 
         Raises:
@@ -68,7 +68,7 @@ class StreamPlanner:
         """Fix the stream's end at the current ends of the queues."""
         self._target = {queue: bounds.end for queue, bounds in self._ask_bounds().items()}
 
-    def next(self, start: StreamPosition, limit: int | None) -> StreamPosition:
+    def next_position(self, start: StreamPosition, limit: int | None) -> StreamPosition:
         """Return the end of the micro-batch that begins at `start`; the same offsets if there are no new messages.
 
         Args:
@@ -128,7 +128,7 @@ class StreamPlanner:
     def _ask_bounds(self) -> dict[MessageQueue, QueueBounds]:
         """Return the first and next offset of each queue whose broker answers now."""
         for topic in self._options.topics:
-            self._puller.routing.forget(topic)
+            self._puller.routing.forget_route(topic)
         queues = list_queues(self._puller, self._options.topics)
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-stream") as pool:
             answers = dict(zip(queues, pool.map(self._ask_queue_bounds, queues), strict=True))
@@ -149,4 +149,4 @@ class StreamPlanner:
             return error
 
     def _report_loss(self, text: str) -> None:
-        report_data_loss(text, fail=self._options.fail_on_data_loss)
+        report_data_loss(text, is_error=self._options.fail_on_data_loss)

@@ -13,7 +13,7 @@ from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.report.blocks import paragraph
 from commitlake.jobs.report.markup import join_html, name_html, tag
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outcome, Record, Story
-from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Html
 from commitlake.schemas.times import format_time
@@ -34,7 +34,7 @@ Pairs = Iterable[tuple[str, str | None]]
 
 def step_details_html(story: Story, rows: Rows) -> Html:
     """Return the details of the steps in the picture."""
-    led_by, leads_to = _edges_by_step(story, rows, to_source=True), _edges_by_step(story, rows, to_source=False)
+    led_by, leads_to = _edges_by_step(story, rows, is_incoming=True), _edges_by_step(story, rows, is_incoming=False)
     outcomes: dict[str, list[Outcome]] = {}
     for outcome in story.outcomes:
         outcomes.setdefault(outcome.step, []).append(outcome)
@@ -48,9 +48,9 @@ def step_details_html(story: Story, rows: Rows) -> Html:
             paragraph(name_html(row.step.text[:MAX_VALUE])),
             *(paragraph(tag("b", "Now: "), name_html(outcome.text[:MAX_VALUE]))
               for outcome in outcomes.get(step_id, [])[:_MAX_LINKS]),
-            _definition_list(_step_facts(row)),
-            *_edge_links("Came of", led_by.get(step_id, [])),
-            *_edge_links("Led to", leads_to.get(step_id, [])),
+            _definition_list_html(_step_details(row)),
+            *_edge_list_html("Came of", led_by.get(step_id, [])),
+            *_edge_list_html("Led to", leads_to.get(step_id, [])),
             *(_properties_and_body_html(row.step.record) if row.step.record is not None and left > 0 else []),
         ]  # fmt: skip
         if left <= 0:
@@ -67,21 +67,21 @@ def step_details_html(story: Story, rows: Rows) -> Html:
     return join_html(found)
 
 
-def _edges_by_step(story: Story, rows: Rows, *, to_source: bool) -> Mapping[str, list[tuple[Edge, Row | None]]]:
+def _edges_by_step(story: Story, rows: Rows, *, is_incoming: bool) -> Mapping[str, list[tuple[Edge, Row | None]]]:
     """Return, for each step, its incoming or outgoing edges, each with the row of the step at the other end."""
     found: dict[str, list[tuple[Edge, Row | None]]] = {}
     for edge in story.edges:
-        here, there = (edge.target, edge.source) if to_source else (edge.source, edge.target)
+        here, there = (edge.target, edge.source) if is_incoming else (edge.source, edge.target)
         found.setdefault(here, []).append((edge, rows.row_of.get(there)))
     return found
 
 
-def _edge_links(title: str, edges: Sequence[tuple[Edge, Row | None]]) -> Iterator[Html]:
+def _edge_list_html(title: str, edges: Sequence[tuple[Edge, Row | None]]) -> Iterator[Html]:
     if not edges:
         return
     entries = []
     for edge, row in edges[:_MAX_LINKS]:
-        gap = f", after {length_text(edge.gap)}" if edge.gap is not None else ""
+        gap = f", after {approximate_duration_text(edge.gap)}" if edge.gap is not None else ""
         joined_by = f", joined by {edge.joined_by[:MAX_VALUE]}" if edge.joined_by else ""
         other = (
             tag("a", f"{row.number}. ", name_html(row.step.title), href=f"#step-{row.number}", data_row=row.number)
@@ -95,19 +95,19 @@ def _edge_links(title: str, edges: Sequence[tuple[Edge, Row | None]]) -> Iterato
     yield tag("ul", *entries)
 
 
-def _step_facts(row: Row) -> Iterator[tuple[str, str | None]]:
+def _step_details(row: Row) -> Iterator[tuple[str, str | None]]:
     step = row.step
     yield "time (UTC)", _moment_text(step.at)
     yield "kind", step.kind
     if step.record is not None:
-        yield from _record_facts(step.record)
+        yield from _record_details(step.record)
     if step.consumption is not None:
-        yield from _consumption_facts(step.consumption)
+        yield from _consumption_details(step.consumption)
     if step.missing is not None:
-        yield from _missing_facts(step.missing)
+        yield from _missing_record_details(step.missing)
 
 
-def _record_facts(record: Record) -> Iterator[tuple[str, str | None]]:
+def _record_details(record: Record) -> Iterator[tuple[str, str | None]]:
     yield "topic", record.topic
     yield "sent to", record.origin_topic if record.origin_topic != record.topic else None
     yield "queue", None if record.queue_id is None else f"{record.queue_id}"
@@ -127,7 +127,7 @@ def _record_facts(record: Record) -> Iterator[tuple[str, str | None]]:
     yield "related by", record.related_by
 
 
-def _consumption_facts(consumption: Consumption) -> Iterator[tuple[str, str | None]]:
+def _consumption_details(consumption: Consumption) -> Iterator[tuple[str, str | None]]:
     succeeded = consumption.succeeded
     yield "group", consumption.group
     yield "client", consumption.host
@@ -136,17 +136,17 @@ def _consumption_facts(consumption: Consumption) -> Iterator[tuple[str, str | No
     yield "result", consumption.outcome or (None if succeeded is None else "succeeded" if succeeded else "failed")
 
 
-def _missing_facts(missing: Missing) -> Iterator[tuple[str, str | None]]:
-    yield "why", missing.text
-    yield "reason", missing.reason
-    yield "known of it", missing.name
+def _missing_record_details(missing_record: Missing) -> Iterator[tuple[str, str | None]]:
+    yield "why", missing_record.text
+    yield "reason", missing_record.reason
+    yield "known of it", missing_record.name
 
 
 def _moment_text(moment: datetime.datetime | None) -> str | None:
     return None if moment is None else format_time(moment, "milliseconds")
 
 
-def _definition_list(pairs: Pairs) -> Html:
+def _definition_list_html(pairs: Pairs) -> Html:
     shown = (tag("div", tag("dt", tag("bdi", _shorten(label))), tag("dd", tag("bdi", _shorten(value))))
              for label, value in pairs if value)  # fmt: skip
     return tag("dl", *shown)
@@ -161,7 +161,7 @@ def _properties_and_body_html(record: Record) -> Iterator[Html]:
     if record.properties:
         pairs = sorted(record.properties.items())
         yield tag("h4", "Properties")
-        yield _definition_list(pairs[:MAX_PROPERTIES])
+        yield _definition_list_html(pairs[:MAX_PROPERTIES])
         if len(pairs) > MAX_PROPERTIES:
             yield paragraph(f"and {len(pairs) - MAX_PROPERTIES:,} more", is_quiet=True)
     if record.body is not None:

@@ -17,14 +17,14 @@ BEGUN = "begun"
 _BACK = "shape-back"
 
 
-def _clock_hand() -> Html:
+def _clock_hand_html() -> Html:
     return tag("path", d="M0,-3V0H2.6", class_="shape-line")
 
 
 _RING = tag("circle", r=4.6, class_=f"shape-line {_BACK}")
 _SHAPES = {
     StepKind.NORMAL: (tag("circle", r=5.2, class_="shape"), "message"),
-    StepKind.DELAY: (_RING + _clock_hand(), "waits (delay level)"),
+    StepKind.DELAY: (_RING + _clock_hand_html(), "waits (delay level)"),
     StepKind.RETRY: (tag("path", d="M0,-5.8L5.6,4.4H-5.6z", class_="shape"), "retry"),
     StepKind.DLQ: (
         tag("rect", x=-5.2, y=-5.2, width=10.4, height=10.4, rx=1.5, class_="shape")
@@ -34,7 +34,7 @@ _SHAPES = {
     StepKind.HALF: (_RING + tag("path", d="M0,-4.6A4.6,4.6 0 0 0 0,4.6z", class_="shape"), "half message"),
     StepKind.OP: (tag("path", d="M0,-5.8L5.8,0L0,5.8L-5.8,0z", class_="shape"), "end of a transaction"),
     StepKind.TRACE: (tag("circle", r=3, class_="shape"), "trace"),
-    StepKind.TIMER: (_RING + _clock_hand() + tag("path", d="M-2,-6.6H2", class_="shape-line"), "waits (timer)"),
+    StepKind.TIMER: (_RING + _clock_hand_html() + tag("path", d="M-2,-6.6H2", class_="shape-line"), "waits (timer)"),
     StepKind.SYSTEM: (tag("rect", x=-4, y=-4, width=8, height=8, class_=f"shape-line {_BACK}"), "system"),
     StepKind.CONSUMPTION: (
         tag("circle", r=5.6, class_="shape") + tag("path", d="M-2.6,.2L-.7,2.2L2.8,-2", class_="shape-cut"),

@@ -22,7 +22,7 @@ from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.report.charts import percent_text
 from commitlake.jobs.report.markup import join_html, name_html, tag
 from commitlake.pipelines.lineage.story import Edge, StepKind, Story
-from commitlake.pipelines.lineage.value_texts import clock_text, length_text
+from commitlake.pipelines.lineage.value_texts import approximate_duration_text, clock_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Html
 
@@ -109,7 +109,7 @@ def make_graph_lines(rows: Sequence[Row]) -> list[Line]:
         since = at - before if at is not None and before is not None else None
         words = []
         if since is not None and since >= longest:
-            words.append(f"{length_text(since)} later")
+            words.append(f"{approximate_duration_text(since)} later")
         if at is not None and (before is None or day_text(before) != day_text(at)):
             words.append(day_text(at))
         if words:
@@ -140,7 +140,7 @@ def _edge_paths(story: Story, rows: Rows, lanes: Lanes, lines: Sequence[Line]) -
 
 
 def _lane_names_html(lanes: Lanes) -> Html:
-    shown = [_shorten(lane.name or "unknown") for lane in lanes.lanes]
+    shown = [_shorten_lane_name(lane.name or "unknown") for lane in lanes.lanes]
     names = [
         tag("svg", tag("text", label, class_=f"lane-name {lane.kind}"), x=percent_text((place + 0.5) / len(shown)),
             y="100%", overflow="visible")
@@ -152,9 +152,9 @@ def _lane_names_html(lanes: Lanes) -> Html:
     return tag("div", drawn, class_=f"lane-names longest-{room}", aria_hidden="true")
 
 
-def _shorten(value: str) -> str:
+def _shorten_lane_name(lane_name: str) -> str:
     """Escape a name, and shorten it to the width of a lane."""
-    shown = escape_line(value[: _LONGEST_NAMES[-1] + 1])
+    shown = escape_line(lane_name[: _LONGEST_NAMES[-1] + 1])
     return shown if len(shown) <= _LONGEST_NAMES[-1] else f"{shown[: _LONGEST_NAMES[-1] - 1]}…"
 
 
@@ -165,9 +165,9 @@ def _edge_labels(story: Story) -> dict[str, str]:
 
 def _line_chunk_html(
     lines: Sequence[Line],
-    start: int,
+    first_line: int,
     paths: Sequence[_Path],
-    led_to: set[int],
+    target_lines: set[int],
     lanes: Lanes,
     labels: Mapping[str, str],
 ) -> Html:
@@ -178,18 +178,20 @@ def _line_chunk_html(
         for place, lane in enumerate(lanes.lanes)
     ]  # fmt: skip
     edges = tag(
-        "svg", *(_edge_element(path) for path in paths),
-        x=0, y=0, width="100%", height="100%", viewBox=f"0 {start * _LINE} {_STRETCHED} {count * _LINE}",
+        "svg", *(_edge_html(path) for path in paths),
+        x=0, y=0, width="100%", height="100%", viewBox=f"0 {first_line * _LINE} {_STRETCHED} {count * _LINE}",
         preserveAspectRatio="none",
     )  # fmt: skip
     marks = [
-        mark for number, line in enumerate(lines) for mark in _line_shapes(line, number, count, led_to, start, lanes)
+        mark
+        for number, line in enumerate(lines)
+        for mark in _line_shapes(line, number, count, target_lines, first_line, lanes)
     ]
     rail = tag("svg", *bands, edges, *marks, class_="rail", aria_hidden="true", focusable="false")
-    return tag("div", rail, tag("ol", *(_line_element(line, labels) for line in lines)), class_="chunk")
+    return tag("div", rail, tag("ol", *(_line_html(line, labels) for line in lines)), class_="chunk")
 
 
-def _edge_element(path: _Path) -> Html:
+def _edge_html(path: _Path) -> Html:
     x1, x2 = (f"{across * _STRETCHED:.0f}" for across in (path.left, path.right))
     y1, y2 = path.source * _LINE + _LINE // 2, path.target * _LINE + _LINE // 2
     turn = max(y1, y2 - _LINE) if y2 > y1 else y1
@@ -200,20 +202,22 @@ def _edge_element(path: _Path) -> Html:
     return tag("path", d=shape, class_=f"edge {look}{'' if y2 > y1 else ' back'}", data_message=path.message)
 
 
-def _line_shapes(line: Line, number: int, count: int, led_to: set[int], start: int, lanes: Lanes) -> Iterator[Html]:
-    y = percent_text((number + 0.5) / count)
+def _line_shapes(
+    line: Line, line_index: int, line_count: int, target_lines: set[int], first_line: int, lanes: Lanes
+) -> Iterator[Html]:
+    y = percent_text((line_index + 0.5) / line_count)
     if line.row is None:
         yield tag("line", x1=0, x2="100%", y1=y, y2=y, class_="gap-line")
     elif line.row.is_folded:
         yield glyph_html(FOLDED, "50%", y)
     else:
         x = percent_text(lanes.horizontal_position(line.row))
-        if start + number in led_to:
+        if first_line + line_index in target_lines:
             yield tag("use", href="#glyph-tip", x=x, y=y, class_="tip", data_message=line.row.message)
         yield glyph_html(glyph_name_of(line.row.step), x, y, data_message=line.row.message, data_row=line.row.number)
 
 
-def _line_element(line: Line, labels: Mapping[str, str]) -> Html:
+def _line_html(line: Line, labels: Mapping[str, str]) -> Html:
     row = line.row
     if row is None:
         return tag("li", tag("span", line.gap), class_="gap")
@@ -223,7 +227,7 @@ def _line_element(line: Line, labels: Mapping[str, str]) -> Html:
     if row.is_folded:
         words = tag("b", f"{format_count(len(row.steps), 'step')} folded")
         return tag("li", when, " ", tag("span", words, class_="what"), class_="step is-folded")
-    since = tag("span", f"+{length_text(line.since)}" if line.since is not None else "", class_="since")
+    since = tag("span", f"+{approximate_duration_text(line.since)}" if line.since is not None else "", class_="since")
     label = (
         "" if step.kind is StepKind.CONSUMPTION else labels.get(step.id, "")
     )  # the title of a consumption already says this

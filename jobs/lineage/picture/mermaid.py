@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from commitlake.connectors.printable import escape_line
 from commitlake.jobs.lineage.picture.picture_rows import Row, choose_picture_rows
 from commitlake.pipelines.lineage.story import Consumption, Step, StepKind, Story
-from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.times import format_time
 
@@ -47,7 +47,7 @@ _CLASSES = (
 def story_flowchart(story: Story) -> str:
     """Return a story as a Mermaid flowchart; lines end with a newline."""
     rows = choose_picture_rows(story, MAX_STEPS)
-    lines = ["flowchart TD", f"  asked{_node_shape(('>', ']'), escape_label(story.asked))}"]
+    lines = ["flowchart TD", f"  asked{_node_text(('>', ']'), escape_label(story.asked))}"]
     size = sum(map(len, lines))
     places: set[int] = set()
     for row in rows.rows:
@@ -64,13 +64,13 @@ def story_flowchart(story: Story) -> str:
         size += len(line) + 1
         if number >= MAX_EDGES or size > MAX_CHARACTERS:
             undrawn = format_count(len(edges) - number, "more edge is", "more edges are")
-            lines.append(f"  edges{_node_shape(('>', ']'), escape_label(f'{undrawn} not drawn'))}")
+            lines.append(f"  edges{_node_text(('>', ']'), escape_label(f'{undrawn} not drawn'))}")
             break
         lines.append(line)
     more = left_out + story.not_shown
     if more:
         label = escape_label(format_count(more, "more step is", "more steps are") + " not drawn")
-        lines.append(f"  more{_node_shape(('>', ']'), label)}")
+        lines.append(f"  more{_node_text(('>', ']'), label)}")
     return "\n".join([*lines, *(f"  {line}" for line in _CLASSES)]) + "\n"
 
 
@@ -78,10 +78,10 @@ def _node_lines(row: Row) -> Iterator[str]:
     step = row.step
     if row.is_folded:
         folded = format_count(len(row.steps), "step")
-        yield f"  f{row.place}{_node_shape(('(((', ')))'), escape_label(f'{folded} folded'))}"
+        yield f"  f{row.place}{_node_text(('(((', ')))'), escape_label(f'{folded} folded'))}"
         return
     when = "" if step.at is None else f"{format_time(step.at)} "
-    yield f"  s{row.number}{_node_shape(_SHAPES[step.kind], when + escape_label(step.title))}{_node_class(step)}"
+    yield f"  s{row.number}{_node_text(_SHAPES[step.kind], when + escape_label(step.title))}{_node_class(step)}"
 
 
 def _node_class(step: Step) -> str:
@@ -98,7 +98,7 @@ def _edge_lines(story: Story, row_of: dict[str, Row]) -> Iterator[str]:
         source, target = row_of.get(edge.source), row_of.get(edge.target)
         if source is None or target is None:
             continue
-        gap = "" if edge.gap is None else f"{length_text(edge.gap)}: "
+        gap = "" if edge.gap is None else f"{approximate_duration_text(edge.gap)}: "
         yield f'  s{source.number} -- "{gap}{escape_label(edge.text)}" --> s{target.number}'
 
 
@@ -109,6 +109,6 @@ def escape_label(text: str) -> str:
     return _SAFE.sub(lambda match: f"#{ord(match[0])};", _ICON.sub("\u200b", shown)) or " "
 
 
-def _node_shape(shape: tuple[str, str], label: str) -> str:
-    opening, closing = shape
+def _node_text(brackets: tuple[str, str], label: str) -> str:
+    opening, closing = brackets
     return f'{opening}"{label}"{closing}'

@@ -13,7 +13,7 @@ from commitlake.jobs.report.axes import time_ticks
 from commitlake.jobs.report.charts import percent_text
 from commitlake.jobs.report.markup import name_html, tag
 from commitlake.pipelines.lineage.story import StepKind, Story
-from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.pipelines.lineage.value_texts import approximate_duration_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report import Html
 
@@ -62,7 +62,8 @@ def overview_html(story: Story, rows: Rows, lanes: Lanes) -> Html:
     is_dense = len(drawn) > _DENSE
     marks = [_step_shape(row, *places[row.step.id], is_dense=is_dense) for row in drawn]
     picture = tag(
-        "svg", *bands, *_time_axis(start, end, bottom), *edges, *_gap_labels(drawn, horizontal_position, start, end),
+        "svg", *bands, *_time_axis_html(start, end, bottom), *edges, *_gap_labels(drawn, horizontal_position, start,
+        end),
         *marks, width="100%", height=bottom + _AXIS, class_="chart", role="img",
         aria_label=f"{format_count(len(drawn), 'step')} on an axis of time. They are listed below.",
     )  # fmt: skip
@@ -101,25 +102,25 @@ def _lane_label(lane: Lane) -> Html:
 
 
 def _gap_labels(
-    drawn: Sequence[Row],
-    across: Callable[[datetime.datetime], float],
+    drawn_rows: Sequence[Row],
+    horizontal_position: Callable[[datetime.datetime], float],
     start: datetime.datetime,
     end: datetime.datetime,
 ) -> Iterator[Html]:
     """Yield the length of each large gap between two steps, above the lanes."""
-    times = sorted(row.step.at for row in drawn if row.step.at is not None)
+    times = sorted(row.step.at for row in drawn_rows if row.step.at is not None)
     for before, after in pairwise(times):
         if after - before >= (end - start) * _GAP_PART:
-            left, right = across(before), across(after)
+            left, right = horizontal_position(before), horizontal_position(after)
             y = _TOP - 5
             yield tag("line", x1=percent_text(left), x2=percent_text(right), y1=y, y2=y, class_="span-line")
             for x in (left, right):
                 yield tag("line", x1=percent_text(x), x2=percent_text(x), y1=y - 4, y2=y + 4, class_="span-line")
-            yield tag("text", length_text(after - before), x=percent_text((left + right) / 2), y=y - 6,
+            yield tag("text", approximate_duration_text(after - before), x=percent_text((left + right) / 2), y=y - 6,
                       text_anchor="middle", class_="axis halo")  # fmt: skip
 
 
-def _time_axis(start: datetime.datetime, end: datetime.datetime, bottom: int) -> Iterator[Html]:
+def _time_axis_html(start: datetime.datetime, end: datetime.datetime, bottom: int) -> Iterator[Html]:
     for number, tick in enumerate(time_ticks(start, end)):
         place = _MARGIN + (1 - 2 * _MARGIN) * tick.place
         x = percent_text(place)

@@ -58,14 +58,14 @@ class Rows:
     row_of: dict[str, Row]
 
 
-def choose_picture_rows(story: Story, most: int = MAX_STEPS) -> Rows:
-    """Choose the steps to draw, at most `most`, and return the rows of the picture.
+def choose_picture_rows(story: Story, max_steps: int = MAX_STEPS) -> Rows:
+    """Choose the steps to draw, at most `max_steps`, and return the rows of the picture.
 
     Args:
-        most: The largest number of drawn steps.
+        max_steps: The largest number of drawn steps.
     """
     message_of = _number_messages(story)
-    kept = _choose_drawn_steps(story, message_of, most)
+    kept = _choose_drawn_steps(story, message_of, max_steps)
     rows: list[Row] = []
     number = 0
     for steps, is_folded in _fold_steps(story.steps, kept):
@@ -95,21 +95,21 @@ def _number_messages(story: Story) -> dict[str, int]:
     return {step.id: numbers.setdefault(find_root(step.id), len(numbers)) for step in story.steps}
 
 
-def _choose_drawn_steps(story: Story, message_of: dict[str, int], most: int) -> set[str]:
+def _choose_drawn_steps(story: Story, message_numbers: dict[str, int], max_steps: int) -> set[str]:
     """Choose the steps to draw, and return their ids; the others are folded."""
-    if len(story.steps) <= most:
-        return set(message_of)
+    if len(story.steps) <= max_steps:
+        return set(message_numbers)
     by_message: dict[int, list[str]] = {}
     for step in story.steps:
-        by_message.setdefault(message_of[step.id], []).append(step.id)
+        by_message.setdefault(message_numbers[step.id], []).append(step.id)
     troubled = {
-        message_of[outcome.step]
+        message_numbers[outcome.step]
         for outcome in story.outcomes
-        if outcome.state not in CALM and outcome.step in message_of
+        if outcome.state not in CALM and outcome.step in message_numbers
     }
     kept: set[str] = set()
     for message in sorted(by_message, key=lambda message: (message not in troubled, -message)):
-        room = most - len(kept)
+        room = max_steps - len(kept)
         ids = by_message[message]
         if len(ids) <= room:
             kept.update(ids)
@@ -119,11 +119,11 @@ def _choose_drawn_steps(story: Story, message_of: dict[str, int], most: int) -> 
     return kept
 
 
-def _fold_steps(steps: Sequence[Step], kept: set[str]) -> Iterator[tuple[list[Step], bool]]:
+def _fold_steps(steps: Sequence[Step], drawn_ids: set[str]) -> Iterator[tuple[list[Step], bool]]:
     """Group steps into rows: yield each drawn step alone, and each sequence of folded steps together."""
     folded: list[Step] = []
     for step in steps:
-        if step.id not in kept:
+        if step.id not in drawn_ids:
             folded.append(step)
             continue
         if folded:

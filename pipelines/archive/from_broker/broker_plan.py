@@ -68,7 +68,7 @@ class BrokerPlan:
 
     @property
     def archived_end(self) -> int:
-        """Physical offset up to which the lake has the log."""
+        """Physical offset up to which the broker's log is archived in the lake."""
         return self.extent.begin if self.before is None else self.before.end
 
     @property
@@ -89,7 +89,7 @@ class BrokerPlan:
         return max(0, self.extent.end - max(self.archived_end, self.extent.begin))
 
     @property
-    def has_new(self) -> bool:
+    def has_new_data(self) -> bool:
         """True if the broker has ranges to pull, queues to report on, or a longer log than the archived one."""
         return bool(self.ranges or self.reports) or self.extent.end > self.archived_end
 

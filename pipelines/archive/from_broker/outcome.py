@@ -133,25 +133,25 @@ def _message_queue(report: QueueReport) -> MessageQueue:
     return MessageQueue(report.topic, report.broker, report.queue_id)
 
 
-def _lost_range_texts(lost: Sequence[QueueReport]) -> list[str]:
-    return [report.lost_where for report in lost]
+def _lost_range_texts(lost_reports: Sequence[QueueReport]) -> list[str]:
+    return [report.lost_where for report in lost_reports]
 
 
-def _join_first_names(names: Sequence[str], count: int = _SHOWN) -> str:
-    shown = "; ".join(names[:count])
-    return shown if len(names) <= count else f"{shown}; and {len(names) - count} more"
+def _join_first_names(names: Sequence[str], max_names: int = _SHOWN) -> str:
+    shown = "; ".join(names[:max_names])
+    return shown if len(names) <= max_names else f"{shown}; and {len(names) - max_names} more"
 
 
-def _to_gap_row(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
+def _to_gap_row(plan: BrokerPlan, lost_reports: Sequence[QueueReport]) -> dict[str, object]:
     """Return the row of `gaps` for lost messages, which were between the last run's end and the log's start."""
     start = plan.archived_end
-    lost_places = _join_first_names(_lost_range_texts(lost), _IN_FOUND)
+    lost_places = _join_first_names(_lost_range_texts(lost_reports), _IN_FOUND)
     return {
         "broker": plan.broker,
         "segment": f"broker {plan.broker}",
         "start_offset": start,
         "end_offset": max(start, min(plan.extent.begin, plan.extent.end)),
-        "found": f"{format_count(sum(report.lost for report in lost), 'message')} gone: {lost_places}",
+        "found": f"{format_count(sum(report.lost for report in lost_reports), 'message')} gone: {lost_places}",
     }
 
 
@@ -160,6 +160,6 @@ def _write_gaps(gaps: Sequence[Mapping[str, object]], commit: ArchiveCommit, lak
         return
     rows = pa.Table.from_pylist(gaps, arrow_schema(GAPS))
     file = write_plain_file(rows, lake, "gaps", f"part-pulled-{commit.run_id}.zstd.parquet")
-    yield ManifestRow.of_file(file, "gaps")
+    yield ManifestRow.from_data_file(file, "gaps")
     counts = {str(gap["broker"]): RefusalCounts(missing_ranges=1) for gap in gaps}
-    yield ManifestRow.of_task({}, counts, f"{gaps[0]['broker']}: {gaps[0]['found']}", None)
+    yield ManifestRow.from_task_results({}, counts, f"{gaps[0]['broker']}: {gaps[0]['found']}", None)

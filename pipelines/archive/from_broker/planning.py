@@ -51,7 +51,7 @@ class BrokerWork(ArchiveWork):
     plans: Mapping[str, BrokerPlan] = field(kw_only=True)
 
     @property
-    def has_new(self) -> bool:
+    def has_new_data(self) -> bool:
         """True if a broker has messages that are not archived yet."""
         return bool(self.commit.ranges)
 
@@ -67,12 +67,12 @@ class BrokerWork(ArchiveWork):
         rate = self.source.rate.share(max(1, min(workers, len(parts))))
         return [replace(part, source=replace(part.source, rate=rate)) for part in parts]
 
-    def first_commit_work(self, most_bytes: int) -> BrokerWork:
+    def first_commit_work(self, max_bytes: int) -> BrokerWork:
         """Return the work of the first of several commits, which ends where a message begins; see `ArchiveWork`."""
         sizes = {name: plan.new_bytes for name, plan in self.plans.items() if plan.new_bytes}
-        if sum(sizes.values()) <= most_bytes:
+        if sum(sizes.values()) <= max_bytes:
             return self
-        shares = fair_shares(sizes, most_bytes)
+        shares = fair_shares(sizes, max_bytes)
         with self.source.open_puller() as puller:
             found = {name: _truncate_plan(puller, self.source, self.plans[name], shares[name]) for name in sizes}
         plans = {name: plan for name, plan in found.items() if plan is not None}
@@ -98,30 +98,30 @@ class BrokerWork(ArchiveWork):
 def find_broker_work(
     source: BrokerSource,
     lake: Lake,
-    until: Snapshot | None = None,
-    on_new: Callable[[], object] | None = None,
+    end_snapshot: Snapshot | None = None,
+    on_new_data: Callable[[], object] | None = None,
 ) -> BrokerWork:
     """Compare the lake's progress with the brokers' queues.
 
     Args:
         source: brokers and topics to pull.
-        until: ends of the logs to pull to; None for their current ends.
-        on_new: called as soon as something new is found, to start slow preparations early.
+        end_snapshot: ends of the logs to pull to; None for their current ends.
+        on_new_data: called as soon as something new is found, to start slow preparations early.
 
     Raises:
         StoreReplacedError: if a broker is not the one that was archived under its name.
         LakeError: if the folder is no lake, or its tables are damaged.
     """
-    if until is None:
+    if end_snapshot is None:
         lake.check_writable()
     last = read_last_commit(lake) or ArchiveCommit(0, "")
     with source.open_admin() as admin, source.open_puller() as puller:
         names = _broker_names(admin, source)
-        plans = {name: _plan_broker(admin, puller, source, name, last.stores.get(name), until) for name in names}
+        plans = {name: _plan_broker(admin, puller, source, name, last.stores.get(name), end_snapshot) for name in names}
     _check_topics(source, [*plans.values()])
-    new = {name: plan for name, plan in plans.items() if plan.has_new}
-    if new and on_new is not None:
-        on_new()
+    new = {name: plan for name, plan in plans.items() if plan.has_new_data}
+    if new and on_new_data is not None:
+        on_new_data()
     snapshot = Snapshot(
         {name: StoreRange(plan.archived_end, max(plan.archived_end, plan.extent.end)) for name, plan in plans.items()}
     )
@@ -156,18 +156,28 @@ def _check_topics(source: BrokerSource, plans: Sequence[BrokerPlan]) -> None:
 
 
 def _plan_broker(
-    admin: Admin, puller: Puller, source: BrokerSource, name: str, before: StoreProgress | None, until: Snapshot | None
+    admin: Admin,
+    puller: Puller,
+    source: BrokerSource,
+    broker_name: str,
+    previous_progress: StoreProgress | None,
+    end_snapshot: Snapshot | None,
 ) -> BrokerPlan:
-    extent = log_extent(admin, name, source.retry_seconds)
-    if before is not None:
-        _check_same_log(admin, name, before, extent)
-    if until is not None:
-        end = until.ranges[name].end if name in until.ranges else 0
+    extent = log_extent(admin, broker_name, source.retry_seconds)
+    if previous_progress is not None:
+        _check_same_log(admin, broker_name, previous_progress, extent)
+    if end_snapshot is not None:
+        end = end_snapshot.ranges[broker_name].end if broker_name in end_snapshot.ranges else 0
         extent = LogExtent(extent.begin, min(extent.end, end))
-    held = fetch_broker_queues(admin, name, source.topics)
-    plan = BrokerPlan(name, before, extent, held)
-    if before is not None and extent.end < before.end:  # another run has archived more
-        return BrokerPlan(name, before, LogExtent(extent.begin, before.end), BrokerQueues((), (), held.topics))
+    held = fetch_broker_queues(admin, broker_name, source.topics)
+    plan = BrokerPlan(broker_name, previous_progress, extent, held)
+    if previous_progress is not None and extent.end < previous_progress.end:  # another run has archived more
+        return BrokerPlan(
+            broker_name,
+            previous_progress,
+            LogExtent(extent.begin, previous_progress.end),
+            BrokerQueues((), (), held.topics),
+        )
     found = [_plan_queue(puller, source, plan, queue) for queue in held.readable]
     return replace(
         plan,
@@ -177,38 +187,40 @@ def _plan_broker(
 
 
 def _plan_queue(
-    puller: Puller, source: BrokerSource, plan: BrokerPlan, held: QueueExtent
+    puller: Puller, source: BrokerSource, plan: BrokerPlan, extent: QueueExtent
 ) -> tuple[PulledRange | None, QueueReport | None]:
     """Return the range to pull from a queue, if any, and a report on messages that were deleted before, if any."""
-    queue, pulled = held.queue, plan.previous_progress
+    queue, pulled = extent.queue, plan.previous_progress
     known = pulled.next_offset(queue.topic, queue.queue_id)
     lost, is_new = 0, False
     if known is None:
-        begin = held.first
+        begin = extent.first
         if plan.before is not None and plan.before.pulled is not None and pulled.topics is None:
-            lost = held.first  # the queue was created since the last run
-        elif pulled.files_end and held.first < held.end:
-            begin = _first_offset_after(puller, source, queue, held.first, held.end, pulled.files_end)
-    elif known > held.end:
-        begin, is_new = held.first, True
+            lost = extent.first  # the queue was created since the last run
+        elif pulled.files_end and extent.first < extent.end:
+            begin = _first_offset_after(puller, source, queue, extent.first, extent.end, pulled.files_end)
+    elif known > extent.end:
+        begin, is_new = extent.first, True
     else:
-        begin = max(known, held.first)
+        begin = max(known, extent.first)
         lost = begin - known
-    planned = PulledRange(QueueRange(queue, begin, held.end), known == begin) if begin < held.end else None
+    planned = PulledRange(QueueRange(queue, begin, extent.end), known == begin) if begin < extent.end else None
     report = None
-    if lost or is_new or (planned is None and known != held.end and held.end):
-        where = f"{format_queue(queue)}, offsets {held.first - lost} to {held.first}: deleted before they were archived"
+    if lost or is_new or (planned is None and known != extent.end and extent.end):
+        where = (
+            f"{format_queue(queue)}, offsets {extent.first - lost} to {extent.first}: deleted before they were archived"
+        )
         report = QueueReport(
             queue.broker_name, queue.topic, queue.queue_id, begin, begin, begin, 0, lost, where if lost else "", is_new
         )
     return planned, report
 
 
-def _physical_offset(puller: Puller, source: BrokerSource, queue: MessageQueue, offset: int) -> int | None:
+def _find_physical_offset(puller: Puller, source: BrokerSource, queue: MessageQueue, queue_offset: int) -> int | None:
     """Return where the record at an offset of a queue begins in the log; None if the broker has none there."""
     from commitlake.connectors.rocketmq.log_reading import record_at  # noqa: PLC0415 (loads the compiled reader)
 
-    found = record_at(puller, queue, offset, source.retry_seconds)
+    found = record_at(puller, queue, queue_offset, source.retry_seconds)
     return None if found is None else found.physical_offset
 
 
@@ -218,7 +230,7 @@ def _first_offset_after(
     """Find by bisection the first queue offset whose record is at or after `physical_offset`; lower if one is lost."""
     while low < high:
         middle = (low + high) // 2
-        found = _physical_offset(puller, source, queue, middle)
+        found = _find_physical_offset(puller, source, queue, middle)
         if found is None:
             return low
         if found < physical_offset:
@@ -228,17 +240,17 @@ def _first_offset_after(
     return low
 
 
-def _truncate_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int) -> BrokerPlan | None:
-    """Return a plan for about the first `share` bytes of a broker's new log; None if it cannot be divided there.
+def _truncate_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share_bytes: int) -> BrokerPlan | None:
+    """Return a plan for about the first `share_bytes` bytes of a broker's new log; None if it cannot be divided there.
 
     It ends where a record begins, because a later run may continue with the broker's files.
     """
-    at = max(plan.archived_end, plan.extent.begin) + share
+    at = max(plan.archived_end, plan.extent.begin) + share_bytes
     if at >= plan.extent.end:
         return None
     for one in sorted(plan.ranges, key=lambda one: one.wanted.size, reverse=True)[:_QUEUES_TO_CUT]:
         offset = _first_offset_after(puller, source, one.wanted.queue, one.wanted.begin, one.wanted.end, at)
-        record = _physical_offset(puller, source, one.wanted.queue, offset) if offset < one.wanted.end else None
+        record = _find_physical_offset(puller, source, one.wanted.queue, offset) if offset < one.wanted.end else None
         if record is not None and at <= record < plan.extent.end:
             break
     else:
@@ -247,33 +259,34 @@ def _truncate_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share
     return replace(plan, extent=LogExtent(plan.extent.begin, record), ranges=ranges)
 
 
-def _truncate_range(puller: Puller, source: BrokerSource, wanted: QueueRange, end_byte: int) -> QueueRange:
+def _truncate_range(puller: Puller, source: BrokerSource, queue_range: QueueRange, end_byte: int) -> QueueRange:
     """Return the part of a queue range before `end_byte` in the log; a small range is returned whole."""
-    if wanted.size <= _SMALL_RANGE:
-        return wanted
-    end = _first_offset_after(puller, source, wanted.queue, wanted.begin, wanted.end, end_byte)
-    return replace(wanted, end=max(end, wanted.begin + 1))
+    if queue_range.size <= _SMALL_RANGE:
+        return queue_range
+    end = _first_offset_after(puller, source, queue_range.queue, queue_range.begin, queue_range.end, end_byte)
+    return replace(queue_range, end=max(end, queue_range.begin + 1))
 
 
-def _check_same_log(admin: Admin, name: str, before: StoreProgress, extent: LogExtent) -> None:
+def _check_same_log(admin: Admin, broker_name: str, progress: StoreProgress, extent: LogExtent) -> None:
     """Raise an error if a broker's log is not the one that was archived under its name."""
-    last = before.last_record
-    if extent.end < before.end:
-        expected, found = f"a log up to {before.end} or more", f"one that ends at {extent.end}"
-    elif last is None or last.physical_offset < extent.begin or _has_same_record(admin, name, last):
+    last = progress.last_record
+    if extent.end < progress.end:
+        expected, found = f"a log up to {progress.end} or more", f"one that ends at {extent.end}"
+    elif last is None or last.physical_offset < extent.begin or _has_same_record(admin, broker_name, last):
         return
     else:
         expected = f"the last archived record, of {last.size} bytes at physical offset {last.physical_offset}"
         found = "another record, or none"
     raise StoreReplacedError(
-        f"broker {name!r} is not the one that was archived under this name, or has lost messages in a crash: expected "
+        f"broker {broker_name!r} is not the one that was archived under this name, or has lost messages in a crash: "
+        "expected "
         f"{expected}, found {found}. Give a new broker another name, or archive it into another lake"
     )
 
 
-def _has_same_record(admin: Admin, name: str, last: LastRecord) -> bool:
-    record = admin.record_at(name, last.physical_offset)
-    return record is not None and (len(record), compute_record_digest(record)) == (last.size, last.digest)
+def _has_same_record(admin: Admin, broker_name: str, last_record: LastRecord) -> bool:
+    record = admin.record_at(broker_name, last_record.physical_offset)
+    return record is not None and (len(record), compute_record_digest(record)) == (last_record.size, last_record.digest)
 
 
 def _divide_plan(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: int) -> list[PulledPart]:

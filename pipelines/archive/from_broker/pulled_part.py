@@ -101,13 +101,13 @@ class PulledPart:
         return self.log.end_byte
 
     def read(
-        self, request: Request, inspect: BatchInspector, done: Callable[[QueueReport], None]
+        self, request: Request, inspect_batch: BatchInspector, on_report: Callable[[QueueReport], None]
     ) -> Iterator[pa.RecordBatch]:
         """Pull the messages of all ranges, and yield them in batches.
 
         Args:
-            inspect: called with the records of each batch before it is yielded.
-            done: called with a report after each range.
+            inspect_batch: called with the records of each batch before it is yielded.
+            on_report: called with a report after each range.
 
         Raises:
             RocketMQError: if a broker cannot be reached, or has lost messages since the run was planned.
@@ -117,25 +117,25 @@ class PulledPart:
         from commitlake.connectors.rocketmq.log_reading import LogReader  # noqa: PLC0415
 
         with self.source.open_puller() as puller:
-            reader = LogReader(puller, request, inspect, Throttle(self.source.rate), self.source.retry_seconds)
+            reader = LogReader(puller, request, inspect_batch, Throttle(self.source.rate), self.source.retry_seconds)
             for one in self.ranges:
                 yield from reader.read(
-                    one.wanted, self.log, lambda read: done(_to_queue_report(read)), resumes=one.resumes
+                    one.wanted, self.log, lambda read: on_report(_to_queue_report(read)), is_resumed=one.resumes
                 )
 
 
-def _to_queue_report(read: ReadRange) -> QueueReport:
-    queue, last = read.wanted.queue, read.last_taken
+def _to_queue_report(read_range: ReadRange) -> QueueReport:
+    queue, last = read_range.wanted.queue, read_range.last_taken
     return QueueReport(
         queue.broker_name,
         queue.topic,
         queue.queue_id,
-        read.wanted.begin,
-        read.wanted.end,
-        read.end,
-        read.taken,
-        read.lost,
-        read.lost_where,
-        read.is_new_queue,
+        read_range.wanted.begin,
+        read_range.wanted.end,
+        read_range.end,
+        read_range.taken,
+        read_range.lost,
+        read_range.lost_where,
+        read_range.is_new_queue,
         None if last is None else LastRecord(*last),
     )

@@ -37,7 +37,7 @@ LATE_US = 60_000_000
 """Time within which a broker has stored the copy of a message after a consumption failed, microseconds."""
 
 
-def link_produced_records(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps to the records that producers sent, by the offset message id or by the unique key alone.
 
     With the unique key alone, a record that was sent again after the trace was stored is not taken into account. A send
@@ -65,34 +65,39 @@ def link_produced_records(f: LinkableRecords, entries: pa.Table, spans: Spans) -
     produced -    -   failed  refused       shop
     produced -    200 failed  -             shop
     """
-    is_first = f.has_value("role", Role.SENT, Role.HALF, Role.COMMITTED, Role.RETRY) | (
-        f.has_value("role", Role.WAITING) & (f.numbers("attempt") == 0) & (f.numbers("rolls") == 0)
+    is_first = members.has_value("role", Role.SENT, Role.HALF, Role.COMMITTED, Role.RETRY) | (
+        members.has_value("role", Role.WAITING) & (members.numbers("attempt") == 0) & (members.numbers("rolls") == 0)
     )
-    sent = f.indexes_where(is_first)
+    sent = members.indexes_where(is_first)
     placed = entries.column("sent_offset").combine_chunks()
     left, right = encode_key_columns(
-        [entries.column("unique_key"), placed], f.columns(["unique_key", "physical_offset"], sent)
+        [entries.column("unique_key"), placed], members.columns(["unique_key", "physical_offset"], sent)
     )
     exact, counts = match_same_key(left, right)
-    is_plain = is_first & ~f.has_value("role", Role.COMMITTED) & (f.numbers("checks") == 0) & f.is_null("replay_id")
-    plain = f.indexes_where(is_plain)
-    left, right = encode_key_columns([entries.column("unique_key")], f.columns(["unique_key"], plain))
+    is_plain = (
+        is_first
+        & ~members.has_value("role", Role.COMMITTED)
+        & (members.numbers("checks") == 0)
+        & members.is_null("replay_id")
+    )
+    plain = members.indexes_where(is_plain)
+    left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], plain))
     until = to_numpy_numbers(entries.column("store_timestamp")) + 1
-    then, others = newest_member_at_time(left, until, right, plain, f)
+    then, others = newest_member_at_time(left, until, right, plain, members)
     has_place = ~is_null(placed)
     counts = np.where(has_place, counts, others)
     found = np.where(has_place, to_member_numbers(sent, exact), then)
     failed = pc.fill_null(pc.equal(entries.column("outcome"), str(StepOutcome.FAILED)), False).to_numpy()
     # What an application sends after a failure is another message, with the same key if it is the same object.
-    counts = np.where(failed & (to_member_numbers(f.times, found) >= until), 0, counts)
+    counts = np.where(failed & (to_member_numbers(members.times, found) >= until), 0, counts)
     found = np.where(counts == 1, found, NONE)
     reasons = pc.if_else(to_boolean_array(failed), str(AbsentReason.REFUSED), str(AbsentReason.NOT_YET))
     reasons = pc.if_else(to_boolean_array(counts > 1), str(AbsentReason.AMBIGUOUS), reasons)
     # A send that failed may have reached any broker.
     may_be_stored = (counts == 0) & failed & (spans.all_complete_us <= until)
-    may_change = may_link_otherwise(f, np.where(has_place, NONE, found), entries, until, spans)
-    origin_topics = f.column("origin_topic").take(pa.array(then, mask=then < 0))
-    return make_steps(EdgeKind.PRODUCED, f.table, None, found, {
+    may_change = may_link_otherwise(members, np.where(has_place, NONE, found), entries, until, spans)
+    origin_topics = members.column("origin_topic").take(pa.array(then, mask=then < 0))
+    return make_steps(EdgeKind.PRODUCED, members.table, None, found, {
         "to_key": entries.column("unique_key"),
         "to_topic": pc.coalesce(entries.column("topic").combine_chunks(), origin_topics),
         "to_physical_offset": placed,
@@ -103,7 +108,7 @@ def link_produced_records(f: LinkableRecords, entries: pa.Table, spans: Spans) -
     })  # fmt: skip
 
 
-def link_ended_transactions(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps for transactions that producers ended, each from the newest half message at that time.
 
     >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
@@ -122,10 +127,10 @@ def link_ended_transactions(f: LinkableRecords, entries: pa.Table, spans: Spans)
     ended 100  -  unknown   -
     ended 300  -  committed -
     """
-    return _link_decisions(EdgeKind.ENDED, f, entries, f.with_role(Role.HALF), spans)
+    return _link_decisions(EdgeKind.ENDED, members, entries, members.indexes_with_role(Role.HALF), spans)
 
 
-def link_recalled_timers(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps from timer messages that producers recalled, each from the newest one at that time.
 
     >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
@@ -141,26 +146,28 @@ def link_recalled_timers(f: LinkableRecords, entries: pa.Table, spans: Spans) ->
     kind     from to outcome absent_reason
     recalled 100  -  success -
     """
-    is_first = (f.numbers("by_timer") != 0) & (f.numbers("rolls") == 0)
-    timers = f.indexes_where(f.has_value("role", Role.WAITING) & is_first)
-    return _link_decisions(EdgeKind.RECALLED, f, entries, timers, spans)
+    is_first = (members.numbers("by_timer") != 0) & (members.numbers("rolls") == 0)
+    timers = members.indexes_where(members.has_value("role", Role.WAITING) & is_first)
+    return _link_decisions(EdgeKind.RECALLED, members, entries, timers, spans)
 
 
-def _link_decisions(kind: EdgeKind, f: LinkableRecords, entries: pa.Table, records: Array, spans: Spans) -> pa.Table:
+def _link_decisions(
+    kind: EdgeKind, members: LinkableRecords, entries: pa.Table, records: Array, spans: Spans
+) -> pa.Table:
     """Return the steps from the records on which producers decided: each from the newest one at that time."""
-    left, right = encode_key_columns([entries.column("unique_key")], f.columns(["unique_key"], records))
+    left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], records))
     until = to_numpy_numbers(entries.column("event_timestamp")) + 1
-    found, _ = newest_member_at_time(left, until, right, records, f)
-    return make_steps(kind, f.table, found, None, {
+    found, _ = newest_member_at_time(left, until, right, records, members)
+    return make_steps(kind, members.table, found, None, {
         "from_key": entries.column("unique_key"),
         "producer_group": entries.column("group"),
-        "may_change": to_boolean_array(may_link_otherwise(f, found, entries, until, spans)),
+        "may_change": to_boolean_array(may_link_otherwise(members, found, entries, until, spans)),
         **action_columns(entries),
         **absent_end_columns(FROM, found, repeat_text(str(AbsentReason.NOT_YET), len(found))),
     })  # fmt: skip
 
 
-def link_consumptions(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps from records that groups consumed.
 
     The first attempt is on the record in the message's own topic; later attempts are on records in the group's retry
@@ -187,17 +194,19 @@ def link_consumptions(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa
     consumed 300  -  success -             1
     consumed -    -  success not_yet       0
     """
-    retried, own = find_consumable_members(f)
-    attempts = to_numpy_numbers(entries.column("attempt"), null=-1)
+    retried, own = find_consumable_members(members)
+    attempts = to_numpy_numbers(entries.column("attempt"), null_value=-1)
     until = to_numpy_numbers(entries.column("event_timestamp")) + 1
-    left, right = encode_key_columns([entries.column("unique_key")], f.columns(["unique_key"], own))
-    first, counts = newest_member_at_time(left, until, right, own, f)
+    left, right = encode_key_columns([entries.column("unique_key")], members.columns(["unique_key"], own))
+    first, counts = newest_member_at_time(left, until, right, own, members)
     left, right = encode_key_columns(
         [entries.column(name) for name in ("unique_key", "group", "attempt")],
-        f.columns(["unique_key", "group", "attempt"], retried),
+        members.columns(["unique_key", "group", "attempt"], retried),
     )
-    later, copies = newest_member_at_time(left, until, right, retried, f)
-    in_order = (attempts > 0) & (copies == 0) & (counts == 1) & _is_consumed_without_retry(f, entries, first, spans)
+    later, copies = newest_member_at_time(left, until, right, retried, members)
+    in_order = (
+        (attempts > 0) & (copies == 0) & (counts == 1) & _is_consumed_without_retry(members, entries, first, spans)
+    )
     on_first = (attempts == 0) | in_order
     counts = np.where(on_first, counts, copies)
     found = np.where(on_first, first, later)
@@ -205,9 +214,9 @@ def link_consumptions(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa
     is_ambiguous = to_boolean_array((counts > 1) & (attempts >= 0))
     reasons = pc.if_else(is_ambiguous, str(AbsentReason.AMBIGUOUS), str(AbsentReason.NOT_YET))
     may_change = pc.or_(
-        entries.column("is_begun"), to_boolean_array(may_link_otherwise(f, found, entries, until, spans))
+        entries.column("is_begun"), to_boolean_array(may_link_otherwise(members, found, entries, until, spans))
     )
-    return make_steps(EdgeKind.CONSUMED, f.table, found, None, {
+    return make_steps(EdgeKind.CONSUMED, members.table, found, None, {
         "from_key": entries.column("unique_key"),
         "consumer_group": entries.column("group"),
         "attempt": entries.column("attempt"),
@@ -218,20 +227,22 @@ def link_consumptions(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa
     })  # fmt: skip
 
 
-def join_consumptions(begun: pa.Table, ended: pa.Table) -> pa.Table:
+def join_consumptions(start_entries: pa.Table, end_entries: pa.Table) -> pa.Table:
     """Join the trace entries on the start and the end of each consumption, by request and message.
 
     Args:
-        begun: entries of `SubBefore`.
-        ended: entries of `SubAfter`.
+        start_entries: entries of `SubBefore`.
+        end_entries: entries of `SubAfter`.
 
     Returns:
         A table of `ENTRIES` with the column `is_begun`: True if only one of the two entries exists. The evidence is
         that of the end, if it exists.
     """
-    begun, ended = _distinct_entries(begun), _distinct_entries(ended)
+    start_entries, end_entries = _distinct_entries(start_entries), _distinct_entries(end_entries)
     same = ["request_id", "unique_key"]
-    left, right = encode_key_columns([begun.column(name) for name in same], [ended.column(name) for name in same])
+    left, right = encode_key_columns(
+        [start_entries.column(name) for name in same], [end_entries.column(name) for name in same]
+    )
     ranks = [rank_within_key(codes, np.arange(len(codes))) for codes in (left, right)]
     left, right = encode_key_columns(
         [_nullable_codes(left), pa.array(ranks[0])], [_nullable_codes(right), pa.array(ranks[1])]
@@ -243,7 +254,7 @@ def join_consumptions(begun: pa.Table, ended: pa.Table) -> pa.Table:
     first, last = pa.array(index, mask=index < 0), pa.array(other, mask=other < 0)
     columns = {}
     for field in ENTRIES:
-        tables = ((begun, first), (ended, last))
+        tables = ((start_entries, first), (end_entries, last))
         sides = [table.column(field.name).combine_chunks().take(taken) for table, taken in tables]
         prefers_end = field.name in {"broker", "physical_offset", "entry", "store_timestamp", "client_host", "action"}
         columns[field.name] = pc.coalesce(*(reversed(sides) if prefers_end else sides))
@@ -261,7 +272,7 @@ def _nullable_codes(codes: Array) -> pa.Array:
     return pa.array(codes, pa.int64(), mask=codes < 0)
 
 
-def link_logged_consumptions(f: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
+def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps from records whose consumption the broker has logged, with their places.
 
     Below, the lake lacks the second message, although its offset is in the archived range:
@@ -283,11 +294,11 @@ def link_logged_consumptions(f: LinkableRecords, entries: pa.Table, spans: Spans
     """
     left, right = encode_key_columns(
         [entries.column(name) for name in ("broker", "sent_offset", "unique_key")],
-        f.columns(["broker", "physical_offset", "unique_key"], np.arange(f.table.num_rows)),
+        members.columns(["broker", "physical_offset", "unique_key"], np.arange(members.table.num_rows)),
     )
     found, _ = match_same_key(left, right)
     brokers, places = (entries.column(name).combine_chunks() for name in ("broker", "sent_offset"))
-    return make_steps(EdgeKind.CONSUMED, f.table, found, None, {
+    return make_steps(EdgeKind.CONSUMED, members.table, found, None, {
         "from_key": entries.column("unique_key"),
         "from_broker": brokers,
         "from_physical_offset": places,
@@ -295,17 +306,21 @@ def link_logged_consumptions(f: LinkableRecords, entries: pa.Table, spans: Spans
         "consumer_group": entries.column("group"),
         "attempt": entries.column("attempt"),
         **action_columns(entries),
-        **absent_end_columns(FROM, found, spans.reasons_at_places(brokers, places)),
+        **absent_end_columns(FROM, found, spans.reasons_at_positions(brokers, places)),
     })  # fmt: skip
 
 
-def _is_consumed_without_retry(f: LinkableRecords, entries: pa.Table, first: Array, spans: Spans) -> Array:
+def _is_consumed_without_retry(
+    members: LinkableRecords, entries: pa.Table, member_numbers: Array, spans: Spans
+) -> Array:
     """Return a mask of the consumptions whose group has no retry copy of the message, and can no longer get one."""
-    copies = f.indexes_where(~f.is_null("group") & (f.numbers("attempt") > 0) & ~leads_to_dead_letters(f))
-    left, right = encode_key_columns(
-        [entries.column(name) for name in ("unique_key", "group")], f.columns(["unique_key", "group"], copies)
+    copies = members.indexes_where(
+        ~members.is_null("group") & (members.numbers("attempt") > 0) & ~leads_to_dead_letters(members)
     )
-    brokers = f.column("broker").take(pa.array(first, mask=first < 0))
+    left, right = encode_key_columns(
+        [entries.column(name) for name in ("unique_key", "group")], members.columns(["unique_key", "group"], copies)
+    )
+    brokers = members.column("broker").take(pa.array(member_numbers, mask=member_numbers < 0))
     is_complete = spans.are_complete(brokers, to_numpy_numbers(entries.column("event_timestamp")) + LATE_US)
-    found: Array = (count_same_key(left, right) == 0) & is_complete & (first >= 0)
+    found: Array = (count_same_key(left, right) == 0) & is_complete & (member_numbers >= 0)
     return found

@@ -21,9 +21,9 @@ from commitlake.pipelines.edges.steps import repeat_text
 from commitlake.schemas.tables.edges import AbsentReason
 
 
-def replace_unmatched(found: Array, other: Array) -> Array:
-    """Return the numbers in `found`, replaced by those in `other` where `found` has -1."""
-    return np.where(found >= 0, found, other)
+def replace_unmatched(numbers: Array, replacements: Array) -> Array:
+    """Return `numbers`, with those in `replacements` in place of -1."""
+    return np.where(numbers >= 0, numbers, replacements)
 
 
 def is_null(column: Column) -> Array:
@@ -32,20 +32,22 @@ def is_null(column: Column) -> Array:
     return found
 
 
-def definer_columns(f: LinkableRecords, rows: Array) -> dict[str, Column]:
+def definer_columns(members: LinkableRecords, rows: Array) -> dict[str, Column]:
     """Return the columns `definer_broker` and `definer_offset`: the place of the record that defines each step."""
-    return {"definer_broker": f.column("broker", rows), "definer_offset": f.column("physical_offset", rows)}
+    return {"definer_broker": members.column("broker", rows), "definer_offset": members.column("physical_offset", rows)}
 
 
-def reason_no_predecessor(f: LinkableRecords, rows: Array, spans: Spans) -> Column:
+def no_predecessor_reasons(members: LinkableRecords, rows: Array, spans: Spans) -> Column:
     """Return the reason why each record has no predecessor; `ambiguous` for records without a unique key."""
-    reasons = spans.reasons_before(f.column("broker", rows), f.times[rows])
-    return pc.if_else(to_boolean_array(is_null(f.column("unique_key", rows))), str(AbsentReason.AMBIGUOUS), reasons)
+    reasons = spans.reasons_before(members.column("broker", rows), members.times[rows])
+    return pc.if_else(
+        to_boolean_array(is_null(members.column("unique_key", rows))), str(AbsentReason.AMBIGUOUS), reasons
+    )
 
 
-def reason_or_ambiguous(f: LinkableRecords, rows: Array, reason: AbsentReason) -> Column:
+def reasons_or_ambiguous(members: LinkableRecords, rows: Array, reason: AbsentReason) -> Column:
     """Return `reason` for each record, but `ambiguous` for records without a unique key."""
-    no_key = to_boolean_array(is_null(f.column("unique_key", rows)))
+    no_key = to_boolean_array(is_null(members.column("unique_key", rows)))
     return pc.if_else(no_key, str(AbsentReason.AMBIGUOUS), str(reason)) if len(rows) else repeat_text(None, 0)
 
 
@@ -65,7 +67,7 @@ def action_columns(entries: pa.Table) -> dict[str, Column]:
 
 
 def newest_member_at_time(
-    left: Array, until: Array, right: Array, rows: Array, f: LinkableRecords
+    event_keys: Array, event_times: Array, member_keys: Array, member_numbers: Array, members: LinkableRecords
 ) -> tuple[Array, Array]:
     """Find, for each event, the newest record with its key at the event's time, and the number of such records.
 
@@ -74,41 +76,49 @@ def newest_member_at_time(
     never changes the result, so several runs give the steps of a single one: see `may_link_otherwise`.
 
     Args:
-        left: key of each event.
-        until: time of each event, microseconds.
-        right: key of each member of `rows`.
-        rows: member numbers.
-        f: all members.
+        event_keys: key of each event.
+        event_times: time of each event, microseconds.
+        member_keys: key of each member of `member_numbers`.
+        member_numbers: member numbers.
+        members: all members.
     """
-    times = f.times[rows]
-    counts = count_before(left, until, right, times)
-    counts = np.maximum(counts - count_before(left, until - LINK_US, right, times), np.minimum(counts, 1))
-    found = match_latest_before(left, until, right, times)
-    later = match_first_after(left, until, right, times)
+    times = members.times[member_numbers]
+    counts = count_before(event_keys, event_times, member_keys, times)
+    counts = np.maximum(
+        counts - count_before(event_keys, event_times - LINK_US, member_keys, times), np.minimum(counts, 1)
+    )
+    found = match_latest_before(event_keys, event_times, member_keys, times)
+    later = match_first_after(event_keys, event_times, member_keys, times)
     is_late = counts == 0
-    return to_member_numbers(rows, np.where(is_late, later, found)), np.where(is_late, later >= 0, counts)
+    return to_member_numbers(member_numbers, np.where(is_late, later, found)), np.where(is_late, later >= 0, counts)
 
 
-def may_link_otherwise(f: LinkableRecords, found: Array, entries: pa.Table, until: Array, spans: Spans) -> Array:
+def may_link_otherwise(
+    members: LinkableRecords, member_numbers: Array, entries: pa.Table, event_times: Array, spans: Spans
+) -> Array:
     """Return a mask of the events that a later run may link otherwise: not all records until then are read.
 
     That is asked of the broker of the record that was found; if it also has the trace, all records before that are
     read. Copies on other brokers are not waited for, since a broker may never be archived again.
 
     Args:
-        found: member number for each event, -1 for none.
+        member_numbers: member number for each event, -1 for none.
         entries: entries of the events.
-        until: time of each event, microseconds.
+        event_times: time of each event, microseconds.
     """
-    brokers = f.column("broker").take(pa.array(found, mask=found < 0))
+    brokers = members.column("broker").take(pa.array(member_numbers, mask=member_numbers < 0))
     is_same = pc.fill_null(pc.equal(brokers, entries.column("broker").combine_chunks()), False)
     is_read = is_same.to_numpy(zero_copy_only=False) & (
-        until <= to_numpy_numbers(entries.column("store_timestamp")) + 1
+        event_times <= to_numpy_numbers(entries.column("store_timestamp")) + 1
     )
-    may_find: Array = (found >= 0) & ~is_read & ~spans.are_complete(brokers, until)
+    may_find: Array = (member_numbers >= 0) & ~is_read & ~spans.are_complete(brokers, event_times)
     return may_find
 
 
-def to_member_numbers(rows: Array, found: Array) -> Array:
+def to_member_numbers(member_numbers: Array, indexes: Array) -> Array:
     """Convert indexes into a selection of members to member numbers; -1 stays -1."""
-    return np.where(found >= 0, rows[found], NONE) if len(rows) else np.full(len(found), NONE, np.int64)
+    return (
+        np.where(indexes >= 0, member_numbers[indexes], NONE)
+        if len(member_numbers)
+        else np.full(len(indexes), NONE, np.int64)
+    )

@@ -15,8 +15,8 @@ from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.edges.links.common import (
     definer_columns,
     is_null,
-    reason_no_predecessor,
-    reason_or_ambiguous,
+    no_predecessor_reasons,
+    reasons_or_ambiguous,
     replace_unmatched,
 )
 from commitlake.pipelines.edges.matching import (
@@ -38,7 +38,7 @@ from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 _MESSAGE_KEY = ["broker", "unique_key"]
 
 
-def link_deliveries(f: LinkableRecords, spans: Spans) -> list[pa.Table]:
+def link_deliveries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     """Return the steps from delayed records to their copies, by level or by timer.
 
     The copy has the same unique key, the topic that the first record names, and as many failures. If a message waits
@@ -66,100 +66,112 @@ def link_deliveries(f: LinkableRecords, spans: Spans) -> list[pa.Table]:
     timer   300  400 -         -
     timer   400  500 cancelled -
     """
-    waiting, delivered = f.with_role(Role.WAITING), f.with_role(Role.DELIVERED)
-    marks = f.with_role(Role.CANCELLED)
-    timers = waiting[f.numbers("by_timer")[waiting] != 0]
-    again = timers[f.numbers("rolls")[timers] > 0]
-    rolled_from = f.match_before(again, timers, [*_MESSAGE_KEY, "next_topic"])
-    cancelled = _find_cancelled_timers(f, marks, timers)
+    waiting, delivered = members.indexes_with_role(Role.WAITING), members.indexes_with_role(Role.DELIVERED)
+    marks = members.indexes_with_role(Role.CANCELLED)
+    timers = waiting[members.numbers("by_timer")[waiting] != 0]
+    again = timers[members.numbers("rolls")[timers] > 0]
+    rolled_from = members.match_before(again, timers, [*_MESSAGE_KEY, "next_topic"])
+    cancelled = _find_cancelled_timers(members, marks, timers)
     gone = np.union1d(rolled_from[rolled_from >= 0], cancelled[cancelled >= 0])
     left = np.setdiff1d(waiting, rolled_from[rolled_from >= 0])
-    found = _pair_in_order(f, delivered, left)
-    due = f.numbers("due")
-    found[(found >= 0) & (f.times[delivered] > due[found] + LINK_US) & (due[found] > 0)] = NONE
+    found = _pair_in_order(members, delivered, left)
+    due = members.numbers("due")
+    found[(found >= 0) & (members.times[delivered] > due[found] + LINK_US) & (due[found] > 0)] = NONE
     pending = np.setdiff1d(left, np.concatenate([found[found >= 0], gone]))
     nothing = np.full(len(pending), NONE)
     called_back = repeat_text(str(StepOutcome.CANCELLED), len(marks))
-    not_yet = absent_end_columns(TO, nothing, reason_or_ambiguous(f, pending, AbsentReason.NOT_YET))
+    not_yet = absent_end_columns(TO, nothing, reasons_or_ambiguous(members, pending, AbsentReason.NOT_YET))
     return [
-        _make_delay_steps(f, pending, nothing, pending, not_yet),
+        _make_delay_steps(members, pending, nothing, pending, not_yet),
         _make_delay_steps(
-            f, found, delivered, delivered, absent_end_columns(FROM, found, reason_no_predecessor(f, delivered, spans))
+            members,
+            found,
+            delivered,
+            delivered,
+            absent_end_columns(FROM, found, no_predecessor_reasons(members, delivered, spans)),
         ),
         _make_delay_steps(
-            f, rolled_from, again, again, absent_end_columns(FROM, rolled_from, reason_no_predecessor(f, again, spans))
+            members,
+            rolled_from,
+            again,
+            again,
+            absent_end_columns(FROM, rolled_from, no_predecessor_reasons(members, again, spans)),
         ),
         _make_delay_steps(
-            f,
+            members,
             cancelled,
             marks,
             marks,
-            {"outcome": called_back, **absent_end_columns(FROM, cancelled, reason_no_predecessor(f, marks, spans))},
+            {
+                "outcome": called_back,
+                **absent_end_columns(FROM, cancelled, no_predecessor_reasons(members, marks, spans)),
+            },
         ),
     ]
 
 
 def _make_delay_steps(
-    f: LinkableRecords, from_rows: Array, to_rows: Array, definers: Array, more: dict[str, Column]
+    members: LinkableRecords, from_rows: Array, to_rows: Array, definers: Array, extra_columns: dict[str, Column]
 ) -> pa.Table:
     """Return the steps from delayed records to their deliveries; one of both ends may be absent."""
-    by_timer = f.numbers("by_timer")[definers] != 0
+    by_timer = members.numbers("by_timer")[definers] != 0
     known = np.where(from_rows >= 0, from_rows, to_rows)
     columns: dict[str, Column] = {
-        "attempt": f.column("attempt", known),
-        "consumer_group": f.column("group", known),
-        "due_timestamp": f.column("due").take(pa.array(from_rows, mask=from_rows < 0)),
-        "to_topic": f.column("next_topic").take(pa.array(from_rows, mask=from_rows < 0)),
-        "from_key": f.column("unique_key", known),
-        "to_key": f.column("unique_key", known),
-        "from_broker": f.column("broker", known),
-        "to_broker": f.column("broker", known),
-        **definer_columns(f, definers),
-        **more,
+        "attempt": members.column("attempt", known),
+        "consumer_group": members.column("group", known),
+        "due_timestamp": members.column("due").take(pa.array(from_rows, mask=from_rows < 0)),
+        "to_topic": members.column("next_topic").take(pa.array(from_rows, mask=from_rows < 0)),
+        "from_key": members.column("unique_key", known),
+        "to_key": members.column("unique_key", known),
+        "from_broker": members.column("broker", known),
+        "to_broker": members.column("broker", known),
+        **definer_columns(members, definers),
+        **extra_columns,
     }
     kinds = pc.if_else(to_boolean_array(by_timer), str(EdgeKind.TIMER), str(EdgeKind.DELAYED))
-    return make_steps(kinds, f.table, from_rows, to_rows, columns)
+    return make_steps(kinds, members.table, from_rows, to_rows, columns)
 
 
-def _pair_in_order(f: LinkableRecords, delivered: Array, waiting: Array) -> Array:
+def _pair_in_order(members: LinkableRecords, delivered: Array, waiting: Array) -> Array:
     same = ["broker", "unique_key", "attempt"]
     left, right = encode_key_columns(
-        [*f.columns([*same, "topic"], delivered), _boolean_column(f, "by_timer", delivered)],
-        [*f.columns([*same, "next_topic"], waiting), _boolean_column(f, "by_timer", waiting)],
+        [*members.columns([*same, "topic"], delivered), _boolean_column(members, "by_timer", delivered)],
+        [*members.columns([*same, "next_topic"], waiting), _boolean_column(members, "by_timer", waiting)],
     )
     if not len(waiting):
         return np.full(len(delivered), NONE, np.int64)
-    order = np.lexsort((f.offsets[waiting], right))
+    order = np.lexsort((members.offsets[waiting], right))
     ordered = right[order]
     starts, ends = np.searchsorted(ordered, left, side="left"), np.searchsorted(ordered, left, side="right")
-    ranks = rank_within_key(left, f.offsets[delivered])
+    ranks = rank_within_key(left, members.offsets[delivered])
     is_known = (left >= 0) & (ends > starts)
     at = np.where(is_known, starts + np.minimum(ranks, ends - starts - 1), 0)
     found = np.where(is_known, waiting[order[at]], NONE)
-    late = (found >= 0) & (f.offsets[found] >= f.offsets[delivered])
+    late = (found >= 0) & (members.offsets[found] >= members.offsets[delivered])
     if late.any():  # an earlier record of the same kind is not in the lake
-        latest = match_latest_before(left, f.offsets[delivered], right, f.offsets[waiting])
+        latest = match_latest_before(left, members.offsets[delivered], right, members.offsets[waiting])
         found[late] = np.where(latest[late] >= 0, waiting[latest[late]], NONE)
     return found
 
 
-def _boolean_column(f: LinkableRecords, name: str, rows: Array) -> pa.Array:
-    return pa.array((f.numbers(name)[rows] != 0).astype(np.int64))
+def _boolean_column(members: LinkableRecords, name: str, rows: Array) -> pa.Array:
+    return pa.array((members.numbers(name)[rows] != 0).astype(np.int64))
 
 
-def _find_cancelled_timers(f: LinkableRecords, marks: Array, timers: Array) -> Array:
+def _find_cancelled_timers(members: LinkableRecords, cancel_marks: Array, timers: Array) -> Array:
     """Find the timer that each mark cancels, by its unique key, which has the topic as a prefix since 5.3."""
-    plain = f.match_before(marks, timers, ["broker", ("cancels", "unique_key")])
-    texts = pc.binary_join_element_wise(f.column("next_topic", timers), f.column("unique_key", timers), "_")
+    plain = members.match_before(cancel_marks, timers, ["broker", ("cancels", "unique_key")])
+    texts = pc.binary_join_element_wise(members.column("next_topic", timers), members.column("unique_key", timers), "_")
     left, right = encode_key_columns(
-        [f.column("broker", marks), f.column("cancels", marks)], [f.column("broker", timers), texts]
+        [members.column("broker", cancel_marks), members.column("cancels", cancel_marks)],
+        [members.column("broker", timers), texts],
     )
-    found = match_latest_before(left, f.offsets[marks], right, f.offsets[timers])
+    found = match_latest_before(left, members.offsets[cancel_marks], right, members.offsets[timers])
     named = np.where(found >= 0, timers[found], NONE) if len(timers) else found
     return np.where(plain >= 0, plain, named)
 
 
-def link_retries(f: LinkableRecords, spans: Spans) -> list[pa.Table]:
+def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     """Return the steps from records on which a consumer group failed to their copies, as retry or dead letter.
 
     A copy has one failure more than the record before it. That record is in the group's retry topic or, for the first
@@ -190,97 +202,104 @@ def link_retries(f: LinkableRecords, spans: Spans) -> list[pa.Table]:
     kind    from to  outcome absent_reason consumer_group
     retried -    400 -       expired       bill
     """
-    is_copy = f.has_value("role", Role.RETRY, Role.DEAD) | (
-        f.has_value("role", Role.WAITING) & (f.numbers("attempt") > 0) & ~f.is_null("group")
+    is_copy = members.has_value("role", Role.RETRY, Role.DEAD) | (
+        members.has_value("role", Role.WAITING) & (members.numbers("attempt") > 0) & ~members.is_null("group")
     )
-    copies = f.indexes_where(is_copy)
+    copies = members.indexes_where(is_copy)
     if not len(copies):
         return []
-    retried, own = find_consumable_members(f)
-    attempts, by_client = f.numbers("attempt")[copies], f.numbers("by_client")[copies] != 0
+    retried, own = find_consumable_members(members)
+    attempts, by_client = members.numbers("attempt")[copies], members.numbers("by_client")[copies] != 0
     of_group = ["unique_key", "group", "attempt"]
-    found = f.match_before(copies, retried, ["broker", "origin_id", *of_group], shifts={"attempt"})
-    found = replace_unmatched(found, f.match_before(copies, retried, ["broker", *of_group], shifts={"attempt"}))
-    across = f.match_before(copies, retried, of_group, shifts={"attempt"}, by_time=True)
+    found = members.match_before(copies, retried, ["broker", "origin_id", *of_group], shifted_columns={"attempt"})
+    found = replace_unmatched(
+        found, members.match_before(copies, retried, ["broker", *of_group], shifted_columns={"attempt"})
+    )
+    across = members.match_before(copies, retried, of_group, shifted_columns={"attempt"}, by_time=True)
     found = replace_unmatched(found, np.where(by_client, across, NONE))
     may_be_first = (found < 0) & ((attempts <= 1) | by_client)
-    first = f.match_before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
+    first = members.match_before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
     same_topic: list[str | tuple[str, str]] = ["unique_key", ("origin_topic", "topic")]
-    first = replace_unmatched(first, f.match_before(copies, own, ["broker", *same_topic]))
-    first = replace_unmatched(first, np.where(by_client, f.match_before(copies, own, same_topic, by_time=True), NONE))
-    is_ambiguous = may_be_first & _has_ambiguous_original(f, copies, own) & (first >= 0)
+    first = replace_unmatched(first, members.match_before(copies, own, ["broker", *same_topic]))
+    first = replace_unmatched(
+        first, np.where(by_client, members.match_before(copies, own, same_topic, by_time=True), NONE)
+    )
+    is_ambiguous = may_be_first & _has_ambiguous_original(members, copies, own) & (first >= 0)
     found = np.where(may_be_first & ~is_ambiguous, first, found)
-    offsets = _origin_offsets(f, copies, found)
+    offsets = _origin_offsets(members, copies, found)
     is_placed = to_boolean_array(offsets >= 0)
-    brokers = f.column("broker", copies)
+    brokers = members.column("broker", copies)
     reasons = pc.if_else(
         is_placed,
-        spans.reasons_at_places(brokers, pa.array(offsets)),
-        spans.reasons_before(brokers, f.times[copies], by_client),
+        spans.reasons_at_positions(brokers, pa.array(offsets)),
+        spans.reasons_before(brokers, members.times[copies], by_client),
     )
     reasons = pc.if_else(to_boolean_array(is_ambiguous), str(AbsentReason.AMBIGUOUS), reasons)
-    keys = f.column("unique_key", copies)
+    keys = members.column("unique_key", copies)
     reasons = pc.if_else(to_boolean_array(is_null(keys) & (offsets < 0)), str(AbsentReason.AMBIGUOUS), reasons)
     more: dict[str, Column] = {
-        "attempt": f.column("attempt", copies),
-        "consumer_group": f.column("group", copies),
+        "attempt": members.column("attempt", copies),
+        "consumer_group": members.column("group", copies),
         "from_key": keys,
         "from_broker": pc.if_else(is_placed, brokers, None),
         "from_physical_offset": pa.array(offsets, mask=offsets < 0),
-        "from_topic": pc.if_else(is_placed, f.column("origin_topic", copies), None),
-        **definer_columns(f, copies),
+        "from_topic": pc.if_else(is_placed, members.column("origin_topic", copies), None),
+        **definer_columns(members, copies),
         **absent_end_columns(FROM, found, reasons),
     }
-    is_dead = to_boolean_array(leads_to_dead_letters(f)[copies])
-    return [make_steps(pc.if_else(is_dead, str(EdgeKind.DEAD), str(EdgeKind.RETRIED)), f.table, found, copies, more)]
+    is_dead = to_boolean_array(leads_to_dead_letters(members)[copies])
+    return [
+        make_steps(pc.if_else(is_dead, str(EdgeKind.DEAD), str(EdgeKind.RETRIED)), members.table, found, copies, more)
+    ]
 
 
-def leads_to_dead_letters(f: LinkableRecords) -> Array:
+def leads_to_dead_letters(members: LinkableRecords) -> Array:
     """Return a mask of the members that are dead letters, or are delayed on their way to a dead-letter topic.
 
     A client that consumes in order sends its dead letter itself, to the retry topic and with a delay. Brokers 4.9 keep
     the delay when they redirect it to the topic of dead letters.
     """
-    names = pc.coalesce(f.column("next_topic"), f.column("topic"))
+    names = pc.coalesce(members.column("next_topic"), members.column("topic"))
     found: Array = pc.starts_with(names, DLQ_PREFIX).to_numpy(zero_copy_only=False)
-    return f.has_value("role", Role.DEAD) | (f.has_value("role", Role.WAITING, Role.DELIVERED) & found)
+    return members.has_value("role", Role.DEAD) | (members.has_value("role", Role.WAITING, Role.DELIVERED) & found)
 
 
-def find_consumable_members(f: LinkableRecords) -> tuple[Array, Array]:
+def find_consumable_members(members: LinkableRecords) -> tuple[Array, Array]:
     """Return the numbers of members that groups consume: of those in retry topics, and of those in their own topics."""
-    retried = f.has_value("role", Role.RETRY, Role.DELIVERED) & f.has_value("kind", Kind.RETRY)
-    own = f.has_value("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & f.has_value("kind", Kind.NORMAL)
-    return f.indexes_where(retried), f.indexes_where(own)
+    retried = members.has_value("role", Role.RETRY, Role.DELIVERED) & members.has_value("kind", Kind.RETRY)
+    own = members.has_value("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & members.has_value("kind", Kind.NORMAL)
+    return members.indexes_where(retried), members.indexes_where(own)
 
 
-def _has_ambiguous_original(f: LinkableRecords, copies: Array, own: Array) -> Array:
+def _has_ambiguous_original(members: LinkableRecords, copies: Array, originals: Array) -> Array:
     """Return a mask of the copies that have several possible originals, and no id that names one of them.
 
     If the group has made a copy before, it has consumed what was stored until then, so only records since then match.
     """
     left, right = encode_key_columns(
-        f.columns(["broker", "unique_key", "origin_topic"], copies), f.columns(["broker", "unique_key", "topic"], own)
+        members.columns(["broker", "unique_key", "origin_topic"], copies),
+        members.columns(["broker", "unique_key", "topic"], originals),
     )
-    exact = f.match_before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
-    counts = count_before(left, f.offsets[copies], right, f.offsets[own])
-    before = f.match_before(copies, copies, [*_MESSAGE_KEY, "group", "origin_topic"])
-    until = np.where(before >= 0, f.offsets[before], -1)
-    since = counts - count_before(left, until, right, f.offsets[own])
+    exact = members.match_before(copies, originals, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
+    counts = count_before(left, members.offsets[copies], right, members.offsets[originals])
+    before = members.match_before(copies, copies, [*_MESSAGE_KEY, "group", "origin_topic"])
+    until = np.where(before >= 0, members.offsets[before], -1)
+    since = counts - count_before(left, until, right, members.offsets[originals])
     found: Array = (counts > 1) & (since != 1) & (exact < 0)
     return found
 
 
-def _origin_offsets(f: LinkableRecords, copies: Array, found: Array) -> Array:
+def _origin_offsets(members: LinkableRecords, copies: Array, originals: Array) -> Array:
     """Return the offset in ORIGIN_MESSAGE_ID for copies of a first failure whose original is absent; else -1."""
     offsets = np.full(len(copies), NONE, np.int64)
-    first = (found < 0) & (f.numbers("attempt")[copies] <= 1) & (f.numbers("by_client")[copies] == 0)
+    first = (originals < 0) & (members.numbers("attempt")[copies] <= 1) & (members.numbers("by_client")[copies] == 0)
     wanted = np.flatnonzero(first)
-    for row, text in zip(wanted.tolist(), f.column("origin_id", copies[wanted]).to_pylist(), strict=True):
+    for row, text in zip(wanted.tolist(), members.column("origin_id", copies[wanted]).to_pylist(), strict=True):
         offsets[row] = parse_id_offset(text)
     return offsets
 
 
-def link_replays(f: LinkableRecords, spans: Spans) -> list[pa.Table]:
+def link_replays(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
     """Return the steps from archived messages to their replayed copies, found by the origin in the copies' properties.
 
     Copies that a broker makes of a message that was sent again keep these properties; they are left out.
@@ -299,25 +318,25 @@ def link_replays(f: LinkableRecords, spans: Spans) -> list[pa.Table]:
     replayed 100  200 -       -             a           R1
     redriven 700  300 -       not_yet       b           R2
     """
-    is_sent = f.has_value("role", Role.SENT, Role.COMMITTED) & ~f.is_null("replay_id")
-    sent = f.indexes_where(is_sent & ~f.is_null("replay_broker") & ~f.is_null("replay_offset"))
-    everything = np.arange(len(f))
+    is_sent = members.has_value("role", Role.SENT, Role.COMMITTED) & ~members.is_null("replay_id")
+    sent = members.indexes_where(is_sent & ~members.is_null("replay_broker") & ~members.is_null("replay_offset"))
+    everything = np.arange(len(members))
     places = ("replay_broker", "broker"), ("replay_offset", "physical_offset")
     left, right = encode_key_columns(
-        f.columns([one for one, _ in places], sent), f.columns([one for _, one in places], everything)
+        members.columns([one for one, _ in places], sent), members.columns([one for _, one in places], everything)
     )
     zeros = np.zeros(len(left), np.int64)
     found = match_latest_before(left, zeros + 1, right, np.zeros(len(right), np.int64))
-    topics = f.column("replay_topic", sent)
+    topics = members.column("replay_topic", sent)
     is_dead = pc.fill_null(pc.starts_with(topics, DLQ_PREFIX), False)
-    brokers, offsets = f.column("replay_broker", sent), f.column("replay_offset", sent)
+    brokers, offsets = members.column("replay_broker", sent), members.column("replay_offset", sent)
     return [
-        make_steps(pc.if_else(is_dead, str(EdgeKind.REDRIVEN), str(EdgeKind.REPLAYED)), f.table, found, sent, {
+        make_steps(pc.if_else(is_dead, str(EdgeKind.REDRIVEN), str(EdgeKind.REPLAYED)), members.table, found, sent, {
             "from_broker": brokers,
             "from_physical_offset": offsets,
             "from_topic": topics,
-            "replay_id": f.column("replay_id", sent),
-            **definer_columns(f, sent),
-            **absent_end_columns(FROM, found, spans.reasons_at_places(brokers, offsets)),
+            "replay_id": members.column("replay_id", sent),
+            **definer_columns(members, sent),
+            **absent_end_columns(FROM, found, spans.reasons_at_positions(brokers, offsets)),
         })
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
-from commitlake.pipelines.edges.links.common import definer_columns, is_null, reason_no_predecessor
+from commitlake.pipelines.edges.links.common import definer_columns, is_null, no_predecessor_reasons
 from commitlake.pipelines.edges.matching import NONE, LinkableRecords, encode_key_columns, match_latest_before
 from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
@@ -28,7 +28,7 @@ OPS = pa.schema([
 _MESSAGE_KEY = ["broker", "unique_key"]
 
 
-def link_transactions(f: LinkableRecords, ops: pa.Table, spans: Spans) -> list[pa.Table]:
+def link_transactions(members: LinkableRecords, ops: pa.Table, spans: Spans) -> list[pa.Table]:
     """Return the steps from half messages: committed, finished, rechecked, and given up.
 
     A committed copy has the half message's physical offset, an op record its queue offset. A half message that is
@@ -64,85 +64,88 @@ def link_transactions(f: LinkableRecords, ops: pa.Table, spans: Spans) -> list[p
     finished  500  600 rolled_back -
     finished  700  -   -           not_yet
     """
-    halves, copies = f.with_role(Role.HALF), f.with_role(Role.COMMITTED)
-    prepared = f.match_before(copies, halves, ["broker", ("prepared_offset", "physical_offset")])
-    places = f.column("prepared_offset", copies)
-    committed = make_steps(EdgeKind.COMMITTED, f.table, prepared, copies, {
-        "from_key": f.column("unique_key", copies),
-        "from_broker": f.column("broker", copies),
+    halves, copies = members.indexes_with_role(Role.HALF), members.indexes_with_role(Role.COMMITTED)
+    prepared = members.match_before(copies, halves, ["broker", ("prepared_offset", "physical_offset")])
+    places = members.column("prepared_offset", copies)
+    committed = make_steps(EdgeKind.COMMITTED, members.table, prepared, copies, {
+        "from_key": members.column("unique_key", copies),
+        "from_broker": members.column("broker", copies),
         "from_physical_offset": places,
         "from_topic": repeat_text(HALF_TOPIC, len(copies)),
         "outcome": repeat_text(str(StepOutcome.COMMITTED), len(copies)),
-        **definer_columns(f, copies),
-        **absent_end_columns(FROM, prepared, spans.reasons_at_places(f.column("broker", copies), places)),
+        **definer_columns(members, copies),
+        **absent_end_columns(FROM, prepared, spans.reasons_at_positions(members.column("broker", copies), places)),
     })  # fmt: skip
-    checks = f.numbers("checks")[halves] > 0
-    again = halves[checks | ~is_null(f.column("first_half", halves))]
-    given_up = f.with_role(Role.GIVEN_UP)
-    before, last = f.match_before(again, halves, _MESSAGE_KEY), f.match_before(given_up, halves, _MESSAGE_KEY)
+    checks = members.numbers("checks")[halves] > 0
+    again = halves[checks | ~is_null(members.column("first_half", halves))]
+    given_up = members.indexes_with_role(Role.GIVEN_UP)
+    before, last = (
+        members.match_before(again, halves, _MESSAGE_KEY),
+        members.match_before(given_up, halves, _MESSAGE_KEY),
+    )
     steps = [committed]
     for kind, from_rows, to_rows in (
         (EdgeKind.RECHECKED, before, again),
         (EdgeKind.GIVEN_UP, last, given_up),
     ):
         more = {
-            "from_key": f.column("unique_key", to_rows),
-            **definer_columns(f, to_rows),
-            **absent_end_columns(FROM, from_rows, reason_no_predecessor(f, to_rows, spans)),
+            "from_key": members.column("unique_key", to_rows),
+            **definer_columns(members, to_rows),
+            **absent_end_columns(FROM, from_rows, no_predecessor_reasons(members, to_rows, spans)),
         }
-        steps.append(make_steps(kind, f.table, from_rows, to_rows, more))
-    finished, named = _link_transaction_ends(f, ops, halves, copies, spans)
+        steps.append(make_steps(kind, members.table, from_rows, to_rows, more))
+    finished, named = _link_transaction_ends(members, ops, halves, copies, spans)
     done = np.concatenate([before, last, named])
     pending = np.setdiff1d(halves, done[done >= 0])
-    is_there = _has_committed_copy(f, pending, copies, None)
+    is_there = _has_committed_copy(members, pending, copies, None)
     nothing = np.full(len(pending), NONE)
-    waiting = make_steps(EdgeKind.FINISHED, f.table, pending, nothing, {
-        "to_key": f.column("unique_key", pending),
+    waiting = make_steps(EdgeKind.FINISHED, members.table, pending, nothing, {
+        "to_key": members.column("unique_key", pending),
         "outcome": pc.if_else(to_boolean_array(is_there), str(StepOutcome.COMMITTED), pa.scalar(None, pa.string())),
-        **definer_columns(f, pending),
+        **definer_columns(members, pending),
         **absent_end_columns(TO, nothing, repeat_text(str(AbsentReason.NOT_YET), len(pending))),
     })  # fmt: skip
     return [*steps, finished, waiting]
 
 
 def _link_transaction_ends(
-    f: LinkableRecords, ops: pa.Table, halves: Array, copies: Array, spans: Spans
+    members: LinkableRecords, ops: pa.Table, halves: Array, copies: Array, spans: Spans
 ) -> tuple[pa.Table, Array]:
-    records = f.with_role(Role.OP)
+    records = members.indexes_with_role(Role.OP)
     left, right = encode_key_columns(
-        [ops.column("broker"), ops.column("physical_offset")], f.columns(["broker", "physical_offset"], records)
+        [ops.column("broker"), ops.column("physical_offset")], members.columns(["broker", "physical_offset"], records)
     )
     zeros = np.zeros(len(left), np.int64)
     of_op = match_latest_before(left, zeros + 1, right, np.zeros(len(right), np.int64))
     ops, of_op = ops.filter(to_boolean_array(of_op >= 0)), records[of_op[of_op >= 0]]
     left, right = encode_key_columns(
         [ops.column(name) for name in ("broker", "queue_id", "half_offset")],
-        f.columns(["broker", "queue_id", "queue_offset"], halves),
+        members.columns(["broker", "queue_id", "queue_offset"], halves),
     )
-    at = match_latest_before(left, f.offsets[of_op], right, f.offsets[halves])
+    at = match_latest_before(left, members.offsets[of_op], right, members.offsets[halves])
     found = np.where(at >= 0, halves[at], NONE) if len(halves) else at
-    is_there = _has_committed_copy(f, found, copies, f.offsets[of_op])
+    is_there = _has_committed_copy(members, found, copies, members.offsets[of_op])
     outcome = pc.if_else(to_boolean_array(is_there), str(StepOutcome.COMMITTED), str(StepOutcome.ROLLED_BACK))
-    steps = make_steps(EdgeKind.FINISHED, f.table, found, of_op, {
+    steps = make_steps(EdgeKind.FINISHED, members.table, found, of_op, {
         "from_broker": ops.column("broker"),
         "from_topic": repeat_text(HALF_TOPIC, len(of_op)),
         "from_queue_id": ops.column("queue_id"),
         "from_queue_offset": ops.column("half_offset"),
         "outcome": pc.if_else(to_boolean_array(found >= 0), outcome, pa.scalar(None, pa.string())),
-        **definer_columns(f, of_op),
-        **absent_end_columns(FROM, found, spans.reasons_before(f.column("broker", of_op), f.times[of_op])),
+        **definer_columns(members, of_op),
+        **absent_end_columns(FROM, found, spans.reasons_before(members.column("broker", of_op), members.times[of_op])),
     })  # fmt: skip
     return steps, found
 
 
-def _has_committed_copy(f: LinkableRecords, halves: Array, copies: Array, until: Array | None) -> Array:
+def _has_committed_copy(members: LinkableRecords, halves: Array, copies: Array, end_offsets: Array | None) -> Array:
     """Return a mask of the half messages that have a committed copy, before the given offsets or anywhere."""
     index = pa.array(halves, mask=halves < 0)
     left, right = encode_key_columns(
-        [f.column(name).take(index) for name in ("broker", "physical_offset")],
-        f.columns(["broker", "prepared_offset"], copies),
+        [members.column(name).take(index) for name in ("broker", "physical_offset")],
+        members.columns(["broker", "prepared_offset"], copies),
     )
-    ends = np.full(len(halves), np.iinfo(np.int64).max) if until is None else until
-    seen = (to_numpy_numbers(f.column("is_committed").take(index)) != 0) & (halves >= 0)
-    found: Array = (match_latest_before(left, ends, right, f.offsets[copies]) >= 0) | seen
+    ends = np.full(len(halves), np.iinfo(np.int64).max) if end_offsets is None else end_offsets
+    seen = (to_numpy_numbers(members.column("is_committed").take(index)) != 0) & (halves >= 0)
+    found: Array = (match_latest_before(left, ends, right, members.offsets[copies]) >= 0) | seen
     return found

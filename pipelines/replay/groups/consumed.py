@@ -162,7 +162,7 @@ class ChosenMessages:
             topics = {queue.topic for queue in self._others if queue.broker == broker}
             if topics:
                 queues = LakeQueues(self._table, broker, OWN_PACKS)  # spans need no bodies
-                found |= find_offset_log_ranges(queues, queues.spans(topics), as_of)
+                found |= find_offset_log_ranges(queues, queues.queue_spans(topics), as_of)
         return found
 
     @cached_property

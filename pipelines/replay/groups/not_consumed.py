@@ -37,7 +37,7 @@ from commitlake.pipelines.lag.subscriptions import (
 )
 from commitlake.pipelines.offsets.sources import LakeQueues, QueueSpans, StoreQueues
 from commitlake.pipelines.replay.errors import ReplayError, UnknownGroupError
-from commitlake.pipelines.snapshot.files import read_store_progress
+from commitlake.pipelines.snapshot.files import read_store_snapshot
 from commitlake.pipelines.snapshot.live import fetch_group_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind
 from commitlake.schemas.counts import format_count
@@ -182,14 +182,14 @@ def find_not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic
     found: list[_StoreOffsets] = []
     warnings: list[str] = []
     for store in stores:
-        progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
+        progress = read_store_snapshot(store, datetime.datetime.now(datetime.UTC))
         if progress is None or OffsetKind.GROUP not in progress.taken:
             warnings.append(f"{store.broker}: its offsets cannot be read: none of its messages is chosen")
             continue
         queues = StoreQueues(store)
 
         def has_messages(topic: str, queues: StoreQueues = queues) -> bool:
-            return bool(queues.spans({topic}))
+            return bool(queues.queue_spans({topic}))
 
         moment = offsets_by_kind(progress)[OffsetKind.GROUP]
         found.append(_StoreOffsets(moment, subscriptions_of_snapshot(progress), queues, has_messages))
@@ -233,7 +233,7 @@ class _LiveQueues:
     def __init__(self, admin: Admin, broker: str) -> None:
         self._admin, self._broker = admin, broker
 
-    def spans(
+    def queue_spans(
         self,
         topics: Collection[str],
         until: datetime.datetime | None = None,  # noqa: ARG002
@@ -249,7 +249,7 @@ class _LiveQueues:
 
     def has_messages(self, topic: str) -> bool:
         """Return whether the broker has a message of a topic."""
-        return any((span.first or 0) < span.end for span in self.spans({topic}).values())
+        return any((span.first or 0) < span.end for span in self.queue_spans({topic}).values())
 
 
 def _join_not_consumed(
@@ -347,7 +347,7 @@ def _queue_starts(
         if position.group == group and takes_topic(position.topic)
     }
     topics = {queue.topic for queue in committed}.union(names)
-    now = store.queues.spans(topics)
+    now = store.queues.queue_spans(topics)
     lives = find_offset_log_ranges(store.queues, now, moment.at)
     found: dict[Queue, QueueStart] = {}
     for queue in committed.keys() | {queue for queue in now if queue.topic in names}:
@@ -369,7 +369,7 @@ def find_offset_log_ranges(
         at: time of a group's offsets.
     """
     floors = {queue: span.floor for queue, span in now.items() if span.floor is not None}
-    then = queues.spans({queue.topic for queue in floors}, at)
+    then = queues.queue_spans({queue.topic for queue in floors}, at)
     found = {}
     for queue, restart in floors.items():
         floor = then[queue].floor or 0 if queue in then else 0

@@ -254,7 +254,7 @@ class GroupFollower:
         first_ms = offsets.earliest_store_time_ms(queue) if ends.min_offset else None
         if first_ms is not None and first_ms > self._since_ms:
             return 0  # older messages were deleted, and copies may have been among them
-        return min(offsets.search(queue, self._since_ms), ends.max_offset)
+        return min(offsets.search_by_time(queue, self._since_ms), ends.max_offset)
 
     def _first_stored_ms(self) -> int:
         """Return the store time of the first message, by the clock of its broker."""

@@ -103,9 +103,9 @@ def _parse_document(text: str) -> dict[str, Any]:
     return document
 
 
-def _shorten(found: object) -> str:
+def _shorten(value: object) -> str:
     """Return a value for a message, shortened if it is long."""
-    text = repr(found)
+    text = repr(value)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 

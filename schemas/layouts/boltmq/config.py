@@ -51,13 +51,13 @@ def topics_from_boltmq(document: Document) -> Document:
     if not isinstance(table, dict) or len(table) != 1:
         return document
     inner = next((table[name] for name in _NESTED_TOPICS if name in table), None)
-    if not _is_table(inner):
+    if not _is_dict_of_dicts(inner):
         return document
     topics = {name: _topic_from_boltmq(config) for name, config in inner.items()}
     return {**document, **_version_from_boltmq(document), TOPICS: topics}
 
 
-def _is_table(value: object) -> TypeGuard[dict[Any, Document]]:
+def _is_dict_of_dicts(value: object) -> TypeGuard[dict[Any, Document]]:
     """Return whether a value is a dictionary whose values are all dictionaries, as in a table of entries by name."""
     return isinstance(value, dict) and all(isinstance(entry, dict) for entry in value.values())
 
@@ -81,7 +81,7 @@ def groups_from_boltmq(document: Document) -> Document:
     if GROUPS in document:
         return document
     table, kept = document.get(_NESTED_GROUPS), {name: document[name] for name in (_VERSION,) if name in document}
-    if not _is_table(table):
+    if not _is_dict_of_dicts(table):
         table = {name: entry for name, entry in document.items() if name != _VERSION}
         if not table or not all(isinstance(entry, dict) and "groupName" in entry for entry in table.values()):
             return document

@@ -83,7 +83,7 @@ class Consumption:
     client_address: Host
 
 
-def _crc_of(record: bytes | bytearray | memoryview) -> int:
+def _compute_crc(record: bytes | bytearray | memoryview) -> int:
     return zlib.crc32(record[HEAD.size :], zlib.crc32(record[:CRC_POSITION]))
 
 
@@ -108,7 +108,7 @@ def parse_consumption(buffer: ReadableBuffer, offset: int = 0) -> tuple[Consumpt
     if available < total_size:
         return None
     record = memoryview(buffer)[offset : offset + total_size]
-    if (found := _crc_of(record)) != values[-1]:
+    if (found := _compute_crc(record)) != values[-1]:
         raise LayoutError("record_crc", offset + CRC_POSITION, f"{found} for these bytes", f"{values[-1]}")
     if outcome not in DeliveryOutcome._value2member_map_:
         raise LayoutError("outcome", offset + HEAD.offset_of("outcome"), "1 to 3", f"{outcome}")
@@ -149,5 +149,5 @@ def serialize_consumption(consumption: Consumption) -> bytes:
         )  # fmt: skip
     except struct.error as error:
         raise UnserializableError("consumption", "numbers that fit their fields", str(error)) from error
-    crc = _crc_of(head + texts)
+    crc = _compute_crc(head + texts)
     return head[:CRC_POSITION] + crc.to_bytes(4, "big") + texts

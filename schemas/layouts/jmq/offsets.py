@@ -76,10 +76,10 @@ def _parse_queue_id(text: str) -> int:
     return number
 
 
-def _parse_position(place: ConsumedQueue, fields: Mapping[str, Any]) -> ConsumerPosition:
+def _parse_position(queue: ConsumedQueue, fields: Mapping[str, Any]) -> ConsumerPosition:
     position = ConsumerPosition(*(_check_number(name, fields.get(name)) for name in ConsumerPosition._fields))
     if position.ack > position.pull:
-        raise LayoutError("pull", 0, f"at least ack, {position.ack}, for {tuple(place)}", f"{position.pull}")
+        raise LayoutError("pull", 0, f"at least ack, {position.ack}, for {tuple(queue)}", f"{position.pull}")
     return position
 
 
@@ -90,15 +90,15 @@ def _check_number(name: str, value: Any) -> int:
     return number
 
 
-def serialize_offsets(positions: Mapping[ConsumedQueue, ConsumerPosition], updated: int) -> bytes:
+def serialize_offsets(positions: Mapping[ConsumedQueue, ConsumerPosition], update_time_ms: int) -> bytes:
     """Return the content of an `offset.json`.
 
     Args:
         positions: positions of all applications and queues.
-        updated: time of the write, ms.
+        update_time_ms: time of the write, ms.
     """
     consumers: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
     for (topic, app, queue_id), position in sorted(positions.items()):
         consumers.setdefault(topic, {}).setdefault(app, {})[str(queue_id)] = position._asdict()
-    document = {"version": VERSION, "updated": updated, "consumers": consumers}
+    document = {"version": VERSION, "updated": update_time_ms, "consumers": consumers}
     return json.dumps(document, separators=(",", ":")).encode()

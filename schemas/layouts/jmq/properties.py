@@ -57,7 +57,7 @@ def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
     text = "\n".join([f"{key}={value}" for key, value in pairs])
     # Counting in the whole text is much cheaper than searching every key and value; nearly all need no escapes.
     if text.count("=") > len(pairs) or text.count("\n") >= len(pairs) > 0 or "\\" in text:
-        text = "\n".join([f"{_escape(key)}={_escape(value)}" for key, value in pairs])
+        text = "\n".join([f"{_escape_text(key)}={_escape_text(value)}" for key, value in pairs])
     if text.endswith("\0"):
         text += "\n"  # no record may end with zeros, which mark an incomplete record
     try:
@@ -69,5 +69,5 @@ def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
     return data
 
 
-def _escape(text: str) -> str:
+def _escape_text(text: str) -> str:
     return _SPECIAL.sub(r"\\\g<0>", text)

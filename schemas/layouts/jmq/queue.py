@@ -94,15 +94,15 @@ class MessageIdParts(NamedTuple):
     broker: str
 
 
-def serialize_message_id(place: MessageIdParts) -> str:
+def serialize_message_id(position: MessageIdParts) -> str:
     """Return the message id of a position: `topic/queue/queueOffset@broker`.
 
     Raises:
         UnserializableError: if the broker's name contains an `@`.
     """
-    if "@" in place.broker:
-        raise UnserializableError("broker", "a name without @", repr(place.broker))
-    return f"{place.topic}/{place.queue_id}/{place.queue_offset}@{place.broker}"
+    if "@" in position.broker:
+        raise UnserializableError("broker", "a name without @", repr(position.broker))
+    return f"{position.topic}/{position.queue_id}/{position.queue_offset}@{position.broker}"
 
 
 def parse_message_id(text: str) -> MessageIdParts:

@@ -35,7 +35,7 @@ _HIGH_BYTES = 4
 _LANDMARK_SIZE = _AT_OFFSET + _HIGH_BYTES - _AT_MAGIC
 
 
-def examine(window: memoryview, position: int, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
+def classify_span(window: memoryview, position: int, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
     """Classify the bytes at a position of a journal file: record, FILLER, unwritten, or fault.
 
     Args:
@@ -62,13 +62,13 @@ def examine(window: memoryview, position: int, journal_offset: int, bounds: Size
     return _examine_record(window, position, journal_offset, bounds)
 
 
-def _examine_file_tail(rest: memoryview, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
+def _examine_file_tail(tail: memoryview, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
     """Examine the last bytes of a file, which are too few for a FILLER."""
-    if any(rest):
+    if any(tail):
         expected = f"a record or a FILLER, {FILLER.size} bytes or more, or zeros"
-        return fault_finding(Fault.CUT, expected, f"{len(rest)} bytes left in the file")
-    closes_file = journal_offset + len(rest) == bounds.segment_end
-    return ScanFinding(SpanKind.BLANK if closes_file and len(rest) else SpanKind.UNWRITTEN, len(rest))
+        return fault_finding(Fault.CUT, expected, f"{len(tail)} bytes left in the file")
+    closes_file = journal_offset + len(tail) == bounds.segment_end
+    return ScanFinding(SpanKind.BLANK if closes_file and len(tail) else SpanKind.UNWRITTEN, len(tail))
 
 
 def _examine_record(window: memoryview, position: int, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
@@ -105,7 +105,7 @@ def _make_scan_rules(file_end: int, start: int) -> Rules:
     # The bytes between the magic and the offset may have any value.
     between = _AT_OFFSET - _AT_MAGIC - 2
     landmark = re.compile(b"%b(?=.{%d}(?:%b))|%b" % (message, between, high, filler), re.DOTALL)
-    return Rules(examine, landmark, _AT_MAGIC, _LANDMARK_SIZE, frozenset({Fault.BODY_CRC}))
+    return Rules(classify_span, landmark, _AT_MAGIC, _LANDMARK_SIZE, frozenset({Fault.BODY_CRC}))
 
 
 class JournalScanner(SegmentScanner):

@@ -111,10 +111,10 @@ class BatchEvidence:
         """Return the evidence of two parts of the log together."""
         return BatchEvidence(self.batches + other.batches, self.steps + other.steps)
 
-    def shows_batch_queues(self, records: int) -> bool:
+    def shows_batch_queues(self, record_count: int) -> bool:
         """Return whether the evidence shows that the topic's queues are BatchConsumeQueues.
 
         Args:
-            records: number of all records of the topic, with or without the flag.
+            record_count: number of all records of the topic, with or without the flag.
         """
-        return self.steps > 0 or (self.steps == 0 and 0 < self.batches == records)
+        return self.steps > 0 or (self.steps == 0 and 0 < self.batches == record_count)

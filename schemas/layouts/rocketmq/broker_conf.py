@@ -70,7 +70,7 @@ def parse_broker_conf(text: str) -> BrokerConf:
         BrokerConfError: if the broker would not accept a value, or the store is not one log in one folder.
     """
     settings = parse_properties(text)
-    _refuse_other_stores(settings)
+    _refuse_unsupported_stores(settings)
     default = BrokerConf()
     return BrokerConf(
         file_reserved_hours=_get_setting(settings, "fileReservedTime", _integer_parser(0), default.file_reserved_hours),
@@ -95,14 +95,14 @@ def parse_broker_conf(text: str) -> BrokerConf:
 def parse_properties(text: str) -> dict[str, str]:
     """Parse a Java properties file; of a repeated key, the last value counts."""
     found = {}
-    for line in _logical_lines(text):
+    for line in _join_continued_lines(text):
         match = _KEY.fullmatch(line)
         assert match is not None  # every part may be empty
         found[_unescape(match[1])] = _unescape(match[2])
     return found
 
 
-def _logical_lines(text: str) -> Iterator[str]:
+def _join_continued_lines(text: str) -> Iterator[str]:
     whole = ""
     for line in re.split(r"\r\n|\r|\n", text):
         part = line.lstrip(" \t\f")
@@ -121,7 +121,7 @@ def _unescape(text: str) -> str:
     return _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else _WORDS.get(found[2], found[2] or ""), text)
 
 
-def _refuse_other_stores(settings: Mapping[str, str]) -> None:
+def _refuse_unsupported_stores(settings: Mapping[str, str]) -> None:
     folders = settings.get("storePathCommitLog", "").split(",")
     if len(folders) > 1:
         raise BrokerConfError(f"storePathCommitLog: expected one folder, found {len(folders)}: {', '.join(folders)}")

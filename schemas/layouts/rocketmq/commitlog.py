@@ -371,16 +371,16 @@ def serialize_blank(bytes_left: int, dialect: Dialect = ROCKETMQ) -> bytes:
     return BLANK.pack(bytes_left, dialect.blank)
 
 
-def detect_segment_dialect(read: Callable[[int], ReadableBuffer]) -> Dialect | None:
+def detect_segment_dialect(read_at: Callable[[int], ReadableBuffer]) -> Dialect | None:
     """Return the dialect of a segment from its first two records, or its only one; None if they differ or are missing.
 
     Two records are compared because a single flipped bit turns RocketMQ's magic into BoltMQ's.
 
     Args:
-        read: returns the bytes of the segment at a position, as many as a BLANK has, or fewer at its end.
+        read_at: returns the bytes of the segment at a position, as many as a BLANK has, or fewer at its end.
     """
-    size, first = _parse_size_and_dialect(read(0))
-    _, second = _parse_size_and_dialect(read(size)) if size >= MIN_RECORD_SIZE else (0, None)
+    size, first = _parse_size_and_dialect(read_at(0))
+    _, second = _parse_size_and_dialect(read_at(size)) if size >= MIN_RECORD_SIZE else (0, None)
     return first if second in (None, first) else None
 
 

@@ -28,18 +28,18 @@ def java_hash(text: str) -> int:
     return _to_signed32(value)
 
 
-def extend_java_hash(head: int, tail: str) -> int:
+def extend_java_hash(head_hash: int, tail: str) -> int:
     """Return Java's hash of a text, given the hash of its first part and the remaining part.
 
     Args:
-        head: `java_hash` of the first part.
+        head_hash: `java_hash` of the first part.
         tail: rest of the text.
     """
     if tail.isascii() and len(tail) < _SHORT:
         start = _SHORT - len(tail)
-        return _to_signed32((head * _WEIGHTS[start - 1] + sum(map(mul, tail.encode(), _WEIGHTS[start:]))) & _MASK)
+        return _to_signed32((head_hash * _WEIGHTS[start - 1] + sum(map(mul, tail.encode(), _WEIGHTS[start:]))) & _MASK)
     units = len(tail.encode("utf-16-be", "surrogatepass")) // 2
-    return _to_signed32((head * pow(31, units, 1 << 32) + java_hash(tail)) & _MASK)
+    return _to_signed32((head_hash * pow(31, units, 1 << 32) + java_hash(tail)) & _MASK)
 
 
 def fnv1_64(data: bytes) -> int:

@@ -82,9 +82,9 @@ class Geometry(NamedTuple):
         """Return the position of a slot in the file."""
         return HEADER.size + SLOT.size * slot
 
-    def entry_position(self, number: int) -> int:
+    def entry_position(self, entry_number: int) -> int:
         """Return the position of an entry in the file."""
-        return HEADER.size + SLOT.size * self.slots + ENTRY.size * number
+        return HEADER.size + SLOT.size * self.slots + ENTRY.size * entry_number
 
 
 MAX_FILE_BYTES = (1 << 31) - 1
@@ -141,8 +141,8 @@ def key_hash(topic: str, key: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _hash_key_prefix(topic: str, head: str) -> int:
-    return java_hash(f"{topic}#{head}")
+def _hash_key_prefix(topic: str, key_prefix: str) -> int:
+    return java_hash(f"{topic}#{key_prefix}")
 
 
 def tags_index_key(tags: str) -> str:

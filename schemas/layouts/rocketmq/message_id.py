@@ -55,9 +55,9 @@ def parse_id_offset(text: str | None) -> int:
 
 def serialize_message_id(store_host: Host, physical_offset: int) -> str:
     """Return the id of the record at `physical_offset` in the log of `store_host`."""
-    return _host_text(store_host) + _OFFSET.pack(physical_offset).hex().upper()
+    return _host_to_hex(store_host) + _OFFSET.pack(physical_offset).hex().upper()
 
 
 @lru_cache(maxsize=64)
-def _host_text(host: Host) -> str:
+def _host_to_hex(host: Host) -> str:
     return serialize_host(host).hex().upper()

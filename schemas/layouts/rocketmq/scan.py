@@ -141,7 +141,7 @@ def find_size_fault(
     return MORE if total_size > available else None
 
 
-def examine(  # noqa: PLR0911 (one return for each state)
+def classify_span(  # noqa: PLR0911 (one return for each state)
     window: memoryview, position: int, physical_offset: int, bounds: SizeLimits
 ) -> ScanFinding:
     """Classify the bytes at a position: record, BLANK, unwritten, or fault.
@@ -210,7 +210,7 @@ class Rules(NamedTuple):
     """Format-specific rules that a scanner uses.
 
     Attributes:
-        examine: function that classifies the bytes at a position, see `examine`.
+        examine: function that classifies the bytes at a position, see `classify_span`.
         landmark: byte pattern that every record and every BLANK contains; after damage, the scanner searches for it.
         landmark_position: position of these bytes in a record.
         landmark_size: size of the pattern in bytes.
@@ -225,7 +225,7 @@ class Rules(NamedTuple):
 
 
 COMMITLOG = Rules(
-    examine, re.compile(rb"\xda\xa3\x20[\xa7\xab\xb7]|\xcb\xd4\x31[\x94\xa4]"), BLANK.offset_of("magic"), 4
+    classify_span, re.compile(rb"\xda\xa3\x20[\xa7\xab\xb7]|\xcb\xd4\x31[\x94\xa4]"), BLANK.offset_of("magic"), 4
 )
 
 
@@ -261,14 +261,18 @@ class SegmentScanner:
         view = memoryview(window)
         origin = self.position
         while not self.done:
-            span = self._search_next_record(view, origin) if self._bad else self._blank or self._step(view, origin)
+            span = (
+                self._search_next_record(view, origin)
+                if self._bad
+                else self._blank or self._scan_next_span(view, origin)
+            )
             if span is None:
                 return
             self.done = span.kind is SpanKind.BLANK
             yield span
             self.done = self.done or self.position >= self._bounds.file_end
 
-    def _step(self, view: memoryview, origin: int) -> SegmentSpan | None:
+    def _scan_next_span(self, view: memoryview, origin: int) -> SegmentSpan | None:
         start = self.position
         finding = self._rules.examine(view, start - origin, start, self._bounds)
         match finding.kind:

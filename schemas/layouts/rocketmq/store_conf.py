@@ -72,18 +72,18 @@ def parse_store_conf(text: str) -> StoreConf:
     return StoreConf(
         broker_name=_broker_name(settings),
         delay_levels_ms=_delay_levels(settings),
-        segment_size_bytes=_get_positive(settings, "mappedFileSizeCommitLog"),
-        queue_file_size_bytes=_get_positive(settings, "mappedFileSizeConsumeQueue"),
-        batch_queue_file_size_bytes=_get_positive(settings, "mapperFileSizeBatchConsumeQueue"),
-        index_slots=_get_positive(settings, "maxHashSlotNum"),
-        index_entries=_get_positive(settings, "maxIndexNum"),
-        max_body_bytes=_get_positive(settings, "maxMessageSize"),
+        segment_size_bytes=_get_positive_number(settings, "mappedFileSizeCommitLog"),
+        queue_file_size_bytes=_get_positive_number(settings, "mappedFileSizeConsumeQueue"),
+        batch_queue_file_size_bytes=_get_positive_number(settings, "mapperFileSizeBatchConsumeQueue"),
+        index_slots=_get_positive_number(settings, "maxHashSlotNum"),
+        index_entries=_get_positive_number(settings, "maxIndexNum"),
+        max_body_bytes=_get_positive_number(settings, "maxMessageSize"),
         is_flush_sync=_is_flush_sync(settings),
     )
 
 
 def parse_broker_name(text: str) -> str | None:
-    """Parse only the broker's name, and ignore all other settings.
+    """Return only the broker's name from a broker.conf or broker.toml, and ignore all other settings.
 
     Args:
         text: content of a broker.conf or a broker.toml, decoded as ISO 8859-1.
@@ -118,7 +118,7 @@ def _is_flush_sync(settings: Mapping[str, str]) -> bool | None:
     return None if text is None else _FLUSH_TYPES[text]
 
 
-def _get_positive(settings: Mapping[str, str], key: str) -> int | None:
+def _get_positive_number(settings: Mapping[str, str], key: str) -> int | None:
     text = settings.get(key)
     if text is None:
         return None

@@ -113,9 +113,9 @@ def serialize_timer_unit(unit: TimerUnit) -> bytes:
     return UNIT.pack(UNIT.size, *unit)
 
 
-def serialize_timer_blank(room: int) -> bytes:
-    """Return the blank that fills the last `room` bytes of a timer log file."""
-    return BLANK.pack(room, 0, BLANK_MAGIC)
+def serialize_timer_blank(bytes_left: int) -> bytes:
+    """Return the blank that fills the last `bytes_left` bytes of a timer log file."""
+    return BLANK.pack(bytes_left, 0, BLANK_MAGIC)
 
 
 def parse_timer_units(data: ReadableBuffer) -> Iterator[TimerUnit]:
@@ -150,15 +150,15 @@ class TimerSlot(NamedTuple):
     magic: int = 0
 
 
-def slot_position(time: int) -> int:
+def slot_position(slot_time: int) -> int:
     """Return the byte position in the wheel of the slot for a time."""
-    return time % SLOTS * SLOT.size
+    return slot_time % SLOTS * SLOT.size
 
 
-def parse_timer_slot(buffer: ReadableBuffer, time: int) -> TimerSlot | None:
+def parse_timer_slot(buffer: ReadableBuffer, slot_time: int) -> TimerSlot | None:
     """Parse the slot of a time; return None if it is empty."""
-    slot = TimerSlot(*SLOT.unpack(buffer, slot_position(time)))
-    return slot if slot.time == time else None
+    slot = TimerSlot(*SLOT.unpack(buffer, slot_position(slot_time)))
+    return slot if slot.time == slot_time else None
 
 
 def serialize_timer_slot(slot: TimerSlot) -> bytes:

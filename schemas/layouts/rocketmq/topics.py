@@ -1,4 +1,4 @@
-"""Topics and groups with a meaning for brokers, the kinds of messages that topics show, and what waits in them.
+"""Internal topics and groups of brokers, and the kinds of messages that topics contain.
 
 Only the stored topic determines a record's kind, because properties such as DELAY stay after delivery. A broker stores
 some messages in internal topics, with their original topic in properties:

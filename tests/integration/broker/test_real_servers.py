@@ -73,11 +73,13 @@ def test_the_broker_registers_at_a_real_name_server(
         topics = TopicConfigs({name: TopicConfig(name, 3, 5, attributes={}) for name in names}, DataVersion(1, 1))
         request = registration_command(LiteOptions(), topics)
         network = Network(ClientOptions(real.name_server_address))
-        network.ask(real.name_server_address, request.code, fields=request.ext_fields, body=bytes(request.body)).result(
-            30
+        network.send_request(
+            real.name_server_address, request.code, fields=request.ext_fields, body=bytes(request.body)
+        ).result(30)
+        route = network.send_and_wait(
+            real.name_server_address, RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteRequest("Compressed")
         )
-        route = network.call(real.name_server_address, RequestCode.GET_ROUTEINFO_BY_TOPIC, RouteRequest("Compressed"))
-        assert route.value(TopicRoute).queue_datas[0][:3] == ("broker-a", 3, 5)
+        assert route.body_as(TopicRoute).queue_datas[0][:3] == ("broker-a", 3, 5)
         network.close()
     finally:
         real.kill()

@@ -114,7 +114,7 @@ def test_a_slave_that_joins_late_begins_with_the_masters_last_segment(tmp_path: 
             assert copied[0] >= names[-1]  # the master may have begun another one meanwhile
             assert copied == list(log_files(master.store))[-len(copied) :]
             low = ask(slave.broker_address, RequestCode.GET_MIN_OFFSET, QueueRequest("orders", 0))
-            assert low.header(OffsetResponse).offset > 0
+            assert low.header_as(OffsetResponse).offset > 0
     finally:
         master.kill()
 
@@ -214,9 +214,9 @@ def test_a_slave_copies_the_masters_topics_groups_and_offsets(cluster: tuple[Mem
     ask(master.broker_address, RequestCode.UPDATE_CONSUMER_OFFSET, update)
 
     def known() -> bool:
-        topics = ask(slave.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs)
-        groups = ask(slave.broker_address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).value(SubscriptionGroups)
-        offsets = ask(slave.broker_address, RequestCode.GET_ALL_CONSUMER_OFFSET).value(ConsumerOffsetTable)
+        topics = ask(slave.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).body_as(TopicConfigs)
+        groups = ask(slave.broker_address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body_as(SubscriptionGroups)
+        offsets = ask(slave.broker_address, RequestCode.GET_ALL_CONSUMER_OFFSET).body_as(ConsumerOffsetTable)
         seven = topics.topic_config_table.get("seven")
         return (
             seven is not None
@@ -226,9 +226,9 @@ def test_a_slave_copies_the_masters_topics_groups_and_offsets(cluster: tuple[Mem
         )
 
     wait_until(known, 30)
-    assert ask(slave.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs) == ask(
+    assert ask(slave.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).body_as(TopicConfigs) == ask(
         master.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG
-    ).value(TopicConfigs)
+    ).body_as(TopicConfigs)
 
 
 def test_a_slave_answers_pulls_and_directs_clients_back_to_the_master(cluster: tuple[MemberLite, MemberLite]) -> None:

@@ -87,7 +87,7 @@ def test_a_real_slave_copies_our_masters_store(
         wait_until_same(master.store, slave.store)
 
     def knows_topics() -> bool:
-        topics = ask(slave.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
+        topics = ask(slave.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).body_as(TopicConfigs).topic_config_table
         return "EveryVolume" in topics
 
     wait_until(knows_topics, 90)
@@ -107,7 +107,7 @@ def test_our_slave_of_a_real_master(names: RocketMQ, tmp_path: Path, running: Ex
     slave.start()
     wait_until_same(master.store, slave.store)
     theirs, ours = (
-        ask(server.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
+        ask(server.broker_address, RequestCode.GET_ALL_TOPIC_CONFIG).body_as(TopicConfigs).topic_config_table
         for server in (master, slave)
     )
     assert theirs.keys() == ours.keys()

@@ -140,7 +140,7 @@ def test_a_slave_registers_and_replicates_over_tls_with_a_broker_account(
     monkeypatch.setenv(ACCESS_KEY_VARIABLE, BROKER.access_key)
     monkeypatch.setenv(SECRET_KEY_VARIABLE, BROKER.secret_key)
     with Admin(ClientOptions(enforcing.name_server_address), ADMIN) as admin:
-        admin.create_topic("Copied", queues=1)
+        admin.create_topic("Copied", queue_count=1)
     name_server = enforcing.name_server_address
     with MemberLite(tmp_path, "--role", "SLAVE", "--tls-config", str(tls), name_server=name_server) as slave:
         wait_until(lambda: log_files(slave.store) == log_files(enforcing.store))

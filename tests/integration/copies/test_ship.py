@@ -228,7 +228,7 @@ def test_paths_of_another_kind_are_named(place: CopyPlace, copy: str) -> None:
         target.seal(file)
     assert not isinstance(found.value, ShipUnavailableError)
     with pytest.raises(ShipNameError, match="a name that is too long"):
-        target.put(f"config/{300 * 'a'}", b"x")
+        target.write_file(f"config/{300 * 'a'}", b"x")
     place.put(f"{copy}-2", LOG_MANIFEST, b"{}")  # as a tool copies it from another kind of file system
     with pytest.raises(ShipError, match=r"log\.json is a file, expected a folder"):
         target_of(f"{copy}-2").read_manifest(LOG_MANIFEST)

@@ -12,7 +12,7 @@ import pytest
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.follower import follow_messages
-from commitlake.connectors.hbase.lookups import look_up, read_all
+from commitlake.connectors.hbase.lookups import find_messages, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
@@ -49,7 +49,7 @@ def client(hbase: HBase, lake: Lake) -> Iterator[Client]:
 
 
 def _ask(client: Client, wanted: Selection, limit: int = 0) -> Rows:
-    table = read_all(look_up(client, wanted, limit))
+    table = read_all(find_messages(client, wanted, limit))
     assert table.schema == SCHEMA
     return [{name: _plain(name, row[name]) for name in sorted(row)} for row in table.to_pylist()]
 

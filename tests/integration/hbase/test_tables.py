@@ -13,7 +13,7 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError, HBaseRefusedError
 from commitlake.connectors.hbase.follower import follow_messages
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.hbase.tables import TableLayout, open_existing, open_or_create, shell_statement
+from commitlake.connectors.hbase.tables import TableLayout, create_statement_for_shell, open_existing, open_or_create
 from commitlake.connectors.lake.lake import Lake
 from tests.servers.hbase import HBase
 from tests.support.hbase_cells import hbase_rows
@@ -46,7 +46,7 @@ def test_regions_are_created_by_a_thrift_2_server(hbase: HBase, options: HBaseOp
         options = replace(options, salts=8, regions=4, thrift2_port=port, ttl_seconds=86_400, compression="GZ")
         with Client(options) as client:
             assert open_or_create(client).salts == 8
-            assert client.regions() == [b"", b"\x02", b"\x04", b"\x06"]
+            assert client.list_region_start_keys() == [b"", b"\x02", b"\x04", b"\x06"]
     messages = _families(hbase, options)[b"m"]
     assert (messages["time_to_live"], messages["compression"]) == (86_400, b"GZ")
     assert (messages["bloom_filter_type"], messages["block_cache_enabled"]) == (b"ROW", True)
@@ -70,7 +70,7 @@ def test_an_unreachable_thrift_2_server_is_an_error(options: HBaseOptions) -> No
 
 def test_the_shell_statement_names_every_option() -> None:
     options = HBaseOptions(table="messages", salts=4, regions=2, ttl_seconds=60, compression="ZSTD")
-    assert shell_statement(options) == (
+    assert create_statement_for_shell(options) == (
         "create 'messages', {NAME => 'm', VERSIONS => 1, BLOOMFILTER => 'ROW', COMPRESSION => 'ZSTD', "
         "DATA_BLOCK_ENCODING => 'FAST_DIFF', TTL => 60}, {NAME => 'p', VERSIONS => 1, BLOOMFILTER => 'ROW'}, "
         'SPLITS => ["\\x02"]'

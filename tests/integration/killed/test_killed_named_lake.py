@@ -43,6 +43,6 @@ def test_killed_runs_into_a_named_lake_lose_and_duplicate_no_message(
                     begin(process)
                     assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL, step
         archive(WHERE, store.root, Path(name))
-        assert lookup.find_lake(name) == lake.as_uri()
+        assert lookup.find_lake_root(name) == lake.as_uri()
         assert audit.main(["--store", str(store.root), "--broker", "a", "--lake", name, "--local", "--quiet"]) in {0, 3}
     check_same(WHERE, store, lake, tmp_path / "peaceful")

@@ -94,7 +94,7 @@ class World:
             wanted = SubscriptionData(TOPIC, "paid" if group == "Tagged" else "*")
             consumers = (ConsumerData(group, subscription_data_set=(wanted,)),)
             beat = Heartbeat(f"{self.client.client_id}-{group}", (), consumers)
-            self.client.call(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+            self.client.send_and_wait(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
 
     def send_and_consume(self, number: int) -> None:
         """Send some messages, and let each group consume some."""
@@ -115,7 +115,7 @@ class World:
                 if group == "Stopped":
                     after = min(end, 20)
                 if after != before:
-                    self.pullers[group].commit(queue, after)
+                    self.pullers[group].commit_offset(queue, after)
                     self.offsets[group][queue.queue_id] = after
 
     def write_down(self, *, is_snapshot: bool) -> None:

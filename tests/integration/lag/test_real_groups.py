@@ -80,7 +80,7 @@ class World:
         """Set a group's offset in each queue."""
         with Puller(group, self.options) as puller:
             for queue in puller.queues(TOPIC):
-                puller.commit(queue, offset)
+                puller.commit_offset(queue, offset)
 
     def offsets(self, owner: str) -> dict[int, int]:
         """Return the offsets of a group whose client commits them every few seconds."""
@@ -131,7 +131,7 @@ def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
         for group, offset in (("Current", 30), ("Behind", 10), ("Priced", 3), ("Stopped", 5), ("Reset", 30)):
             world.commit(group, offset)
         with Puller("Partly", world.options) as puller:
-            puller.commit(min(puller.queues(TOPIC)), 4)
+            puller.commit_offset(min(puller.queues(TOPIC)), 4)
         client = Network(world.options)
         radio = _java_consumer(servers, folder, "Radio", "*", "broadcast") if has_pop(version) else None
         try:
@@ -169,7 +169,7 @@ def _subscribe_all(client: Network, servers: RocketMQ) -> None:
 def _subscribe(client: Network, servers: RocketMQ, group: str, wanted: SubscriptionData) -> None:
     """Act as a client of a group: a broker takes subscriptions from heartbeats."""
     beat = Heartbeat(f"{client.client_id}-{group}", (), (ConsumerData(group, subscription_data_set=(wanted,)),))
-    client.call(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+    client.send_and_wait(servers.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
 
 
 def _java_consumer(servers: RocketMQ, folder: Path, group: str, tags: str, way: str = "forever") -> ServerProcess:

@@ -121,7 +121,7 @@ def _send(options: ClientOptions, *, has_timers: bool) -> int:
                 producer.send(OutgoingMessage(TOPIC, b"x", deliver_at_ms=now_ms + delay_ms))
         _all(puller, SENT + 1 + has_timers)
         (queue,) = puller.queues(TOPIC)
-        puller.commit(queue, CONSUMED)
+        puller.commit_offset(queue, CONSUMED)
     return now_ms
 
 
@@ -144,20 +144,20 @@ def _give_back(options: ClientOptions, client: Network, address: str) -> None:
     with Puller(GROUP, options) as puller:
         for message, level in zip(_all(puller, 5), (1, 1, 1, -1, -1), strict=True):
             header = SendBackRequest(message.physical_offset, GROUP, level, message.msg_id, TOPIC)
-            client.call(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
+            client.send_and_wait(address, RequestCode.CONSUMER_SEND_MSG_BACK, header)
         (retries,) = wait_for(lambda: puller.queues(RETRY), lambda queues: len(queues) == 1)
         wait_for(lambda: puller.max_offset(retries), lambda end: end == 3)
-        puller.commit(retries, 1)
+        puller.commit_offset(retries, 1)
     with Puller("Undertaker", options) as puller:
         (dead,) = wait_for(lambda: puller.queues(DEAD), lambda queues: len(queues) == 1)
         wait_for(lambda: puller.max_offset(dead), lambda end: end == 2)
-        puller.commit(dead, 1)
+        puller.commit_offset(dead, 1)
 
 
 def _broadcast(client: Network, address: str) -> None:
     consumer = ConsumerData("Radio", message_model="BROADCASTING", subscription_data_set=(SubscriptionData(TOPIC),))
     beat = Heartbeat(f"{client.client_id}-Radio", (), (consumer,))
-    client.call(address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+    client.send_and_wait(address, RequestCode.HEART_BEAT, None, serialize_body(beat))
 
 
 def _in_flight(store: Path) -> int | None:

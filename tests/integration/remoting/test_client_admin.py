@@ -30,7 +30,7 @@ def test_topics_are_made_changed_and_dropped(admin: Admin, topic: str) -> None:
     assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (3, 3, 6)
     (data,) = admin.route(topic).queue_datas
     assert (data.write_queue_nums, data.perm) == (3, 6)
-    admin.create_topic(topic, queues=5, perm=4, cluster="DefaultCluster")
+    admin.create_topic(topic, queue_count=5, perm=4, cluster="DefaultCluster")
     assert admin.topic_configs(BROKER)[topic].perm == 4
     admin.delete_topic(topic, cluster="DefaultCluster")
     assert topic not in admin.topic_configs(BROKER)
@@ -61,14 +61,14 @@ def test_progress_of_a_group_is_reported(admin: Admin, producer: Producer, pulle
     for _ in range(5):
         producer.send(OutgoingMessage(topic, b"x"), queue=queue)
     read_all(puller, topic, 5)
-    puller.commit(queue, 2)
+    puller.commit_offset(queue, 2)
     offsets = admin.topic_stats(topic).offset_table[queue]
     assert (offsets.min_offset, offsets.max_offset) == (0, 5)
     assert offsets.last_update_timestamp > 0
     progress = admin.consume_stats(puller.group, topic)[queue]
     assert (progress.broker_offset, progress.consumer_offset, progress.lag) == (5, 2, 3)
     assert admin.groups_of_topic(topic) == [puller.group]
-    assert admin.consumers(puller.group, BROKER) == []
+    assert admin.consumer_ids(puller.group, BROKER) == []
     with pytest.raises(RefusedError, match="CONSUMER_NOT_ONLINE"):
         admin.consumer_connections(puller.group, BROKER)
 
@@ -79,9 +79,9 @@ def test_offsets_are_reset_by_time(admin: Admin, producer: Producer, puller: Pul
         producer.send(OutgoingMessage(topic, b"x"), queue=queue)
         let_pass(0.05, "the messages have different times")
     third = read_all(puller, topic, 4)[2]
-    puller.commit(queue, 4)
+    puller.commit_offset(queue, 4)
     assert admin.reset_offsets(puller.group, topic, third.store_timestamp)[queue] == 2
-    assert puller.committed(queue) == 2
+    assert puller.committed_offset(queue) == 2
     assert admin.reset_offsets(puller.group, topic, -1, is_forced=False)[queue] == 2
     assert admin.reset_offsets(puller.group, topic, -1)[queue] == 4
 
@@ -98,23 +98,23 @@ def test_messages_are_found_by_key_and_id(admin: Admin, producer: Producer, topi
     assert [message.body for message in admin.query_by_key(topic, "more")] == [b"1"]
     assert admin.query_by_key(topic, "no such key") == []
     assert [message.body for message in admin.query_by_unique_key(topic, first.unique_key)] == [b"1"]
-    viewed = admin.view(first.offset_msg_id)
+    viewed = admin.view_message(first.offset_msg_id)
     assert (viewed.body, viewed.unique_key) == (b"1", first.unique_key)
 
 
 def test_a_message_id_with_an_unknown_broker_address_is_refused(admin: Admin, producer: Producer, topic: str) -> None:
     msg_id = producer.send(OutgoingMessage(topic, b"x", keys=("k",))).offset_msg_id
     with pytest.raises(NoRouteError, match=r"found 10\.0\.0\.1:10911"):
-        admin.view("0A00000100002A9F" + msg_id[16:])
+        admin.view_message("0A00000100002A9F" + msg_id[16:])
     with pytest.raises(NoRouteError, match="hexadecimal"):
-        admin.view("no id")
+        admin.view_message("no id")
     inside = f"{msg_id[:16]}{int(msg_id[16:], 16) + 13:016X}"
     with pytest.raises((ProtocolError, RefusedError)):
-        admin.view(inside)
+        admin.view_message(inside)
 
 
 def test_a_broker_reports_its_version(admin: Admin, servers: RocketMQ) -> None:
-    assert admin.runtime(BROKER)["brokerVersionDesc"] == f"V{servers.version.replace('.', '_')}"
+    assert admin.runtime_info(BROKER)["brokerVersionDesc"] == f"V{servers.version.replace('.', '_')}"
 
 
 @pytest.mark.each_version
@@ -125,7 +125,7 @@ def test_a_snapshot_has_the_offsets_that_a_broker_reports(
     for _ in range(5):
         producer.send(OutgoingMessage(topic, b"x"), queue=queue)
     read_all(puller, topic, 5)
-    puller.commit(queue, 2)
+    puller.commit_offset(queue, 2)
     progress = fetch_store_snapshot(admin, BROKER, "in-the-lake")
     assert progress.offsets[OffsetOwner(OffsetKind.GROUP, puller.group, topic, queue.queue_id)] == 2
     assert progress.broker == "in-the-lake"

@@ -45,7 +45,7 @@ def test_sends_go_to_another_broker_when_one_dies(
         second.start_broker()
         options = ClientOptions(first.name_server_address)
         with Admin(options) as admin, Producer("ClientFaults", options) as producer:
-            admin.create_topic("Both", queues=4)
+            admin.create_topic("Both", queue_count=4)
             # A broker that was slow at first is left alone for a while.
             wait_for(lambda: producer.send(OutgoingMessage("Both", b"x")).queue.broker_name, "broker-a".__eq__)
             wait_for(lambda: producer.send(OutgoingMessage("Both", b"x")).queue.broker_name, "broker-b".__eq__)

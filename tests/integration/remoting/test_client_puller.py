@@ -64,9 +64,9 @@ def test_queues_have_their_offsets(producer: Producer, puller: Puller, topic: st
     assert (puller.min_offset(queue), puller.max_offset(queue)) == (0, 3)
     times = [message.store_timestamp for message in stored]
     assert puller.offsets.earliest_store_time_ms(queue) == times[0]
-    assert [puller.offsets.search(queue, at) for at in (0, times[1], times[2])] == [0, 1, 2]
+    assert [puller.offsets.search_by_time(queue, at) for at in (0, times[1], times[2])] == [0, 1, 2]
     # For a time after the last message, brokers 4.9 return that message's offset, and 5.x the next one.
-    assert puller.offsets.search(queue, times[2] + 1000) in (2, 3)
+    assert puller.offsets.search_by_time(queue, times[2] + 1000) in (2, 3)
     assert [message.queue_offset for message in puller.read(queue, 1, 2)] == [1]
 
 
@@ -74,9 +74,9 @@ def test_a_groups_offset_is_kept(producer: Producer, puller: Puller, topic: str)
     queue = producer.send(OutgoingMessage(topic, b"x")).queue
     puller.pull(queue, 0)  # makes the group
     # In brokers 4.9 a group begins at 0 while the queue's first message is still in memory.
-    assert puller.committed(queue) in (None, 0)
-    puller.commit(queue, 1)
-    assert puller.committed(queue) == 1
+    assert puller.committed_offset(queue) in (None, 0)
+    puller.commit_offset(queue, 1)
+    assert puller.committed_offset(queue) == 1
 
 
 @pytest.mark.each_version

@@ -78,7 +78,7 @@ def test_signed_requests_over_tls_are_served_and_others_refused(
         monkeypatch.setenv(SECRET_KEY_VARIABLE, SECRET)
         with Admin(ClientOptions(name_servers)) as admin:
             for topic in ("Written", "Replayed"):
-                admin.create_topic(topic, queues=4)
+                admin.create_topic(topic, queue_count=4)
         given = {"namesrv": name_servers, "retrySeconds": "5"}
         batch = pa.RecordBatch.from_pydict({"body": [b"signed"] * COUNT, "topic": ["Written"] * COUNT})
         with SinkOptions.parse(given).open_sender() as sender:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.cli.process import list_descendants
+from commitlake.jobs.cli.process import list_descendant_ids
 from commitlake.jobs.replay import send
 from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_state
 from commitlake.schemas.errors import ExitCode
@@ -107,7 +107,7 @@ def _has_sent_or_ended(world: ReplayWorld, driver: subprocess.Popen[bytes], befo
 
 
 def _tasks(driver: int) -> list[int]:
-    return [pid for pid in list_descendants(driver) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in list_descendant_ids(driver) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def _sent(world: ReplayWorld) -> int:

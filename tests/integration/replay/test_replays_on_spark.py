@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.cli.process import list_descendants
+from commitlake.jobs.cli.process import list_descendant_ids
 from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_state
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.remoting import max_offset
@@ -82,7 +82,7 @@ def start(world: ReplayWorld, cluster: SparkCluster, *arguments: str) -> subproc
 
 def kill_driver(driver: subprocess.Popen[bytes]) -> None:
     """Kill the driver and its JVM."""
-    for pid in [*list_descendants(driver.pid), driver.pid]:
+    for pid in [*list_descendant_ids(driver.pid), driver.pid]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert driver.wait() == -signal.SIGKILL

@@ -31,12 +31,12 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
     work = find_archive_work(str(recorded_store.store), "a", lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(400_000), lake, work.commit.run_id, "1")
-    manifest = list(tasks.run(0, tasks.parts))
+    manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(
         lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.progress_before,
+        work.previous_progress,
     )
     record_config(lake, work)
     return lake

@@ -27,12 +27,12 @@ def lake(tmp_path: Path, bucket: str) -> Lake:
     work = find_archive_work(str(write_indexed_store(tmp_path / "store")), "a", lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(20_000), lake, work.commit.run_id, "1")
-    manifest = list(tasks.run(0, tasks.parts))
+    manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(
         lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.progress_before,
+        work.previous_progress,
     )
     return lake
 

@@ -61,7 +61,7 @@ def test_the_server_of_a_lake_may_be_another_than_that_of_the_environment(
     plan = plan_repair(lake)
     assert list(plan.logs) == ["archive_runs"]
     repair_lake(lake, plan, "1")
-    assert plan_repair(lake).is_nothing
+    assert plan_repair(lake).is_empty
     place = ErasureTarget(lake, "1")
     week = datetime.timedelta(days=7)
     run_erasure(place, plan_erasure(place, KeysToErase([KEY])), "a test", week, lambda _: None)

@@ -196,7 +196,7 @@ def test_an_answer_without_a_range_is_refused(store: PackStore, plain: PackStore
 def test_an_endpoint_without_a_server_is_an_error(bucket: str) -> None:
     options = S3Options(f"http://127.0.0.1:{free_ports(1)}", virtual_hosts=False)
     store = open_store(PackLocation(f"s3://{bucket}", options))
-    calls: list[Callable[[], object]] = [store.check, lambda: store.size(NAME), lambda: write(store, SMALL)]
+    calls: list[Callable[[], object]] = [store.check_writable, lambda: store.size(NAME), lambda: write(store, SMALL)]
     for call in calls:
         with pytest.raises(PackStoreError, match=r"found no server at the endpoint\. Is the endpoint right"):
             call()

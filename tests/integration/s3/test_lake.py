@@ -167,7 +167,7 @@ def test_a_lake_in_an_object_store_equals_one_in_a_folder(
     store = write_store(tmp_path / "broker-a" / "store", [(0, open_segment(new, SIZE))])
     folder, mixed = tmp_path / "lake", tmp_path / "mixed"
     bodies_apart = [mixed, f"s3://{bucket}/bodies"] if is_mixed else []
-    places = [folder, folder / "bodies", *bodies_apart, lake.root, lake.bodies]
+    places = [folder, folder / "bodies", *bodies_apart, lake.root, lake.bodies_root]
     program = tmp_path / "program.py"
     program.write_text(ARCHIVED)
     command = [sys.executable, str(program), str(store), *map(str, places)]

@@ -19,7 +19,7 @@ from commitlake.connectors.lake.packs.location import PackLocation, pack_locatio
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import read_bodies, read_body
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
-from commitlake.connectors.lake.packs.writer import write_pack
+from commitlake.connectors.lake.packs.writer import open_pack_writer
 from commitlake.connectors.storage import s3_clients
 from commitlake.connectors.storage.s3_storage import PART_BYTES
 from tests.servers.s3 import S3Server
@@ -87,7 +87,7 @@ def test_ranges_end_where_the_pack_ends(store: PackStore) -> None:
 def test_a_body_is_read_by_one_ranged_get(bucket: str, proxy: object, behind_proxy: object) -> None:
     store = open_store(PackLocation(f"s3://{bucket}/bodies", behind_proxy))  # type: ignore[arg-type]
     bodies = [random.Random(number).randbytes(5000) for number in range(100)]
-    with write_pack(store, NAME, frame_bytes=20_000) as writer:
+    with open_pack_writer(store, NAME, frame_bytes=20_000) as writer:
         append(writer, bodies)
     refs = writer.finish()
     del proxy.seen[:]  # type: ignore[attr-defined]
@@ -221,7 +221,7 @@ def test_the_error_for_a_missing_pack_suggests_that_it_expired(store: PackStore)
 def test_a_missing_bucket_is_an_error() -> None:
     store = open_store(pack_location("s3://nobodys-bucket/bodies"))
     calls: list[Callable[[], object]] = [
-        store.check,
+        store.check_writable,
         lambda: store.size(NAME),
         lambda: store.read_range(NAME, 0, 1),
         lambda: write(store, b"x"),
@@ -236,7 +236,7 @@ def test_a_missing_bucket_is_an_error() -> None:
 
 
 def test_an_existing_bucket_passes_the_check(store: PackStore) -> None:
-    store.check()
+    store.check_writable()
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_the_error_for_wrong_credentials_does_not_contain_them(
     monkeypatch.setenv(variable, "wrongwrongwrong")
     monkeypatch.setattr(s3_clients, "_clients", {})  # as in a new process
     store = open_store(pack_location(f"s3://{bucket}/bodies"))
-    calls: list[Callable[[], object]] = [store.check, lambda: store.size(NAME), lambda: write(store, b"x")]
+    calls: list[Callable[[], object]] = [store.check_writable, lambda: store.size(NAME), lambda: write(store, b"x")]
     for call in calls:
         with pytest.raises(PackStoreError, match=rf"credentials that the server refuses \({code}\)") as raised:
             call()
@@ -264,11 +264,11 @@ def test_missing_credentials_are_an_error(bucket: str, monkeypatch: pytest.Monke
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     monkeypatch.setattr(s3_clients, "_clients", {})
     with pytest.raises(PackStoreError, match=r"found no credentials\. Set AWS_ACCESS_KEY_ID"):
-        open_store(pack_location(f"s3://{bucket}/bodies")).check()
+        open_store(pack_location(f"s3://{bucket}/bodies")).check_writable()
 
 
 def test_a_body_is_compared_with_its_crc_when_read(store: PackStore) -> None:
-    with write_pack(store, NAME) as writer:
+    with open_pack_writer(store, NAME) as writer:
         append(writer, [b"body"])
     refs = writer.finish()
     with pytest.raises(PackError, match="expected a body with the CRC 1 "):

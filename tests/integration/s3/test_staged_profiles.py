@@ -9,10 +9,10 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive.profile_files import (
+    clean_up_staged_profiles,
     gather_profiles,
     open_profiles_file,
     stage_profile,
-    staged_profile_files,
 )
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import ProfileError
@@ -29,17 +29,17 @@ def names_in(server: S3Server, bucket: str) -> Sequence[str]:
 
 def test_staged_profiles_are_gathered_and_deleted_with_the_run(s3_server: S3Server, bucket: str) -> None:
     lake = Lake(f"s3://{bucket}/some/lake")
-    with staged_profile_files(lake, "run") as manifest:
+    with clean_up_staged_profiles(lake, "run") as manifest:
         for number, profile in enumerate(TASKS):
             most_inline = 1 << 20 if number == 3 else 0
             told = stage_profile(profile, lake, "run", f"part-{number}", most_inline)
-            manifest.append(ManifestRow.of_task({}, {}, "", told))
+            manifest.append(ManifestRow.from_task_results({}, {}, "", told))
         assert len(names_in(s3_server, bucket)) == len(TASKS) - 1
         with open_profiles_file(lake, "run") as file:
             pieces = []
             for piece in gather_profiles(lake, manifest, 300):
                 pieces.append(piece)
-                file.add(piece)
+                file.add_windows(piece)
         assert len(pieces) > 3
         assert merge_profiles(pieces).equals(merge_profiles(TASKS))
         assert file.data_file.rows == sum(map(len, TASKS))

@@ -234,7 +234,7 @@ def test_subscriptions_are_the_last_ones_that_are_known(spark: SparkSession) -> 
     columns = "broker string, us long, source string, group string, topic string, expression_type string"
     frame = spark.createDataFrame(rows, f"{columns}, expression string, message_model string, members {member}")
     known = subscriptions_at(
-        frame.withColumn("as_of", F.timestamp_micros("us")), MOMENTS, max_age_us=20, sql92=["a > 1"]
+        frame.withColumn("as_of", F.timestamp_micros("us")), MOMENTS, max_age_us=20, sql92_expressions=["a > 1"]
     )
     wanted = [("broker-a", group, topic, at) for at in (60, 120) for group, topic in (
         ("mail", "orders"), ("shop", "orders"), ("other", "orders"), ("none", "orders"), ("mail", "%RETRY%mail"),

@@ -22,7 +22,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.transforms.columns import to_columns
 from commitlake.pipelines.transforms.dead_letters import with_dead_letter_columns
-from commitlake.pipelines.transforms.rates import compute_rates, window_counts
+from commitlake.pipelines.transforms.rates import compute_rates, count_by_window
 from commitlake.schemas.tables.archive_runs import GAPS
 from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns, MapOf
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
@@ -196,7 +196,7 @@ def test_dead_letters_are_messages_with_more_columns(spark: SparkSession) -> Non
 
 def test_windows_are_counted(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("orders", 7), ("orders", 59), (None, 60)], "topic string, second long")
-    found = window_counts(
+    found = count_by_window(
         rows,
         {"topic": "topic"},
         "timestamp_seconds(second - second % 60)",
@@ -210,7 +210,7 @@ def test_windows_are_counted(spark: SparkSession) -> None:
 
 
 def test_rates_are_for_the_seconds_that_were_asked_for(spark: SparkSession) -> None:
-    others = dict.fromkeys(RATE_COUNTS.without("messages").names, 0)
+    others = dict.fromkeys(RATE_COUNTS.drop_columns("messages").names, 0)
     columns = ", ".join(f"{name} long not null" for name in RATE_COUNTS.names)
     five = datetime.timedelta(minutes=5)
     counts = [("orders", EPOCH, 30), ("orders", EPOCH + five, 600)], [("orders", EPOCH, 30)]

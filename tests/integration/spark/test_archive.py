@@ -161,7 +161,7 @@ def test_files_of_a_killed_first_run_do_not_disturb_the_next_run(small: Archive)
     table = open_for_append(Lake(str(small.lake)))
     splits = plan_splits(work.stores[0], work.snapshot.ranges[work.stores[0].broker], 3000)
     tasks = ArchiveTasks(splits, Lake(str(small.lake)), work.commit.run_id, "1")
-    assert [row.table for row in tasks.run(0, tasks.parts[:1])] == ["messages", "topic_minutes", ""]
+    assert [row.table for row in tasks.run_task(0, tasks.parts[:1])] == ["messages", "topic_minutes", ""]
     assert table.version() == 0
     assert small.run(max_partition_bytes=3000).messages == 30
     assert small.messages() == plain_rows(small.store)

@@ -15,7 +15,7 @@ from commitlake import register
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.record_rules import row_of
+from commitlake.connectors.formats.rocketmq.record_rules import to_message_row
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.reading.stores import find_stores, segment_size
@@ -54,7 +54,7 @@ def plain_rows(path: Path) -> list[Row]:
     """Return every record as the plain reader sees it."""
     (store,) = find_stores(str(path), formats=COMMITLOGS)
     rows = [
-        row_of(found.message, store.broker)
+        to_message_row(found.message, store.broker)
         for found in walk_store(store, segment_size(store))
         if found.message is not None
     ]

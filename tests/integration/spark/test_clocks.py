@@ -64,4 +64,4 @@ def test_a_clock_that_steps_loses_and_duplicates_no_message(runner: Runner, tmp_
         assert found[name].equals(rows), name
     assert found["messages"].num_rows == sent
     check_bodies(root, SEGMENT, tmp_path / "lake")
-    assert len({path.name for path in Path(Lake(str(tmp_path / "lake")).bodies).iterdir()}) > 3
+    assert len({path.name for path in Path(Lake(str(tmp_path / "lake")).bodies_root).iterdir()}) > 3

@@ -51,7 +51,9 @@ def test_a_copy_in_s3_is_archived_as_the_store_is_here(s3_server: S3Server, buck
             data = client.get_object(Bucket=bucket, Key=f"copy/{LOG_MANIFEST}")["Body"].read()
         except client.exceptions.NoSuchKey:
             return 0
-        return sum(file.size if file.is_sealed else file.shipped for file in parse_manifest(data, "").files.values())
+        return sum(
+            file.size if file.is_sealed else file.shipped_bytes for file in parse_manifest(data, "").files.values()
+        )
 
     ship_with_kills(tmp_path / "store", copy, shipped_bytes)
     jobs = ["archive", "--store", copy, "--broker", "a", "--lake", str(tmp_path / "there"), "--partition-mib", "1"]

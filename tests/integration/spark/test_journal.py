@@ -38,7 +38,7 @@ def fill(root: Path, count: int, first: int = 0) -> None:
     """Store messages of three topics; every tenth body is compressed."""
     chance, clock = random.Random(first), Clock()
     clock.now_ms += 1000 * first
-    with JournalStore.open(root, OPTIONS, clock=clock, chance=chance) as store:
+    with JournalStore.open(root, OPTIONS, clock=clock, rng=chance) as store:
         for number in range(first, first + count):
             body = TEXT if number % 10 == 0 else chance.randbytes(20 + chance.randrange(80))
             store.put(new_message(number, f"topic-{number % 3}", body, send_timestamp=clock.now_ms))

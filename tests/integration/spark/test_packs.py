@@ -17,7 +17,7 @@ from pyspark.sql.types import IntegerType, LongType, MapType, StringType, Struct
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
-from commitlake.connectors.lake.packs.writer import write_pack
+from commitlake.connectors.lake.packs.writer import open_pack_writer
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_REF
 from commitlake.schemas.tables.spark import spark_field
@@ -66,7 +66,7 @@ def rows(root: Path, bodies: list[bytes]) -> list[Row]:
     rows: list[Row] = [(-number, {"k": "v"}, 5, None) for number in range(1, 4)]
     for number, name in enumerate(PACKS):
         mine = range(number, BODY_COUNT, len(PACKS))
-        with write_pack(folder_store(root), name) as writer:
+        with open_pack_writer(folder_store(root), name) as writer:
             append(writer, [bodies[row] for row in mine])
         refs = writer.finish()
         places = zip(refs.frame_offsets, refs.frame_lengths, refs.offsets, refs.lengths, strict=True)

@@ -172,7 +172,7 @@ def test_a_real_store_is_healthy(archived: DeltaTable) -> None:
     rows = sum(profile.column("messages").to_pylist())
     assert rows > 1500
     log_bytes = max(profile.column("last_physical_offset").to_pylist()) + (1 << 20)
-    report = judge_profile(profile, facts=RunFacts({"broker-a": BrokerFacts(log_bytes=log_bytes)}, written=rows))
+    report = judge_profile(profile, run_facts=RunFacts({"broker-a": BrokerFacts(log_bytes=log_bytes)}, written=rows))
     assert report.critical_failures == []
     # The failing consumer of the recording leaves dead letters.
     assert {found.expectation.name for found in report.warnings} == {"no_dead_letters"}
@@ -184,5 +184,5 @@ def test_a_real_store_that_lost_one_message_is_unhealthy(archived: DeltaTable) -
     (part,) = (part for part in parts if part is max(parts, key=lambda each: int(each.num_rows)))
     cut = pa.concat_tables([part.slice(0, part.num_rows // 2), part.slice(part.num_rows // 2 + 1)])
     report = judge_profile(merge_profiles(profile_rows(cut if each is part else each) for each in parts))
-    assert [found.expectation.name for found in report.damage] == ["no_message_is_lost"]
-    assert report.damage[0].observed == 1
+    assert [found.expectation.name for found in report.damage_judgements] == ["no_message_is_lost"]
+    assert report.damage_judgements[0].observed == 1

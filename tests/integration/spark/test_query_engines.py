@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession, functions
 
 from commitlake.connectors.lake.spark_reader import selection_condition
-from commitlake.connectors.lake.sql import Engine, conditions
+from commitlake.connectors.lake.sql import Engine, selection_conditions
 from commitlake.jobs.query import command as query
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
@@ -164,7 +164,7 @@ def test_a_selection_means_the_same_to_spark_as_sql_and_as_a_column(
 ) -> None:
     columns = []
     for number, each in enumerate(wanted):
-        sql = " AND ".join(["true", *conditions(each, Engine.SPARK)])
+        sql = " AND ".join(["true", *selection_conditions(each, Engine.SPARK)])
         columns += [functions.expr(sql).alias(f"sql{number}"), selection_condition(each).alias(f"column{number}")]
     answers = spark.read.format("delta").load(archived).select("physical_offset", *columns).collect()
     rows = {row["physical_offset"]: row for row in DeltaTable(archived).to_pyarrow_table().to_pylist()}

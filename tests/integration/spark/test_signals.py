@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.cli.process import list_descendants
+from commitlake.jobs.cli.process import list_descendant_ids
 from tests.support.logs import messages, open_segment, write_store
 from tests.support.signals import MarkedProcess, line_for
 from tests.support.waiting import let_pass, wait_until
@@ -45,7 +45,7 @@ def archive(started: list[MarkedProcess], store: Path, *options: str) -> MarkedP
 
 def has_workers(job: MarkedProcess) -> bool:
     """Return whether Spark has started a Python process."""
-    for process in list_descendants(job.process.pid):
+    for process in list_descendant_ids(job.process.pid):
         try:
             if b"pyspark.daemon" in Path(f"/proc/{process}/cmdline").read_bytes():
                 return True
@@ -93,7 +93,7 @@ def test_a_signal_leaves_no_process_and_the_next_run_succeeds(
 def test_the_jvm_of_a_killed_job_ends(started: list[MarkedProcess], store: Path) -> None:
     job = archive(started, store)
     job.wait_until(lambda: has_workers(job))
-    below = list_descendants(job.process.pid)
+    below = list_descendant_ids(job.process.pid)
     job.process.kill()
     wait_until(lambda: not any(map(process_is_running, below)))
 

@@ -45,14 +45,14 @@ def test_topics_are_read_by_their_queues(spark: SparkSession, store: Path, all_r
     frame = read(spark, store, topics=RARE, queueIds="0,2")
     assert spark_rows(frame) == [row for row in all_rows if row["topic"] == RARE and row["queue_id"] in (0, 2)]
     (plan,) = plan_of(store, topics=RARE, queueIds="0,2").stores
-    assert plan.ways == [ReadMethod.CONSUME_QUEUE]
+    assert plan.read_methods == [ReadMethod.CONSUME_QUEUE]
     assert frame.rdd.getNumPartitions() == len(plan.splits)
     assert read(spark, store, topics=RARE).where("tags = 'tag-1'").count() == 0
 
 
 def test_keys_are_looked_up(store: Path) -> None:
     (plan,) = plan_of(store, topics=RARE, keys="order-40").stores
-    assert plan.ways == [ReadMethod.INDEX_FILE]
+    assert plan.read_methods == [ReadMethod.INDEX_FILE]
 
 
 @pytest.mark.parametrize("keys", ["order-40", "group-20,order-3", unique_key(100), unique_key(101), "nothing"])

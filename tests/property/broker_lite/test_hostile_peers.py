@@ -175,7 +175,7 @@ def test_any_requests_are_answered_once_and_the_store_recovers(
             with no_unexpected_errors():
                 for request in requests:
                     dispatcher.handle(channel, request)
-                    while dispatcher.work():
+                    while dispatcher.run_long_requests():
                         pass
                     clock.now_ms += 40_000
                     dispatcher.tick(clock.now_ms)
@@ -216,7 +216,7 @@ def test_any_bytes_are_commands_or_no_frames(
             reader.feed(bytes(data[start : start + 50]))
     except LayoutError:
         return
-    assert reader.waiting_bytes <= 1 << 16
+    assert reader.incomplete_frame_size <= 1 << 16
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +252,7 @@ def test_any_bytes_are_a_handshake_plain_text_or_an_error(
     if is_established:
         wire.receive(client.take_output())
         client.send(b"plain text" * 100)
-        client.end()
+        client.end_session()
     data = bytearray(client.take_output())
     data[position : position + len(change)] = change
     try:
@@ -260,7 +260,7 @@ def test_any_bytes_are_a_handshake_plain_text_or_an_error(
             wire.receive(bytes(data[start : start + size]))
         if wire.is_encrypted:
             wire.send(b"an answer")
-        wire.end()
+        wire.end_tls()
     except WireError:
         assert change
 

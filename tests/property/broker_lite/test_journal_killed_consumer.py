@@ -39,14 +39,14 @@ print("opening", flush=True)
 with JournalStore.open(sys.argv[1], OPTIONS) as store:
     consuming = Consuming(store)
     while True:
-        batch = consuming.take("orders", "mail", chance.randrange(3), CLIENT, 5)
+        batch = consuming.take_batch("orders", "mail", chance.randrange(3), CLIENT, 5)
         if batch is not None:
             failed = {one.queue_offset: "by chance" for one in batch.messages if chance.random() < 0.1}
-            consuming.finish(batch, failed)
+            consuming.finish_batch(batch, failed)
             for one in batch.messages:
                 print(one.queue_id, one.queue_offset, 2 if one.queue_offset in failed else 1, flush=True)
         if chance.random() < 0.1:
-            store.offsets.save_changed()
+            store.offsets.save_if_changed()
 """
 
 
@@ -63,8 +63,8 @@ def test_no_message_is_lost_between_queue_retry_store_and_consumers(tmp_path: Pa
     with JournalStore.open(root, OPTIONS) as store:
         consuming = Consuming(store)
         for queue_id in range(3):
-            while (batch := consuming.take("orders", "mail", queue_id, CLIENT, 100)) is not None:
-                consuming.finish(batch)
+            while (batch := consuming.take_batch("orders", "mail", queue_id, CLIENT, 100)) is not None:
+                consuming.finish_batch(batch)
         store.flush()
         logged: Counter[tuple[int, ...]] = Counter(
             (one.queue_id, one.queue_offset, int(one.outcome)) for one in all_consumptions(store)
@@ -87,7 +87,7 @@ def all_consumptions(store: JournalStore) -> list[Consumption]:
     """Return all consumptions that the archive's agent reads."""
     found: list[Consumption] = []
     place = 0
-    while (some := ArchiveView(store).consumed(place, 500))[0]:
+    while (some := ArchiveView(store).read_consumptions(place, 500))[0]:
         found += some[0]
         place = some[1]
     return found

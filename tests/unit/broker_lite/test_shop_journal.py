@@ -16,7 +16,7 @@ from commitlake.broker_lite.stores.jmq.prepared import ordered_queue_id
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.pipelines.snapshot.files import read_store_progress
+from commitlake.pipelines.snapshot.files import read_store_snapshot
 from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, original_body
 from commitlake.schemas.times import EPOCH, MILLISECOND
@@ -42,7 +42,7 @@ def records(traffic: ShopJournal) -> list[JournalMessage]:
 def consumptions(traffic: ShopJournal) -> list[Consumption]:
     """Return all consume records."""
     with JournalStore.open(traffic.path, traffic.options) as store:
-        return ArchiveView(store).consumed(0, 1 << 20)[0]
+        return ArchiveView(store).read_consumptions(0, 1 << 20)[0]
 
 
 def test_summary_matches_the_journal(traffic: ShopJournal, records: list[JournalMessage]) -> None:
@@ -62,7 +62,7 @@ def test_story_takes_three_days(traffic: ShopJournal, records: list[JournalMessa
 def test_the_offsets_are_taken_at_the_end_of_the_story(tmp_path: Path) -> None:
     traffic = fill_shop_journal(tmp_path, orders=20)
     (store,) = find_stores(str(tmp_path), "broker-a", formats=all_formats())
-    progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
+    progress = read_store_snapshot(store, datetime.datetime.now(datetime.UTC))
     assert progress is not None
     assert set(progress.taken.values()) == {EPOCH + traffic.end_ms * MILLISECOND}
 

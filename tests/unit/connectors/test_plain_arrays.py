@@ -49,9 +49,9 @@ def test_arrays_equal_those_made_of_the_values(count: int) -> None:
 def test_numbers_equal_those_of_the_array(data_type: pa.DataType, values: list[int | None]) -> None:
     array = pa.array(values * 5, data_type)
     expected = [9 if value is None else value for value in values * 5]
-    assert to_numpy_numbers(array, null=9).tolist() == expected
-    assert to_numpy_numbers(array.slice(7, 11), null=9).tolist() == expected[7:18]
-    assert to_numpy_numbers(pa.chunked_array([array.slice(0, 3), array.slice(3)]), null=9).tolist() == expected
+    assert to_numpy_numbers(array, null_value=9).tolist() == expected
+    assert to_numpy_numbers(array.slice(7, 11), null_value=9).tolist() == expected[7:18]
+    assert to_numpy_numbers(pa.chunked_array([array.slice(0, 3), array.slice(3)]), null_value=9).tolist() == expected
     assert to_numpy_numbers(array.slice(0, 0)).tolist() == []
     assert to_numpy_numbers(pa.chunked_array([], data_type)).tolist() == []
 

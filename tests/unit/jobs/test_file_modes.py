@@ -84,9 +84,9 @@ def test_lake_and_files_made_from_it_have_restricted_modes(tmp_path: Path, modes
         work = find_archive_work(str(store), None, lake)
         open_for_append(lake)
         tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
-        manifest = list(tasks.run(0, tasks.parts))
+        manifest = list(tasks.run_task(0, tasks.parts))
         files = [row.data_file for row in manifest if row.path and row.table == "messages"]
-        commit_run(lake, files, work.commit, work.progress_before)
+        commit_run(lake, files, work.commit, work.previous_progress)
     check(tmp_path / "lake", modes)
     assert restore.main(["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]) == ExitCode.OK
     check(tmp_path / "out", modes)

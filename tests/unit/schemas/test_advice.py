@@ -10,7 +10,7 @@ ADVICE = Advice("{} makes it, and {} shows it", ("rebuild {store} {into} --local
 
 
 def test_known_places_are_filled_in_and_make_commands_complete() -> None:
-    filled = ADVICE.filled({"store": "/a", "into": ["--out", "b c"]})
+    filled = ADVICE.fill_placeholders({"store": "/a", "into": ["--out", "b c"]})
     assert filled.sentence == (
         "\"commitlake rebuild /a --out 'b c' --local\" makes it, and 'commitlake verify /a --lake LAKE' shows it"
     )
@@ -18,23 +18,23 @@ def test_known_places_are_filled_in_and_make_commands_complete() -> None:
 
 
 def test_a_place_of_no_words_vanishes() -> None:
-    (command,) = ADVICE.filled({"store": "/a", "into": []}).commands
+    (command,) = ADVICE.fill_placeholders({"store": "/a", "into": []}).commands
     assert command.words == ("commitlake", "rebuild", "/a", "--local")
 
 
 def test_a_value_is_one_word_whatever_it_holds() -> None:
     advice = Advice("{}", ("query --where 'queue_offset >= {offset}' {topic}",))
-    (command,) = advice.filled({"offset": "7", "topic": "it's {offset}"}).commands
+    (command,) = advice.fill_placeholders({"offset": "7", "topic": "it's {offset}"}).commands
     assert command.words == ("commitlake", "query", "--where", "queue_offset >= 7", "it's {offset}")
 
 
 def test_several_places_have_the_sentence_of_the_first_and_all_commands() -> None:
-    filled = ADVICE.fill_for_each([{"store": name, "into": [], "lake": "l"} for name in "ab"])
+    filled = ADVICE.fill_for_each_place([{"store": name, "into": [], "lake": "l"} for name in "ab"])
     assert "/b" not in filled.sentence
     assert [command.words[2] for command in filled.commands] == ["a", "a", "b", "b"]
-    assert ADVICE.fill_for_each([]).commands == ()
+    assert ADVICE.fill_for_each_place([]).commands == ()
 
 
 def test_a_sentence_without_its_command_is_an_error() -> None:
     with pytest.raises(ValueError, match="zip"):
-        Advice("nothing", ("verify",)).filled()
+        Advice("nothing", ("verify",)).fill_placeholders()

@@ -45,5 +45,5 @@ def test_a_column_says_how_its_values_are_shown() -> None:
 
 def test_a_section_that_a_report_lacks_is_empty() -> None:
     report = Report("Lag", Verdict(Kind.GOOD, "All is well."), [], [Section("groups", "Groups", [])])
-    assert report.section("groups") is report.sections[0]
-    assert report.section("held").blocks == ()
+    assert report.find_section("groups") is report.sections[0]
+    assert report.find_section("held").blocks == ()

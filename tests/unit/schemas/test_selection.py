@@ -13,9 +13,9 @@ NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 
 
 def test_values_are_those_of_the_columns_that_must_have_one_of_them() -> None:
-    assert ALL_MESSAGES.values == []
+    assert ALL_MESSAGES.column_values == []
     wanted = Selection(topics=["orders"], queue_ids=[0], tags=["paid"], groups=["billing"], keys=["a"], start=NOON)
-    assert wanted.values == [
+    assert wanted.column_values == [
         ("topic", ["orders"]),
         ("topic", ["%DLQ%billing"]),
         ("queue_id", [0]),
@@ -25,6 +25,6 @@ def test_values_are_those_of_the_columns_that_must_have_one_of_them() -> None:
 
 def test_a_condition_that_an_engine_cannot_check_is_refused() -> None:
     wanted = Selection(topics=["orders"], where="true", end=NOON)
-    wanted.refuse("HBase", "groups", "tags")
+    wanted.refuse_conditions("HBase", "groups", "tags")
     with pytest.raises(UsageError, match=r"^HBase cannot select messages by where$"):
-        wanted.refuse("HBase", "groups", "where")
+        wanted.refuse_conditions("HBase", "groups", "where")

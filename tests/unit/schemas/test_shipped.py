@@ -25,7 +25,7 @@ MANIFEST = Manifest("broker-ä", "commitlog", {each.name: each for each in (SEAL
 
 def test_manifest_is_read_as_it_was_written() -> None:
     assert parse_manifest(serialize_manifest(MANIFEST), "m") == MANIFEST
-    assert (SEALED.shipped, GROWING.shipped) == (100, 15)
+    assert (SEALED.shipped_bytes, GROWING.shipped_bytes) == (100, 15)
 
 
 def changed(change: Any) -> bytes:

@@ -81,7 +81,7 @@ def test_only_regular_files_are_opened(store: Path, plant: Callable[[Path], None
     plant(store / "file")
     for below in (None, store):
         with pytest.raises(UnsafeFileError, match=r"file: expected a regular file, found a"):
-            open_file(store / "file", flags, below=below)
+            open_file(store / "file", flags, trusted_root=below)
     with pytest.raises(UnsafeFileError):
         open_or_create(store / "file")
 
@@ -90,14 +90,14 @@ def test_link_in_the_middle_of_a_path_is_not_followed(store: Path) -> None:
     (store / "a" / "linked").symlink_to(store.parent / "outside")
     assert read_file(store / "a" / "linked" / "secret") == b"secret"  # without `below`, links are followed
     for use in (
-        lambda path: read_file(path, below=store),
-        lambda path: create_file(path, below=store),
-        lambda path: remove_file(path, below=store),
-        lambda path: rename_file(path, store / "here", below=store),
-        lambda path: rename_file(store / "a" / "b" / "file", path, below=store),
-        lambda path: make_folders(path, below=store),
-        lambda path: files_in(path.parent, below=store),
-        lambda path: folders_in(path.parent, below=store),
+        lambda path: read_file(path, trusted_root=store),
+        lambda path: create_file(path, trusted_root=store),
+        lambda path: remove_file(path, trusted_root=store),
+        lambda path: rename_file(path, store / "here", trusted_root=store),
+        lambda path: rename_file(store / "a" / "b" / "file", path, trusted_root=store),
+        lambda path: make_folders(path, trusted_root=store),
+        lambda path: files_in(path.parent, trusted_root=store),
+        lambda path: folders_in(path.parent, trusted_root=store),
     ):
         with pytest.raises(UnsafeFileError, match="linked: expected a folder, found a symbolic link"):
             use(store / "a" / "linked" / "secret")
@@ -108,20 +108,20 @@ def test_link_in_the_middle_of_a_path_is_not_followed(store: Path) -> None:
 def test_folder_that_the_operator_names_may_be_a_link(store: Path) -> None:
     link = store.parent / "link"
     link.symlink_to(store)
-    assert read_file(link / "a" / "b" / "file", below=link) == b"own"
+    assert read_file(link / "a" / "b" / "file", trusted_root=link) == b"own"
     assert folders_in(link) == ["a"]
 
 
 def test_path_out_of_the_folder_is_refused(store: Path) -> None:
     for path in (store / ".." / "outside" / "secret", store.parent / "outside" / "secret"):
         with pytest.raises(ValueError, match="expected a path below"):
-            read_file(path, below=store)
+            read_file(path, trusted_root=store)
 
 
 @pytest.mark.parametrize("plant", ALL[:-1])
 def test_new_file_replaces_an_existing_file_of_its_name(store: Path, plant: Callable[[Path], None]) -> None:
     plant(store / "file")
-    with os.fdopen(create_file(store / "file", below=store), "wb") as file:
+    with os.fdopen(create_file(store / "file", trusted_root=store), "wb") as file:
         file.write(b"new")
     assert not (store / "file").is_symlink()
     assert (store / "file").read_bytes() == b"new"
@@ -138,7 +138,7 @@ def test_file_with_two_hard_links_is_not_opened_for_writing(store: Path) -> None
     with pytest.raises(UnsafeFileError, match="2 hard links"):
         open_file(store / "file", os.O_RDWR)
     assert read_file(store / "file") == b"secret"
-    os.close(open_file(store / "file", os.O_RDWR, may_have_names=True))
+    os.close(open_file(store / "file", os.O_RDWR, may_have_hard_links=True))
     os.close(create_file(store / "file"))
     assert (store.parent / "outside" / "secret").read_bytes() == b"secret"
 
@@ -219,7 +219,7 @@ def test_new_files_and_folders_have_restricted_modes(
     before = os.umask(umask)
     try:
         make_folders(tmp_path / "a" / "b")
-        make_folders(tmp_path / "a" / "c" / "d", below=tmp_path)
+        make_folders(tmp_path / "a" / "c" / "d", trusted_root=tmp_path)
         os.close(create_file(tmp_path / "a" / "file"))
         os.close(open_or_create(tmp_path / "a" / "lock"))
     finally:
@@ -233,7 +233,7 @@ def test_new_files_and_folders_have_restricted_modes(
     [
         ("open", files_in, "a"),
         ("unlink", create_file, "new"),
-        ("mkdir", lambda path: make_folders(path, below=path.parent), "new"),
+        ("mkdir", lambda path: make_folders(path, trusted_root=path.parent), "new"),
     ],
 )
 def test_a_refused_permission_names_the_whole_path(

@@ -110,5 +110,5 @@ def test_windows_have_the_requested_length() -> None:
 
 def test_places_are_fractions_of_the_covered_time() -> None:
     windows = TimeWindows(START, MINUTE, 4)
-    assert [windows.place(START + minutes * MINUTE) for minutes in (-1, 0, 1, 9)] == [0, 0, 0.25, 1]
+    assert [windows.relative_position(START + minutes * MINUTE) for minutes in (-1, 0, 1, 9)] == [0, 0, 0.25, 1]
     assert windows.middle(1) == 0.375

@@ -25,7 +25,7 @@ def test_a_document_of_usual_depth_is_parsed() -> None:
         ("a" + ".a" * 20_000 + " = 1", "keys of at most"),
         ("[x]\n['a' . " + '"b" .' * 20_000 + "c]", "keys of at most"),
         ("a = {b" + ".é" * 20_000 + " = 1}", "keys of at most"),
-        ("a = " + "[" * 50_000, "fewer tables and lists"),
+        ("a = " + "[" * 50_000, "nested too deeply"),
         ("a = " + "1" * 5_000, "integer string conversion"),
         ("a = 1\na = 2", "Cannot overwrite"),
         ("a" * MAX_BYTES, "Expected '='"),

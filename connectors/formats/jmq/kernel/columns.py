@@ -37,7 +37,7 @@ assert _REPLACEMENT_BYTES * (3 * 0xFF + MAX_SIZE + MAX_SIZE // 2) + _MAX_BROKER_
 
 
 @compiled
-def filtered_by(window, parts, row):
+def read_filter_values(window, parts, row):
     """Return a record's own offset, store time and queue id; see `layouts`."""
     start = parts[h.START, row]
     return (
@@ -48,7 +48,7 @@ def filtered_by(window, parts, row):
 
 
 @compiled
-def text_size(parts, row, plan):
+def max_text_size(parts, row, plan):
     """Return the maximum number of bytes that a record adds to any output; see `layouts`.
 
     An entry has at least three bytes.
@@ -59,14 +59,14 @@ def text_size(parts, row, plan):
 
 
 @compiled
-def _gather_long(window, starts, offset, delay, out):
-    if delay < 0:
+def _gather_long(window, starts, offset, delay_offset, out):
+    if delay_offset < 0:
         for row in range(len(starts)):
             out[row] = load_be_i64(window, starts[row] + offset)
     else:
         for row in range(len(starts)):
             start = starts[row]
-            out[row] = load_be_i64(window, start + offset) + load_be_i32(window, start + delay)
+            out[row] = load_be_i64(window, start + offset) + load_be_i32(window, start + delay_offset)
 
 
 @compiled
@@ -100,7 +100,7 @@ def _write_ids(window, parts, first, count, suffix, text):
 
 
 @compiled
-def decode(window, parts, first, count, plan, interners, scratch, out, text):
+def decode_rows(window, parts, first, count, plan, interners, scratch, out, text):
     """Decode located records into rows of the outputs; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = plan.wanted, plan.seed
@@ -133,4 +133,4 @@ def decode(window, parts, first, count, plan, interners, scratch, out, text):
         )
 
 
-implement(JournalLayout, filtered_by, text_size, decode)
+implement(JournalLayout, read_filter_values, max_text_size, decode_rows)

@@ -18,10 +18,10 @@ from commitlake.connectors.reading.kernel.properties import (
     MAX_ENTRIES,
     Grammar,
     copy_values,
-    first_entry,
+    find_name_index,
     intern_name,
+    make_cursor,
     next_entry,
-    place_of,
     store_value_span,
 )
 from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
@@ -46,7 +46,7 @@ def _receive_timestamp(window, start):
 
 
 @compiled
-def split_properties(window, parts, first_row, count, seed, wanted, names, groups, scratch, group_codes, text):
+def split_properties(window, parts, first_row, count, seed, wanted_bits, names, groups, scratch, group_codes, text):
     """Write the given records' properties to `text`, with application and receive time as further entries.
 
     Args:
@@ -55,7 +55,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
         first_row: the first record.
         count: the number of records.
         seed: seed of the hashes.
-        wanted: bits, see `buffers`.
+        wanted_bits: bits, see `buffers`.
         names: interner of property names; it knows OWN_NAMES.
         groups: interner of producer groups, which are the applications.
         scratch: see `buffers.Scratch`.
@@ -80,7 +80,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
         first = used[b.ENTRIES]
         entries = np.int64(0)
         is_irregular = False
-        cursor = first_entry(position)
+        cursor = make_cursor(position)
         while True:
             entry, cursor = next_entry(GRAMMAR, window, end, cursor)
             if not entry.is_there:
@@ -88,12 +88,12 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
             begin, separator = entry.begin, entry.separator
             if separator > begin:
                 is_irregular |= entry.has_irregular_name
-                if wanted & b.WANT_ENTRIES:
+                if wanted_bits & b.WANT_ENTRIES:
                     name = intern_name(
                         window, begin, separator - begin, seed, entries, likely_names, name_counts, name_table,
                         name_starts, name_texts,
                     )  # fmt: skip
-                    place, entries = place_of(name, entries, first, serial, seen, likely_names, entry_names)
+                    place, entries = find_name_index(name, entries, first, serial, seen, likely_names, entry_names)
                     store_value_span(entry, place, spans)
         key, key_length = parts[BUSINESS_ID, row], parts[BUSINESS_ID_LENGTH, row]
         app, app_length = parts[APP, row], parts[APP_LENGTH, row]
@@ -104,14 +104,14 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
             used[b.NOT_UTF8] += 1
             entries = np.int64(0)
             key_length, app_length = np.int64(0), np.int64(0)
-        if wanted & b.WANT_PRODUCER_GROUP:
+        if wanted_bits & b.WANT_PRODUCER_GROUP:
             group_codes[row] = -1
             if app_length > 0:
                 likely_group = intern_span(
                     window, app, app_length, seed, likely_group, group_counts, group_table, group_starts, group_texts
                 )
                 group_codes[row] = likely_group
-        if wanted & b.WANT_ENTRIES:
+        if wanted_bits & b.WANT_ENTRIES:
             target = copy_values(GRAMMAR, window, spans, entries, first, values, value_offsets, used[b.VALUE_BYTES])
             if is_text and not is_irregular:
                 if app_length > 0:
@@ -127,7 +127,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, group
             used[b.VALUE_BYTES] = target
             used[b.ENTRIES] = first + entries
             map_offsets[row + 1] = first + entries
-        if wanted & b.WANT_KEYS:
+        if wanted_bits & b.WANT_KEYS:
             present[b.KEYS, row] = key_length > 0
             if key_length > 0:
                 target, item = used[b.KEY_BYTES], used[b.KEY_ITEMS] + 1

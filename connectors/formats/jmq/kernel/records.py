@@ -29,12 +29,12 @@ from commitlake.connectors.reading.kernel.hop import (
 )
 from commitlake.connectors.reading.kernel.layouts import implement
 from commitlake.connectors.reading.kernel.memory import (
-    find_bytes,
     load_be_i16,
     load_be_i32,
     load_be_i64,
     load_u8,
     lowest_bit,
+    mask_equal_bytes,
 )
 from commitlake.schemas.layouts.jmq import journal as layout
 from commitlake.schemas.layouts.rocketmq.scan import Fault
@@ -83,8 +83,8 @@ def unsigned16(window, position):
 
 
 @compiled
-def examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
-    """Return state and size of the record at a position, as `schemas.layouts.jmq.scan.examine`, and fill `parts`."""
+def classify_span(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
+    """Return kind and size of the span at a position, as `schemas.layouts.jmq.scan.classify_span`; fill `parts`."""
     available = length - position
     left = file_end - offset
     if available < _FILLER_SIZE:
@@ -117,7 +117,7 @@ def examine(window, length, position, offset, segment_end, file_end, max_record,
     located = _locate(window, position, size)
     if located[0] < 0:
         return _PART_LENGTHS, 0
-    if verify and not agrees(window, position, located[0], located[1]):
+    if verify and not body_matches_crc(window, position, located[0], located[1]):
         return _BODY_CRC, size
     _write_parts(parts, row, position, located)
     return RECORD, size
@@ -173,20 +173,20 @@ def _write_parts(parts, row, position, located):
 
 
 @inlined
-def agrees(window, position, body, body_length):
+def body_matches_crc(window, position, body, body_length):
     """Return whether a record's body matches its CRC."""
     return np.int64(crc32(window, body, body_length)) == load_be_i64(window, position + _AT_CRC)
 
 
 @compiled
-def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
-    """Read consecutive intact records, as `examine` would, up to the first record that is not intact.
+def read_records(window, length, origin, limit, max_record, verify, position, parts, row, max_records):
+    """Read consecutive intact records, as `classify_span` would, up to the first record that is not intact.
 
     Returns:
         The start of the first record that was not read, and the number of filled columns of `parts`.
     """
     end = min(length - _MIN_RECORD_SIZE + 1, limit - origin)
-    while row < room and position < end:
+    while row < max_records and position < end:
         if unsigned16(window, position + _AT_MAGIC) != _MESSAGE:
             break
         size = _unsigned32(window, position)
@@ -195,7 +195,7 @@ def take_records(window, length, origin, limit, max_record, verify, position, pa
         if load_be_i64(window, position + _AT_OFFSET) != origin + position:
             break
         located = _locate(window, position, size)
-        if located[0] < 0 or (verify and not agrees(window, position, located[0], located[1])):
+        if located[0] < 0 or (verify and not body_matches_crc(window, position, located[0], located[1])):
             break
         _write_parts(parts, row, position, located)
         row += 1
@@ -209,7 +209,7 @@ def next_landmark(window, begin, length, origin):
     block = begin + _AT_MAGIC
     end = length - _MAGIC_SIZE + 1
     while block < end:
-        mask = find_bytes(window, block, _FIRST_OF_MESSAGE, _FIRST_OF_FILLER)
+        mask = mask_equal_bytes(window, block, _FIRST_OF_MESSAGE, _FIRST_OF_FILLER)
         while mask != 0:
             at = block + lowest_bit(mask)
             mask &= mask - np.uint64(1)
@@ -226,7 +226,7 @@ def next_landmark(window, begin, length, origin):
 
 
 @compiled
-def landmark_reach():
+def landmark_size():
     """Return how many bytes `next_landmark` examines; see `layouts`."""
     return _REACH
 
@@ -238,7 +238,7 @@ def ends_bad_range(kind):
 
 
 @compiled
-def head_of(window, position):
+def read_head(window, position):
     """Return a record's own offset and size; see `layouts`."""
     return load_be_i64(window, position + _AT_OFFSET), _unsigned32(window, position)
 
@@ -250,5 +250,13 @@ def head_size():
 
 
 implement(
-    JournalLayout, examine, take_records, next_landmark, landmark_reach, ends_bad_range, agrees, head_of, head_size
+    JournalLayout,
+    classify_span,
+    read_records,
+    next_landmark,
+    landmark_size,
+    ends_bad_range,
+    body_matches_crc,
+    read_head,
+    head_size,
 )

@@ -17,7 +17,13 @@ from commitlake.connectors.reading.kernel.columns import (
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.connectors.reading.kernel.hop import START
 from commitlake.connectors.reading.kernel.layouts import implement
-from commitlake.connectors.reading.kernel.memory import copy_block, load_be_i32, load_be_i64, load_le_u64, store_be_u64
+from commitlake.connectors.reading.kernel.memory import (
+    copy_32_bytes,
+    load_be_i32,
+    load_be_i64,
+    load_le_u64,
+    store_be_u64,
+)
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
 from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
 from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6
@@ -43,7 +49,9 @@ def _write_hex(window, position, size, out, target):
 
 
 @compiled
-def write_message_ids(window, parts, first_row, count, sys_flags, v6_bit, physical_offset_field, start, offsets, out):
+def write_message_ids(
+    window, parts, first_row, count, sys_flags, v6_bit, physical_offset_field, start_position, offsets, out
+):
     """Write offset message ids, hex of store host and physical offset, as `schemas.layouts.rocketmq.message_id` does.
 
     Args:
@@ -54,14 +62,14 @@ def write_message_ids(window, parts, first_row, count, sys_flags, v6_bit, physic
         sys_flags: sys_flag of each record.
         v6_bit: the bit of sys_flag for a store host of 20 bytes.
         physical_offset_field: position of the physical offset in a record.
-        start: number of filled bytes of `out`.
+        start_position: number of filled bytes of `out`.
         offsets: int32 out, Arrow offsets.
         out: uint8 out, with OVERWRITE bytes more than count.
 
     Returns:
         The new number of filled bytes of `out`.
     """
-    target = start
+    target = start_position
     last_host = np.uint64(0)
     last_text = np.int64(-1)
     for row in range(first_row, first_row + count):
@@ -72,7 +80,7 @@ def write_message_ids(window, parts, first_row, count, sys_flags, v6_bit, physic
         else:
             word = load_le_u64(window, host)
             if last_text >= 0 and word == last_host:  # the common case: all records of one broker
-                copy_block(out, last_text, out, target)
+                copy_32_bytes(out, last_text, out, target)
             else:
                 _write_hex(window, host, V4_SIZE, out, target)
                 last_host, last_text = word, target
@@ -100,7 +108,7 @@ _FIXED_NEED = 64  # output bytes of a record besides its topic and properties: h
 
 
 @compiled
-def filtered_by(window, parts, row):
+def read_filter_values(window, parts, row):
     """Return a record's own offset, store time and queue id; see `layouts`."""
     start = parts[h.START, row]
     return (
@@ -111,13 +119,13 @@ def filtered_by(window, parts, row):
 
 
 @compiled
-def text_size(parts, row, plan):
+def max_text_size(parts, row, plan):
     """Return the maximum number of bytes that a record adds to any output; see `layouts`."""
     return parts[h.TOPIC_LENGTH, row] + parts[h.PROPERTIES_LENGTH, row] + _FIXED_NEED
 
 
 @compiled
-def decode(window, parts, first, count, plan, interners, scratch, out, text):
+def decode_rows(window, parts, first, count, plan, interners, scratch, out, text):
     """Decode located records into rows of the outputs; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = plan.wanted, plan.seed
@@ -157,4 +165,4 @@ def decode(window, parts, first, count, plan, interners, scratch, out, text):
         )
 
 
-implement(CommitLogLayout, filtered_by, text_size, decode)
+implement(CommitLogLayout, read_filter_values, max_text_size, decode_rows)

@@ -24,7 +24,7 @@ from commitlake.connectors.reading.kernel.memory import (
     load_be_i64,
     load_le_u64,
 )
-from commitlake.connectors.reading.kernel.properties import first_entry, next_entry
+from commitlake.connectors.reading.kernel.properties import make_cursor, next_entry
 from commitlake.connectors.reading.kernel.strings import DISTINCT, TEXT_END, intern_span
 from commitlake.connectors.reading.kernel.utf8 import is_utf8
 from commitlake.schemas.layouts.boltmq.dialect import Magic
@@ -78,7 +78,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 class Out(NamedTuple):
-    """Output arrays of `read_facts`.
+    """Output arrays of `read_index_data`.
 
     Attributes:
         used: int64[3], see ROWS.
@@ -102,7 +102,7 @@ class Out(NamedTuple):
 
 
 @compiled
-def hash_text(window: Array, position: Any, length: Any, value: Any) -> Any:
+def hash_text(window: Array, position: Any, length: Any, start_hash: Any) -> Any:
     """Continue Java's string hash over well-formed UTF-8 text; only the low 32 bits of the result are valid."""
     end = position + length
     while end - position >= 4:
@@ -110,30 +110,30 @@ def hash_text(window: Array, position: Any, length: Any, value: Any) -> Any:
         third, fourth = np.uint64(window[position + 2]), np.uint64(window[position + 3])
         if (first | second | third | fourth) >= np.uint64(128):
             break
-        value = value * _P4 + (first * _P3 + second * _P2 + third * _P1 + fourth)
+        start_hash = start_hash * _P4 + (first * _P3 + second * _P2 + third * _P1 + fourth)
         position += 4
     while position < end:
         lead = np.uint64(window[position])
         if lead < np.uint64(0x80):
-            value = value * _P1 + lead
+            start_hash = start_hash * _P1 + lead
             position += 1
             continue
         point = np.uint64(window[position + 1]) & np.uint64(0x3F)
         if lead < np.uint64(0xE0):
-            value = value * _P1 + (((lead & np.uint64(0x1F)) << np.uint64(6)) | point)
+            start_hash = start_hash * _P1 + (((lead & np.uint64(0x1F)) << np.uint64(6)) | point)
             position += 2
             continue
         point = (point << np.uint64(6)) | (np.uint64(window[position + 2]) & np.uint64(0x3F))
         if lead < np.uint64(0xF0):
-            value = value * _P1 + (((lead & np.uint64(0x0F)) << np.uint64(12)) | point)
+            start_hash = start_hash * _P1 + (((lead & np.uint64(0x0F)) << np.uint64(12)) | point)
             position += 3
             continue
         point = (point << np.uint64(6)) | (np.uint64(window[position + 3]) & np.uint64(0x3F))
         point = (((lead & np.uint64(0x07)) << np.uint64(18)) | point) - np.uint64(0x10000)
-        value = value * _P1 + (np.uint64(0xD800) + (point >> np.uint64(10)))
-        value = value * _P1 + (np.uint64(0xDC00) + (point & np.uint64(0x3FF)))
+        start_hash = start_hash * _P1 + (np.uint64(0xD800) + (point >> np.uint64(10)))
+        start_hash = start_hash * _P1 + (np.uint64(0xDC00) + (point & np.uint64(0x3FF)))
         position += 4
-    return value
+    return start_hash
 
 
 @compiled
@@ -160,7 +160,7 @@ def fnv1_64(window: Array, position: Any, length: Any) -> Any:
 
 
 @compiled
-def _parse_number(window: Array, position: Any, length: int) -> Any:
+def _parse_digits(window: Array, position: Any, length: int) -> Any:
     """Return the number that a text of one to nine digits states; -1 for a longer text, or one with other bytes."""
     if length > 9:
         return np.int64(-1)
@@ -227,7 +227,7 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
         unique, unique_length = np.int64(0), np.int64(0)
         level, batch = np.int64(0), np.int64(0)
         is_irregular = kind == NOT_TEXT
-        cursor = first_entry(properties)
+        cursor = make_cursor(properties)
         while True:
             entry, cursor = next_entry(GRAMMAR, window, end, cursor)
             if not entry.is_there:
@@ -247,11 +247,11 @@ def _write_record_data(window: Array, parts: Array, first: Any, count: int, seed
                         unique, unique_length = value, length
                 elif name_length == 5:
                     if word & _FIVE_BYTES == _DELAY and waits:
-                        level = _parse_number(window, value, length)
+                        level = _parse_digits(window, value, length)
                         is_irregular |= level < 0
                 elif name_length == _INNER_LENGTH:
                     if word == _INNER:
-                        batch = _parse_number(window, value, length)
+                        batch = _parse_digits(window, value, length)
                         is_irregular |= batch < 0
                 elif name_length == _MULTI_LENGTH and word == _MULTI:
                     is_irregular = True
@@ -332,6 +332,6 @@ def read_index_data(
         taken = _write_record_data(window, parts, rows, found, seed, topics, out)
         rows += taken
         if taken < found:
-            h.go_back(origin + parts[h.START, rows], state, faults)
+            h.discard_findings_after(origin + parts[h.START, rows], state, faults)
             break
     state[h.RECORDS] = rows

@@ -47,7 +47,7 @@ def _skip_group(window, position, length, group, group_length):
 
 
 @compiled
-def _find_pop_topic(window, position, length, group, group_length, dead, dead_length):
+def _find_pop_topic(window, position, length, group, group_length, dead_group, dead_group_length):
     """Return the span of the original topic in a POP consumer's retry topic, or of the whole name of another topic."""
     if length <= 0:
         return position, _NONE
@@ -57,7 +57,7 @@ def _find_pop_topic(window, position, length, group, group_length, dead, dead_le
     length -= _RETRY_LENGTH
     found, found_length = _skip_group(window, position, length, group, group_length)
     if found_length < 0:
-        found, found_length = _skip_group(window, position, length, dead, dead_length)
+        found, found_length = _skip_group(window, position, length, dead_group, dead_group_length)
     if found_length < 0:
         for at in range(length - 1):
             if window[position + at] == _PLUS:
@@ -66,18 +66,18 @@ def _find_pop_topic(window, position, length, group, group_length, dead, dead_le
 
 
 @inlined
-def may_name_origin(window, topic):
+def may_be_retry_or_dlq_topic(window, topic):
     """Return whether a stored topic may be a retry or dead-letter topic, judging by its first byte."""
     return window[topic] == _PERCENT
 
 
 @inlined
-def _property_span(named, found, name):
-    return named[0, name], named[1, name] if found >> name & 1 else _NONE
+def _property_span(named_values, found_bits, name):
+    return named_values[0, name], named_values[1, name] if found_bits >> name & 1 else _NONE
 
 
 @compiled
-def find_origin(window, own, own_length, named, found):
+def find_origin_topic(window, own_topic, own_topic_length, named_values, found_bits):
     """Return the original topic of a message from the record's properties.
 
     If the record is in neither a retry topic nor a dead-letter topic, this is the next topic of the message, which is
@@ -85,26 +85,31 @@ def find_origin(window, own, own_length, named, found):
 
     Args:
         window: bytes that contain the values.
-        own: position of the stored topic.
-        own_length: size of the stored topic, bytes.
-        named: see `buffers.Scratch`.
-        found: a bit for each of `buffers.NAMES` that the record has.
+        own_topic: position of the stored topic.
+        own_topic_length: size of the stored topic, bytes.
+        named_values: see `buffers.Scratch`.
+        found_bits: a bit for each of `buffers.NAMES` that the record has.
     """
-    is_retry, is_dead = _is_retry(window, own, own_length), _is_dead_letter(window, own, own_length)
-    group, group_length = _property_span(named, found, b.NAME_ORIGIN_GROUP)
-    consumer, consumer_length = own, _NONE
+    is_retry, is_dead = (
+        _is_retry(window, own_topic, own_topic_length),
+        _is_dead_letter(window, own_topic, own_topic_length),
+    )
+    group, group_length = _property_span(named_values, found_bits, b.NAME_ORIGIN_GROUP)
+    consumer, consumer_length = own_topic, _NONE
     if is_dead:
-        consumer, consumer_length = own + _DLQ_LENGTH, own_length - _DLQ_LENGTH
-    origin, length = own, _NONE
+        consumer, consumer_length = own_topic + _DLQ_LENGTH, own_topic_length - _DLQ_LENGTH
+    origin, length = own_topic, _NONE
     if not is_retry and not is_dead:
-        value, value_length = _property_span(named, found, b.NAME_REAL_TOPIC)
+        value, value_length = _property_span(named_values, found_bits, b.NAME_REAL_TOPIC)
         origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0:
-        value, value_length = _property_span(named, found, b.NAME_RETRY_TOPIC)
+        value, value_length = _property_span(named_values, found_bits, b.NAME_RETRY_TOPIC)
         origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0:
-        value, value_length = _property_span(named, found, b.NAME_DLQ_ORIGIN_TOPIC)
+        value, value_length = _property_span(named_values, found_bits, b.NAME_DLQ_ORIGIN_TOPIC)
         origin, length = _find_pop_topic(window, value, value_length, group, group_length, consumer, consumer_length)
     if length < 0 and is_retry:
-        origin, length = _find_pop_topic(window, own, own_length, group, group_length, consumer, consumer_length)
+        origin, length = _find_pop_topic(
+            window, own_topic, own_topic_length, group, group_length, consumer, consumer_length
+        )
     return origin, length

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.rocketmq.kernel.origins import ORIGINS, find_origin, may_name_origin
+from commitlake.connectors.formats.rocketmq.kernel.origins import ORIGINS, find_origin_topic, may_be_retry_or_dlq_topic
 from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.connectors.reading.kernel.hop import PROPERTIES, PROPERTIES_LENGTH, TOPIC, TOPIC_LENGTH
-from commitlake.connectors.reading.kernel.memory import find_bytes, lowest_bit
+from commitlake.connectors.reading.kernel.memory import lowest_bit, mask_equal_bytes
 from commitlake.connectors.reading.kernel.properties import (
     Grammar,
     copy_values,
-    first_entry,
+    find_name_index,
     intern_name,
+    make_cursor,
     next_entry,
-    place_of,
     store_value_span,
 )
 from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
@@ -31,7 +31,7 @@ _NONE = np.int64(-1)
 
 
 @compiled
-def _split_keys(window, position, length, used, key_offsets, data):
+def _split_keys(window, position, length, used_counts, key_offsets, data):
     """Split a text of keys at spaces, without empty keys."""
     end = position + length
     begin = position
@@ -39,24 +39,26 @@ def _split_keys(window, position, length, used, key_offsets, data):
     while begin < end:
         at = end
         while block < end:
-            mask = find_bytes(window, block, _SPACE, _SPACE)
+            mask = mask_equal_bytes(window, block, _SPACE, _SPACE)
             if mask != 0:
                 at = min(end, block + lowest_bit(mask))
                 break
             block += 64
         if at > begin:
-            target = used[b.KEY_BYTES]
+            target = used_counts[b.KEY_BYTES]
             copy_span(window, begin, at - begin, data, target)
-            used[b.KEY_BYTES] = target + at - begin
-            item = used[b.KEY_ITEMS] + 1
+            used_counts[b.KEY_BYTES] = target + at - begin
+            item = used_counts[b.KEY_ITEMS] + 1
             key_offsets[item] = target + at - begin
-            used[b.KEY_ITEMS] = item
+            used_counts[b.KEY_ITEMS] = item
         begin = at + 1
         block = begin
 
 
 @compiled
-def split_properties(window, parts, first_row, count, seed, wanted, names, topics, tags, groups, scratch, codes, text):
+def split_properties(
+    window, parts, first_row, count, seed, wanted_bits, names, topics, tags, groups, scratch, codes, text
+):
     """Write the given records' properties to `text`, and the numbers of tags, origins and groups to `codes`.
 
     Args:
@@ -65,7 +67,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
         first_row: the first record.
         count: the number of records.
         seed: seed of the hashes.
-        wanted: bits, see `buffers`.
+        wanted_bits: bits, see `buffers`.
         names: interner of property names; it knows `buffers.NAMES`.
         topics: interner of topics.
         tags: interner of tags.
@@ -99,7 +101,7 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
         unique, keys, tag, priority = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
         found = np.int64(0)
-        cursor = first_entry(position)
+        cursor = make_cursor(position)
         while True:
             entry, cursor = next_entry(GRAMMAR, window, end, cursor)
             if not entry.is_there:
@@ -127,8 +129,8 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
                 else:
                     named[0, name], named[1, name] = value, length
                     found |= np.int64(1) << name
-                if wanted & b.WANT_ENTRIES:
-                    place, entries = place_of(name, entries, first, serial, seen, likely_names, entry_names)
+                if wanted_bits & b.WANT_ENTRIES:
+                    place, entries = find_name_index(name, entries, first, serial, seen, likely_names, entry_names)
                     store_value_span(entry, place, spans)
         if cursor.others != 0 and not is_utf8(window, position, end - position):
             not_utf8[used[b.NOT_UTF8]] = row
@@ -136,13 +138,13 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
             entries = np.int64(0)
             unique_length, keys_length, tag_length, priority_length = _NONE, _NONE, _NONE, _NONE
             found = np.int64(0)
-        if wanted & b.WANT_ENTRIES:
+        if wanted_bits & b.WANT_ENTRIES:
             used[b.VALUE_BYTES] = copy_values(
                 GRAMMAR, window, spans, entries, first, values, value_offsets, used[b.VALUE_BYTES]
             )
             used[b.ENTRIES] = first + entries
             map_offsets[row + 1] = first + entries
-        if wanted & b.WANT_UNIQUE_KEY:
+        if wanted_bits & b.WANT_UNIQUE_KEY:
             target = used[b.UNIQUE_BYTES]
             present[b.UNIQUE_KEY, row] = unique_length >= 0
             if unique_length >= 0:
@@ -150,12 +152,12 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
                 target += unique_length
                 used[b.UNIQUE_BYTES] = target
             unique_offsets[row + 1] = target
-        if wanted & b.WANT_KEYS:
+        if wanted_bits & b.WANT_KEYS:
             present[b.KEYS, row] = keys_length >= 0
             if keys_length >= 0:
                 _split_keys(window, keys, keys_length, used, key_offsets, key_text)
             list_offsets[row + 1] = used[b.KEY_ITEMS]
-        if wanted & b.WANT_TAGS:
+        if wanted_bits & b.WANT_TAGS:
             if tag_length >= 0:
                 likely_tag = intern_span(
                     window, tag, tag_length, seed, likely_tag, tag_counts, tag_table, tag_starts, tag_texts
@@ -163,21 +165,21 @@ def split_properties(window, parts, first_row, count, seed, wanted, names, topic
                 tag_codes[row] = likely_tag
             else:
                 tag_codes[row] = -1
-        if wanted & b.WANT_PRODUCER_GROUP and found & _PGROUP:
+        if wanted_bits & b.WANT_PRODUCER_GROUP and found & _PGROUP:
             likely_group = intern_span(
                 window, named[0, b.NAME_PGROUP], named[1, b.NAME_PGROUP], seed, likely_group, group_counts, group_table,
                 group_starts, group_texts,
             )  # fmt: skip
             group_codes[row] = likely_group
-        if wanted & b.WANT_ORIGIN and (found & ORIGINS or may_name_origin(window, parts[TOPIC, row])):
-            origin, origin_length = find_origin(window, parts[TOPIC, row], parts[TOPIC_LENGTH, row], named, found)
+        if wanted_bits & b.WANT_ORIGIN and (found & ORIGINS or may_be_retry_or_dlq_topic(window, parts[TOPIC, row])):
+            origin, origin_length = find_origin_topic(window, parts[TOPIC, row], parts[TOPIC_LENGTH, row], named, found)
             if origin_length > 0:
                 likely_origin = intern_span(
                     window, origin, origin_length, seed, likely_origin, topic_counts, topic_table, topic_starts,
                     topic_texts,
                 )  # fmt: skip
                 origin_codes[row] = likely_origin
-        if wanted & b.WANT_PRIORITY and priority_length >= 0:
+        if wanted_bits & b.WANT_PRIORITY and priority_length >= 0:
             number = used[b.PRIORITIES]
             priorities[0, number] = row
             priorities[1, number] = priority

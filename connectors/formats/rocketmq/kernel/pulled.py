@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.rocketmq.kernel.records import agrees, locate_parts
+from commitlake.connectors.formats.rocketmq.kernel.records import body_matches_crc, locate_parts
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.connectors.reading.kernel.hop import BODY, BODY_LENGTH, CODE_BY_FAULT, START
 from commitlake.connectors.reading.kernel.memory import load_be_i32
@@ -21,23 +21,23 @@ NO_FAULT = 0
 
 
 @compiled
-def locate_records(window, position, length, parts, intact):
+def locate_records(window, position, end_position, parts, is_intact):
     """Locate complete records one after another.
 
     Args:
         window: uint8 array, with PADDING bytes after the bytes that count.
         position: position of the first record.
-        length: bytes of the window that count.
+        end_position: bytes of the window that count.
         parts: int64[COMMITLOG_PART_COUNT, room] out: positions of each record's parts.
-        intact: bool[room] out: whether the body of each record matches its checksum.
+        is_intact: bool[room] out: whether the body of each record matches its checksum.
 
     Returns:
         The position of the first byte that was not read, the number of records, and the code of the fault at that
         position: NO_FAULT if the window or the room ended.
     """
     row = 0
-    while position < length and row < parts.shape[1]:
-        if length - position < _MIN_RECORD_SIZE:
+    while position < end_position and row < parts.shape[1]:
+        if end_position - position < _MIN_RECORD_SIZE:
             return position, row, _CUT
         size = np.int64(load_be_i32(window, position))
         magic = load_be_i32(window, position + _AT_MAGIC)
@@ -45,11 +45,11 @@ def locate_records(window, position, length, parts, intact):
             return position, row, _MAGIC
         if size < _MIN_RECORD_SIZE:
             return position, row, _SIZE
-        if size > length - position:
+        if size > end_position - position:
             return position, row, _CUT
         if not locate_parts(window, position, size, magic, parts, row):
             return position, row, _PART_LENGTHS
-        intact[row] = agrees(window, parts[START, row], parts[BODY, row], parts[BODY_LENGTH, row])
+        is_intact[row] = body_matches_crc(window, parts[START, row], parts[BODY, row], parts[BODY_LENGTH, row])
         row += 1
         position += size
     return position, row, NO_FAULT

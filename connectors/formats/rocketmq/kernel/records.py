@@ -25,12 +25,12 @@ from commitlake.connectors.reading.kernel.hop import (
 )
 from commitlake.connectors.reading.kernel.layouts import implement
 from commitlake.connectors.reading.kernel.memory import (
-    find_bytes,
     load_be_i16,
     load_be_i32,
     load_be_i64,
     load_u8,
     lowest_bit,
+    mask_equal_bytes,
 )
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Magic
 from commitlake.schemas.layouts.rocketmq import commitlog as layout
@@ -75,8 +75,8 @@ _MIN_RECORD_SIZE = layout.MIN_RECORD_SIZE
 
 
 @compiled
-def examine(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
-    """Return the kind of the span at a position and its size, like `schemas.layouts.rocketmq.scan.examine`.
+def classify_span(window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
+    """Return the kind of the span at a position and its size, like `schemas.layouts.rocketmq.scan.classify_span`.
 
     The parts of a record are written to `parts` and `row`.
     """
@@ -157,17 +157,17 @@ def _write_parts(parts, row, position, located):
 
 
 @inlined
-def _agrees(window, position, mask, body, body_length):
+def _body_matches_crc(window, position, mask, body, body_length):
     """Return whether a body matches its CRC, of which only the bits in `mask` are compared."""
     crc = np.int64(crc32(window, body, body_length)) & mask
     return crc == np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF
 
 
 @inlined
-def agrees(window, position, body, body_length):
+def body_matches_crc(window, position, body, body_length):
     """Return whether a record's body matches its CRC."""
     is_boltmq = load_be_i32(window, position + _AT_MAGIC) == _BOLTMQ
-    return _agrees(window, position, _BOLTMQ_CRC_MASK if is_boltmq else _CRC_MASK, body, body_length)
+    return _body_matches_crc(window, position, _BOLTMQ_CRC_MASK if is_boltmq else _CRC_MASK, body, body_length)
 
 
 @compiled
@@ -185,15 +185,15 @@ def _examine_parts(window, position, size, magic, verify, parts, row):
     located = _locate(window, position, size, magic)
     if located[0] < 0:
         return _PART_LENGTHS
-    if verify and not agrees(window, position, located[1], located[2]):
+    if verify and not body_matches_crc(window, position, located[1], located[2]):
         return _BODY_CRC
     _write_parts(parts, row, position, located)
     return RECORD
 
 
 @compiled
-def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
-    """Read consecutive intact records, as `examine` would, up to the first record that is not intact.
+def read_records(window, length, origin, limit, max_record, verify, position, parts, row, max_records):
+    """Read consecutive intact records, as `classify_span` would, up to the first record that is not intact.
 
     A store has one dialect, so the dialect is determined once, for the next record, and not for each record.
 
@@ -205,17 +205,17 @@ def take_records(window, length, origin, limit, max_record, verify, position, pa
         magics = _BOLTMQ, _BOLTMQ, _BOLTMQ_CRC_MASK
     else:
         magics = _V1, _V2, _CRC_MASK
-    return _take_records(window, length, origin, end, max_record, verify, position, parts, row, room, magics)
+    return _read_records(window, length, origin, end, max_record, verify, position, parts, row, max_records, magics)
 
 
 @compiled
-def _take_records(window, length, origin, end, max_record, verify, position, parts, row, room, magics):
+def _read_records(window, length, origin, end, max_record, verify, position, parts, row, max_records, magics):
     """Read intact records with either of two magics, up to a position of the window.
 
     Nearly all records of a log are read here, so only the CRC is called, and no state is kept in memory.
     """
     short_topic, long_topic, mask = magics
-    while row < room and position < end:
+    while row < max_records and position < end:
         size = np.int64(load_be_i32(window, position))
         magic = load_be_i32(window, position + _AT_MAGIC)
         if magic != short_topic and magic != long_topic:
@@ -225,7 +225,7 @@ def _take_records(window, length, origin, end, max_record, verify, position, par
         if load_be_i64(window, position + _AT_PHYSICAL_OFFSET) != origin + position:
             break
         located = _locate(window, position, size, magic)
-        if located[0] < 0 or (verify and not _agrees(window, position, mask, located[1], located[2])):
+        if located[0] < 0 or (verify and not _body_matches_crc(window, position, mask, located[1], located[2])):
             break
         _write_parts(parts, row, position, located)
         row += 1
@@ -239,7 +239,7 @@ def next_landmark(window, begin, length, origin):
     end = length - _MAGIC_SIZE + 1
     block = begin + _AT_MAGIC
     while block < end:
-        mask = find_bytes(window, block, _FIRST_OF_RECORD, _FIRST_OF_BLANK)
+        mask = mask_equal_bytes(window, block, _FIRST_OF_RECORD, _FIRST_OF_BLANK)
         while mask != 0:
             at = block + lowest_bit(mask)
             mask &= mask - np.uint64(1)
@@ -254,7 +254,7 @@ def next_landmark(window, begin, length, origin):
 
 
 @compiled
-def landmark_reach():
+def landmark_size():
     """Return how many bytes `next_landmark` examines; see `layouts`."""
     return _AT_MAGIC + _MAGIC_SIZE
 
@@ -266,7 +266,7 @@ def ends_bad_range(kind):
 
 
 @compiled
-def head_of(window, position):
+def read_head(window, position):
     """Return a record's own offset and size; see `layouts`."""
     return load_be_i64(window, position + _AT_PHYSICAL_OFFSET), np.int64(load_be_i32(window, position))
 
@@ -278,5 +278,13 @@ def head_size():
 
 
 implement(
-    CommitLogLayout, examine, take_records, next_landmark, landmark_reach, ends_bad_range, agrees, head_of, head_size
+    CommitLogLayout,
+    classify_span,
+    read_records,
+    next_landmark,
+    landmark_size,
+    ends_bad_range,
+    body_matches_crc,
+    read_head,
+    head_size,
 )

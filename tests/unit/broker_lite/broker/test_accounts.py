@@ -121,13 +121,13 @@ def test_administration_is_allowed_from_this_machine_or_over_tls(
     channel = Channel(Host.of(ip, 40000), lambda _: None, lambda: None, is_encrypted=is_encrypted)
     request = Command(code, sign_fields({"topic": "orders"}, b"", Credentials("the-admin", "secret-of-the-admin")))
     if is_done:
-        accounts.check(request, channel)
+        accounts.check_request(request, channel)
     else:
         with pytest.raises(NotPermittedError, match="plain text"):
-            accounts.check(request, channel)
+            accounts.check_request(request, channel)
     request = Command(code, sign_fields({"topic": "orders"}, b"", Credentials("the-shop", "secret")))
     with pytest.raises(NotPermittedError, match="administrator"):
-        accounts.check(request, channel)
+        accounts.check_request(request, channel)
 
 
 @pytest.mark.parametrize(("ip", "is_done"), [("127.0.0.1", True), ("::1", True), ("10.0.0.7", False)])
@@ -176,6 +176,6 @@ def test_one_account_is_read_from_the_environment() -> None:
     request = Command(
         RequestCode.UPDATE_AND_CREATE_TOPIC, sign_fields({}, b"", Credentials("the-shop", "secret-of-the-shop"))
     )
-    accounts.check(request, Channel(Host.of("127.0.0.1", 40000), lambda _: None, lambda: None))
+    accounts.check_request(request, Channel(Host.of("127.0.0.1", 40000), lambda _: None, lambda: None))
     with pytest.raises(AccountsError, match="both"):
         Accounts.from_environment({ACCESS_KEY_VARIABLE: "the-shop"})

@@ -31,7 +31,7 @@ def channel() -> Channel:
 def beat(clients: Clients, by: Channel, client_id: str = "client", now_ms: int = 0) -> set[str]:
     """Send a client's heartbeat, of a producer and a consumer."""
     heartbeat = Heartbeat(client_id, (ProducerData("producers"),), (ConsumerData("consumers"),))
-    return clients.heartbeat(by, REQUEST, heartbeat, now_ms)
+    return clients.register_heartbeat(by, REQUEST, heartbeat, now_ms)
 
 
 def ids(clients: Clients) -> list[str]:
@@ -47,10 +47,10 @@ def test_clients_of_a_connection_leave_when_it_ends(clients: Clients) -> None:
     assert beat(clients, second, "two") == {"consumers"}
     assert beat(clients, second, "three") == {"consumers"}
     assert beat(clients, first, "one") == set()
-    assert clients.disconnect(second) == {"consumers"}
+    assert clients.remove_connection(second) == {"consumers"}
     assert ids(clients) == ["one"]
-    assert clients.disconnect(second) == set()
-    assert clients.disconnect(first) == {"consumers"}
+    assert clients.remove_connection(second) == set()
+    assert clients.remove_connection(first) == {"consumers"}
     assert not clients.consumers
     assert not clients.producers
     assert not clients._memberships
@@ -60,9 +60,9 @@ def test_a_client_that_reconnected_stays_when_its_old_connection_ends(clients: C
     old, new = channel(), channel()
     beat(clients, old)
     assert beat(clients, new) == {"consumers"}
-    assert clients.disconnect(old) == set()
+    assert clients.remove_connection(old) == set()
     assert ids(clients) == ["client"]
-    assert clients.disconnect(new) == {"consumers"}
+    assert clients.remove_connection(new) == {"consumers"}
     assert clients._memberships == {}
 
 
@@ -96,18 +96,18 @@ def test_a_silent_client_expires(clients: Clients) -> None:
 def test_many_silent_clients_expire_in_small_steps(clients: Clients) -> None:
     by, returning = channel(), channel()
     groups = tuple(ProducerData(f"group-{number}") for number in range(1000))
-    clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
-    steps = clients.expire(TIMEOUT_MS + 1)
+    clients.register_heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
+    steps = clients.remove_expired_clients(TIMEOUT_MS + 1)
     next(steps)
     assert len(clients.producers) == 900
-    clients.heartbeat(returning, REQUEST, Heartbeat("client", groups[-1:], ()), TIMEOUT_MS)
+    clients.register_heartbeat(returning, REQUEST, Heartbeat("client", groups[-1:], ()), TIMEOUT_MS)
     assert len(list(steps)) == 9
     assert list(clients.producers) == ["group-999"]
 
 
 def expire(clients: Clients, now_ms: int) -> set[str]:
     """Expire silent clients at once."""
-    steps = clients.expire(now_ms)
+    steps = clients.remove_expired_clients(now_ms)
     while True:
         try:
             next(steps)
@@ -118,10 +118,10 @@ def expire(clients: Clients, now_ms: int) -> set[str]:
 def test_groups_of_one_connection_have_a_limit(clients: Clients) -> None:
     by = channel()
     groups = tuple(ProducerData(f"group-{number}") for number in range(MAX_MEMBERSHIPS_OF_ONE))
-    clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
-    clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
+    clients.register_heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
+    clients.register_heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
     with pytest.raises(CommandError, match="groups on one connection: expected at most 4096, found 4097"):
-        clients.heartbeat(by, REQUEST, Heartbeat("client", (ProducerData("more"),), ()), 0)
+        clients.register_heartbeat(by, REQUEST, Heartbeat("client", (ProducerData("more"),), ()), 0)
     assert "more" not in clients.producers
 
 
@@ -134,4 +134,4 @@ def test_the_end_of_a_connection_does_not_search_all_groups(clients: Clients) ->
     beat(clients, by)
     clients.producers = Groups(clients.producers)  # type: ignore[assignment]
     clients.consumers = Groups(clients.consumers)  # type: ignore[assignment]
-    assert clients.disconnect(by) == {"consumers"}
+    assert clients.remove_connection(by) == {"consumers"}

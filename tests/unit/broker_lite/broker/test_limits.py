@@ -17,10 +17,10 @@ def test_warnings_of_one_kind_have_a_limit_and_a_count(caplog: pytest.LogCapture
         log.warning("a connection from %s is refused", number)
     log.warning("another kind: %s", "x")
     assert len(caplog.messages) == MAX_LINES + 1
-    log.report()
+    log.log_suppressed_warnings()
     assert len(caplog.messages) == MAX_LINES + 1  # its minute has not ended
     clock.now_ms = WINDOW_SECONDS
-    log.report()
+    log.log_suppressed_warnings()
     assert caplog.messages[MAX_LINES:] == [
         "another kind: x",
         f"{1000 - MAX_LINES} more warnings within {WINDOW_SECONDS} s like: a connection from %s is refused",

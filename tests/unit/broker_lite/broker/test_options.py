@@ -7,4 +7,4 @@ from commitlake.broker_lite.broker.options import BrokerOptions
 
 def test_marks_name_the_place_of_the_broker() -> None:
     options = BrokerOptions(cluster="shops", region="north")
-    assert options.marks() == {"CLUSTER": "shops", "MSG_REGION": "north", "TRACE_ON": "true"}
+    assert options.added_properties() == {"CLUSTER": "shops", "MSG_REGION": "north", "TRACE_ON": "true"}

@@ -85,8 +85,8 @@ def test_waiting_work_of_one_client_has_a_limit(monkeypatch: pytest.MonkeyPatch)
     assert slices.run(work("a", [], 2), client)
     while slices.run_next_slice():
         pass
-    assert not slices.run(work("a", [], 2), client, kept_bytes=2048)
-    assert slices.run(work("a", [], 2), client, kept_bytes=2047)
+    assert not slices.run(work("a", [], 2), client, memory_bytes=2048)
+    assert slices.run(work("a", [], 2), client, memory_bytes=2047)
 
 
 @pytest.mark.usefixtures("one_step_a_slice")
@@ -199,12 +199,12 @@ def test_clients_work_pauses_three_slices_after_each_while_short_requests_arrive
     slices.run(slow_work(clock, done, 3), channel())
     for count in (1, 2):
         assert len(done) == count
-        assert slices.delay == pytest.approx(3 * SLICE_SECONDS)
+        assert slices.seconds_to_next_slice == pytest.approx(3 * SLICE_SECONDS)
         assert slices.run_next_slice()
         assert len(done) == count
-        clock.now += slices.delay
+        clock.now += slices.seconds_to_next_slice
         slices.note_short_request()
-        assert slices.delay == 0
+        assert slices.seconds_to_next_slice == 0
         assert slices.run_next_slice()
     assert len(done) == 3
 
@@ -217,7 +217,7 @@ def test_another_client_waits_for_the_end_of_a_pause_and_the_brokers_own_work_do
     assert done == ["slow"]
     slices.run(work("own", done, 2))
     assert done == ["slow", "own", "own"]
-    clock.now += slices.delay
+    clock.now += slices.seconds_to_next_slice
     while slices.run_next_slice():
         pass
     assert done[3:] == ["other"]
@@ -229,5 +229,5 @@ def test_without_short_requests_there_is_no_pause(clock: Clock) -> None:
     clock.now += 1
     slices.run(slow_work(clock, done, 4), channel())
     while slices.run_next_slice():
-        assert slices.delay == 0
+        assert slices.seconds_to_next_slice == 0
     assert done == ["slow"] * 4

@@ -262,7 +262,7 @@ def test_decision_is_made_once_and_by_the_producer_only(delivery: Delivery) -> N
         delivery.commit("shop", 7)
     delivery.commit("shop", half)
     for decide in (delivery.commit, delivery.rollback):
-        with pytest.raises(TransactionError, match="expected it undecided, found it decided"):
+        with pytest.raises(TransactionError, match="expected an undecided one, found one that was already committed"):
             decide("shop", half)
     with pytest.raises(TransactionError, match=r"expected a half message at .*, found orders"):
         delivery.commit("shop", delivery.send(sent()).physical_offset)
@@ -300,7 +300,7 @@ def test_pending_halves_are_known_after_a_restart(root: Path, clock: Clock, clea
     with MessageStore.open(root, SMALL, clock=clock) as again:
         delivery = Delivery(again)
         assert [pending.queue_offset for pending in delivery.pending_halves()] == [2, 4]
-        with pytest.raises(TransactionError, match="found it decided"):
+        with pytest.raises(TransactionError, match="expected an undecided one"):
             delivery.commit("shop", halves[3])
         delivery.commit("shop", halves[2])
         assert [pending.queue_offset for pending in delivery.pending_halves()] == [4]

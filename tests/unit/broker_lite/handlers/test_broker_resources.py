@@ -174,7 +174,7 @@ def test_a_topic_with_impossible_settings_is_skipped_and_others_are_registered(
     again = open_broker(root, clock)
     with again.broker.store:
         peer = Peer(again)
-        topics = again.broker.topics.all().topic_config_table
+        topics = again.broker.topics.all_configs().topic_config_table
         assert "orders" in topics
         assert "damaged" not in topics
         assert peer.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "damaged"}).code == ResponseCode.TOPIC_NOT_EXIST

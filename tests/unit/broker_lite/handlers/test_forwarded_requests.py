@@ -32,7 +32,7 @@ def ask(peer: Peer, dispatcher: Dispatcher, members: int) -> Peer:
 def answer_all(consumer: Peer, body: bytes) -> None:
     """Answer all questions for a status with the same body."""
     for question in [one for one in consumer.sent if one.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT]:
-        consumer.channel.take_answer(question.reply(ResponseCode.SUCCESS, body=body))
+        consumer.channel.deliver_answer(question.reply(ResponseCode.SUCCESS, body=body))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_answer_that_is_too_large_is_an_error_at_once(peer: Peer, dispatcher:
     assert len(questions) == 40
     for question in questions[:30]:
         body = f'{{"messageQueueTable":{{{table}}}}}'.encode()
-        consumer.channel.take_answer(question.reply(ResponseCode.SUCCESS, body=body))
+        consumer.channel.deliver_answer(question.reply(ResponseCode.SUCCESS, body=body))
         assert dispatcher.broker.kept_answers.total <= 4 << 20
     assert [(answer.code, "expected at most 4194304 bytes" in str(answer.remark)) for answer in peer.sent] == [
         (ResponseCode.SYSTEM_ERROR, True)
@@ -121,12 +121,12 @@ def test_nothing_is_kept_for_a_client_that_has_left(peer: Peer, dispatcher: Disp
     consumer = ask(peer, dispatcher, 3)
     questions = [one for one in consumer.sent if one.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT]
     body = f'{{"messageQueueTable":{TABLE}}}'.encode()
-    consumer.channel.take_answer(questions[0].reply(ResponseCode.SUCCESS, body=body))
+    consumer.channel.deliver_answer(questions[0].reply(ResponseCode.SUCCESS, body=body))
     assert dispatcher.broker.kept_answers.total == len(TABLE)
     peer.channel.on_connection_lost()
-    consumer.channel.take_answer(questions[1].reply(ResponseCode.SUCCESS, body=body))
+    consumer.channel.deliver_answer(questions[1].reply(ResponseCode.SUCCESS, body=body))
     assert dispatcher.broker.kept_answers.total == 0
-    consumer.channel.take_answer(questions[2].reply(ResponseCode.SUCCESS, body=body))
+    consumer.channel.deliver_answer(questions[2].reply(ResponseCode.SUCCESS, body=body))
     assert (peer.sent, dispatcher.broker.kept_answers.total) == ([], 0)
 
 

@@ -207,7 +207,7 @@ def test_groups_are_created_and_deleted(peer: Peer) -> None:
 
 def test_progress_is_returned(peer: Peer, dispatcher: Dispatcher, clock: Clock) -> None:
     send(peer, 4)
-    dispatcher.broker.groups.find("consumers")
+    dispatcher.broker.groups.find_or_create("consumers")
     peer.ask(RequestCode.UPDATE_CONSUMER_OFFSET, QUEUE | GROUP | {"commitOffset": 3})
     queue = MessageQueue("orders", "broker-a", 0)
     topic = parse_body(TopicStats, peer.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "orders"}).body)
@@ -247,7 +247,7 @@ def test_a_request_to_a_consumer_is_forwarded(peer: Peer, dispatcher: Dispatcher
     assert asker.ask_later(RequestCode.GET_CONSUMER_RUNNING_INFO, GROUP | {"clientId": "one"}) == []
     question = consumer.sent[-1]
     assert (question.code, question.is_one_way) == (RequestCode.GET_CONSUMER_RUNNING_INFO, False)
-    consumer.channel.take_answer(question.reply(0, body=b"{}"))
+    consumer.channel.deliver_answer(question.reply(0, body=b"{}"))
     assert (asker.sent[-1].code, asker.sent[-1].body) == (0, b"{}")
     assert asker.ask_later(RequestCode.GET_CONSUMER_RUNNING_INFO, GROUP | {"clientId": "one"}) == []
     consumer.channel.on_connection_lost()
@@ -285,7 +285,7 @@ def test_a_reset_sets_only_an_offset_within_the_queue(
     peer: Peer, dispatcher: Dispatcher, offset: int, found: int | None
 ) -> None:
     send(peer, 3)
-    dispatcher.broker.groups.find("consumers")
+    dispatcher.broker.groups.find_or_create("consumers")
     reset = {"topic": "orders", "group": "consumers", "timestamp": 0, "isForce": True, "queueId": 0, "offset": offset}
     answer = peer.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)
     assert dispatcher.broker.store.config.consumer_offsets.get("orders", "consumers", 0) == found
@@ -306,7 +306,7 @@ def test_tables_are_returned_in_pages(
     peer: Peer, dispatcher: Dispatcher, code: int, first: str, most: str, total: str
 ) -> None:
     for number in range(5):
-        dispatcher.broker.groups.find(f"group-{number}")
+        dispatcher.broker.groups.find_or_create(f"group-{number}")
 
     def page(fields: dict[str, object]) -> list[str]:
         answer = peer.ask(code, fields)
@@ -372,7 +372,7 @@ def test_a_consumer_that_does_not_answer_does_not_delay_other_clients(
     assert peer.ask_later(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, status) == []
     if not is_silent:
         for question in consumer.sent[-2:]:
-            consumer.channel.take_answer(question.reply(ResponseCode.SUCCESS, body=b"{}"))
+            consumer.channel.deliver_answer(question.reply(ResponseCode.SUCCESS, body=b"{}"))
     clock.now_ms += 9_000
     dispatcher.tick(clock.now_ms)
     assert len(peer.sent) == (0 if is_silent else 2)

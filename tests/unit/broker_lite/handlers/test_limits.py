@@ -37,7 +37,7 @@ def small(root: Path, clock: Clock) -> Iterator[Dispatcher]:
     """A broker with room for 3 more topics, and for 2 groups."""
     opened = open_broker(root, clock, BrokerOptions(max_topics=14, max_groups=2))
     with opened.broker.store:
-        assert len(opened.broker.topics.all().topic_config_table) == 11
+        assert len(opened.broker.topics.all_configs().topic_config_table) == 11
         yield opened
 
 
@@ -226,7 +226,7 @@ def test_locks_have_limits_and_are_acquired_all_or_none(
     queues = tuple(MessageQueue("orders", "b", number) for number in range(8))
     peer.ask(RequestCode.UNLOCK_BATCH_MQ, {}, serialize_body(LockBatch("g", "c", queues)))
     assert dispatcher.broker.locks._count == 2
-    dispatcher.broker.locks.expire(1 << 50)
+    dispatcher.broker.locks.remove_expired_locks(1 << 50)
     assert dispatcher.broker.locks._count == 0
 
 

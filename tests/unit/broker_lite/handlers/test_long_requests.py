@@ -24,7 +24,7 @@ def pull_all(peer: Peer, dispatcher: Dispatcher, **fields: Any) -> tuple[list[by
     while True:
         found = peer.ask_once(PULL, pull_fields("orders", offset=offset, **fields))
         while not found:
-            dispatcher.work()
+            dispatcher.run_long_requests()
             turns += 1
             found = peer.sent[-1:] if peer.sent[-1].opaque == peer.last_opaque else []
         answer = found[0]
@@ -88,7 +88,7 @@ def test_a_queue_may_be_deleted_during_a_pull(
     monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
     assert peer.ask_once(PULL, pull_fields("orders", subscription="N = '3'", expressionType="SQL92")) == []
     dispatcher.broker.store.delete_queues("orders")
-    while dispatcher.work():
+    while dispatcher.run_long_requests():
         pass
     assert (peer.sent[-1].code, peer.sent[-1].remark) == (ResponseCode.PULL_NOT_FOUND, "NO_MATCHED_LOGIC_QUEUE")
 
@@ -102,7 +102,7 @@ def test_other_clients_are_served_during_a_long_request(
     monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
     assert peer.ask_once(PULL, pull_fields("orders", subscription="N = '39'", expressionType="SQL92")) == []
     assert other.ask_once(SEND, send_fields("orders"), b"more")[0].code == ResponseCode.SUCCESS
-    while dispatcher.work():
+    while dispatcher.run_long_requests():
         pass
     assert [record.body for record in records(peer.sent[-1].body)] == [b"39"]
 
@@ -127,7 +127,7 @@ def test_waiting_pulls_with_an_expensive_filter_do_not_block_other_clients(
     before = len(peer.sent)
     peer.ask_once(SEND, send_fields("orders", {"P": "x" * 1000, "N": "8", "UNIQ_KEY": "U8"}), b"8")
     assert len(dispatcher.broker.held) < 50
-    while dispatcher.work():
+    while dispatcher.run_long_requests():
         pass
     assert len(dispatcher.broker.held) == 50
     peer.ask_later(SEND, send_fields("orders", {"P": "x" * 1000, "N": "7", "UNIQ_KEY": "U7"}), b"7")
@@ -144,7 +144,7 @@ def test_queries_and_tables_are_processed_in_small_steps(
         peer.ask(SEND, send_fields("orders", {"KEYS": "same", "UNIQ_KEY": f"U{number}"}), f"{number}".encode())
     for number in range(201):
         dispatcher.broker.topics.ensure(f"topic{number}", 1)
-        dispatcher.broker.groups.find(f"group{number}")
+        dispatcher.broker.groups.find_or_create(f"group{number}")
         dispatcher.broker.store.config.consumer_offsets.commit("orders", f"group{number}", 0, number)
     query = {"topic": "orders", "key": "same", "maxNum": 3, "beginTimestamp": 0, "endTimestamp": 1 << 60}
     reset = {"topic": "orders", "group": "group1", "timestamp": 0, "isForce": True}
@@ -165,7 +165,7 @@ def test_queries_and_tables_are_processed_in_small_steps(
             patched.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
             assert peer.ask_once(code, fields) == []
             turns = 1
-            while dispatcher.work():
+            while dispatcher.run_long_requests():
                 turns += 1
         assert turns >= least, code
         assert (peer.sent[-1].code, peer.sent[-1].body) == (expected.code, expected.body), code
@@ -226,7 +226,7 @@ def test_one_message_does_not_block_other_clients(peer: Peer, dispatcher: Dispat
         assert peer.ask(SEND, send_fields("orders", properties), f"{number}".encode()).code == ResponseCode.SUCCESS
     assert peer.ask_once(PULL, pull_fields("orders", **WIDE_SEARCHES)) == []
     turns = 0
-    while dispatcher.work():
+    while dispatcher.run_long_requests():
         turns += 1
     assert turns > 200
     answer = peer.sent[-1]
@@ -256,7 +256,7 @@ def test_a_waiting_pull_finds_a_message_after_a_long_evaluation(peer: Peer, disp
     for number in range(2):
         properties = {"p": "a" * 3_500, "N": str(number), "UNIQ_KEY": f"U{number}"}
         peer.ask(SEND, send_fields("orders", properties), f"{number}".encode())
-    while dispatcher.work():
+    while dispatcher.run_long_requests():
         pass
     assert [record.body for record in records(waiting.sent[-1].body)] == [b"1"]
 
@@ -290,7 +290,7 @@ def test_a_list_of_many_members_is_split_or_refused(
     monkeypatch.setattr("commitlake.broker_lite.broker.slice_scheduler.SLICE_SECONDS", -1)
     assert peer.ask_once(code, MEMBERS_OF_ALL[code]) == []
     turns = 0
-    while dispatcher.work():
+    while dispatcher.run_long_requests():
         turns += 1
     assert turns >= 9
     answer = peer.sent[-1]

@@ -150,7 +150,7 @@ def test_a_message_that_arrives_during_the_search_of_a_waiting_pull_is_found(
     for number in (1, 2):
         properties = {"UNIQ_KEY": f"U{number}", "number": str(number)}
         peer.ask_once(SEND, send_fields("orders", properties), b"body")
-    while dispatcher.work():
+    while dispatcher.run_long_requests():
         pass
     found = next(answer for answer in peer.sent if answer.body)
     assert [record.queue_offset for record in records(found.body)] == [2]

@@ -122,7 +122,7 @@ def test_messages_of_a_batch_have_consecutive_queue_offsets(peer: Peer, dispatch
 
 
 def test_a_batch_for_a_topic_of_batches_is_one_record(peer: Peer, dispatcher: Dispatcher) -> None:
-    dispatcher.broker.store.config.topics.create_batch("batched", 1)
+    dispatcher.broker.store.config.topics.create_batch_topic("batched", 1)
     body = serialize_batch([BatchItem(0, b"one", b"UNIQ_KEY\x01U1"), BatchItem(0, b"two", b"UNIQ_KEY\x01U2")])
     ask = partial(peer.ask, RequestCode.SEND_BATCH_MESSAGE)
     first, second = (ask(send_fields("batched", {"UNIQ_KEY": key}, m=True), body) for key in ("B1", "B2"))
@@ -142,7 +142,7 @@ def test_an_inner_batch_from_a_producer_is_refused(
     peer: Peer, dispatcher: Dispatcher, sys_flag: int, properties: dict[str, str]
 ) -> None:
     for topic in ("orders", "batched"):
-        dispatcher.broker.store.config.topics.create_batch("batched", 1)
+        dispatcher.broker.store.config.topics.create_batch_topic("batched", 1)
         assert peer.ask(SEND, send_fields(topic, properties, f=sys_flag), b"x").code == ResponseCode.MESSAGE_ILLEGAL
         body = serialize_batch([BatchItem(0, b"x", serialize_properties(properties.items()))])
         answer = peer.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields(topic, f=sys_flag, m=True), body)

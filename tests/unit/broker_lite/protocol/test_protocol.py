@@ -20,7 +20,7 @@ def test_commands_are_read_from_pieces_of_any_size(size: int) -> None:
     reader = FrameReader()
     found = [command for start in range(0, len(DATA), size) for command in reader.feed(DATA[start : start + size])]
     assert found == COMMANDS
-    assert reader.waiting_bytes == 0
+    assert reader.incomplete_frame_size == 0
 
 
 def test_a_frame_over_the_limit_is_refused_after_its_first_bytes() -> None:
@@ -47,8 +47,8 @@ def test_an_answer_reaches_its_request() -> None:
         connection.ask(Command(code), answers.append)
     first, second = sent
     assert first.opaque != second.opaque
-    connection.take_answer(second.reply(0, remark="second"))
-    connection.take_answer(second.reply(0, remark="once more"))
+    connection.deliver_answer(second.reply(0, remark="second"))
+    connection.deliver_answer(second.reply(0, remark="once more"))
     assert [answer.remark for answer in answers if answer] == ["second"]
     connection.on_connection_lost()
     assert answers[1:] == [None]

@@ -92,7 +92,7 @@ def test_a_slave_follows_and_reconnects(root: Path, tmp_path: Path) -> None:
     async def use(master: Master) -> None:
         async def follow(copy: MessageStore) -> None:
             fill(master.store, 10, 100)
-            master.send()
+            master.send_log()
             await until(lambda: master.acknowledged == master.store.log_end)
             # The newest segment and later messages.
             wanted = {

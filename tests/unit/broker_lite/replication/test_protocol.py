@@ -41,33 +41,33 @@ def transfer(offset: int, body: bytes, size: int | None = None) -> bytes:
 )
 def test_the_first_report_sets_the_start_offset(first: int, begins: int) -> None:
     master = MasterSide(SEGMENT)
-    assert master.due(LOG) is None
-    assert master.heartbeat() == b""
-    master.receive(report(first), LOG)
+    assert master.next_transfer(LOG) is None
+    assert master.serialize_heartbeat() == b""
+    master.receive_reports(report(first), LOG)
     assert master.next_offset == begins
     assert master.acknowledged == first
-    assert master.heartbeat() == transfer(begins, b"")
+    assert master.serialize_heartbeat() == transfer(begins, b"")
 
 
 def test_an_empty_slave_of_an_empty_master_begins_at_the_start() -> None:
     master = MasterSide(SEGMENT)
-    master.receive(report(0), range(0))
-    assert master.due(range(0)) is None
-    assert master.due(range(10)) == (0, 10)
+    master.receive_reports(report(0), range(0))
+    assert master.next_transfer(range(0)) is None
+    assert master.next_transfer(range(10)) == (0, 10)
 
 
 def test_copying_a_log_that_ends_with_a_segment_starts_after_it() -> None:
     master = MasterSide(SEGMENT)
-    master.receive(report(0), range(2 * SEGMENT))
+    master.receive_reports(report(0), range(2 * SEGMENT))
     assert master.next_offset == 2 * SEGMENT
-    assert master.due(range(2 * SEGMENT)) is None
+    assert master.next_transfer(range(2 * SEGMENT)) is None
 
 
 def test_transfers_end_at_the_batch_size_the_segment_or_the_log() -> None:
     master = MasterSide(SEGMENT, batch_bytes=3000)
-    master.receive(report(3 * SEGMENT), LOG)
+    master.receive_reports(report(3 * SEGMENT), LOG)
     sizes = []
-    while (due := master.due(LOG)) is not None:
+    while (due := master.next_transfer(LOG)) is not None:
         offset, size = due
         sizes.append(size)
         assert master.serialize_transfer(b"x" * size) == transfer(offset, b"x" * size)
@@ -78,34 +78,34 @@ def test_transfers_end_at_the_batch_size_the_segment_or_the_log() -> None:
 @pytest.mark.parametrize("first", [-1, 1, LOG.start - 1, LOG.stop + 1, (1 << 63) - 1])
 def test_a_first_report_outside_the_log_is_refused(first: int) -> None:
     with pytest.raises(PeerError, match=f"found {first}"):
-        MasterSide(SEGMENT).receive(report(first), LOG)
+        MasterSide(SEGMENT).receive_reports(report(first), LOG)
 
 
 @pytest.mark.parametrize("lie", [-1, LOG.start, LOG.stop + 1])
 def test_an_acknowledgement_of_unsent_bytes_is_refused(lie: int) -> None:
     master = MasterSide(SEGMENT)
-    master.receive(report(LOG.start + 50), LOG)
+    master.receive_reports(report(LOG.start + 50), LOG)
     master.serialize_transfer(b"x" * 10)
-    master.receive(report(LOG.start + 60), LOG)
+    master.receive_reports(report(LOG.start + 60), LOG)
     assert master.acknowledged == LOG.start + 60
-    with pytest.raises(PeerError, match=f"expected an offset from {LOG.start + 60} to {LOG.start + 60}, found {lie}"):
-        master.receive(report(lie), LOG)
+    with pytest.raises(PeerError, match=f"expected {LOG.start + 60} to {LOG.start + 60}, found {lie}"):
+        master.receive_reports(report(lie), LOG)
 
 
 def test_a_slave_that_is_too_slow_receives_an_error() -> None:
     master = MasterSide(SEGMENT)
-    master.receive(report(LOG.start), LOG)
+    master.receive_reports(report(LOG.start), LOG)
     with pytest.raises(PeerError, match=f"expected {3 * SEGMENT}, where the log begins, or more"):
-        master.due(range(3 * SEGMENT, LOG.stop))
+        master.next_transfer(range(3 * SEGMENT, LOG.stop))
 
 
 def test_reports_are_read_from_pieces_of_any_size() -> None:
     stream = report(0) + report(0) + report(4 * SEGMENT)
     for cut in range(len(stream) + 1):
         master = MasterSide(SEGMENT)
-        master.receive(stream[:cut], LOG)
+        master.receive_reports(stream[:cut], LOG)
         assert master.acknowledged == {0: None, 3: 4 * SEGMENT}.get(cut // REPORT.size, 0)
-        master.receive(stream[cut:], LOG)
+        master.receive_reports(stream[cut:], LOG)
         assert master.acknowledged == master.next_offset == 4 * SEGMENT
 
 
@@ -118,50 +118,50 @@ def test_transfers_are_read_from_pieces_of_any_size() -> None:
     )
     for cut in range(len(stream) + 1):
         slave = SlaveSide(SEGMENT, SEGMENT)
-        found = slave.receive(stream[:cut]) + slave.receive(stream[cut:])
+        found = slave.receive_log(stream[:cut]) + slave.receive_log(stream[cut:])
         assert b"".join(chunk.data for chunk in found) == b"abc" * 10 + b"d"
         offset = SEGMENT
         for chunk in found:
             assert chunk.physical_offset == offset
             offset += len(chunk.data)
-        assert slave.report() == report(SEGMENT + 31)
+        assert slave.serialize_report() == report(SEGMENT + 31)
 
 
 def test_an_empty_slave_begins_with_the_first_segment_it_receives() -> None:
     slave = SlaveSide(SEGMENT, None)
-    assert slave.report() == report(0)
+    assert slave.serialize_report() == report(0)
     # Before the first bytes, a master may announce the start offset.
-    assert slave.receive(transfer(5 * SEGMENT, b"")) == []
-    assert slave.report() == report(0)
-    assert slave.receive(transfer(3 * SEGMENT, b"xy")) == [LogChunk(3 * SEGMENT, b"xy")]
-    assert slave.report() == report(3 * SEGMENT + 2)
+    assert slave.receive_log(transfer(5 * SEGMENT, b"")) == []
+    assert slave.serialize_report() == report(0)
+    assert slave.receive_log(transfer(3 * SEGMENT, b"xy")) == [LogChunk(3 * SEGMENT, b"xy")]
+    assert slave.serialize_report() == report(3 * SEGMENT + 2)
 
 
 @pytest.mark.parametrize("offset", [0, 99, 101, -100, (1 << 63) - 1, -(1 << 63)])
 @pytest.mark.parametrize("body", [b"", b"x"])
 def test_a_transfer_at_another_offset_is_refused(offset: int, body: bytes) -> None:
     with pytest.raises(PeerError, match=f"expected 100, where this log ends, found {offset}"):
-        SlaveSide(SEGMENT, 100).receive(transfer(offset, body))
+        SlaveSide(SEGMENT, 100).receive_log(transfer(offset, body))
 
 
 @pytest.mark.parametrize("size", [-1, -(1 << 31), MAX_BODY_BYTES + 1, (1 << 31) - 1])
 def test_a_size_that_no_master_sends_is_refused_before_the_body(size: int) -> None:
     slave = SlaveSide(1 << 30, 0)
     with pytest.raises(PeerError, match=f"body_size: expected 0 to {MAX_BODY_BYTES}, found {size}"):
-        slave.receive(transfer(0, b"", size))
+        slave.receive_log(transfer(0, b"", size))
 
 
 def test_a_body_beyond_the_end_of_its_segment_is_refused() -> None:
     slave = SlaveSide(SEGMENT, SEGMENT - 10)
     with pytest.raises(PeerError, match="expected at most 10, the rest of a segment"):
-        slave.receive(transfer(SEGMENT - 10, b"x" * 11))
-    assert SlaveSide(SEGMENT, SEGMENT - 10).receive(transfer(SEGMENT - 10, b"x" * 10))
+        slave.receive_log(transfer(SEGMENT - 10, b"x" * 11))
+    assert SlaveSide(SEGMENT, SEGMENT - 10).receive_log(transfer(SEGMENT - 10, b"x" * 10))
 
 
 @pytest.mark.parametrize("offset", [-SEGMENT, 100, SEGMENT + 1])
 def test_an_empty_slave_refuses_an_offset_inside_a_segment(offset: int) -> None:
     with pytest.raises(PeerError, match="expected the start of a segment"):
-        SlaveSide(SEGMENT, None).receive(transfer(offset, b"x"))
+        SlaveSide(SEGMENT, None).receive_log(transfer(offset, b"x"))
 
 
 def test_any_bytes_give_consecutive_chunks_or_an_error() -> None:
@@ -172,7 +172,7 @@ def test_any_bytes_give_consecutive_chunks_or_an_error() -> None:
         data[moment.randrange(len(data))] ^= 1 << moment.randrange(8)
         expected = SEGMENT
         try:
-            for chunk in slave.receive(bytes(data)):
+            for chunk in slave.receive_log(bytes(data)):
                 assert chunk.physical_offset == expected
                 expected += len(chunk.data)
         except PeerError:
@@ -185,12 +185,12 @@ def test_a_slave_accepts_everything_that_a_master_sends() -> None:
     log = moment.randbytes(2 * SEGMENT + 1000)
     master, slave = MasterSide(SEGMENT, batch_bytes=700), SlaveSide(SEGMENT, 123)
     copied = bytearray(log[:123])
-    master.receive(slave.report(), range(len(log)))
-    while (due := master.due(range(len(log)))) is not None:
+    master.receive_reports(slave.serialize_report(), range(len(log)))
+    while (due := master.next_transfer(range(len(log)))) is not None:
         offset, size = due
-        for chunk in slave.receive(master.serialize_transfer(log[offset : offset + size])):
+        for chunk in slave.receive_log(master.serialize_transfer(log[offset : offset + size])):
             assert chunk.physical_offset == len(copied)
             copied += chunk.data
-        master.receive(slave.report(), range(len(log)))
+        master.receive_reports(slave.serialize_report(), range(len(log)))
         assert master.acknowledged == len(copied)
     assert bytes(copied) == log

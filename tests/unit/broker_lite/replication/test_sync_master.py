@@ -59,7 +59,7 @@ def send(peer: Peer, **properties: str) -> list[Command]:
 
 def synced(peer: Peer) -> None:
     """Report the whole log as written to the disk."""
-    if master(peer).wants_sync:
+    if master(peer).needs_log_sync:
         master(peer).on_log_synced(peer.dispatcher.broker.store.log_end)
 
 
@@ -69,10 +69,10 @@ def test_an_answer_waits_for_the_slave(peer: Peer) -> None:
     synced(peer)
     master(peer).on_log_copied(end - 1)
     assert peer.sent == []
-    assert master(peer).is_waiting
+    assert master(peer).has_waiting_answers
     master(peer).on_log_copied(end)
     assert [answer.code for answer in peer.sent] == [ResponseCode.SUCCESS]
-    assert not master(peer).is_waiting
+    assert not master(peer).has_waiting_answers
 
 
 def test_a_copied_message_waits_for_the_disk_if_flushes_are_synchronous(peer: Peer) -> None:
@@ -117,6 +117,6 @@ def test_queries_and_refusals_are_answered_immediately(peer: Peer, slaves: Slave
 def test_a_disk_error_is_reported_to_all_waiting_clients(peer: Peer) -> None:
     send(peer)
     send(peer)
-    master(peer).sync_failed(OSError("no disk"))
+    master(peer).on_sync_failed(OSError("no disk"))
     assert [answer.code for answer in peer.sent] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
-    assert not master(peer).is_waiting
+    assert not master(peer).has_waiting_answers

@@ -37,7 +37,9 @@ def test_topics_are_copied_from_the_master(broker: Broker) -> None:
     synchronizer = Synchronizer(broker)
     topics = {"orders": TopicConfig("orders", 3, 3, 6), "../up": TopicConfig("../up", 1, 1, 6)}
     synchronizer.replace_topics(TopicConfigs(topics, VERSION))
-    assert broker.topics.all() == TopicConfigs({"orders": TopicConfig("orders", 3, 3, 6, attributes=None)}, VERSION)
+    assert broker.topics.all_configs() == TopicConfigs(
+        {"orders": TopicConfig("orders", 3, 3, 6, attributes=None)}, VERSION
+    )
     # A table of the same version is ignored; a new version is taken, also if it lacks a topic.
     synchronizer.replace_topics(TopicConfigs({}, VERSION))
     assert broker.topics.find("orders") is not None
@@ -46,11 +48,11 @@ def test_topics_are_copied_from_the_master(broker: Broker) -> None:
 
 
 def test_groups_are_copied_from_the_master(broker: Broker) -> None:
-    broker.groups.find("own")
+    broker.groups.find_or_create("own")
     groups = {"readers": SubscriptionGroupConfig("readers", retry_max_times=3), "a b": SubscriptionGroupConfig("a b")}
     Synchronizer(broker).replace_groups(SubscriptionGroups(groups, VERSION))
     assert list(broker.store.config.groups.entries) == ["readers"]
-    found = broker.groups.find("readers")
+    found = broker.groups.find_or_create("readers")
     assert found is not None
     assert found.retry_max_times == 3
 

@@ -113,7 +113,7 @@ async def test_a_closed_connection_keeps_no_received_bytes(close: Callable[[Conn
         (connection,) = connections._open
         close(connection)
         await until(lambda: not len(connections))
-        assert connection._reader.waiting_bytes == 0
+        assert connection._reader.incomplete_frame_size == 0
         writer.close()
 
 

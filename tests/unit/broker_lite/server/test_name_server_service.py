@@ -102,7 +102,7 @@ def test_a_broker_that_disconnects_during_its_registration_is_not_registered(
     ("failing", "request_"),
     [
         ("register", registration("broker-a", opaque=9)),  # takes several steps
-        ("route", Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"}, opaque=9)),
+        ("topic_route", Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"}, opaque=9)),
     ],
 )
 def test_a_request_that_fails_unexpectedly_is_answered(

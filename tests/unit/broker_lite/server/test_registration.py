@@ -20,7 +20,7 @@ def test_a_registration_near_the_size_limit_of_a_frame_is_compressed(
     request = registration_command(BrokerOptions(), topics)
     assert request.ext_fields["compressed"] == str(is_compressed).lower()
     assert len(request.body) < 1000
-    found = parse_registration(request.body, compressed=is_compressed).topic_config_serialize_wrapper
+    found = parse_registration(request.body, is_compressed=is_compressed).topic_config_serialize_wrapper
     assert found.data_version == topics.data_version
     # 4.9's name server reads no compressed topic that has attributes.
     attributes: dict[str, str] | None = None if is_compressed else {}

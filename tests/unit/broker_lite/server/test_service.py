@@ -69,6 +69,6 @@ def test_cleaning_continues_after_errors(
         raise RuntimeError("a defect")
 
     with MessageStore.open(root, SMALL) as store:
-        monkeypatch.setattr(store, "clean", fail)
+        monkeypatch.setattr(store, "delete_expired_files", fail)
         serve_until(store, lambda _: turns.acquire(blocking=False), do_nothing, do_nothing)
     assert "cannot delete expired files" in caplog.text

@@ -115,7 +115,7 @@ def test_every_message_has_a_unique_key_in_the_form_of_java_clients(records: lis
 def test_unique_key_has_address_process_time_and_number() -> None:
     producer = Producer("shop", Host.of("192.168.1.10", 1), 0x1F90)
     # 2026-01-05T00:00:00.123Z is 4 days and 123 ms into its month.
-    keys = [producer.unique_key(DEFAULT_START_MS + 123) for _ in range(2)]
+    keys = [producer.next_unique_key(DEFAULT_START_MS + 123) for _ in range(2)]
     assert [key[:12] for key in keys] == ["C0A8010A1F90"] * 2
     assert [int(key[20:28], 16) for key in keys] == [4 * 86_400_000 + 123] * 2
     assert [key[28:] for key in keys] == ["0000", "0001"]

@@ -27,7 +27,7 @@ def failure(catalog: UnityCatalog, *answers: Answer) -> str:
     """Return the message of a request that gets these answers."""
     catalog.answers += answers
     with pytest.raises(CatalogError) as failed:
-        client_of(catalog).find("schemas", str(NAME))
+        client_of(catalog).find_object("schemas", str(NAME))
     assert not failed.value.is_transient
     assert TOKEN not in str(failed.value)
     return str(failed.value)
@@ -36,17 +36,17 @@ def failure(catalog: UnityCatalog, *answers: Answer) -> str:
 def test_what_is_missing_is_none_and_what_is_there_is_not_created_again(catalog: UnityCatalog) -> None:
     catalog.token = TOKEN
     client = client_of(catalog)
-    assert client.find("schemas", str(NAME)) is None
+    assert client.find_object("schemas", str(NAME)) is None
     assert list(client.tables(NAME)) == []
     schema = {"catalog_name": "unity", "name": "logs"}
-    assert client.create("schemas", str(NAME), schema)
-    assert not client.create("schemas", str(NAME), schema)
-    assert client.find("schemas", str(NAME)) == schema
+    assert client.create_object("schemas", str(NAME), schema)
+    assert not client.create_object("schemas", str(NAME), schema)
+    assert client.find_object("schemas", str(NAME)) == schema
     assert {headers["Authorization"] for _, _, headers in catalog.requests} == {f"Bearer {TOKEN}"}
 
 
 def test_without_a_token_there_is_no_header(catalog: UnityCatalog) -> None:
-    client_of(catalog, "").find("catalogs", "unity")
+    client_of(catalog, "").find_object("catalogs", "unity")
     assert "Authorization" not in catalog.requests[0][2]
 
 
@@ -67,7 +67,7 @@ def test_a_schema_without_an_end_is_refused(catalog: UnityCatalog, monkeypatch: 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_busy_server_is_asked_again(catalog: UnityCatalog, status: int) -> None:
     catalog.answers += [refusal(status, "BUSY", "slow down"), Answer(status, b"<html>")]
-    assert client_of(catalog).find("catalogs", "unity") == {"name": "unity"}
+    assert client_of(catalog).find_object("catalogs", "unity") == {"name": "unity"}
     assert len(catalog.requests) == 3
 
 
@@ -76,7 +76,7 @@ def test_a_server_that_stays_busy_is_unavailable(catalog: UnityCatalog) -> None:
     with pytest.raises(
         CatalogError, match=r"answered 503: no\\x1b\[2J \*\*\*\. Check its address", check=exits(ExitCode.FAILED)
     ):
-        client_of(catalog).find("catalogs", "unity")
+        client_of(catalog).find_object("catalogs", "unity")
     assert not catalog.answers
 
 
@@ -85,7 +85,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
         closed.bind(("127.0.0.1", 0))
         client = CatalogClient(CatalogServer(f"http://127.0.0.1:{closed.getsockname()[1]}"), sleep=lambda _: None)
         with pytest.raises(CatalogError, match=r"cannot be reached: .*refused", check=exits(ExitCode.FAILED)):
-            client.find("catalogs", "unity")
+            client.find_object("catalogs", "unity")
 
 
 def test_no_redirect_takes_the_token_elsewhere(catalog: UnityCatalog) -> None:
@@ -118,7 +118,7 @@ def test_an_endless_answer_is_given_up(catalog: UnityCatalog, monkeypatch: pytes
     monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0)
     catalog.answers += [Answer(body=b" " * 100, part=1)] * 3
     with pytest.raises(CatalogError, match="expected a complete answer within 0 s", check=exits(ExitCode.FAILED)):
-        client_of(catalog).find("catalogs", "unity")
+        client_of(catalog).find_object("catalogs", "unity")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_address_of_a_redirect_is_not_looked_at(catalog: UnityCatalog, locat
 
 def test_an_answer_that_was_cut_off_is_asked_for_again(catalog: UnityCatalog) -> None:
     catalog.answers += [Answer(body=b'{"name":', headers={"Content-Length": "500"})]
-    assert client_of(catalog).find("catalogs", "unity") == {"name": "unity"}
+    assert client_of(catalog).find_object("catalogs", "unity") == {"name": "unity"}
     assert len(catalog.requests) == 2
 
 
@@ -161,7 +161,7 @@ def test_a_proxy_of_the_environment_gets_no_unencrypted_request(
 ) -> None:
     with UnityCatalog() as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
-        assert client_of(catalog).find("catalogs", "unity") == {"name": "unity"}
+        assert client_of(catalog).find_object("catalogs", "unity") == {"name": "unity"}
         assert proxy.requests == []
 
 

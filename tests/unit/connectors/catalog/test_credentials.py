@@ -49,7 +49,7 @@ def test_credentials_have_the_names_of_aws(catalog: UnityCatalog, expires: Any, 
 )
 def test_a_catalog_without_credentials_for_the_place_is_an_error(catalog: UnityCatalog, given: Any) -> None:
     catalog.credentials = {"aws_temp_credentials": given}
-    with pytest.raises(CatalogError, match="gives no credentials of AWS for s3://bucket/lake") as refused:
+    with pytest.raises(CatalogError, match="gives no AWS credentials for s3://bucket/lake") as refused:
         credentials_of(catalog)
     assert "secret" not in str(refused.value)
 

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.catalog import lookup
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.lookup import find_lake
+from commitlake.connectors.catalog.lookup import find_lake_root
 from commitlake.connectors.catalog.names import CatalogError, SchemaName
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import CatalogServer
@@ -45,7 +45,7 @@ def test_a_registered_lake_is_found_by_its_name(catalog: UnityCatalog) -> None:
     done = register(catalog)
     assert (set(done.created), done.found, done.outdated) == ({*NAMES, "bodies"}, (), ())
     assert done.created[-1] == "messages"
-    assert find_lake("unity.logs") == ROOT
+    assert find_lake_root("unity.logs") == ROOT
     table = catalog.kinds["tables"]["unity.logs.edges"]
     assert (table["table_type"], table["data_source_format"]) == ("EXTERNAL", "DELTA")
     assert (table["storage_location"], table["comment"]) == (f"{ROOT}/edges", "what edges has")
@@ -68,7 +68,7 @@ def test_a_second_registration_adds_only_what_is_new(catalog: UnityCatalog) -> N
 def test_a_registration_that_is_killed_anywhere_leads_to_no_half_lake(
     catalog: UnityCatalog, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = CatalogClient.create
+    create = CatalogClient.create_object
     done: list[str] = []
 
     def create_some(client: CatalogClient, kind: str, name: str, body: Mapping[str, Any]) -> bool:
@@ -78,13 +78,13 @@ def test_a_registration_that_is_killed_anywhere_leads_to_no_half_lake(
         return create(client, kind, name, body)
 
     with monkeypatch.context() as killed:
-        killed.setattr(CatalogClient, "create", create_some)
+        killed.setattr(CatalogClient, "create_object", create_some)
         with pytest.raises(KeyboardInterrupt):
             register(catalog)
     with pytest.raises(CatalogError, match=r"has no lake unity\.logs: expected a table unity\.logs\.messages"):
-        find_lake("unity.logs")
+        find_lake_root("unity.logs")
     register(catalog)
-    assert find_lake("unity.logs") == ROOT
+    assert find_lake_root("unity.logs") == ROOT
     assert set(catalog.kinds["tables"]) == {f"unity.logs.{name}" for name in NAMES}
 
 
@@ -146,7 +146,7 @@ def test_a_lake_that_is_not_one_is_refused(
     register(catalog)
     catalog.kinds["tables"]["unity.logs.edges"].update(change)
     with pytest.raises(CatalogError, match=message, check=exits(code)) as refused:
-        find_lake("unity.logs")
+        find_lake_root("unity.logs")
     assert "\x1b" not in str(refused.value)
     assert len(str(refused.value)) < 400
 
@@ -155,24 +155,24 @@ def test_tables_of_other_people_are_ignored(catalog: UnityCatalog) -> None:
     register(catalog)
     for name in ("a_view", "zzz"):
         catalog.kinds["tables"][f"unity.logs.{name}"] = {"name": name, "table_type": "VIEW", "storage_location": None}
-    assert find_lake("unity.logs") == ROOT
+    assert find_lake_root("unity.logs") == ROOT
 
 
 def test_a_process_asks_once_for_each_name(catalog: UnityCatalog) -> None:
     register(catalog)
-    find_lake("unity.logs")
+    find_lake_root("unity.logs")
     asked = len(catalog.requests)
     catalog.kinds["tables"].clear()  # a run must not change its lake
-    assert find_lake("unity.logs") == ROOT
+    assert find_lake_root("unity.logs") == ROOT
     assert len(catalog.requests) == asked
 
 
 def test_a_folder_is_not_taken_from_another_machine(catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     register(catalog, TABLES, "file:///data/lake")
-    assert find_lake("unity.logs") == "file:///data/lake"
+    assert find_lake_root("unity.logs") == "file:///data/lake"
     monkeypatch.setattr(CatalogServer, "is_local", False)
     lookup._find_root.cache_clear()
-    for ask in (lambda: register(catalog, TABLES, "file:///data/lake"), lambda: find_lake("unity.logs")):
+    for ask in (lambda: register(catalog, TABLES, "file:///data/lake"), lambda: find_lake_root("unity.logs")):
         with pytest.raises(CatalogError, match=r"a folder, and the catalog .* is on another machine"):
             ask()
 
@@ -180,14 +180,14 @@ def test_a_folder_is_not_taken_from_another_machine(catalog: UnityCatalog, monke
 def test_a_volume_that_another_registration_made_meanwhile_is_refused_before_the_lake_has_a_name(
     catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create = CatalogClient.create
+    create = CatalogClient.create_object
 
     def be_second(client: CatalogClient, kind: str, name: str, body: Mapping[str, Any]) -> bool:
         if kind == "volumes":
             catalog.kinds["volumes"][name] = {**body, "storage_location": "s3://bucket/other/bodies"}
         return create(client, kind, name, body)
 
-    monkeypatch.setattr(CatalogClient, "create", be_second)
+    monkeypatch.setattr(CatalogClient, "create_object", be_second)
     with pytest.raises(CatalogError, match=r"the volume unity\.logs\.bodies is not the folder", check=exits(REFUSED)):
         register(catalog)
     assert "unity.logs.messages" not in catalog.kinds["tables"]
@@ -196,4 +196,4 @@ def test_a_volume_that_another_registration_made_meanwhile_is_refused_before_the
 def test_a_name_without_a_catalog_says_how_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UNITY_CATALOG_URL")
     with pytest.raises(CatalogError, match=r"no catalog is set: set UNITY_CATALOG_URL, .* write \./main\.logs"):
-        find_lake("main.logs")
+        find_lake_root("main.logs")

@@ -71,7 +71,11 @@ def codes(store: Store) -> set[str]:
 def test_a_store_is_recognised_by_its_folder(store: Store) -> None:
     assert store.format is FORMAT
     assert pickle.loads(pickle.dumps(store)).format is FORMAT
-    assert all_formats().named("toy") == all_formats().named("toylog") == all_formats().only(FORMAT)
+    assert (
+        all_formats().select_by_name("toy")
+        == all_formats().select_by_name("toylog")
+        == all_formats().select_only(FORMAT)
+    )
     assert registry.format_of_id("toy:1") is FORMAT
     assert queue_ids_by_topic(store) == {"mail": {0}, "orders": {0}}
 

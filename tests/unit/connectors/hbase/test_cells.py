@@ -15,10 +15,10 @@ from commitlake.connectors.hbase.cells import (
     REFERENCE,
     VALUE,
     MessageCells,
-    cell_time,
+    cell_timestamp_ms,
+    parse_row,
     to_batch,
     to_cells,
-    to_row,
 )
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.lake.erasures import MARKER
@@ -80,7 +80,7 @@ def _cells(row: dict[str, Any], salts: int = 16) -> MessageCells:
 def test_a_message_round_trips(row: dict[str, Any]) -> None:
     batch = _batch(row)
     value = _cells(row).cells[0].value
-    assert to_batch([to_row(value)]).equals(batch)
+    assert to_batch([parse_row(value)]).equals(batch)
 
 
 def test_entries_refer_to_the_messages_row() -> None:
@@ -111,7 +111,7 @@ def test_other_arrow_types_of_the_same_give_the_same_cells() -> None:
 
 def test_all_columns_except_the_primary_key_may_be_missing() -> None:
     (cells,) = to_cells(_batch(MESSAGE).select(["physical_offset", "broker"]), 16)
-    assert to_row(cells.cells[0].value) == {"physical_offset": 4096, "broker": "broker-a"}
+    assert parse_row(cells.cells[0].value) == {"physical_offset": 4096, "broker": "broker-a"}
     with pytest.raises(HBaseError, match="physical_offset is missing"):
         list(to_cells(_batch(MESSAGE).select(["broker"]), 16))
 
@@ -134,7 +134,7 @@ def test_invalid_columns_and_values_are_refused(changed: dict[str, pa.Array], me
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"\xff", b"7"])
 def test_a_cell_without_a_message_is_an_error(value: bytes) -> None:
     with pytest.raises(HBaseError, match="expected the JSON object of a message"):
-        to_row(value)
+        parse_row(value)
 
 
 @pytest.mark.parametrize(
@@ -148,11 +148,11 @@ def test_a_cell_without_a_message_is_an_error(value: bytes) -> None:
     ],
 )
 def test_cells_are_put_at_the_end_of_the_store_date(time: int | None, expected: int) -> None:
-    assert cell_time(time) == expected
+    assert cell_timestamp_ms(time) == expected
 
 
 def test_columns_are_in_the_requested_order() -> None:
-    batch = to_batch([to_row(_cells(MESSAGE).cells[0].value)], ["topic", "broker"])
+    batch = to_batch([parse_row(_cells(MESSAGE).cells[0].value)], ["topic", "broker"])
     assert batch.to_pylist() == [{"topic": "orders", "broker": "broker-a"}]
 
 

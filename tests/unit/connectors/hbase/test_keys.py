@@ -16,9 +16,9 @@ from commitlake.connectors.hbase.keys import (
     entry_prefix,
     key_hash,
     message_key,
+    message_sort_key,
     offset_prefix,
     prefix_end,
-    sort_key,
     topic_hash,
     topic_prefix,
 )
@@ -45,7 +45,7 @@ def test_a_message_without_a_time_sorts_after_every_time() -> None:
 
 def test_the_sorting_part_of_a_key_is_parsed() -> None:
     time, place = encode_time(5), encode_position("broker-a", 7)
-    assert sort_key(message_key(16, topic_hash("orders"), time, place)) == time + place
+    assert message_sort_key(message_key(16, topic_hash("orders"), time, place)) == time + place
 
 
 def test_a_topics_messages_are_in_one_range_of_each_salt() -> None:
@@ -79,7 +79,7 @@ def test_the_end_of_a_range_is_the_first_key_after_it(prefix: bytes, end: bytes)
 
 
 def test_a_brokers_name_that_would_be_ambiguous_is_refused() -> None:
-    with pytest.raises(HBaseError, match="has a NUL character"):
+    with pytest.raises(HBaseError, match="without NUL characters"):
         encode_position("a\0b", 1)
 
 

@@ -52,7 +52,7 @@ def test_pieces_have_every_row_once_with_its_date(tmp_path: Path, monkeypatch: p
     pieces = divide_into_pieces(files)
     assert len(pieces) == 5
     for piece in pieces:
-        Work(HBaseOptions(batch_rows=50), 4, lake).run([piece])
+        Work(HBaseOptions(batch_rows=50), 4, lake).process_pieces([piece])
     assert sorted(row["physical_offset"] for row in taken) == list(range(1010))
     assert {str(row["store_date"]) for row in taken} == {"2026-11-20"}
 
@@ -63,13 +63,13 @@ def test_each_task_finds_current_credentials_itself(monkeypatch: pytest.MonkeyPa
     def open_files(uri: str, options: dict[str, str]) -> None:
         seen.append((uri, options["aws_secret_access_key"]))
 
-    monkeypatch.setattr(versions, "table_files", open_files)
+    monkeypatch.setattr(versions, "table_filesystem", open_files)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "first")
     sent = pickle.dumps(Work(HBaseOptions(), 4, Lake("s3://bucket/lake", S3Options())))
     assert b"first" not in sent
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "second")
-    pickle.loads(sent).files()
+    pickle.loads(sent).open_filesystem()
     assert seen == [("s3://bucket/lake/messages", "second")]
 
 
@@ -88,7 +88,7 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
         return len(gone)
 
     monkeypatch.setattr(work_module, "delete_messages", delete)
-    assert work.as_deletion(kept).run(divide_into_pieces([removed])) == 30
+    assert work.as_deletion_of_rows(kept).process_pieces(divide_into_pieces([removed])) == 30
     assert sorted(gone) == [*range(40, 60), *range(90, 100)]
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from commitlake.connectors.hbase.cells import ARROW_SCHEMA, FAMILY, Cell, cell_time
+from commitlake.connectors.hbase.cells import ARROW_SCHEMA, FAMILY, Cell, cell_timestamp_ms
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.writer import CALL_BYTES, delete_messages, write_messages
@@ -55,7 +55,7 @@ def test_calls_have_the_maximum_of_messages_and_the_last_has_the_rest() -> None:
 
 def test_messages_of_each_day_are_written_in_a_separate_call() -> None:
     _, recorder = _write(100, _batch(10, days=3))
-    days = [cell_time(int((DAY + datetime.timedelta(days=day)).timestamp() * 1_000_000)) for day in range(3)]
+    days = [cell_timestamp_ms(int((DAY + datetime.timedelta(days=day)).timestamp() * 1_000_000)) for day in range(3)]
     assert sorted((time, len(keys)) for keys, time in recorder.calls) == list(zip(days, [12, 9, 9], strict=True))
 
 

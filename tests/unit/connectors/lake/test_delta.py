@@ -85,20 +85,20 @@ def test_a_damaged_entry_is_found_although_the_table_was_opened_before(table: Pa
 
 def test_a_pinned_lake_opens_a_table_once_and_stays_at_its_version(table: Path, opened: list[str]) -> None:
     lake = Lake(str(table.parent))
-    pinned = lake.pinned()
+    pinned = lake.pin_versions()
     assert pinned.table("numbers").version() == VERSIONS - 1
     append(table, VERSIONS)
     opened.clear()
     assert pinned.table("numbers") is pinned.find("numbers")
     assert pinned.table("numbers").version() == VERSIONS - 1
     assert opened == []
-    assert lake.table("numbers").version() == lake.pinned().table("numbers").version() == VERSIONS
+    assert lake.table("numbers").version() == lake.pin_versions().table("numbers").version() == VERSIONS
 
 
 def test_a_pinned_lake_opens_a_table_again_at_its_version_when_its_credentials_are_renewed(
     table: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pinned = Lake(str(table.parent)).pinned()
+    pinned = Lake(str(table.parent)).pin_versions()
     pinned.table("numbers")
     append(table, VERSIONS)
     opened.clear()
@@ -109,14 +109,14 @@ def test_a_pinned_lake_opens_a_table_again_at_its_version_when_its_credentials_a
 
 
 def test_a_pinned_lake_looks_again_for_a_table_that_it_did_not_have(tmp_path: Path) -> None:
-    pinned = Lake(str(tmp_path)).pinned()
+    pinned = Lake(str(tmp_path)).pin_versions()
     assert pinned.find("numbers") is None
     write_table(tmp_path / "numbers", 1)
     assert pinned.table("numbers").version() == 0
 
 
 def test_another_process_gets_the_place_of_a_pinned_lake_and_opens_its_own_tables(table: Path) -> None:
-    pinned = Lake(str(table.parent)).pinned()
+    pinned = Lake(str(table.parent)).pin_versions()
     pinned.table("numbers")
     append(table, VERSIONS)
     sent = pickle.loads(pickle.dumps(pinned))

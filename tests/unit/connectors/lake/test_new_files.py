@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.new_files import group_files, processed_erasure, processed_version
+from commitlake.connectors.lake.new_files import group_files, processed_erasure_number, processed_version
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from commitlake.connectors.lake.new_files import group_files, processed_erasure,
 )
 def test_groups_have_the_files_in_order_and_fit(rows: list[int | None], groups: list[list[int | None]]) -> None:
     files = [AddedFile(str(number), str(number), None, 1, count) for number, count in enumerate(rows)]
-    found = list(group_files(files, 10, unknown_rows=8))
+    found = list(group_files(files, 10, assumed_rows=8))
     assert [[file.rows for file in group] for group in found] == groups
     assert [file for group in found for file in group] == files
 
@@ -31,4 +31,4 @@ def test_groups_have_the_files_in_order_and_fit(rows: list[int | None], groups: 
 def test_a_missing_table_has_reached_no_version(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
     assert processed_version(lake, "edges", "commitlake.edges") == -1
-    assert processed_erasure(lake, "edges") == 0
+    assert processed_erasure_number(lake, "edges") == 0

@@ -80,7 +80,7 @@ def test_prefixes_of_an_object_store_are_listed(place: str, monkeypatch: pytest.
             raise S3Error("access denied", "a user may be allowed to list only some prefixes")
         return [name.removeprefix(folder) for name in FILES if name.startswith(folder + prefix)][:3]
 
-    monkeypatch.setattr(S3Storage, "first_names", names)
+    monkeypatch.setattr(S3Storage, "list_first_names", names)
     found = find_owned_folder(f"s3://lakes/{place}")
     assert (found and found.folder) == (f"s3://lakes/{OWNED[place]}" if place in OWNED else None)
 
@@ -89,7 +89,7 @@ def test_an_object_store_that_cannot_be_reached_is_an_error(monkeypatch: pytest.
     def names(*_: object) -> list[str]:
         raise S3UnavailableError("no server", "start it")
 
-    monkeypatch.setattr(S3Storage, "first_names", names)
+    monkeypatch.setattr(S3Storage, "list_first_names", names)
     with pytest.raises(S3UnavailableError):
         find_owned_folder("s3://lakes/a")
 

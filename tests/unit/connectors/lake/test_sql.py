@@ -8,9 +8,9 @@ import pytest
 
 from commitlake.connectors.lake.sql import (
     Engine,
-    column_name,
-    conditions,
     date_literal,
+    quote_column_name,
+    selection_conditions,
     text_literal,
     timestamp_literal,
 )
@@ -44,7 +44,7 @@ def test_the_date_of_a_time_is_that_in_utc() -> None:
 
 
 def test_a_column_is_quoted_for_its_engine() -> None:
-    assert (column_name("body"), column_name("body", Engine.SPARK)) == ('"body"', "`body`")
+    assert (quote_column_name("body"), quote_column_name("body", Engine.SPARK)) == ('"body"', "`body`")
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_a_column_is_quoted_for_its_engine() -> None:
 @pytest.mark.parametrize("engine", Engine)
 def test_a_predicate_with_a_parenthesis_too_many_is_refused(where: str, engine: Engine) -> None:
     with pytest.raises(UsageError, match=r"found a '\)' without its '\('"):
-        conditions(Selection(where=where), engine)
+        selection_conditions(Selection(where=where), engine)
 
 
 @pytest.mark.parametrize("where", ["a = ')' OR (b)", "a -- )", "/* ) */ a", "`)` = a", "a = 'it''s )'"])
 @pytest.mark.parametrize("engine", Engine)
 def test_parentheses_in_texts_names_and_comments_do_not_count(where: str, engine: Engine) -> None:
-    assert conditions(Selection(where=where), engine) == [f"({where}\n)"]
+    assert selection_conditions(Selection(where=where), engine) == [f"({where}\n)"]
 
 
 def test_a_backslash_escapes_a_quote_in_spark_only() -> None:
     where = r"a = 'it\') OR (' OR b = ''"
-    assert conditions(Selection(where=where), Engine.SPARK)
+    assert selection_conditions(Selection(where=where), Engine.SPARK)
     with pytest.raises(UsageError):
-        conditions(Selection(where=where))
+        selection_conditions(Selection(where=where))

@@ -42,26 +42,26 @@ def store(tmp_path: Path) -> Path:
 
 def test_a_topic_is_read_through_its_queues(store: Path) -> None:
     (plan,) = plan_of(store, topics=RARE).stores
-    assert ReadMethod.CONSUME_QUEUE in plan.ways
-    assert plan.bytes_planned < plan.store_range.size / 4
+    assert ReadMethod.CONSUME_QUEUE in plan.read_methods
+    assert plan.planned_bytes < plan.store_range.size / 4
     assert read_by_plan(store, topics=RARE) == read_by_scan(store, topics=RARE) != []
 
 
 def test_a_key_is_not_looked_up_in_an_index_without_chains(store: Path) -> None:
     (plan,) = plan_of(store, topics=RARE, keys="order-40").stores
-    assert ReadMethod.INDEX_FILE not in plan.ways
-    assert "IndexFile: BoltMQ writes no chains of keys into its own" in plan.reasons
+    assert ReadMethod.INDEX_FILE not in plan.read_methods
+    assert "IndexFile: BoltMQ writes no chains of keys into its own" in plan.no_index_reasons
     found = read_by_plan(store, topics=RARE, keys="order-40")
     assert [message.keys for message in found] == [["order-40", "group-40"]]
     assert found == read_by_scan(store, topics=RARE, keys="order-40")
 
 
 def test_the_dialect_of_a_store_is_read_from_its_segments(store: Path, tmp_path: Path) -> None:
-    assert COMMITLOG.dialects.of(find_stores(str(store), formats=COMMITLOGS)[0].segments) == {BOLTMQ}
+    assert COMMITLOG.dialects.detect_dialects(find_stores(str(store), formats=COMMITLOGS)[0].segments) == {BOLTMQ}
     mixed = [(0, closed_segment(messages(3), 4096)), (4096, open_segment(messages(3), 4096, 4096, dialect=BOLTMQ))]
     write_store(tmp_path / "mixed", mixed)
     found = find_stores(str(tmp_path / "mixed"), formats=COMMITLOGS)[0]
-    assert found.format.dialects.of(found.segments) == {ROCKETMQ, BOLTMQ}
+    assert found.format.dialects.detect_dialects(found.segments) == {ROCKETMQ, BOLTMQ}
     assert found.format.dialects.dialect_of(found.segments) is ROCKETMQ
     mixed = [(0, closed_segment(messages(3), 4096, dialect=BOLTMQ)), (4096, open_segment(messages(3), 4096, 4096))]
     write_store(tmp_path / "later", mixed)
@@ -82,7 +82,7 @@ def test_the_dialect_is_read_from_later_records_if_the_first_are_damaged(
     log[:damaged_bytes] = bytes(damaged_bytes)
     write_store(tmp_path, [(0, bytes(log[:4096])), (4096, bytes(log[4096:]))])
     (store,) = find_stores(str(tmp_path), formats=COMMITLOGS)
-    assert store.format.dialects.of(store.segments) == {dialect}
+    assert store.format.dialects.detect_dialects(store.segments) == {dialect}
     assert store.format.dialects.dialect_of(store.segments) is dialect
 
 
@@ -90,5 +90,5 @@ def test_the_dialect_is_read_from_later_records_if_the_first_are_damaged(
 def test_a_store_without_records_at_its_beginning_has_no_dialect(first: bytes, tmp_path: Path) -> None:
     write_store(tmp_path, [(0, first)])
     found = find_stores(str(tmp_path), formats=COMMITLOGS)[0]
-    assert found.format.dialects.of(found.segments) == frozenset()
+    assert found.format.dialects.detect_dialects(found.segments) == frozenset()
     assert found.format.dialects.dialect_of(found.segments) is ROCKETMQ

@@ -66,7 +66,7 @@ def test_a_key_finds_its_records(plain: Path, keys: str) -> None:
 def test_a_known_key_reads_little(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE, keys="order-40").stores
     assert {segment.way for segment in plan.segments[:-1]} == {ReadMethod.INDEX_FILE}
-    assert plan.bytes_planned < plan.store_range.size / 10
+    assert plan.planned_bytes < plan.store_range.size / 10
     assert "order-40 group-40" in [found.properties["KEYS"] for found in read_splits(plan.splits)]
 
 
@@ -81,8 +81,10 @@ def test_a_key_is_looked_up_with_its_topic(plain: Path) -> None:
 
 def test_a_message_id_missing_from_the_index_is_searched_in_the_log(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE, keys=unique_key(9999)).stores
-    assert plan.ways == [ReadMethod.CONSUME_QUEUE]
-    assert [reason.split(",")[0] for reason in plan.reasons] == [f"IndexFile: it does not contain {unique_key(9999)}"]
+    assert plan.read_methods == [ReadMethod.CONSUME_QUEUE]
+    assert [reason.split(",")[0] for reason in plan.no_index_reasons] == [
+        f"IndexFile: the index lacks {unique_key(9999)}"
+    ]
 
 
 def test_messages_of_a_batch_are_found_by_their_own_id(tmp_path: Path) -> None:
@@ -253,7 +255,7 @@ def test_any_damage_gives_the_result_of_a_scan(plain: Path, tmp_path: Path) -> N
                     data[at : at + 400] = chance.randbytes(len(data[at : at + 400]))
             path.write_bytes(bytes(data))
         keys = f"order-{chance.randrange(30) * 20},group-20"
-        ways.update(plan_of(store, topics=RARE, keys=keys).stores[0].ways)
+        ways.update(plan_of(store, topics=RARE, keys=keys).stores[0].read_methods)
         assert read_by_plan(store, topics=RARE, keys=keys) == read_by_scan(store, topics=RARE, keys=keys)
         shutil.rmtree(store)
     assert ReadMethod.INDEX_FILE in ways

@@ -124,7 +124,7 @@ def test_an_entry_that_contradicts_its_record_is_an_error(
     rows = [1, 4, 6, 7]
     split = listed(tmp_path, rows)
     for name, (row, step) in change.items():
-        values = split.array(name).copy()
+        values = split.field_array(name).copy()
         values[row] += step
         split = replace(split, **{name: values.tobytes()})  # type: ignore[arg-type]
     with pytest.raises(IndexMismatchError, match=said) as error:

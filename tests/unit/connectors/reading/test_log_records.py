@@ -39,11 +39,11 @@ def test_records_are_found_by_their_offsets_only(store: Path, copy: str, is_copy
     records = LogRecords(found.segments, found.format)
     expected = list(all_records(store))
     random.Random(3).shuffle(expected)
-    assert [records.at(each.physical_offset) for each in expected] == expected
+    assert [records.get_record(each.physical_offset) for each in expected] == expected
     assert len(expected) == COUNT
     end = max(each.physical_offset for each in expected)
     for offset in (-1, expected[0].physical_offset + 1, end + 1, 100 * SEGMENT_BYTES):
-        assert records.at(offset) is None
+        assert records.get_record(offset) is None
 
 
 def test_segments_of_a_copy_stay_open_up_to_a_limit(store: Path, copy: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_segments_of_a_copy_stay_open_up_to_a_limit(store: Path, copy: str, monk
     monkeypatch.setattr(single_records, "_MAX_REMOTE_SEGMENTS", 2)
     records = LogRecords(found.segments, found.format)
     for offset in (first, second, first, third, first, second):  # the last one was closed
-        message = records.at(offset)
+        message = records.get_record(offset)
         assert message is not None
         assert message.physical_offset == offset
     assert len(opened) == 4
@@ -70,4 +70,4 @@ def test_segments_of_a_copy_stay_open_up_to_a_limit(store: Path, copy: str, monk
 def test_record_of_a_deleted_segment_is_none(store: Path) -> None:
     (found,) = find_stores(str(store), formats=COMMITLOGS)
     Path(found.segments[0].path).unlink()
-    assert LogRecords(found.segments, found.format).at(0) is None
+    assert LogRecords(found.segments, found.format).get_record(0) is None

@@ -15,7 +15,7 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import COMMITLOGS, all_formats
 from commitlake.connectors.reading.errors import StoreError, UnsupportedStoreError
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.planning import check_complete
+from commitlake.connectors.reading.planning import refuse_incomplete_read
 from commitlake.connectors.reading.settings_files import use_settings_file
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -179,7 +179,7 @@ def test_checkpoint_of_jmq_shows_that_the_journal_has_lost_its_end(tmp_path: Pat
 
 
 def newer_of_jmq(root: Path) -> str:
-    (found,) = take_snapshot(find_stores(str(root), formats=all_formats().only(JMQ))).ranges.values()
+    (found,) = take_snapshot(find_stores(str(root), formats=all_formats().select_only(JMQ))).ranges.values()
     return "; ".join(found.newer)
 
 
@@ -220,5 +220,5 @@ def test_sources_fail_unless_they_are_permissive(root: Path) -> None:
     snapshot = take_snapshot(find_stores(str(root), formats=COMMITLOGS))
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
     with pytest.raises(StoreError, match="dledger-n0/data", check=exits(ExitCode.DAMAGE)):
-        check_complete(snapshot.ranges["broker-a"], Mode.FAILFAST)
-    check_complete(snapshot.ranges["broker-a"], Mode.PERMISSIVE)
+        refuse_incomplete_read(snapshot.ranges["broker-a"], Mode.FAILFAST)
+    refuse_incomplete_read(snapshot.ranges["broker-a"], Mode.PERMISSIVE)

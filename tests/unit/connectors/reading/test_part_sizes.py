@@ -30,8 +30,8 @@ def test_segments_of_large_logs_are_not_divided() -> None:
 
 
 def test_parts_are_multiples_of_a_unit() -> None:
-    assert choose_part_size(1 << 30, 4, unit=3 << 20, least=3 << 20) == 129 << 20
-    assert choose_part_size(100, 1, unit=32, least=32) == 64
+    assert choose_part_size(1 << 30, 4, multiple_of=3 << 20, min_size=3 << 20) == 129 << 20
+    assert choose_part_size(100, 1, multiple_of=32, min_size=32) == 64
 
 
 def test_parts_are_grouped_by_bytes_and_files() -> None:

@@ -15,7 +15,7 @@ from commitlake.connectors.reading.snapshots import (
     Snapshot,
     StoreRange,
     TailKind,
-    check_ranges,
+    check_snapshot_stores,
     divide_segment,
     plan_splits,
     segment_ranges,
@@ -178,7 +178,7 @@ def test_text_that_is_not_a_snapshot_is_refused(text: str) -> None:
 def test_snapshot_of_a_missing_store_is_refused(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
     with pytest.raises(StoreError, match="has a store 'other', but the path has b"):
-        check_ranges([store], Snapshot({"other": StoreRange(0, 1)}))
+        check_snapshot_stores([store], Snapshot({"other": StoreRange(0, 1)}))
 
 
 @pytest.mark.parametrize("partition", [1, 300, 1000, 4095, 4096, 10**6])
@@ -215,13 +215,13 @@ def test_splits_up_to_an_offset_are_the_first_of_all(tmp_path: Path, until: int)
 @pytest.mark.parametrize("until", [1, SIZE - 1, SIZE])
 def test_a_snapshot_up_to_a_segment_boundary_does_not_search_the_end(tmp_path: Path, until: int) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
-    assert take_snapshot([store], until=until).ranges["b"] == StoreRange(0, SIZE, TailKind.CLOSED)
-    assert take_snapshot([store], until=SIZE + 1).ranges["b"] == range_of(store)
+    assert take_snapshot([store], end_offset=until).ranges["b"] == StoreRange(0, SIZE, TailKind.CLOSED)
+    assert take_snapshot([store], end_offset=SIZE + 1).ranges["b"] == range_of(store)
 
 
 def test_a_preallocated_segment_does_not_close_the_one_before_it(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE), (2 * SIZE, bytes(SIZE)))
-    assert take_snapshot([store], until=2 * SIZE).ranges["b"] == range_of(store)
+    assert take_snapshot([store], end_offset=2 * SIZE).ranges["b"] == range_of(store)
 
 
 def test_record_inside_a_body_is_never_the_start_of_a_split(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def record(number: int, physical_offset: int, **changes: Any) -> bytes:
 
 def rows(*answers: bytes) -> list[dict[str, object]]:
     records = PulledRecords("broker-a", Request(source_schema("physical_offset", "queue_offset", "tags")))
-    return [row for batch in records.batches(answers) for row in batch.to_pylist()]
+    return [row for batch in records.decode_answers(answers) for row in batch.to_pylist()]
 
 
 def test_rows_have_the_offsets_stored_in_their_records() -> None:
@@ -70,5 +70,5 @@ def test_inner_batches_are_counted_by_message() -> None:
     properties = (("INNER_BASE", "10"), ("INNER_NUM", "5"))
     batch = record(10, 5, sys_flag=INNER_BATCH, properties=properties)
     records = PulledRecords("broker-a", Request(source_schema("queue_offset")))
-    assert sum(found.num_rows for found in records.batches([batch, record(15, 300)])) == 2
+    assert sum(found.num_rows for found in records.decode_answers([batch, record(15, 300)])) == 2
     assert (records.messages, records.has_inner_batches) == (6, True)

@@ -36,12 +36,12 @@ def patch(path: Path, position: int, data: bytes) -> None:
 
 def test_a_sound_index_finds_exactly_the_topics_records(plain: Path) -> None:
     (plan,) = plan_of(plain, topics=RARE).stores
-    assert plan.ways == [ReadMethod.CONSUME_QUEUE]
+    assert plan.read_methods == [ReadMethod.CONSUME_QUEUE]
     assert {type(split) for split in plan.splits} == {ListedSplit}
     found = list(read_splits(plan.splits))
     assert found == read_by_scan(plain, topics=RARE)
-    assert plan.records == len(found) == 30
-    assert plan.bytes_planned == sum(each.size for each in found)
+    assert plan.record_count == len(found) == 30
+    assert plan.planned_bytes == sum(each.size for each in found)
 
 
 @pytest.mark.parametrize("queue_ids", ["0", "1,2", "7"])
@@ -54,7 +54,9 @@ def test_records_close_together_are_scanned(plain: Path, monkeypatch: pytest.Mon
     monkeypatch.undo()
     (plan,) = plan_of(plain, topics=RARE).stores
     assert {segment.way for segment in plan.segments[:3]} == {ReadMethod.SCAN}
-    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster, because the wanted records are close together"]
+    assert list(plan.no_index_reasons) == [
+        "ConsumeQueue: a scan is faster, because the wanted records are close together"
+    ]
 
 
 def test_a_lookup_is_cheaper_where_few_of_many_records_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +78,7 @@ def test_a_lookup_is_cheaper_where_few_of_many_records_are_wanted(monkeypatch: p
 
 def test_an_unknown_topic_reads_no_records(plain: Path) -> None:
     (plan,) = plan_of(plain, topics="nothing").stores
-    assert (plan.ways, plan.splits, plan.records) == ([ReadMethod.CONSUME_QUEUE], [], 0)
+    assert (plan.read_methods, plan.splits, plan.record_count) == ([ReadMethod.CONSUME_QUEUE], [], 0)
 
 
 def test_splits_are_bounded(plain: Path) -> None:
@@ -204,7 +206,7 @@ def test_queues_with_more_entries_than_records_can_be_are_not_read_into_memory(s
     path = queue_files(store, "topic-1")[0]
     path.write_bytes(path.read_bytes()[: ENTRY.size] * 1000)
     plan = plan_of(store, topics=RARE).stores[0]
-    assert "ConsumeQueue: the queues have more entries than the range has room for records" in plan.reasons
+    assert "ConsumeQueue: the queues have more entries than the range has room for records" in plan.no_index_reasons
     assert read_by_plan(store, topics=RARE) == expected
 
 
@@ -212,15 +214,15 @@ def test_light_queues_are_ignored(store: Path) -> None:
     expected = read_by_scan(store, topics=RARE)
     shutil.copytree(store / "consumequeue" / RARE / "0", store / "consumequeue" / "%LMQ%a" / "0")
     (plan,) = plan_of(store, topics=RARE).stores
-    assert plan.ways == [ReadMethod.CONSUME_QUEUE]
+    assert plan.read_methods == [ReadMethod.CONSUME_QUEUE]
     assert read_by_plan(store, topics=RARE) == expected
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "ünïcode", "\ufffd"])
 def test_an_invalid_topic_name_is_searched_in_the_log(plain: Path, topic: str) -> None:
     (plan,) = plan_of(plain, topics=topic).stores
-    assert plan.ways == [ReadMethod.SCAN]
-    assert list(plan.reasons) == [f"ConsumeQueue: no broker has a topic {topic!r}"]
+    assert plan.read_methods == [ReadMethod.SCAN]
+    assert list(plan.no_index_reasons) == [f"ConsumeQueue: no broker has a topic {topic!r}"]
 
 
 def test_the_error_for_a_record_of_another_topic_names_the_option(store: Path) -> None:

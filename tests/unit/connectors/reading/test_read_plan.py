@@ -58,16 +58,16 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 def test_a_read_without_filters_skips_no_segment(store: Path) -> None:
     (plan,) = plan_of(store).stores
-    assert plan.ways == [ReadMethod.SCAN]
-    assert plan.bytes_planned == plan.store_range.size
-    assert len(plan.planned) == len(plan.segments)
-    assert plan.records is None
+    assert plan.read_methods == [ReadMethod.SCAN]
+    assert plan.planned_bytes == plan.store_range.size
+    assert len(plan.planned_segments) == len(plan.segments)
+    assert plan.record_count is None
 
 
 def test_segments_outside_the_offsets_are_not_opened(store: Path, opened: dict[str, int]) -> None:
     (plan,) = plan_of(store, startingOffset=SEGMENT_BYTES + 10, endingOffset=2 * SEGMENT_BYTES).stores
     assert [split.base_offset for split in plan.splits] == [SEGMENT_BYTES]
-    assert plan.count(ReadMethod.SKIPPED_BY_OFFSET) == len(plan.segments) - 1
+    assert plan.count_segments(ReadMethod.SKIPPED_BY_OFFSET) == len(plan.segments) - 1
     newest = max(opened)
     assert opened.pop(newest) < SEGMENT_BYTES / 2  # its first record, to see that the log goes on
     assert opened == {}
@@ -95,7 +95,7 @@ def test_segments_outside_the_times_are_only_probed(
     begin = MIDDLE_MS
     (plan,) = plan_of(store, startingTimestamp=begin, endingTimestamp=begin + 1000, clockTolerance=0).stores
     assert 1 <= len(plan.splits) <= 2
-    assert plan.count(ReadMethod.SKIPPED_BY_TIME) == len(plan.segments) - len(plan.splits)
+    assert plan.count_segments(ReadMethod.SKIPPED_BY_TIME) == len(plan.segments) - len(plan.splits)
     newest = max(opened)
     assert all(length < SEGMENT_BYTES * 3 // 4 for name, length in opened.items() if name != newest)
 
@@ -112,7 +112,7 @@ def test_a_larger_tolerance_reads_more(store: Path) -> None:
     sizes = [
         plan_of(store, startingTimestamp=MIDDLE_MS, endingTimestamp=MIDDLE_MS + 1, clockTolerance=tolerance)
         .stores[0]
-        .bytes_planned
+        .planned_bytes
         for tolerance in (0, 100_000, 600_000)
     ]
     assert sizes == sorted(set(sizes))
@@ -154,8 +154,8 @@ def test_a_plan_reports_its_counts(store: Path, caplog: pytest.LogCaptureFixture
         plan = plan_of(store, topics=RARE, startingTimestamp=MIDDLE_MS, clockTolerance=0)
     row = plan.stores[0].to_row()
     assert row["answered_by"] == ["ConsumeQueue"]
-    assert row["segments_skipped_by_time"] == plan.stores[0].count(ReadMethod.SKIPPED_BY_TIME)
-    assert row["records"] == sum(split.records for split in plan.splits)  # type: ignore[attr-defined]
+    assert row["segments_skipped_by_time"] == plan.stores[0].count_segments(ReadMethod.SKIPPED_BY_TIME)
+    assert row["records"] == sum(split.record_count for split in plan.splits)  # type: ignore[attr-defined]
     assert row["bytes"] == row["bytes_planned"] + row["bytes_skipped"]  # type: ignore[operator]
     assert "by ConsumeQueue" in caplog.text
     assert f"{row['segments_skipped_by_time']} by time" in caplog.text
@@ -163,17 +163,19 @@ def test_a_plan_reports_its_counts(store: Path, caplog: pytest.LogCaptureFixture
 
 def test_a_plan_gives_the_reason_why_an_index_was_not_used(store: Path) -> None:
     (plan,) = plan_of(store, topics="topic-0,topic-1,topic-2").stores
-    assert plan.ways == [ReadMethod.SCAN]
-    assert list(plan.reasons) == ["ConsumeQueue: a scan is faster, because the wanted records are close together"]
+    assert plan.read_methods == [ReadMethod.SCAN]
+    assert list(plan.no_index_reasons) == [
+        "ConsumeQueue: a scan is faster, because the wanted records are close together"
+    ]
     (plan,) = plan_of(store, topics=RARE, useIndexes="false").stores
-    assert list(plan.reasons) == ["the option useIndexes is false"]
-    assert plan.ways == [ReadMethod.SCAN]
+    assert list(plan.no_index_reasons) == ["the option useIndexes is false"]
+    assert plan.read_methods == [ReadMethod.SCAN]
 
 
 def test_stores_given_by_uri_are_scanned(store: Path) -> None:
     (plan,) = plan_of(f"file://{store}", topics=RARE).stores
-    assert plan.ways == [ReadMethod.SCAN]
-    assert list(plan.reasons) == ["indexes are only read from local disks"]
+    assert plan.read_methods == [ReadMethod.SCAN]
+    assert list(plan.no_index_reasons) == ["indexes are only read from local disks"]
     assert read_by_plan(f"file://{store}", topics=RARE) == read_by_scan(store, topics=RARE)
 
 
@@ -209,6 +211,6 @@ def test_any_filters_give_the_result_of_a_scan(tmp_path: Path) -> None:
         if chance.random() < 0.4:
             options["endingOffset"] = chance.randrange(1, 15 * SEGMENT_BYTES)
         plan = plan_of(root, **options)
-        ways.update(way for store in plan.stores for way in store.ways)
+        ways.update(way for store in plan.stores for way in store.read_methods)
         assert read_by_plan(root, **options) == read_by_scan(root, **options), options
     assert ways == {ReadMethod.SCAN, ReadMethod.CONSUME_QUEUE, ReadMethod.INDEX_FILE}

@@ -122,7 +122,7 @@ def test_the_error_for_a_store_of_another_layout_names_the_option_for_it(
         with pytest.raises(
             StoreError, match=rf"holds '{there}', but '{asked.folder}' was asked for: use --layout {there}, or"
         ):
-            find_stores(str(path), formats=all_formats().only(asked))
+            find_stores(str(path), formats=all_formats().select_only(asked))
 
 
 def test_file_is_not_a_store(tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ def test_the_error_for_a_record_too_large_for_any_batch_names_it(
     # A record with bytes that are not UTF-8 is decoded a second time, from its repaired properties.
     data = log_of([new_message(0, properties=(("k", "v" * 9),))]).replace(b"v" * 9, b"\xff" * 9)
     (split,) = splits_of(tmp_path, data)
-    decode = Decoder.decode
-    monkeypatch.setattr(Decoder, "decode", lambda *arguments: decode(*arguments).first_rows(0))
+    decode = Decoder.decode_batch
+    monkeypatch.setattr(Decoder, "decode_batch", lambda *arguments: decode(*arguments).first_rows(0))
     with pytest.raises(CommitLogError, match=r"physical offset 0\): expected room for the columns of one record"):
         list(read_split(split, Request(source_schema(), Mode.PERMISSIVE)))
 

@@ -34,7 +34,7 @@ def test_names_and_topics_are_read_from_the_brokers(cluster: LiveCluster, monkey
     monkeypatch.setattr(cluster, "register", lambda: pytest.fail("the name server was asked"))
     with Admin(given(cluster)) as admin:
         found = admin.clusters()
-        assert {name: broker.master for name, broker in found.broker_addr_table.items()} == {
+        assert {name: broker.master_address for name, broker in found.broker_addr_table.items()} == {
             name: broker.peer.address for name, broker in cluster.brokers.items()
         }
         assert [*found.cluster_addr_table.values()] == [("broker-a", "broker-b")]

@@ -117,7 +117,7 @@ def test_a_false_list_of_brokers_is_refused(cluster: LiveCluster, broker: LiveBr
 def test_a_broker_at_no_address_is_unreachable(cluster: LiveCluster, broker: LiveBroker, address: str) -> None:
     broker.lies[CLUSTERS] = with_document(lambda _: {"brokerAddrTable": {"b": broker_data("b", address)}})
     with Admin(options(cluster)) as admin, pytest.raises(UnreachableError) as caught:
-        admin.runtime("b")
+        admin.runtime_info("b")
     assert str(caught.value).isprintable()
 
 
@@ -129,7 +129,7 @@ def test_half_a_surrogate_pair_in_an_answer_becomes_a_question_mark(cluster: Liv
     with Admin(options(cluster)) as admin:
         assert admin.all_group_offsets("broker-a").offset_table == {"t?@g?": {0: 1}}
         with pytest.raises(RefusedError, match=r"\?x😀$"):
-            admin.runtime("broker-a")
+            admin.runtime_info("broker-a")
 
 
 def frame_with(header: bytes) -> bytes:
@@ -171,7 +171,7 @@ def test_impossible_offsets_of_queues_are_refused(cluster: LiveCluster, broker: 
         broker.lies[code] = with_fields(offset=offset)
     with Puller("group", options(cluster)) as puller:
         puller.queues("orders")
-        for ask in (puller.min_offset, puller.max_offset, lambda queue: puller.offsets.search(queue, 0)):
+        for ask in (puller.min_offset, puller.max_offset, lambda queue: puller.offsets.search_by_time(queue, 0)):
             with pytest.raises(ProtocolError, match=cluster.address) as caught:
                 ask(QUEUE)
             assert len(str(caught.value)) < 300

@@ -20,7 +20,7 @@ class AnsweringAdmin(Admin):
         self.answers = list(answers)
         self.now = 0.0
 
-    def runtime(self, broker_name: str) -> dict[str, str]:
+    def runtime_info(self, broker_name: str) -> dict[str, str]:
         """Give the next answer, the last one again and again."""
         assert broker_name == "broker-a"
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

@@ -58,8 +58,8 @@ def hasty() -> Iterator[Network]:
 
 def test_an_answer_is_read_by_its_header(network: Network) -> None:
     with Peer(lambda command: reply(command, offset="7")) as peer:
-        answer = network.call(peer.address, 31, QueueRequest("T", 1))
-        assert answer.header(OffsetResponse) == OffsetResponse(7)
+        answer = network.send_and_wait(peer.address, 31, QueueRequest("T", 1))
+        assert answer.header_as(OffsetResponse) == OffsetResponse(7)
     assert peer.received[0].ext_fields == {"topic": "T", "queueId": "1"}
 
 
@@ -69,8 +69,8 @@ def test_one_connection_serves_many_threads(network: Network) -> None:
 
         def ask(number: int) -> None:
             for _ in range(20):
-                answer = network.call(peer.address, 31, QueueRequest("T", number))
-                if answer.header(OffsetResponse).offset != number:
+                answer = network.send_and_wait(peer.address, 31, QueueRequest("T", number))
+                if answer.header_as(OffsetResponse).offset != number:
                     wrong.append(number)
 
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]
@@ -100,27 +100,27 @@ def test_a_peer_that_misbehaves_causes_the_right_error(
 ) -> None:
     with Peer(answer) as peer:
         with pytest.raises(error, match=message) as caught:
-            hasty.call(peer.address, 31, QueueRequest("T", 1))
+            hasty.send_and_wait(peer.address, 31, QueueRequest("T", 1))
         assert peer.address in str(caught.value)
 
 
 def test_an_answer_with_other_fields_or_body_is_an_error(network: Network) -> None:
     with Peer(lambda command: reply(command, body=b"[1]", offset="x")) as peer:
-        answer = network.call(peer.address, 31)
+        answer = network.send_and_wait(peer.address, 31)
         with pytest.raises(ProtocolError, match=r"OffsetResponse\.offset: expected a whole number"):
-            answer.header(OffsetResponse)
+            answer.header_as(OffsetResponse)
         with pytest.raises(ProtocolError, match="TopicList: expected an object"):
-            answer.value(TopicList)
+            answer.body_as(TopicList)
 
 
 def test_a_broken_connection_is_replaced(hasty: Network) -> None:
     answers = iter([None, b""])
     with Peer(lambda command: next(answers, reply(command))) as peer:
         with pytest.raises(BrokenConnectionError):
-            hasty.call(peer.address, RequestCode.HEART_BEAT)
+            hasty.send_and_wait(peer.address, RequestCode.HEART_BEAT)
         with pytest.raises(AnswerTimeoutError):
-            hasty.call(peer.address, RequestCode.HEART_BEAT)
-        assert hasty.call(peer.address, RequestCode.HEART_BEAT).code == 0
+            hasty.send_and_wait(peer.address, RequestCode.HEART_BEAT)
+        assert hasty.send_and_wait(peer.address, RequestCode.HEART_BEAT).code == 0
         assert peer.connections == 2
 
 
@@ -129,11 +129,11 @@ def test_only_a_request_that_changes_nothing_is_sent_again_when_its_connection_b
         answers = iter([None, None])
         with Peer(lambda command, answers=answers: next(answers, reply(command))) as peer:  # type: ignore[misc]
             with contextlib.nullcontext() if sent > 1 else pytest.raises(BrokenConnectionError):
-                hasty.call(peer.address, code)
+                hasty.send_and_wait(peer.address, code)
             assert len(peer.received) == sent
     with Peer(lambda _: None) as peer:
-        with pytest.raises(BrokenConnectionError, match="that the peer closed it"):
-            hasty.call(peer.address, RequestCode.GET_MAX_OFFSET)
+        with pytest.raises(BrokenConnectionError, match="a connection closed by the peer"):
+            hasty.send_and_wait(peer.address, RequestCode.GET_MAX_OFFSET)
         assert len(peer.received) == 4
 
 
@@ -141,20 +141,20 @@ def test_a_closed_client_sends_nothing_again(hasty: Network) -> None:
     with Peer(reply) as peer:
         hasty.close()
         with pytest.raises(UnreachableError):
-            hasty.call(peer.address, RequestCode.GET_MAX_OFFSET)
+            hasty.send_and_wait(peer.address, RequestCode.GET_MAX_OFFSET)
         wait_until(lambda: peer.connections == 1)
         assert peer.received == []
 
 
 def test_a_port_without_a_listener_is_unreachable(hasty: Network) -> None:
     with pytest.raises(UnreachableError, match="expected a connection within 1 s"):
-        hasty.call(f"127.0.0.1:{free_ports(1)}", 31)
+        hasty.send_and_wait(f"127.0.0.1:{free_ports(1)}", 31)
 
 
 @pytest.mark.parametrize("address", ["nowhere", "a\nb:80", "x" * 300 + ":80", "a..b:80", "x" * 64 + ".net:80", "h:0"])
 def test_an_invalid_address_from_a_name_server_is_unreachable(hasty: Network, address: str) -> None:
     with pytest.raises(UnreachableError, match=r"host:port|expected a connection") as caught:
-        hasty.call(address, 31)
+        hasty.send_and_wait(address, 31)
     assert "\n" not in str(caught.value)
 
 
@@ -179,10 +179,10 @@ def _fill(network: Network, address: str) -> None:
 def test_idle_connections_are_closed(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "IDLE_SECONDS", 0.05)
     with Peer(reply) as peer:
-        network.call(peer.address, 31)
+        network.send_and_wait(peer.address, 31)
         (used,) = network._connections.values()
         wait_until(lambda: not used.is_open)
-        network.call(peer.address, 31)
+        network.send_and_wait(peer.address, 31)
         assert peer.connections == 2
 
 
@@ -196,7 +196,7 @@ def test_requests_of_the_peer_are_passed_to_the_handler(network: Network) -> Non
 
     network.handlers[39] = handler
     with Peer(reply) as peer:
-        network.call(peer.address, 31)
+        network.send_and_wait(peer.address, 31)
         peer.push(serialize_command(Command(40)) + serialize_command(Command(39, body=b"half")))
         assert done.wait(10)
         assert [(address, command.code) for address, command in seen] == [(peer.address, 39)]
@@ -205,9 +205,9 @@ def test_requests_of_the_peer_are_passed_to_the_handler(network: Network) -> Non
 def test_the_number_of_waiting_requests_is_limited(network: Network) -> None:
     few = Network(ClientOptions("127.0.0.1:1", request_seconds=0.3, max_pending=2))
     with Peer(lambda _: b"") as peer:
-        waiting = [few.ask(peer.address, 31, seconds=30) for _ in range(2)]
+        waiting = [few.send_request(peer.address, 31, timeout_seconds=30) for _ in range(2)]
         with pytest.raises(AnswerTimeoutError, match="2 requests of this client already wait"):
-            few.ask(peer.address, 31)
+            few.send_request(peer.address, 31)
         few.close()
         assert all(isinstance(each.exception(5), UnreachableError) for each in waiting)
 
@@ -217,7 +217,7 @@ def test_requests_are_signed_with_keys_from_the_environment(monkeypatch: pytest.
     monkeypatch.setenv("COMMITLAKE_ROCKETMQ_SECRET_KEY", "12345678")
     for made in (Network(PATIENT), Network(PATIENT, Credentials("RocketMQ", "12345678"))):
         with Peer(reply) as peer:
-            made.call(peer.address, 31, QueueRequest("T", 1), b"body")
+            made.send_and_wait(peer.address, 31, QueueRequest("T", 1), b"body")
             made.close()
         command = peer.received[0]
         assert check_signature(command.ext_fields, command.body, {"RocketMQ": "12345678"}) == "RocketMQ"
@@ -226,7 +226,7 @@ def test_requests_are_signed_with_keys_from_the_environment(monkeypatch: pytest.
 def test_headers_are_serialized_as_the_options_require() -> None:
     made = Network(ClientOptions("127.0.0.1:1", serialize_type=SerializeType.ROCKETMQ))
     with Peer(reply) as peer:
-        made.call(peer.address, 31, QueueRequest("T", 1))
+        made.send_and_wait(peer.address, 31, QueueRequest("T", 1))
         made.close()
     assert peer.received[0].serialize_type is SerializeType.ROCKETMQ
 
@@ -249,7 +249,7 @@ def test_an_unfinished_tls_handshake_times_out(tmp_path: Path, answer: bytes | N
         thread = threading.Thread(target=serve)
         thread.start()
         with pytest.raises(UnreachableError, match=f"{address}: expected a TLS handshake within 0.3 s"):
-            network.call(address, 31)
+            network.send_and_wait(address, 31)
         given_up.set()
         thread.join(10)
     network.close()
@@ -283,7 +283,7 @@ def test_a_request_that_is_sent_while_a_tls_alert_is_handled_gets_the_alerts_rea
         thread.join(10)
         assert alerted.wait(10)
         with pytest.raises(UnreachableError, match="CERTIFICATE_REQUIRED"):
-            opened.ask(Command(code=31), 1)
+            opened.send_request(Command(code=31), 1)
         sent.set()
     opened.close()
 

@@ -17,27 +17,27 @@ def sent(data: bytes) -> Command:
 
 def test_answers_find_their_requests_in_any_order() -> None:
     exchange: Exchange[str] = Exchange()
-    first, second = (sent(exchange.ask(Command(30), ticket, 10)) for ticket in ("first", "second"))
+    first, second = (sent(exchange.register_request(Command(30), ticket, 10)) for ticket in ("first", "second"))
     data = serialize_command(second.reply(0)) + serialize_command(first.reply(22))
     answers, requests = exchange.receive(data)
     assert [(ticket, command.code) for ticket, command in answers] == [("second", 0), ("first", 22)]
-    assert (requests, exchange.pending) == ([], 0)
+    assert (requests, exchange.pending_count) == ([], 0)
 
 
 def test_answers_are_complete_for_any_division_of_the_bytes() -> None:
-    request = sent(Exchange[str]().ask(Command(30), "it", 10))
+    request = sent(Exchange[str]().register_request(Command(30), "it", 10))
     data = serialize_command(request.reply(0, {"offset": "1"}, b"body")) * 2
     for cut in range(1, len(data)):
         exchange: Exchange[str] = Exchange()
-        exchange.ask(Command(30), "it", 10)
-        exchange.ask(Command(30), "other", 10)
+        exchange.register_request(Command(30), "it", 10)
+        exchange.register_request(Command(30), "other", 10)
         answers = exchange.receive(data[:cut])[0] + exchange.receive(data[cut:])[0]
         assert [(ticket, bytes(command.body)) for ticket, command in answers] == [("it", b"body")]
 
 
 def test_a_request_of_the_peer_is_recognised_by_its_flag() -> None:
     exchange: Exchange[str] = Exchange()
-    asked = sent(exchange.ask(Command(30), "it", 10))
+    asked = sent(exchange.register_request(Command(30), "it", 10))
     check = Command(39, opaque=asked.opaque)
     answers, requests = exchange.receive(serialize_command(check) + serialize_command(asked.reply(0)))
     assert [command.code for command in requests] == [39]
@@ -48,14 +48,16 @@ def test_one_way_requests_expect_no_answer() -> None:
     exchange: Exchange[str] = Exchange()
     told = sent(exchange.serialize_one_way(Command(15)))
     assert told.is_one_way
-    assert exchange.pending == 0
+    assert exchange.pending_count == 0
 
 
 def test_late_answers_are_dropped() -> None:
     exchange: Exchange[str] = Exchange()
-    early, late = (sent(exchange.ask(Command(30), name, deadline)) for name, deadline in (("a", 1.0), ("b", 3.0)))
-    assert exchange.expire(0.9) == []
-    assert exchange.expire(2.0) == ["a"]
+    early, late = (
+        sent(exchange.register_request(Command(30), name, deadline)) for name, deadline in (("a", 1.0), ("b", 3.0))
+    )
+    assert exchange.expire_requests(0.9) == []
+    assert exchange.expire_requests(2.0) == ["a"]
     answers, _ = exchange.receive(serialize_command(early.reply(0)) + serialize_command(late.reply(0)))
     assert [ticket for ticket, _ in answers] == ["b"]
 
@@ -63,9 +65,9 @@ def test_late_answers_are_dropped() -> None:
 def test_waiting_requests_are_returned_when_the_connection_ends() -> None:
     exchange: Exchange[str] = Exchange()
     for name in "abc":
-        exchange.ask(Command(30), name, 1)
-    assert exchange.abandon() == ["a", "b", "c"]
-    assert exchange.pending == 0
+        exchange.register_request(Command(30), name, 1)
+    assert exchange.abandon_requests() == ["a", "b", "c"]
+    assert exchange.pending_count == 0
 
 
 def test_request_numbers_wrap_around() -> None:

@@ -29,7 +29,7 @@ def test_reading_takes_as_long_as_the_rate_requires(rate: Rate, seconds: float) 
     clock = Clock()
     throttle = Throttle(rate, clock, clock.sleep)
     for _ in range(10):
-        throttle.read(32, 1000)
+        throttle.record_and_wait(32, 1000)
     assert clock.now - 50 == pytest.approx(seconds)
 
 
@@ -37,6 +37,6 @@ def test_unused_time_is_not_added_to_later_reads() -> None:
     clock = Clock()
     throttle = Throttle(Rate(messages=10), clock, clock.sleep)
     clock.now += 100
-    throttle.read(10, 0)
-    throttle.read(10, 0)
+    throttle.record_and_wait(10, 0)
+    throttle.record_and_wait(10, 0)
     assert clock.now - 150 == pytest.approx(1.9)

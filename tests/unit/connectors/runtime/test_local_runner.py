@@ -86,7 +86,7 @@ def test_tasks_that_wait_have_two_threads_for_each_core(
     def wait(_: int) -> int:
         return together.wait(timeout=60)  # fails where fewer threads run at the same time
 
-    assert len(list(ThreadRunner(given).run(wait, range(expected), is_waiting=is_waiting))) == expected
+    assert len(list(ThreadRunner(given).run(wait, range(expected), is_io_bound=is_waiting))) == expected
 
 
 class Counted(Sequence[int]):

@@ -42,7 +42,7 @@ def test_file_has_its_full_size_and_zeros_after_the_parts(tmp_path: Path) -> Non
     assert target.has_part(file, first)
     assert not target.has_part(file, part_of(3, b"deff"))
     assert not target.has_part(file, part_of(90, b"x" * 20))
-    target.cut(file, 3)
+    target.truncate(file, 3)
     assert path.read_bytes() == b"abc".ljust(100, b"\0")
     target.seal(ShippedFile("commitlog/0", 3))
     assert target.sealed_size(file) == 3
@@ -69,7 +69,7 @@ def test_names_outside_the_folder_are_refused(tmp_path: Path, name: str) -> None
     target = folder_target(tmp_path / "copy")
     refused = (ShipError, UnsafeFileError)
     with pytest.raises(refused):
-        target.put(name, b"")
+        target.write_file(name, b"")
     with pytest.raises(refused):
         target.delete(name)
     with pytest.raises(refused):
@@ -86,4 +86,4 @@ def test_hard_links_and_devices_in_the_target_are_refused(tmp_path: Path) -> Non
     with pytest.raises(ShipError, match="hard links"):
         target.write_part(ShippedFile("commitlog/0", 1), Part(0, 1, 0), b"x")
     assert victim.read_bytes() == b"v"
-    assert FolderTarget(str(tmp_path / "none"), Pace()).names_in("commitlog", 1) == []
+    assert FolderTarget(str(tmp_path / "none"), Pace()).list_names("commitlog", 1) == []

@@ -77,13 +77,13 @@ def test_split_is_read_if_it_may_hold_a_wanted_record(low: int, high: int, expec
     filters = Filters.of_batch(
         ReadOptions.parse({"path": "/store", "startingOffset": str(low), "endingOffset": str(high)}, formats=COMMITLOGS)
     )
-    assert filters.may_hold(split) is expected
+    assert filters.may_match(split) is expected
 
 
 def test_other_brokers_are_not_read() -> None:
     filters = pushed(EqualTo(("broker",), "a"))
-    assert filters.may_hold(Split("a", "", 0, 0, 1, 1, 1, ROCKETMQ))
-    assert not filters.may_hold(Split("b", "", 0, 0, 1, 1, 1, ROCKETMQ))
+    assert filters.may_match(Split("a", "", 0, 0, 1, 1, 1, ROCKETMQ))
+    assert not filters.may_match(Split("b", "", 0, 0, 1, 1, 1, ROCKETMQ))
 
 
 def test_keys_are_a_filter_by_content() -> None:

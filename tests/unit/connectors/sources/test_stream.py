@@ -65,7 +65,7 @@ def run(planner: StreamPlanner, start: Positions, limit: int | None = None) -> l
     """Plan micro-batches through checkpoints, as Spark does, until nothing is new."""
     batches: list[tuple[Positions, list[Split]]] = []
     while True:
-        end = from_checkpoint(to_checkpoint(planner.next(start, limit)))
+        end = from_checkpoint(to_checkpoint(planner.next_positions(start, limit)))
         if end == start:
             return batches
         batches.append((end, planner.splits(start, end)))
@@ -75,7 +75,7 @@ def run(planner: StreamPlanner, start: Positions, limit: int | None = None) -> l
 @pytest.mark.parametrize("limit", [None, 1, 1000, 5000, SIZE, 10 * SIZE])
 def test_micro_batches_of_any_size_give_the_rows_of_a_batch(root: Path, limit: int | None) -> None:
     planner = StreamPlanner(options(root))
-    batches = run(planner, planner.first(), limit)
+    batches = run(planner, planner.first_positions(), limit)
     rows = [row for _, splits in batches for row in read(root, splits)]
     assert len(rows) == len(set(rows)) == 90
     if limit is not None:
@@ -87,7 +87,7 @@ def test_micro_batches_of_any_size_give_the_rows_of_a_batch(root: Path, limit: i
 
 def test_a_micro_batch_planned_again_elsewhere_has_the_same_splits(root: Path) -> None:
     planner = StreamPlanner(options(root))
-    start = planner.first()
+    start = planner.first_positions()
     for end, splits in run(planner, start, 4000):
         write(root, "a", 2, 20)  # it goes on meanwhile
         again = StreamPlanner(options(root)).splits(start, end)
@@ -100,14 +100,14 @@ def test_small_and_large_brokers_have_fair_shares(tmp_path: Path) -> None:
         write(tmp_path, f"small-{number}", 0, 3)
     write(tmp_path, "large", 3, 10)
     planner = StreamPlanner(options(tmp_path))
-    ((_, first), *_) = run(planner, planner.first(), 2 * SIZE)
+    ((_, first), *_) = run(planner, planner.first_positions(), 2 * SIZE)
     assert {split.broker for split in first} == {"large", *(f"small-{number}" for number in range(5))}
     assert sum(split.size for split in first) > SIZE
 
 
 def test_a_broker_that_appears_is_read_from_its_first_record(root: Path) -> None:
     planner = StreamPlanner(options(root, startingOffset="latest"))
-    start = planner.first()
+    start = planner.first_positions()
     write(root, "c", 1, 5)
     batches = run(planner, start)
     assert [len(read(root, splits)) for _, splits in batches] == [0, 35]
@@ -117,19 +117,19 @@ def test_a_broker_that_appears_is_read_from_its_first_record(root: Path) -> None
 def test_a_stream_may_begin_before_its_broker_has_stored_a_message(tmp_path: Path) -> None:
     (tmp_path / "a" / "commitlog").mkdir(parents=True)
     planner = StreamPlanner(ReadOptions.parse({"path": str(tmp_path / "a")}, formats=COMMITLOGS))
-    assert planner.first() == {} == planner.next({}, None)
+    assert planner.first_positions() == {} == planner.next_positions({}, None)
     write(tmp_path, "a", 0, 4)
     assert [len(read(tmp_path, splits)) for _, splits in run(planner, {})] == [0, 4]
 
 
 def test_a_path_without_a_store_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store matches"):
-        StreamPlanner(options(tmp_path)).first()
+        StreamPlanner(options(tmp_path)).first_positions()
 
 
 def test_available_now_reads_only_the_records_present_at_its_start(root: Path) -> None:
     planner = StreamPlanner(options(root))
-    start = planner.first()
+    start = planner.first_positions()
     planner.stop_at_current_ends()
     write(root, "b", 0, 25)
     write(root, "c", 0, 5)
@@ -139,7 +139,7 @@ def test_available_now_reads_only_the_records_present_at_its_start(root: Path) -
 
 
 def test_available_now_reads_a_broker_missing_from_the_checkpoint(root: Path) -> None:
-    start = StreamPlanner(options(root)).first()
+    start = StreamPlanner(options(root)).first_positions()
     write(root, "c", 0, 5)
     planner = StreamPlanner(options(root))
     planner.stop_at_current_ends()
@@ -152,18 +152,18 @@ def delete_first_segment(root: Path) -> None:
 
 
 def test_segments_deleted_before_they_were_read_fail_the_stream(root: Path) -> None:
-    start = StreamPlanner(options(root)).first()
+    start = StreamPlanner(options(root)).first_positions()
     delete_first_segment(root)
     planner = StreamPlanner(options(root))
     expected = rf"offsets 0 to {SIZE} \({SIZE} bytes\) were deleted before the stream read them.* failOnDataLoss=false"
     with pytest.raises(DataLossError, match=expected):
-        planner.next(start, None)
+        planner.next_positions(start, None)
 
 
 def test_segments_deleted_between_two_plans_fail_the_stream(root: Path) -> None:
     planner = StreamPlanner(options(root))
-    start = planner.first()
-    end = planner.next(start, None)
+    start = planner.first_positions()
+    end = planner.next_positions(start, None)
     delete_first_segment(root)
     with pytest.raises(DataLossError, match="store 'a'"):
         StreamPlanner(options(root)).splits(start, end)
@@ -172,7 +172,7 @@ def test_segments_deleted_between_two_plans_fail_the_stream(root: Path) -> None:
 @pytest.mark.parametrize(("mode", "gaps"), [("FAILFAST", 0), ("DROPMALFORMED", 0), ("PERMISSIVE", 1)])
 def test_an_accepted_loss_is_logged(root: Path, mode: str, gaps: int, caplog: pytest.LogCaptureFixture) -> None:
     given = {"failOnDataLoss": "false", "mode": mode}
-    start = StreamPlanner(options(root)).first()
+    start = StreamPlanner(options(root)).first_positions()
     delete_first_segment(root)
     planner = StreamPlanner(options(root, **given))
     with caplog.at_level(logging.WARNING):
@@ -184,15 +184,15 @@ def test_an_accepted_loss_is_logged(root: Path, mode: str, gaps: int, caplog: py
 
 def test_a_missing_store_fails_the_stream(root: Path) -> None:
     planner = StreamPlanner(options(root))
-    start = planner.next(planner.first(), None)
+    start = planner.next_positions(planner.first_positions(), None)
     shutil.rmtree(root / "b")
     with pytest.raises(DataLossError, match=f"store 'b', .* up to physical offset {start['b'].offset}, is not in"):
-        planner.next(start, None)
+        planner.next_positions(start, None)
 
 
 def test_other_stores_are_read_while_an_accepted_store_is_missing(root: Path) -> None:
     planner = StreamPlanner(options(root, failOnDataLoss="false"))
-    start = planner.next(planner.first(), None)
+    start = planner.next_positions(planner.first_positions(), None)
     kept = shutil.move(root / "b", root.parent / f"{root.name}-away")
     write(root, "a", 2, 12)
     ((end, splits),) = run(planner, start)
@@ -205,21 +205,21 @@ def test_other_stores_are_read_while_an_accepted_store_is_missing(root: Path) ->
 
 def test_the_error_for_no_remaining_store_has_the_reason(root: Path) -> None:
     planner = StreamPlanner(options(root))
-    start = planner.first()
+    start = planner.first_positions()
     shutil.rmtree(root / "a")
     shutil.rmtree(root / "b")
     with pytest.raises(DataLossError, match="no store matches"):
-        planner.next(start, None)
+        planner.next_positions(start, None)
 
 
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_store_that_was_set_up_again_is_refused(root: Path, fail: bool) -> None:
     planner = StreamPlanner(options(root, failOnDataLoss=str(fail).lower()))
-    start = planner.next(planner.first(), None)
+    start = planner.next_positions(planner.first_positions(), None)
     shutil.rmtree(root / "b")
     write_store(root / "b", [(0, open_segment(messages(20, seed=9), SIZE))])
     with pytest.raises(StoreReplacedError, match="store 'b'"):
-        planner.next(start, None)
+        planner.next_positions(start, None)
     with pytest.raises(StoreReplacedError, match="store 'b'"):
         StreamPlanner(options(root)).splits(
             {"a": start["a"], "b": from_checkpoint({"version": 1, "stores": {"b": {"offset": 0}}})["b"]}, start
@@ -227,34 +227,36 @@ def test_a_store_that_was_set_up_again_is_refused(root: Path, fail: bool) -> Non
 
 
 def test_a_store_set_up_again_with_a_record_around_the_offset_is_refused(root: Path) -> None:
-    first = StreamPlanner(options(root)).first()
+    first = StreamPlanner(options(root)).first_positions()
     start = from_checkpoint({"version": 1, "stores": {"a": {"offset": first["a"].offset}, "b": {"offset": 7}}})
     with pytest.raises(StoreReplacedError, match="a record begins at physical offset 7"):
-        StreamPlanner(options(root)).next(start, None)
+        StreamPlanner(options(root)).next_positions(start, None)
 
 
 def test_the_starting_time_does_not_filter_later_segments(root: Path) -> None:
     chosen = {"startingTimestamp": START_MS + 1000 + 15}
     planner = StreamPlanner(options(root, **chosen))
-    rows = [row for _, splits in run(planner, planner.first()) for row in read(root, splits, **chosen)]
+    rows = [row for _, splits in run(planner, planner.first_positions()) for row in read(root, splits, **chosen)]
     assert len([row for row in rows if row[0] == "b"]) == 5
     assert len([row for row in rows if row[0] == "a"]) == 15 + 30 + 10  # older ones in later segments are new
 
 
 def test_filters_are_those_of_a_batch(root: Path) -> None:
     planner = StreamPlanner(options(root, topics="topic-1"))
-    rows = [row for _, splits in run(planner, planner.first()) for row in read(root, splits, topics="topic-1")]
+    rows = [
+        row for _, splits in run(planner, planner.first_positions()) for row in read(root, splits, topics="topic-1")
+    ]
     assert len(rows) == 10 + 10 + 3 + 7
 
 
 def test_the_ends_of_logs_are_known_despite_the_limit(root: Path) -> None:
     planner = StreamPlanner(options(root))
-    end = planner.next(planner.first(), 100)
+    end = planner.next_positions(planner.first_positions(), 100)
     ends = {
         store.broker: store.segments[-1].base_offset
         for store in find_stores(str(root / "{broker}"), formats=COMMITLOGS)
     }
-    assert planner.latest["a"].offset >= ends["a"] > end["a"].offset
+    assert planner.latest_positions["a"].offset >= ends["a"] > end["a"].offset
 
 
 def test_small_splits_share_a_task_and_large_ones_do_not() -> None:

@@ -78,7 +78,7 @@ def test_the_end_equals_a_batchs_while_the_log_grows_over_segments(tmp_path: Pat
             log.close_segment()
         elif log.end % MIB < MIB // 2:
             log.put(chance.randrange(1, 300), seed=step, body=chance.choice([10, 200, 3000]))
-        position = end.find(log.store, position)
+        position = end.find_end(log.store, position)
         assert position.offset == batch_end(log, position.offset)
         assert position.record is not None
         assert position.record == read_known_record(log.store, position.record.offset)
@@ -95,7 +95,7 @@ def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return read_into(self, window, position)
 
     monkeypatch.setattr(segment_files.LocalFile, "read_into", counted)
-    monkeypatch.setattr("commitlake.connectors.reading.files.windows.Mapping.of", lambda *_: None)
+    monkeypatch.setattr("commitlake.connectors.reading.files.windows.Mapping.map_file", lambda *_: None)
     return sizes
 
 
@@ -104,17 +104,19 @@ def test_finding_the_end_reads_new_bytes_and_not_the_whole_segment(
 ) -> None:
     log.put(100_000)
     end = LogEnd(64 * MIB)
-    position = end.find(log.store, StorePosition(0))
+    position = end.find_end(log.store, StorePosition(0))
     sizes = bytes_read(monkeypatch)
-    assert end.find(log.store, position) == position
+    assert end.find_end(log.store, position) == position
     assert sum(sizes) < 1000  # nothing is new
     log.put(100)
     sizes.clear()
-    assert end.find(log.store, position).offset == log.end
+    assert end.find_end(log.store, position).offset == log.end
     assert sum(sizes) < 2 * SEARCH_BYTES
     sizes.clear()
     log.put(100)
-    assert end.find(log.store, position, enough=10_000).offset == log.end  # the same for a start with a lag
+    assert (
+        end.find_end(log.store, position, max_backlog_bytes=10_000).offset == log.end
+    )  # the same for a start with a lag
     assert sum(sizes) < 2 * SEARCH_BYTES
 
 
@@ -123,69 +125,69 @@ def test_the_end_of_a_backlog_is_not_searched(log: GrowingStore, monkeypatch: py
     log.close_segment()
     log.put(50_000)
     sizes = bytes_read(monkeypatch)
-    assert LogEnd(64 * MIB).find(log.store, StorePosition(0), enough=MIB) == StorePosition(SIZE)
+    assert LogEnd(64 * MIB).find_end(log.store, StorePosition(0), max_backlog_bytes=MIB) == StorePosition(SIZE)
     assert sum(sizes) < 1000
 
 
 def test_a_torn_record_is_waited_for(log: GrowingStore) -> None:
     log.put(5)
     end = LogEnd(64 * MIB)
-    position = end.find(log.store, StorePosition(0))
+    position = end.find_end(log.store, StorePosition(0))
     (torn,) = records([new_message(1, body=b"a" * 20_000)], log.end)
     for length in (1, 8, 50, 10_000, 20_000):
         log.write(torn[:length], at=log.end)
-        assert end.find(log.store, position) == position
+        assert end.find_end(log.store, position) == position
     log.write(torn)
-    assert end.find(log.store, position).offset == log.end
+    assert end.find_end(log.store, position).offset == log.end
 
 
 @pytest.mark.parametrize("size", [100, ZEROS_BYTES - 1000, 9 * MIB])
 def test_records_after_damage_are_found(log: GrowingStore, size: int) -> None:
     log.put(5)
     end = LogEnd(64 * MIB)
-    position = end.find(log.store, StorePosition(0))
+    position = end.find_end(log.store, StorePosition(0))
     log.write(random.Random(1).randbytes(size))
     log.put(5, seed=2)
-    assert end.find(log.store, position).offset == log.end == batch_end(log)
+    assert end.find_end(log.store, position).offset == log.end == batch_end(log)
 
 
 def test_a_long_hole_is_searched_only_when_the_segment_is_closed(log: GrowingStore) -> None:
     log.put(5)
     end = LogEnd(64 * MIB)
-    position = end.find(log.store, StorePosition(0))
+    position = end.find_end(log.store, StorePosition(0))
     log.put(1)
     log.end += ZEROS_BYTES // 2
     log.put(5, seed=2)
-    position = end.find(log.store, position)
+    position = end.find_end(log.store, position)
     assert position.offset == log.end
     log.put(1)
     before_hole = log.end
     log.end += 2 * SEARCH_BYTES
     log.put(5, seed=3)
-    assert end.find(log.store, position).offset == before_hole
+    assert end.find_end(log.store, position).offset == before_hole
     assert (
-        LogEnd(64 * MIB).find(log.store, position).offset == log.end
+        LogEnd(64 * MIB).find_end(log.store, position).offset == log.end
     )  # started again: all of the segment is looked at
     log.close_segment()
     log.put(1)
-    assert end.find(log.store, position).offset == log.end
+    assert end.find_end(log.store, position).offset == log.end
 
 
 def test_a_log_that_was_truncated_after_the_start_is_searched_again(log: GrowingStore) -> None:
     log.put(5)
     end = LogEnd(64 * MIB)
-    start, before = end.find(log.store, StorePosition(0)), log.end
+    start, before = end.find_end(log.store, StorePosition(0)), log.end
     log.put(50)
-    assert end.find(log.store, start).offset == log.end
+    assert end.find_end(log.store, start).offset == log.end
     log.write(bytes(log.end - before), at=before)  # a broker that lost its last pages
     log.end = before
     log.put(3, seed=9)
-    assert end.find(log.store, start).offset == log.end
+    assert end.find_end(log.store, start).offset == log.end
 
 
 def test_a_segment_deleted_meanwhile_does_not_move_the_end(log: GrowingStore) -> None:
     log.put(5)
     end, store = LogEnd(64 * MIB), log.store
-    position = end.find(store, StorePosition(0))
+    position = end.find_end(store, StorePosition(0))
     (log.root / "commitlog" / segment_name(0)).unlink()
-    assert end.find(store, position) == position
+    assert end.find_end(store, position) == position

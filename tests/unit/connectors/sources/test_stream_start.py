@@ -84,7 +84,7 @@ def test_an_offset_may_be_in_a_part_without_records(root: Path, place: str) -> N
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ('{"a": 1}', "a record of store 'a' begins, found 1, inside one"),
+        ('{"a": 1}', "start of a record of store 'a', found 1, inside one"),
         (f'{{"a": {3 * SIZE + 1}}}', f"ends before {3 * SIZE}, found {3 * SIZE + 1}"),
         ('{"a": -5}', "found -5"),
         ('{"c": 0}', "a broker 'c', the path has a, b"),

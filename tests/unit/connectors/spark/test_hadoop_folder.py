@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_place
+from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_folder_uri
 
 NAME = "000000001-1"
 
@@ -43,6 +43,8 @@ def test_only_the_owner_can_enter_the_folder(folder: HadoopFolder, tmp_path: Pat
 def test_a_staging_place_is_beside_the_files_of_applications(spark: SparkSession, tmp_path: Path) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
-    assert staging_place(jvm, ".commitlake/x", str(tmp_path)) == f"file:{tmp_path}/{getpass.getuser()}/.commitlake/x"
+    assert (
+        staging_folder_uri(jvm, ".commitlake/x", str(tmp_path)) == f"file:{tmp_path}/{getpass.getuser()}/.commitlake/x"
+    )
     home = jvm.System.getProperty("user.home")  # the JVM does not read HOME
-    assert staging_place(jvm, ".sparkStaging/y", None) == f"file:{home}/.sparkStaging/y"
+    assert staging_folder_uri(jvm, ".sparkStaging/y", None) == f"file:{home}/.sparkStaging/y"

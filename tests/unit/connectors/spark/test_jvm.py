@@ -13,7 +13,7 @@ import pytest
 
 from commitlake.connectors.spark import jvm
 from commitlake.connectors.spark.java import JavaError
-from commitlake.jobs.cli.process import list_descendants
+from commitlake.jobs.cli.process import list_descendant_ids
 from commitlake.schemas.errors import UsageError
 from tests.support.waiting import wait_until
 
@@ -33,7 +33,7 @@ def test_the_error_for_a_jvm_that_ends_at_once_has_its_output(monkeypatch: pytes
     home = fake_java(
         tmp_path / "java", "echo 'WARNING: Using incubator modules: x' >&2; echo 'no memory left' >&2; exit 1"
     )
-    program = "from commitlake.connectors.spark.jvm import launch; launch({'spark.master': 'local[1]'})"
+    program = "from commitlake.connectors.spark.jvm import launch_jvm; launch_jvm({'spark.master': 'local[1]'})"
     environment = {**os.environ, "JAVA_HOME": str(home), "PYTHONPATH": str(Path(jvm.__file__).parents[3])}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=60
@@ -53,7 +53,7 @@ def test_spark_submit_is_given_our_settings_and_the_users_options(
     given = shlex.join(["--conf", "spark.app.name=a b", "pyspark-shell"])
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given)
     with pytest.raises(JavaError, match=r"^Spark did not start on the Java in "):
-        jvm.launch(SETTINGS)
+        jvm.launch_jvm(SETTINGS)
     words = seen.read_text().splitlines()
     assert words[-len(OURS) - 3 :] == [*OURS, "--conf", "spark.app.name=a b", "pyspark-shell"]
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == given
@@ -61,17 +61,17 @@ def test_spark_submit_is_given_our_settings_and_the_users_options(
 
 def test_a_start_that_is_interrupted_leaves_no_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "java", "exec sleep 60")))
-    before = set(list_descendants())
+    before = set(list_descendant_ids())
 
     def interrupt(process: subprocess.Popen[bytes], _connection: Path) -> None:
-        while len(set(list_descendants()) - before) < 2:  # the script, and the Java that it asks
+        while len(set(list_descendant_ids()) - before) < 2:  # the script, and the Java that it asks
             assert process.poll() is None
         raise KeyboardInterrupt
 
     monkeypatch.setattr(jvm, "_connect_to_gateway", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        jvm.launch(SETTINGS)
-    wait_until(lambda: not set(list_descendants()) - before)
+        jvm.launch_jvm(SETTINGS)
+    wait_until(lambda: not set(list_descendant_ids()) - before)
 
 
 def test_a_jvm_may_end_its_session_before_this_process_ends(tmp_path: Path) -> None:
@@ -97,11 +97,11 @@ def test_a_job_waits_for_its_jvm_on_a_cluster_and_in_a_container(
 ) -> None:
     registered: list[object] = []
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master {master} pyspark-shell")
-    monkeypatch.setattr(jvm, "prepare", lambda _: jvm.Prepared([], None))
-    monkeypatch.setattr(jvm, "start", lambda *_: SimpleNamespace(proc="the process"))
+    monkeypatch.setattr(jvm, "prepare_launch", lambda _: jvm.Prepared([], None))
+    monkeypatch.setattr(jvm, "start_jvm", lambda *_: SimpleNamespace(proc="the process"))
     monkeypatch.setattr("os.getpid", lambda: number)
     monkeypatch.setattr("atexit.register", lambda *given: registered.append(given))
-    jvm.launch({})
+    jvm.launch_jvm({})
     assert registered == ([(jvm.end_session, "the process")] if waits else [])
 
 
@@ -113,7 +113,7 @@ def test_yarn_without_its_configuration_is_refused_before_a_jvm_starts(
     for variable in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(UsageError, match=r"^--master yarn: expected HADOOP_CONF_DIR"):
-        jvm.launch(SETTINGS)
+        jvm.launch_jvm(SETTINGS)
 
 
 def test_workers_on_yarn_have_no_sockets_in_their_long_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_workers_on_yarn_have_no_sockets_in_their_long_folders(monkeypatch: pyte
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell")
     socket = "spark.python.unix.domain.socket.enabled"
     with pytest.raises(JavaError):
-        jvm.launch({**SETTINGS, socket: "true"})
+        jvm.launch_jvm({**SETTINGS, socket: "true"})
     assert f"{socket}=false" in seen.read_text().splitlines()
 
 
@@ -138,7 +138,7 @@ def test_a_python_in_an_archive_of_the_users_is_found_by_the_driver(
     monkeypatch.chdir(tmp_path)
     options = "--master spark://127.0.0.1:1 --archives env.tgz#env"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
-    words, folder = jvm.prepare(SETTINGS)
+    words, folder = jvm.prepare_launch(SETTINGS)
     assert folder is not None
     version = [os.environ["PYSPARK_PYTHON"], "-c", "import sys; print(sys.prefix)"]
     assert subprocess.check_output(version, cwd=folder, text=True).strip() == sys.prefix
@@ -150,5 +150,5 @@ def test_a_python_outside_the_executors_folder_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setenv("PYSPARK_PYTHON", "../env/bin/python")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master spark://127.0.0.1:1 pyspark-shell")
     with pytest.raises(JavaError, match=r"expected an absolute path, or one below .*, found \.\./env/bin/python$"):
-        jvm.prepare(SETTINGS)
+        jvm.prepare_launch(SETTINGS)
     assert not (tmp_path / "cache").exists()

@@ -130,18 +130,18 @@ def manifest_in(bucket: Bucket) -> bytes:
 def test_names_follow_the_object_of_their_folder(bucket: Bucket, target: StorageTarget) -> None:
     for name in ("copy/commitlog/", "copy/commitlog-2/x"):  # the first one as some tools create folders
         bucket.write({"name": name}, b"")
-    assert target.names_in("commitlog", 1) == []
+    assert target.list_names("commitlog", 1) == []
     for name in ("0", "1"):
         bucket.write({"name": f"copy/commitlog/{name}"}, b"x")
-    assert target.names_in("commitlog", 1) == ["0"]
-    assert target.names_in("commitlog", 5) == ["0", "1"]
-    assert target.names_in("commitlog-2", 1) == ["x"]
+    assert target.list_names("commitlog", 1) == ["0"]
+    assert target.list_names("commitlog", 5) == ["0", "1"]
+    assert target.list_names("commitlog-2", 1) == ["x"]
 
 
 def test_names_follow_the_objects_of_folders_within(bucket: Bucket, target: StorageTarget) -> None:
     for name in ("", "TopicTest/", "TopicTest/0/", "TopicTest/1/", "TopicTest/1/00000000000000000000"):
         bucket.write({"name": f"copy/consumequeue/{name}"}, b"")
-    assert target.names_in("consumequeue", 1) == ["TopicTest/1/00000000000000000000"]
+    assert target.list_names("consumequeue", 1) == ["TopicTest/1/00000000000000000000"]
 
 
 def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(bucket: Bucket, target: StorageTarget) -> None:

@@ -186,7 +186,7 @@ def test_the_filesystem_is_only_read_and_its_paths_are_uris_without_a_scheme() -
     assert path == f"{PLACE}/a/commitlog"[len("hdfs://") :]
     assert filesystem == open_filesystem(f"{HA_PLACE}/b")[0]
     assert filesystem.type_name == "py::hdfs"
-    with pytest.raises(NotImplementedError, match="only read"):
+    with pytest.raises(NotImplementedError, match="read-only"):
         filesystem.create_dir(path)
     with pytest.raises(NotImplementedError):
         filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
@@ -325,7 +325,7 @@ def test_a_file_that_is_deleted_while_it_is_read_is_missing(monkeypatch: pytest.
 
 
 def test_a_request_is_repeated_until_it_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hdfs_clients, "pause", lambda _: None)
+    monkeypatch.setattr(hdfs_clients, "pause_before_retry", lambda _: None)
     client, answers = HdfsClient(parse_hdfs_uri(PLACE), attempts=3), [OSError("a"), RuntimeError("ChecksumError"), None]
 
     def request(_: object) -> int:

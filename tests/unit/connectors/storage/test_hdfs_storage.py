@@ -127,7 +127,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     found = Cluster()
     monkeypatch.setattr(hdfs_clients, "_client", lambda _: found)
     for module in (hdfs_clients, hdfs_storage):
-        monkeypatch.setattr(module, "pause", lambda _: None)
+        monkeypatch.setattr(module, "pause_before_retry", lambda _: None)
     return found
 
 
@@ -271,7 +271,7 @@ def test_errors_of_paths_say_what_to_do(cluster: Cluster, targets: Callable[[], 
         target.seal(FILE)
     assert len(calls) == 1
     with pytest.raises(ShipNameError, match="too long"):
-        target.put("of-queue/0", b"x")
+        target.write_file("of-queue/0", b"x")
 
 
 def test_a_manifest_that_is_one_file_is_not_a_missing_one(

@@ -15,14 +15,14 @@ def test_pace_keeps_the_rate_and_never_sleeps_without_one() -> None:
 
     pace = Pace(1000, lambda: now[0], sleep)
     for _ in range(50):
-        pace.take(100)
+        pace.wait_for_bytes(100)
     assert now[0] == pytest.approx(5.0, abs=0.3)
     now[0] += 1000  # a pause allows no long burst
     before = now[0]
     for _ in range(50):
-        pace.take(100)
+        pace.wait_for_bytes(100)
     assert now[0] - before == pytest.approx(5.0, abs=0.3)
-    Pace(None, lambda: now[0], print).take(1 << 40)
+    Pace(None, lambda: now[0], print).wait_for_bytes(1 << 40)
 
 
 def test_body_is_paced_when_it_is_sent_and_not_when_it_is_signed() -> None:

@@ -257,7 +257,7 @@ def test_pickled_places_have_no_credentials(monkeypatch: pytest.MonkeyPatch) -> 
     apart = Lake("/data/lake", packs=PackLocation("s3://bucket/bodies"))
     assert apart.packs.s3 == s3_options()
     for place in (
-        Lake("s3a://bucket/lake/"), apart, apart.pinned(),
+        Lake("s3a://bucket/lake/"), apart, apart.pin_versions(),
         pack_location("s3://bucket/bodies", S3Options(region="eu-west-1")),
     ):  # fmt: skip
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
@@ -428,6 +428,6 @@ def test_an_endpoint_that_answers_with_pages_is_named(monkeypatch: pytest.Monkey
         options = S3Options(f"http://127.0.0.1:{server.server_port}", virtual_hosts=False)
         try:
             with pytest.raises(S3Error, match="cannot be listed: found an answer that is no list of objects"):
-                S3Storage("s3://bucket/lake", options).first_names()
+                S3Storage("s3://bucket/lake", options).list_first_names()
         finally:
             server.shutdown()

@@ -142,5 +142,5 @@ def test_the_scheme_decides_on_the_adapter(uri: str, kind: str) -> None:
     assert is_storage(uri)
     found = open_storage(uri)
     assert type(found).__name__ == kind
-    assert found.place_of("a/b") == f"{found.text}/a/b"
+    assert found.uri_of("a/b") == f"{found.text}/a/b"
     assert not any(map(is_storage, ("/data", "file:///data", "dbfs:/data", "wasbs://a/b")))

@@ -129,7 +129,7 @@ def test_transient_errors_are_retried_after_growing_waits(
     waits = waits_of(
         following, monkeypatch, [StreamingQueryException("lost"), S3UnavailableError("busy", "later"), None]
     )
-    following.follow(SECOND, 1 << 20)
+    following.follow_store(SECOND, 1 << 20)
     assert waits == [4, 8]
     assert [record.getMessage() for record in caplog.records] == [
         "lost. Next attempt in 4 s",
@@ -141,7 +141,7 @@ def test_an_error_that_persists_is_raised_after_five_waits(config: Config, monke
     following = follower(config)
     waits = waits_of(following, monkeypatch, [StreamingQueryException("lost") for _ in range(9)])
     with pytest.raises(StreamingQueryException, match="lost"):
-        following.follow(SECOND, 1 << 20)
+        following.follow_store(SECOND, 1 << 20)
     assert waits == [4, 8, 16, 32, 64]
 
 
@@ -149,7 +149,7 @@ def test_a_user_error_is_raised_without_a_retry(config: Config, monkeypatch: pyt
     following = follower(config)
     waits = waits_of(following, monkeypatch, [StoreError("no store")])
     with pytest.raises(StoreError):
-        following.follow(SECOND, 1 << 20)
+        following.follow_store(SECOND, 1 << 20)
     assert waits == []
 
 
@@ -166,7 +166,7 @@ def test_an_error_that_follow_raises_is_not_also_logged_with_a_trace(
 
     monkeypatch.setattr(StoreFollower, "_start_query", fails)
     with pytest.raises(StoreError, match="no store"):
-        follower(config).follow(SECOND, 1 << 20)
+        follower(config).follow_store(SECOND, 1 << 20)
     (printed,) = caplog.records
     assert printed.exc_info is not None
     assert str(printed.exc_info[1]) == "another's"

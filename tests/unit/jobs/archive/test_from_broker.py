@@ -129,7 +129,7 @@ def test_the_follower_archives_new_messages_until_it_is_stopped(cluster: LiveClu
             put(cluster.brokers["broker-a"], len(reported), 100)
 
     follower = BrokerFollower(HERE, lake.config, report, OFF)
-    follower.follow(OFF)
+    follower.follow_brokers(OFF)
     assert reported == [11, 1, 2]
     offsets = DeltaTable(str(tmp_path / "lake" / "consumer_offsets")).to_pyarrow_table()
     assert offsets.num_rows

@@ -51,7 +51,7 @@ def test_every_message_is_in_the_lake_once(tmp_path: Path, threads: str) -> None
     expected = {found.message.physical_offset: found.message.body for found in walk_store(store, SIZE) if found.message}
     columns = ["physical_offset", "body_ref", "body_crc"]
     rows = lake.table("messages").to_pyarrow_table(columns=columns).to_pylist()
-    packs = folder_store(Path(lake.bodies))
+    packs = folder_store(Path(lake.bodies_root))
     bodies = {row["physical_offset"]: read_body(packs, BodyRef(**row["body_ref"]), row["body_crc"]) for row in rows}
     assert (len(rows), bodies) == (len(expected), expected)
 

@@ -71,30 +71,30 @@ def test_each_snapshot_after_the_first_lists_the_stores_once(stores: Path, lake:
     repeated = RepeatedSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
     for number in (1, 2, 3):
         write_offset(stores, number)
-        repeated.take_if_due()
+        repeated.take_snapshot_if_due()
         assert len(listings) == number + 1
     assert kept(lake) == [("a", 1), ("a", 2), ("a", 3)]
 
 
 def test_a_new_store_is_in_the_next_snapshot(stores: Path, lake: Lake) -> None:
     repeated = RepeatedSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
-    repeated.take_if_due()
+    repeated.take_snapshot_if_due()
     write_broker(stores, "b", 7)
-    repeated.take_if_due()
-    repeated.take_if_due()
+    repeated.take_snapshot_if_due()
+    repeated.take_snapshot_if_due()
     assert kept(lake) == [("a", 1), ("b", 7)]
 
 
 def test_a_deleted_store_gets_no_new_snapshot(stores: Path, lake: Lake) -> None:
     write_broker(stores, "b", 7)
     repeated = RepeatedSnapshots(Config(f"{stores}/*", lake), datetime.timedelta(0))
-    repeated.take_if_due()
+    repeated.take_snapshot_if_due()
     shutil.rmtree(stores / "b")
-    repeated.take_if_due()
+    repeated.take_snapshot_if_due()
     assert kept(lake) == [("a", 1), ("b", 7)]
 
 
 def test_no_snapshot_is_taken_of_a_store_without_messages(stores: Path, lake: Lake) -> None:
     (stores / "empty" / "commitlog").mkdir(parents=True)
-    RepeatedSnapshots(Config(str(stores / "empty"), lake), datetime.timedelta(0)).take_if_due()
+    RepeatedSnapshots(Config(str(stores / "empty"), lake), datetime.timedelta(0)).take_snapshot_if_due()
     assert not Path(lake.uri("consumer_offsets")).exists()

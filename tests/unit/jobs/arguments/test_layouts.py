@@ -23,7 +23,7 @@ def parse(*arguments: str) -> Formats:
 def test_a_layout_has_the_readers_name_or_that_of_a_broker() -> None:
     of_commitlog = {parse("--layout", name) for name in ("commitlog", "rocketmq", "boltmq")}
     of_journal = {parse("--layout", name) for name in ("journal", "jmq")}
-    assert (of_commitlog, of_journal) == ({all_formats().only(ROCKETMQ)}, {all_formats().only(JMQ)})
+    assert (of_commitlog, of_journal) == ({all_formats().select_only(ROCKETMQ)}, {all_formats().select_only(JMQ)})
     assert parse() == all_formats()
 
 

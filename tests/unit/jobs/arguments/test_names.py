@@ -14,7 +14,7 @@ from commitlake.connectors.rocketmq.options import (
     ACCESS_KEY_VARIABLE,
     SECRET_KEY_VARIABLE,
 )
-from commitlake.jobs.arguments.names import did_you_mean, known_names_hint
+from commitlake.jobs.arguments.names import known_names_hint, suggest_similar_name
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.settings_check import OTHER_VARIABLES, VARIABLES, environment_variables_of_jobs
 from commitlake.jobs.dump import command as dump
@@ -54,8 +54,8 @@ def run(*arguments: str) -> int:
 
 
 def test_the_nearest_name_is_suggested() -> None:
-    assert did_you_mean("ordes", ["payments", "orders"]) == " Did you mean 'orders'?"
-    assert did_you_mean("zzz", ["payments", "orders"]) == ""
+    assert suggest_similar_name("ordes", ["payments", "orders"]) == " Did you mean 'orders'?"
+    assert suggest_similar_name("zzz", ["payments", "orders"]) == ""
     assert known_names_hint([]) == "there are none"
     assert known_names_hint(f"t{number}" for number in range(10)).endswith("t7 and 2 more")
 

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from commitlake.jobs.arguments.stores import declare_store_argument, file_size, folder_path, require_store
+from commitlake.jobs.arguments.stores import declare_store_argument, parse_file_size, parse_folder_path, require_store
 from commitlake.jobs.broker import command as broker
 from commitlake.jobs.cli.command import JobError, job_parser
 from commitlake.jobs.cli.options import Options, add_options
@@ -46,24 +46,24 @@ def test_a_missing_store_is_an_error() -> None:
     [("6000000", 6_000_000), ("1GiB", 1 << 30), ("128 MiB", 128 << 20), ("1.5KiB", 1536), ("1e3", 1000)],
 )
 def test_a_size_is_a_number_of_bytes_or_has_a_unit(text: str, size: int) -> None:
-    assert file_size(text) == size
+    assert parse_file_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "MiB", "1.5", "1.0001KiB", "1MB", "nan", "inf", "9" * 30, "1e400GiB"])
 def test_another_text_is_not_a_size(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="expected a number of bytes, or a size as in 16MiB"):
-        file_size(text)
+        parse_file_size(text)
 
 
 @pytest.mark.parametrize("place", ["gs://bucket/store", "S3://bucket/store", "file:///data/store", "dbfs:/store"])
 def test_a_folder_to_write_to_is_no_uri(place: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="expected the path of a folder"):
-        folder_path(place)
+    with pytest.raises(argparse.ArgumentTypeError, match="expected the path of a local folder"):
+        parse_folder_path(place)
 
 
 @pytest.mark.parametrize("path", ["/data/store", "store", "", "c:/store", "a:b/store"])
 def test_a_folder_to_write_to_is_any_path(path: str) -> None:
-    assert folder_path(path) == Path(path)
+    assert parse_folder_path(path) == Path(path)
 
 
 @pytest.mark.parametrize(

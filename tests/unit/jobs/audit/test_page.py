@@ -11,7 +11,7 @@ import pytest
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
-from commitlake.jobs.audit.page import audit_page
+from commitlake.jobs.audit.page import make_audit_page
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
@@ -40,7 +40,7 @@ def difference(kind: str, number: int = 0, topic: str = "orders") -> dict[str, A
 
 
 def text_of(*verdicts: AuditVerdict, damages: tuple[TableFinding, ...] = (), notes: tuple[str, ...] = ()) -> str:
-    return render_page(audit_page(Lake("/nowhere/lake"), AuditSpan(), MOMENT, verdicts, damages, notes))
+    return render_page(make_audit_page(Lake("/nowhere/lake"), AuditSpan(), MOMENT, verdicts, damages, notes))
 
 
 def page_of(*verdicts: AuditVerdict, damages: tuple[TableFinding, ...] = (), notes: tuple[str, ...] = ()) -> Element:

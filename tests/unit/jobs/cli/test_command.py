@@ -26,7 +26,7 @@ def test_relative_folders_are_absolute_on_a_cluster(
         store="a/{broker}/store,/b,s3://c/d", lake="lake", bodies=None, out=Path("out"), dir=Path("demo")
     )
     before = argparse.Namespace(**vars(arguments))
-    command._make_places_absolute(arguments)
+    command._make_paths_absolute(arguments)
     if master.startswith("local"):
         assert arguments == before
     else:
@@ -50,7 +50,7 @@ def test_a_name_that_is_also_a_folders_is_refused_on_a_cluster_as_elsewhere(
     monkeypatch.delenv("UNITY_CATALOG_URL")
     arguments = argparse.Namespace(lake="main.logs")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master spark://host:7077 pyspark-shell")
-    command._make_places_absolute(arguments)
+    command._make_paths_absolute(arguments)
     assert arguments.lake == str(tmp_path / "main.logs")
 
 

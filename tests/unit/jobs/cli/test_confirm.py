@@ -7,7 +7,7 @@ import io
 import pytest
 
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.confirm import confirm
+from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.schemas.errors import ExitCode
 
 
@@ -21,7 +21,12 @@ class Terminal(io.StringIO):
 
 def ask(monkeypatch: pytest.MonkeyPatch, typed: io.StringIO, *, is_agreed: bool = False) -> None:
     monkeypatch.setattr("sys.stdin", typed)
-    confirm("Set 3 offsets", what="3 offsets would be set", nothing="no offset was set", is_agreed=is_agreed)
+    confirm_action(
+        "Set 3 offsets",
+        intended_action="3 offsets would be set",
+        refusal_message="no offset was set",
+        is_confirmed=is_agreed,
+    )
 
 
 @pytest.mark.parametrize("answer", ["y\n", "YES\n", " yes \n"])
@@ -47,7 +52,12 @@ def test_confirmation_without_a_terminal_is_an_error(monkeypatch: pytest.MonkeyP
 def test_a_closed_standard_input_is_not_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
     with pytest.raises(JobError, match="no terminal"):
-        confirm("Set 3 offsets", what="3 offsets would be set", nothing="no offset was set", is_agreed=False)
+        confirm_action(
+            "Set 3 offsets",
+            intended_action="3 offsets would be set",
+            refusal_message="no offset was set",
+            is_confirmed=False,
+        )
 
 
 def test_the_line_of_the_question_is_ended_if_there_is_no_answer(

@@ -15,20 +15,20 @@ from commitlake.jobs.cli.options import (
     Section,
     add_options,
     argument,
-    before,
+    conflicts_with,
     find_option_conflict,
     flag,
-    if_value,
-    needs,
-    not_with,
-    of_actions,
+    must_be_less_than,
+    only_for_actions,
     only_with,
     option,
     option_declarations,
     option_values,
     overrides,
-    refuses,
+    refuses_options,
     repeated,
+    requires_one_of,
+    rules_for_values,
     shorthand_option,
 )
 from commitlake.schemas.errors import ExitCode
@@ -53,13 +53,13 @@ class Shop(Command, Forms, after={Forms: "topic"}):
     DESCRIPTION = "A shop."
     EXAMPLES = ()
 
-    store: str | None = argument("the store", twin="the same as STORE", metavar="STORE")
+    store: str | None = argument("the store", equivalent_option_help="the same as STORE", metavar="STORE")
     lake: str | None = option("a lake", one_of=_PLACE)
     dir: str | None = option("a folder", one_of=_PLACE)
     topic: tuple[str, ...] = repeated("topics")
-    limit: int = option("rows", parse=int, default=100, rules=not_with("count", hint="leave one out"))
+    limit: int = option("rows", parse=int, default=100, rules=conflicts_with("count", hint="leave one out"))
     count: bool = flag("count rows", rules=overrides("topic", hint="all are counted"))
-    bodies: str | None = option("bodies", rules=needs("lake", hint="a folder has none"))
+    bodies: str | None = option("bodies", rules=requires_one_of("lake", hint="a folder has none"))
     server: str | None = option("server", section=_WHERE, rules=only_with("form json"))
 
     def run(self) -> ExitCode:
@@ -120,17 +120,17 @@ class Stall(Options):
         "what to do",
         default="show",
         rules=(
-            *if_value("sell", "give", rules=needs("to", "anybody", hint="as in --to Ann")),
-            *if_value("show", "give", rules=refuses("price", hint="it is free")),
+            *rules_for_values("sell", "give", rules=requires_one_of("to", "anybody", hint="as in --to Ann")),
+            *rules_for_values("show", "give", rules=refuses_options("price", hint="it is free")),
         ),
     )
-    item: str = argument("what", metavar="ITEM", default="", rules=of_actions("sell", "give"))
+    item: str = argument("what", metavar="ITEM", default="", rules=only_for_actions("sell", "give"))
     to: str | None = option("to whom")
     anybody: bool = flag("to anybody")
-    price: float | None = option("price", parse=float, rules=of_actions("sell"))
+    price: float | None = option("price", parse=float, rules=only_for_actions("sell"))
     engine: str = option(argparse.SUPPRESS, default="own")
     spark: ClassVar = shorthand_option("on Spark", engine="spark")
-    memory: int | None = option("memory", parse=int, rules=not_with("engine spark"))
+    memory: int | None = option("memory", parse=int, rules=conflicts_with("engine spark"))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_an_option_may_belong_to_some_actions(stall: Stall, error: tuple[str, st
 def test_a_range_needs_a_start_before_its_end(first: int | None, last: int | None, is_refused: bool) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Page(Options):
-        first: int | None = option("first", parse=int, rules=before("last"))
+        first: int | None = option("first", parse=int, rules=must_be_less_than("last"))
         last: int | None = option("last", parse=int)
 
     error = (f"--first {first} is not before --last {last}", "exchange them")
@@ -162,7 +162,7 @@ def test_a_range_needs_a_start_before_its_end(first: int | None, last: int | Non
 def test_a_value_that_chooses_nothing_is_enough_where_an_option_is_needed() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Throttle(Options):
-        action: str = argument("what to do", rules=if_value("throttle", rules=needs("rate")))
+        action: str = argument("what to do", rules=rules_for_values("throttle", rules=requires_one_of("rate")))
         rate: float | None = option("messages per second, 0 for no limit", parse=float)
 
     assert find_option_conflict(Throttle(action="throttle", rate=0.0)) is None
@@ -191,6 +191,6 @@ def test_a_field_that_is_declared_again_replaces_the_option_at_its_place() -> No
 
 def test_options_can_be_added_to_any_parser_with_other_texts() -> None:
     parser = argparse.ArgumentParser()
-    add_options(parser, Forms, texts={"form": "the form of rows"})
+    add_options(parser, Forms, help_texts={"form": "the form of rows"})
     assert "the form of rows" in parser.format_help()
     assert option_values(Forms, parser.parse_args(["--json"])) == {"form": "json"}

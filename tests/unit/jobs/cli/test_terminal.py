@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.printable import escape_json, escape_line, printable
+from commitlake.connectors.printable import escape_json, escape_line, escape_unprintable
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.terminal import guard_standard_streams, print_line, unguarded_stream
@@ -48,10 +48,10 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_control_characters_are_shown_as_escapes() -> None:
-    assert printable(HOSTILE) == SHOWN
-    assert printable("Zürich\t订单\n🙂 a\xa0b") == "Zürich\t订单\n🙂 a\xa0b"
+    assert escape_unprintable(HOSTILE) == SHOWN
+    assert escape_unprintable("Zürich\t订单\n🙂 a\xa0b") == "Zürich\t订单\n🙂 a\xa0b"
     assert escape_line("a\tb\nc") == r"a\tb\nc"
-    assert printable("\ud800") == r"\ud800"
+    assert escape_unprintable("\ud800") == r"\ud800"
 
 
 INVISIBLE = "\u034f\u115f\u17b4\u180b\u3164\ufe0f\uffa0\U0001d173\U000e0101"
@@ -59,7 +59,7 @@ INVISIBLE = "\u034f\u115f\u17b4\u180b\u3164\ufe0f\uffa0\U0001d173\U000e0101"
 
 def test_invisible_characters_are_shown_as_escapes() -> None:
     for character in INVISIBLE:
-        assert printable(f"orders{character}") == f"orders{character.encode('unicode_escape').decode()}"
+        assert escape_unprintable(f"orders{character}") == f"orders{character.encode('unicode_escape').decode()}"
         assert json.loads(escape_json(json.dumps(character, ensure_ascii=False))) == character
     assert escape_json(f'"{INVISIBLE}"').isascii()
 
@@ -84,7 +84,7 @@ def test_everything_printed_to_a_terminal_is_escaped_except_trusted_text(monkeyp
 
 def test_raw_output_is_not_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
-    with guard_standard_streams(raw=True):
+    with guard_standard_streams(is_raw=True):
         print(HOSTILE)
     assert terminal.getvalue() == f"{HOSTILE}\n"
 
@@ -178,6 +178,6 @@ def test_a_newline_in_a_path_does_not_begin_a_new_line(
 
 
 def test_raw_prints_a_line_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
-    with guard_standard_streams(raw=True):
+    with guard_standard_streams(is_raw=True):
         print_line(HOSTILE)
     assert capsys.readouterr().err == f"{HOSTILE}\n"

@@ -59,7 +59,7 @@ def test_a_lake_whose_name_no_catalog_knows_is_a_finding(
         monkeypatch.delenv(name, raising=False)
     found = findings(capsys, "--lake", "main.logs", code=3)
     assert "no catalog is set" in found["lake"]["found"]
-    monkeypatch.setattr(lookup, "find_lake", lambda _: (tmp_path / "a lake").as_uri())
+    monkeypatch.setattr(lookup, "find_lake_root", lambda _: (tmp_path / "a lake").as_uri())
     assert findings(capsys, "--lake", "main.logs")["lake"]["found"] == "nothing is archived there yet"
 
 
@@ -147,4 +147,4 @@ def test_missing_packages_are_installed_by_what_the_installation_has(
 
 def test_a_full_disk_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_LITTLE_DISK", 1 << 60)
-    assert machine.folder("lake", str(tmp_path)).state is State.WARNING
+    assert machine.check_folder("lake", str(tmp_path)).state is State.WARNING

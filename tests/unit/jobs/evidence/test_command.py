@@ -291,7 +291,7 @@ def test_a_private_key_that_others_can_read_is_refused(
     key.chmod(0o600)
     (tmp_path / ".git").mkdir()
     assert audit.main(arguments) == ExitCode.USAGE
-    assert "outside of every repository" in capsys.readouterr().err
+    assert "outside of every Git repository" in capsys.readouterr().err
     assert not Path(growing.lake.uri("evidence")).exists()
 
 

@@ -56,7 +56,7 @@ def store(
 
 
 def text_of(*stores: WatchedStore) -> str:
-    return render_page(stores_page(stores, Lake("/nowhere/lake"), 12 * HOUR, NOW, places=PLACES))
+    return render_page(stores_page(stores, Lake("/nowhere/lake"), 12 * HOUR, NOW, placeholders=PLACES))
 
 
 def page_of(*stores: WatchedStore) -> Element:

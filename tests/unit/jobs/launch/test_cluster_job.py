@@ -52,7 +52,7 @@ def test_the_file_is_sent_with_the_users_files_and_there_is_one_attempt() -> Non
 
 
 def test_a_lake_that_is_named_in_a_catalog_is_found_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup, "find_lake", {"main.logs": "s3://b/lake"}.__getitem__)
+    monkeypatch.setattr(lookup, "find_lake_root", {"main.logs": "s3://b/lake"}.__getitem__)
     words = ["archive", "--store", "s3://logs", "--lake", "main.logs", "--topic", "main.logs"]
     values = vars(build_parser().parse_args(words[1:]))
     sent = resolve_lake_name(words, values)
@@ -63,7 +63,7 @@ def test_a_lake_that_is_named_in_a_catalog_is_found_here(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(("lake", "is_there"), [("s3://b/lake", True), ("s3a://b/lake", True), ("/lake", False)])
 def test_spark_gets_jars_for_an_object_store_only_for_a_lake_there(lake: str, is_there: bool) -> None:
-    assert (cluster_job._s3_options_of({"lake": lake}) is not None) == is_there
+    assert (cluster_job._lake_s3_options({"lake": lake}) is not None) == is_there
 
 
 def test_more_than_one_attempt_is_refused() -> None:

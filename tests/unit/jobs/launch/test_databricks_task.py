@@ -31,7 +31,7 @@ def wait_never(seconds: float) -> None:
 
 
 def test_a_task_that_succeeds_returns_nothing(lake: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["tps", "--lake", str(lake), "--format", "csv"], wait=wait_never)
+    main(["tps", "--lake", str(lake), "--format", "csv"], sleep=wait_never)
     assert capsys.readouterr().out.startswith("topic,messages,")
 
 
@@ -60,7 +60,7 @@ def test_a_job_that_does_not_succeed_is_an_error_and_is_not_tried_again(
 ) -> None:
     job, *options = arguments
     with pytest.raises(JobError) as raised:
-        main(["--attempts", "3", job, "--lake", str(lake), *options], wait=wait_never)
+        main(["--attempts", "3", job, "--lake", str(lake), *options], sleep=wait_never)
     assert f"commitlake {job} ended with {message}" in str(raised.value)
     assert raised.value.exit_code == code
 
@@ -92,7 +92,7 @@ def test_exit_code_1_is_tried_again_with_growing_waits(
         if len(waits) == 2:
             write_settings(str(lake))
 
-    main(["--attempts", "4", "tps", "--config", str(settings)], wait=name_another_lake)
+    main(["--attempts", "4", "tps", "--config", str(settings)], sleep=name_another_lake)
     assert waits == [60, 120]
     shown = capsys.readouterr()
     assert "topic-00" in shown.out
@@ -102,7 +102,7 @@ def test_exit_code_1_is_tried_again_with_growing_waits(
 def test_the_last_attempt_decides(no_server: str) -> None:
     waits: list[float] = []
     with pytest.raises(JobError, match=r"exit code 1 \(an error that may be gone at the next run\)"):
-        main(["--attempts", "2", "tps", "--lake", no_server], wait=waits.append)
+        main(["--attempts", "2", "tps", "--lake", no_server], sleep=waits.append)
     assert waits == [60]
 
 
@@ -120,7 +120,7 @@ def test_the_last_attempt_decides(no_server: str) -> None:
 )
 def test_wrong_arguments_of_its_own_are_refused(arguments: list[str], message: str) -> None:
     with pytest.raises(JobError) as raised:
-        main(arguments, wait=wait_never)
+        main(arguments, sleep=wait_never)
     assert str(raised.value) == message
 
 

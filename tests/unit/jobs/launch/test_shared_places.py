@@ -10,7 +10,7 @@ from commitlake.jobs.archive.command import build_parser
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.demo import command as demo
 from commitlake.jobs.launch import shared_places
-from commitlake.jobs.launch.shared_places import check_shared_places, file_system_type, places
+from commitlake.jobs.launch.shared_places import check_shared_places, file_system_type, paths_in_options
 
 MOUNTS = """/dev/sda1 / ext4 rw 0 0
 filer:/logs /mnt/two\\040words nfs4 rw 0 0
@@ -79,5 +79,5 @@ def test_a_system_that_does_not_tell_has_only_local_folders(monkeypatch: pytest.
 
 def test_places_of_defaults_count() -> None:
     parser = demo.build_parser()
-    assert ("--dir", "commitlake-demo") in list(places(parser, vars(parser.parse_args([]))))
-    assert list(places(parser, {})) == []
+    assert ("--dir", "commitlake-demo") in list(paths_in_options(parser, vars(parser.parse_args([]))))
+    assert list(paths_in_options(parser, {})) == []

@@ -27,7 +27,7 @@ from commitlake.jobs.maintain import steps
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.message_keys.lookup import find_places_by_keys
+from commitlake.pipelines.message_keys.lookup import find_message_places
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -126,7 +126,7 @@ def test_bodies_expire_before_their_rows(growing: GrowingLake, capsys: pytest.Ca
     code, printed = run(capsys, growing, "--keep", "bodies=30d", "--keep", "archive_runs=90d")
     assert code == ExitCode.OK
     assert "  expired: 8 packs (" in printed
-    assert not list(Path(growing.lake.bodies).rglob("*.zst"))
+    assert not list(Path(growing.lake.bodies_root).rglob("*.zst"))
     assert len(rows_of(growing.lake.uri("messages"))) == 200
     assert len(rows_of(growing.lake.uri("archive_runs"))) == 4
 
@@ -164,7 +164,7 @@ def test_copies_of_an_unfinished_or_unknown_replay_are_kept(
 def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, growing, "--keep", "messages=30d")
     assert rows_of(growing.lake.uri("messages")) == []
-    assert not list(Path(growing.lake.bodies).rglob("*.zst"))
+    assert not list(Path(growing.lake.bodies_root).rglob("*.zst"))
     growing.write(shop_messages(5, seed=8))
     assert growing.archive().sequence == 5
     assert len(rows_of(growing.lake.uri("messages"))) == 5
@@ -174,7 +174,7 @@ def test_bodies_can_be_read_afterwards(growing: GrowingLake, capsys: pytest.Capt
     run(capsys, growing)
     from commitlake.connectors.lake.packs.frames import BodyRef
 
-    store = folder_store(growing.lake.bodies)
+    store = folder_store(growing.lake.bodies_root)
     for row in rows_of(growing.lake.uri("messages"))[:20]:
         assert len(read_body(store, BodyRef(**row["body_ref"]), row["body_crc"])) == row["body_size"]
 
@@ -186,16 +186,16 @@ def test_message_keys_are_found_and_followed_after_a_merge(
     growing.write(shop_messages(30, seed=5))
     growing.archive()
     follow_keys(growing.lake)
-    before, rows = find_places_by_keys(growing.lake, ["order-7"]).num_rows, rows_of(growing.lake.uri("message_keys"))
+    before, rows = find_message_places(growing.lake, ["order-7"]).num_rows, rows_of(growing.lake.uri("message_keys"))
     code, printed = run(capsys, growing)
     assert code == ExitCode.OK
     assert "message_keys: 2 files" in printed
     assert rows_of(growing.lake.uri("message_keys")) == rows
-    assert find_places_by_keys(growing.lake, ["order-7"]).num_rows == before == 5
+    assert find_message_places(growing.lake, ["order-7"]).num_rows == before == 5
     growing.write(shop_messages(30, seed=6))
     growing.archive()
     assert follow_keys(growing.lake).rows == 30
-    assert find_places_by_keys(growing.lake, ["order-7"]).num_rows == 6
+    assert find_message_places(growing.lake, ["order-7"]).num_rows == 6
 
 
 def append_damaged_messages(growing: GrowingLake, seed: int) -> None:
@@ -274,12 +274,12 @@ def test_expiries_are_announced_in_the_table(growing: GrowingLake, capsys: pytes
 def test_packs_of_another_lake_in_the_same_place_are_kept(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pack = min(Path(growing.lake.bodies).rglob("*.zst"))
+    pack = min(Path(growing.lake.bodies_root).rglob("*.zst"))
     other = Path(str(pack).replace("broker=broker-a", "broker=broker-b"))
     other.parent.mkdir(parents=True)
     shutil.copy(pack, other)
     run(capsys, growing, "--keep", "bodies=30d")
-    assert list(Path(growing.lake.bodies).rglob("*.zst")) == [other]
+    assert list(Path(growing.lake.bodies_root).rglob("*.zst")) == [other]
 
 
 def test_a_folder_that_is_not_a_lake_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from commitlake.jobs.metrics import archive_metrics, lag_metrics, traffic_metrics
-from commitlake.jobs.metrics.gauges import up
+from commitlake.jobs.metrics.gauges import availability_gauge
 from commitlake.jobs.metrics.server import HEALTH_PATH, PATH
 from commitlake.pipelines.archive_health.state import ArchiveState
 from commitlake.pipelines.archive_health.traffic import Traffic
@@ -56,7 +56,7 @@ def known() -> dict[str, set[str]]:
         *lag_metrics.lag_metrics(LagAnswer([], []), "shop"),
         *traffic_metrics.traffic_metrics(Traffic(), LagAnswer([], []), "shop"),
         *archive_metrics.archive_metrics(ArchiveState([]), []),
-        up(is_readable=True),
+        availability_gauge(is_readable=True),
     ]
     return {family.name: set(family._labelnames) for family in families}
 

@@ -110,7 +110,7 @@ def test_a_group_with_clients_is_refused_unless_the_broker_resets_them(
     try:
         data = ConsumerData(ONLINE, subscription_data_set=(SubscriptionData("Orders"),))
         beat = Heartbeat("one-client", (), (data,))
-        network.call(broker.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+        network.send_and_wait(broker.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
         assert run(served, *asked, since["archived"], group=ONLINE) == 4
         assert "the group shipping has 1 client (one-client)" in capsys.readouterr().err
         assert served.offsets(ONLINE) == [2, 2]
@@ -118,7 +118,7 @@ def test_a_group_with_clients_is_refused_unless_the_broker_resets_them(
         assert served.offsets(ONLINE) == [5, 5]
     finally:
         network.close()
-    wait_for(lambda: served.client.admin.consumers(ONLINE, "broker-a"), lambda clients: not clients)
+    wait_for(lambda: served.client.admin.consumer_ids(ONLINE, "broker-a"), lambda clients: not clients)
     # The client left before its pull was redirected: the broker refuses commits until then.
     assert run(served, *asked, since["new"], group=ONLINE) == 0
     assert served.offsets(ONLINE) == [10, 10]

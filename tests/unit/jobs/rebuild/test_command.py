@@ -161,10 +161,10 @@ def test_records_written_after_an_interrupted_run_are_in_the_next_rebuild(
 
 def test_folders_that_a_broker_made_between_two_renames_are_kept(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
-    def stop_at_the_new(path: Path, target: Path, *, below: Path) -> None:
+    def stop_at_the_new(path: Path, target: Path, *, trusted_root: Path) -> None:
         if path.parent.name == ".rebuilt-in-place":
             raise StoppedError
-        rename_file(path, target, below=below)
+        rename_file(path, target, trusted_root=trusted_root)
 
     with monkeypatch.context() as patched:
         patched.setattr("commitlake.pipelines.rebuild.replace.rename_file", stop_at_the_new)
@@ -197,7 +197,7 @@ def test_a_full_disk_is_reported_and_the_next_run_succeeds(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("commitlake.pipelines.rebuild.queues.QueueFolder._write", refuse)
+        patched.setattr("commitlake.pipelines.rebuild.queues.QueueFolder._write_to_file", refuse)
         assert main([str(store), "--in-place", *LOCAL]) == ExitCode.FAILED
     assert (
         "No space left on device\n  the store has lost nothing; fix the problem and run again"

@@ -97,7 +97,7 @@ def files_now(world: ReplayWorld) -> set[Path]:
 def test_expired_bodies_are_reported_and_the_rest_is_sent(
     in_parts: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    packs = sorted(path for path in Path(in_parts.lake.bodies).rglob("*") if path.is_file())
+    packs = sorted(path for path in Path(in_parts.lake.bodies_root).rglob("*") if path.is_file())
     packs[0].unlink()
     assert in_parts.replay("--where", "true") == 3
     outcomes = Counter(row["outcome"] for row in in_parts.ledger())

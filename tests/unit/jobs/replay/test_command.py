@@ -447,7 +447,7 @@ def test_a_damaged_body_is_reported_and_the_others_are_sent(
     world: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = chosen(world)
-    packs = [path for path in Path(world.lake.bodies).rglob("*") if path.is_file()]
+    packs = [path for path in Path(world.lake.bodies_root).rglob("*") if path.is_file()]
     assert packs
     for pack in packs:
         data = bytearray(pack.read_bytes())

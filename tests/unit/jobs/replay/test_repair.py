@@ -139,7 +139,7 @@ def killed_at(step: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> bool:
 
     with monkeypatch.context() as patched:
         patched.setattr(LogFolder, "write", killing(LogFolder.write))
-        patched.setattr(AsideFolder, "copy", killing(AsideFolder.copy))
+        patched.setattr(AsideFolder, "copy_file", killing(AsideFolder.copy_file))
         patched.setattr(replay_tables, "append_rows", killing(append_rows))
         try:
             repair_lake(lake, plan_repair(lake), "1")

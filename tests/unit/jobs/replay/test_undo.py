@@ -144,7 +144,7 @@ def test_messages_of_others_outside_the_subscription_do_not_block_a_group(
         wanted = SubscriptionData(interleaved.topic, "Tag0 || Tag1 || Tag2")
         data = ConsumerData(group, subscription_data_set=(wanted,))
         beat = Heartbeat(f"client-of-{group}", (), (data,))
-        network.call(broker.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
+        network.send_and_wait(broker.broker_address, RequestCode.HEART_BEAT, None, serialize_body(beat))
         rows = steps(interleaved, capsys)
         assert [(row["set_to"], row["others"]) for row in rows] == [(21, 0)] * QUEUES
         assert undo(interleaved, "--apply", "--yes") == 4

@@ -105,7 +105,7 @@ def test_without_packs_bodies_are_compared_by_their_checksums(
     world: ReplayWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert world.replay(*CHOICE) == 0
-    shutil.rmtree(world.lake.bodies)
+    shutil.rmtree(world.lake.bodies_root)
     code, rows, words = verified(world, capsys)
     assert (code, rows) == (0, [])
     assert words.startswith("80 messages read back from the target and compared with the lake, 80 of them by size")

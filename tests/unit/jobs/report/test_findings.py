@@ -35,7 +35,9 @@ def test_a_section_without_findings_states_that() -> None:
 
 def test_similar_findings_are_one_group_with_examples_and_a_count() -> None:
     root = shown(
-        FindingGroup(Kind.CRITICAL, "Bad magic", 143, "Bytes were overwritten", Advice("look").filled(), examples(3))
+        FindingGroup(
+            Kind.CRITICAL, "Bad magic", 143, "Bytes were overwritten", Advice("look").fill_placeholders(), examples(3)
+        )
     )
     (article,) = root.all("article")
     assert "Bad magic · 143 found" in article.all("h3")[0].text
@@ -67,7 +69,7 @@ def test_the_worst_findings_come_first() -> None:
 
 
 def test_a_command_is_shown_once() -> None:
-    advice = Advice("{} makes it", ("rebuild {store} --in-place",)).filled({"store": "/a b"})
+    advice = Advice("{} makes it", ("rebuild {store} --in-place",)).fill_placeholders({"store": "/a b"})
     root = shown(*(FindingGroup(Kind.WARNING, "Bad", advice=advice) for _ in range(2)))
     assert [code.text for code in root.of_class("command")[0].all("code")] == ["commitlake rebuild '/a b' --in-place"]
     assert len(root.of_class("command")) == 1
@@ -77,7 +79,7 @@ def test_a_command_is_shown_once() -> None:
 
 
 def test_a_command_for_each_place_is_offered() -> None:
-    advice = Advice("{} makes it", ("rebuild {store}",)).fill_for_each([{"store": "/a"}, {"store": "/b"}])
+    advice = Advice("{} makes it", ("rebuild {store}",)).fill_for_each_place([{"store": "/a"}, {"store": "/b"}])
     root = shown(FindingGroup(Kind.WARNING, "Bad", advice=advice))
     assert [block.all("code")[0].text for block in root.of_class("command")] == [
         "commitlake rebuild /a", "commitlake rebuild /b",
@@ -85,13 +87,15 @@ def test_a_command_for_each_place_is_offered() -> None:
 
 
 def test_a_command_with_an_unknown_place_is_not_offered() -> None:
-    root = shown(FindingGroup(Kind.WARNING, "Bad", advice=Advice("{} keeps it", ("archive --lake {lake}",)).filled()))
+    root = shown(
+        FindingGroup(Kind.WARNING, "Bad", advice=Advice("{} keeps it", ("archive --lake {lake}",)).fill_placeholders())
+    )
     assert root.of_class("command") == []
     assert "What to do: commitlake archive --lake LAKE keeps it." in root.text
 
 
 def test_a_command_in_a_sentence_is_code() -> None:
-    advice = Advice("'commitlake rebuild' makes it, the broker's 'own' does not").filled()
+    advice = Advice("'commitlake rebuild' makes it, the broker's 'own' does not").fill_placeholders()
     root = shown(FindingGroup(Kind.WARNING, "Bad", advice=advice))
     assert [code.text for code in root.all("code")] == ["commitlake rebuild"]
     assert "What to do: commitlake rebuild makes it, the broker's 'own' does not." in root.text
@@ -101,7 +105,7 @@ def test_hostile_text_is_escaped() -> None:
     def group(text: str) -> FindingGroup:
         notes = {text: text}
         return FindingGroup(
-            Kind.WARNING, text, 9, text, Advice(f"{text} {{}}", ("x",)).filled(),
+            Kind.WARNING, text, 9, text, Advice(f"{text} {{}}", ("x",)).fill_placeholders(),
             [Example(text, text, text, notes)] * 5, text, text, text,
         )  # fmt: skip
 
@@ -117,7 +121,7 @@ def test_the_page_of_a_million_findings_is_small_and_counts_what_is_left_out() -
     text = "\u202e\"'<&" * 2000  # each character is several in HTML
     kept = examples(30, text)
     groups = [
-        FindingGroup(Kind.CRITICAL, f"class {n}", 10_000, "why", Advice("what").filled(), kept)
+        FindingGroup(Kind.CRITICAL, f"class {n}", 10_000, "why", Advice("what").fill_placeholders(), kept)
         for n in range(MAX_GROUPS + 7)
     ]
     content = blocks_html(findings_section(groups, "").blocks)

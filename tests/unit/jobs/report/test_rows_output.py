@@ -32,7 +32,7 @@ def test_no_text_in_csv_is_a_formula_unless_raw(capsys: pytest.CaptureFixture[st
     """Names of groups and topics come from clients. Numbers stay numbers, also negative ones."""
     texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "'x", "\uff1dx", "orders"]
     rows = [{"topic": text, "n": -5, "x": -0.5, "keys": [text]} for text in texts]
-    with guard_standard_streams(raw=raw):
+    with guard_standard_streams(is_raw=raw):
         write_rows("csv", rows, ["topic", "n", "x", "keys", "-column"])
     header, *found = csv.reader(capsys.readouterr().out.splitlines())
     assert header[-1] == ("-column" if raw else "'-column")

@@ -33,12 +33,12 @@ def lake(store: Path, tmp_path: Path) -> Path:
     work = find_archive_work(str(store), None, lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
-    manifest = list(tasks.run(0, tasks.parts))
+    manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(
         lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.progress_before,
+        work.previous_progress,
     )
     return tmp_path / "lake"
 

@@ -178,7 +178,9 @@ def test_agent_follows_until_it_is_stopped(tmp_path: Path) -> None:
 
         def shipped() -> int:
             path = Path("copy", LOG_MANIFEST)
-            return sum(file.shipped for file in parse_manifest(path.read_bytes(), "").files.values() if path.exists())
+            return sum(
+                file.shipped_bytes for file in parse_manifest(path.read_bytes(), "").files.values() if path.exists()
+            )
 
         try:
             wait_until(lambda: Path("copy", LOG_MANIFEST).exists() and shipped() > SIZE, 20)

@@ -140,7 +140,7 @@ def test_json_of_many_bytes_is_not_checked(lake: Lake[pa.Table], monkeypatch: py
                 "broken-zlib": "zlib",
                 "not-utf8": "expected UTF-8, found the byte 0xff at 0",
                 "text": "expected JSON: Expecting value",
-                "nan": "expected JSON: found NaN, which is no JSON",
+                "nan": "expected JSON: found NaN, which is not valid JSON",
                 "nested": "expected JSON: lists or objects that are nested too deeply",
                 "empty": "expected JSON: Expecting value",
             },
@@ -173,7 +173,7 @@ def test_no_messages_have_the_same_columns(lake: Lake[pa.Table]) -> None:
 
 def test_packs_may_be_elsewhere(growing: GrowingLake, tmp_path: Path) -> None:
     copy = growing.copy_to(tmp_path / "copy")
-    shutil.move(copy.lake.bodies, tmp_path / "packs")
+    shutil.move(copy.lake.bodies_root, tmp_path / "packs")
     lake = commitlake.open(copy.lake.root, bodies=str(tmp_path / "packs"))
     (body,) = lake.messages(tag="text", body="text").column("body").to_pylist()
     assert body == BODIES["text"].decode()

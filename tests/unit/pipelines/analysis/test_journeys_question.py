@@ -18,7 +18,7 @@ def test_arguments_become_a_question() -> None:
     asked = make_journeys_question("2026-11-20", parse_iso("2026-11-21"), "2 hours", 10, topic="orders", tag=["a", "b"])
     assert (asked.since, asked.until) == (parse_iso("2026-11-20"), parse_iso("2026-11-21"))
     assert (asked.margin, asked.max_steps) == (datetime.timedelta(hours=2), 10)
-    assert asked.selection.values == [("topic", ["orders"]), ("tags", ["a", "b"])]
+    assert asked.selection.column_values == [("topic", ["orders"]), ("tags", ["a", "b"])]
 
 
 @pytest.mark.parametrize("margin", ["0s", datetime.timedelta()])
@@ -31,7 +31,7 @@ def test_a_margin_may_be_nothing(margin: Any) -> None:
     ("changes", "message"),
     [
         ({"since": "2026-11-21"}, "expected since before until, found 2026-11-21T00:00:00"),
-        ({"since": None}, "expected since and until, found None"),
+        ({"since": None}, "expected times for since and until, found None"),
         ({"until": "tomorrow"}, "until: expected a time in ISO 8601"),
         ({"margin": "-1s"}, "margin: expected whole seconds"),
         ({"margin": "1 week"}, "margin: expected whole seconds"),

@@ -34,7 +34,7 @@ def followed(monkeypatch: pytest.MonkeyPatch, lake: Lake, answers: list[Any]) ->
 
     monkeypatch.setattr(follower, "follow_messages", answer)
     config = Config("store", lake, hbase=HBaseOptions.of_address("127.0.0.1:1"))
-    return run._follow_hbase(config, None)  # type: ignore[arg-type]
+    return run._update_hbase(config, None)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -41,12 +41,12 @@ def test_changed_topics_are_recorded_without_new_messages(tmp_path: Path) -> Non
     result = run_archive(ThreadRunner(1), config)
     assert (result.sequence, result.messages) == (0, 0)
     assert "1 changed topic or group recorded" in result.notes
-    topics = read_store_config(growing.lake, "broker-a").of_kind(TOPIC)
+    topics = read_store_config(growing.lake, "broker-a").values_of_kind(TOPIC)
     assert topics["topic-00"]["readQueueNums"] == 7
     version = growing.lake.table("messages").version()
     assert run_archive(ThreadRunner(1), config).notes == []
     assert growing.lake.table("messages").version() == version
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
     assert not compare_archive_runs(growing.lake, read_moment(growing.lake))
     growing.write(shop_messages(5, seed=1))
     assert run_archive(ThreadRunner(1), config).messages == 5

@@ -15,10 +15,10 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive import profile_files
 from commitlake.pipelines.archive.profile_files import (
+    clean_up_staged_profiles,
     gather_profiles,
     max_inline_bytes,
     stage_profile,
-    staged_profile_files,
 )
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import ProfileError, parse_profile
@@ -39,7 +39,7 @@ def lake(tmp_path: Path) -> Lake:
 def manifest_of(lake: Lake, most_inline: int, profiles: list[pa.Table]) -> list[ManifestRow]:
     """Return the manifest rows of tasks with these profiles."""
     return [
-        ManifestRow.of_task({}, {}, "", stage_profile(profile, lake, RUN, f"part-{number:05d}", most_inline))
+        ManifestRow.from_task_results({}, {}, "", stage_profile(profile, lake, RUN, f"part-{number:05d}", most_inline))
         for number, profile in enumerate(profiles)
     ]
 
@@ -118,7 +118,7 @@ def test_a_missing_truncated_or_damaged_file_is_an_error(lake: Lake) -> None:
 
 def test_staged_files_are_deleted_with_the_run(lake: Lake) -> None:
     other = Path(lake.uri("profiles")) / "part-of-the-table.parquet"
-    with staged_profile_files(lake, RUN) as manifest:
+    with clean_up_staged_profiles(lake, RUN) as manifest:
         manifest.extend(manifest_of(lake, 0, LARGE[:2]))
         other.write_bytes(b"x")
         assert len(files_of(lake)) == 3
@@ -128,7 +128,7 @@ def test_staged_files_are_deleted_with_the_run(lake: Lake) -> None:
 
 def test_staged_files_of_a_failed_run_are_deleted_before_manifests_arrive(lake: Lake) -> None:
     def fail() -> None:
-        with staged_profile_files(lake, RUN):
+        with clean_up_staged_profiles(lake, RUN):
             manifest_of(lake, 0, LARGE[:2])
             assert len(files_of(lake)) == 2
             raise RuntimeError("no more")
@@ -140,7 +140,7 @@ def test_staged_files_of_a_failed_run_are_deleted_before_manifests_arrive(lake: 
 
 def test_a_run_without_staged_files_deletes_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profile_files, "_delete_folder", lambda *_: pytest.fail("nothing was to be deleted"))
-    with staged_profile_files(lake, RUN) as manifest:
+    with clean_up_staged_profiles(lake, RUN) as manifest:
         manifest.extend(manifest_of(lake, 1 << 20, SMALL))
 
 

@@ -54,7 +54,7 @@ def test_a_run_that_stops_names_the_broker_and_others_can_be_archived(tmp_path: 
         row for name in brokers[1:] for row in messages(range(3), broker=name)
     ]
     file = DataFile("x.parquet", None, 1, len(rows), "{}")
-    manifest = [ManifestRow.of_file(file, "messages"), ManifestRow(profile=serialize_profile(profile_of(rows)))]
+    manifest = [ManifestRow.from_data_file(file, "messages"), ManifestRow(profile=serialize_profile(profile_of(rows)))]
     (tmp_path / "lake").mkdir()
     with pytest.raises(CriticalQualityError) as raised:
         judge_run(lake, work, manifest, default_page_writer(lake))
@@ -79,7 +79,10 @@ def judged(
     ]
     counted = sum(sum(profile.column("messages").to_pylist()) for profile in tasks)
     file = DataFile("x.parquet", None, 1, counted, "{}")
-    manifest = [ManifestRow.of_file(file, "messages"), *(ManifestRow.of_task({}, {}, "", one) for one in profiles)]
+    manifest = [
+        ManifestRow.from_data_file(file, "messages"),
+        *(ManifestRow.from_task_results({}, {}, "", one) for one in profiles),
+    ]
     page = default_page_writer(lake)
     kept = judge_run(lake, work, manifest, page)
     assert not (folder / "quality.html").exists()  # the run may not get as far as its commit
@@ -125,7 +128,7 @@ def test_a_profile_in_files_is_judged_like_one_in_manifests(tmp_path: Path) -> N
 @pytest.mark.usefixtures("fixed_time")
 def test_a_profile_in_many_pieces_is_judged_like_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, windows, page = judged(tmp_path / "whole", 16 << 10)
-    monkeypatch.setattr(quality_check, "gather_profiles", partial(profile_files.gather_profiles, most=1000))
+    monkeypatch.setattr(quality_check, "gather_profiles", partial(profile_files.gather_profiles, max_windows=1000))
     again, again_windows, again_page = judged(tmp_path / "pieces", 16 << 10)
     assert again == results  # no expectation has so many examples that some are left out
     assert again_windows != windows

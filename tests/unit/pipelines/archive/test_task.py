@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.record_rules import row_of
+from commitlake.connectors.formats.rocketmq.record_rules import to_message_row
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.packs.frames import BodyRef
@@ -55,7 +55,9 @@ def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1
 
 def run_all(tasks: ArchiveTasks) -> list[ManifestRow]:
     """Run all tasks, and return their manifest."""
-    return [row for number in range(len(tasks.parts)) for row in tasks.run(number, tasks.parts[number : number + 1])]
+    return [
+        row for number in range(len(tasks.parts)) for row in tasks.run_task(number, tasks.parts[number : number + 1])
+    ]
 
 
 def files_of(manifest: list[ManifestRow]) -> list[ManifestRow]:
@@ -66,7 +68,7 @@ def files_of(manifest: list[ManifestRow]) -> list[ManifestRow]:
 def refused(manifest: list[ManifestRow]) -> tuple[int, int]:
     """Return the numbers of rows for `quarantine` and for `gaps`."""
     counts = [count for row in manifest for count in row.refusal_counts.values()]
-    return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
+    return sum(count.quarantined_rows for count in counts), sum(count.missing_ranges for count in counts)
 
 
 def rows_of(lake: Path, manifest: list[ManifestRow]) -> list[Row]:
@@ -100,7 +102,7 @@ def check(root: Path, lake: Path, manifest: list[ManifestRow]) -> None:
     assert len(rows) == len(expected) == sum(row.rows for row in files_of(manifest))
     for row, found in zip(rows, expected, strict=True):
         assert found.message is not None
-        assert plain(row) == {name: row_of(found.message, "broker/../a")[name] for name in COLUMNS}
+        assert plain(row) == {name: to_message_row(found.message, "broker/../a")[name] for name in COLUMNS}
         assert read_body(store, BodyRef(**row["body_ref"]), row["body_crc"]) == found.message.body
 
 
@@ -179,7 +181,7 @@ def test_a_range_without_a_message_writes_no_file(tmp_path: Path) -> None:
         ],
     )
     tasks = tasks_of(root, tmp_path)
-    manifest = list(tasks.run(1, tasks.parts[1:2]))
+    manifest = list(tasks.run_task(1, tasks.parts[1:2]))
     assert [row.table for row in manifest] == ["quarantine", ""]
     assert manifest[-1].refusal_counts == {"broker/../a": RefusalCounts(bad_ranges=1)}
     assert not (tmp_path / "messages").exists()
@@ -262,13 +264,13 @@ def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
 ) -> None:
     root = write_store(tmp_path / "store", [(0, open_segment(messages(1000), SIZE))])
     tasks = tasks_of(root, tmp_path, 15_000)
-    manifest = list(tasks.run(0, tasks.parts))
+    manifest = list(tasks.run_task(0, tasks.parts))
     assert len(files_of(manifest)) == 1
     check(root, tmp_path, manifest)
     packs = len(list((tmp_path / "bodies").rglob("*.zst")))
     assert packs == len(tasks.parts) > 10
     monkeypatch.setattr("commitlake.pipelines.archive.row_buffer.PART_BYTES", 50_000)
-    manifest = list(tasks_of(root, tmp_path, 15_000, "run-2").run(0, tasks.parts))
+    manifest = list(tasks_of(root, tmp_path, 15_000, "run-2").run_task(0, tasks.parts))
     assert len(files_of(manifest)) > 3
     check(root, tmp_path, manifest)
     assert len(list((tmp_path / "bodies").rglob("*.zst"))) == 2 * packs
@@ -296,14 +298,14 @@ def test_small_neighbours_share_a_pack_and_hold_little_memory(tmp_path: Path, mo
     root = write_store(tmp_path / "store", segments)
     tasks = dataclasses.replace(tasks_of(root, tmp_path, 4000), pack_bytes=40_000)
     held: list[int] = []
-    add = RowBuffer.add
+    add = RowBuffer.add_rows
 
     def measured(waiting: RowBuffer, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
         yield from add(waiting, tables, packs)
         held.append(sum(table.get_total_buffer_size() for table in waiting._tables))
 
-    monkeypatch.setattr(RowBuffer, "add", measured)
-    manifest = list(tasks.run(0, tasks.parts))
+    monkeypatch.setattr(RowBuffer, "add_rows", measured)
+    manifest = list(tasks.run_task(0, tasks.parts))
     check(root, tmp_path, manifest)
     assert pack_ranges(tmp_path) == [f"{start:020}-{start + 40_000:020}" for start in (0, 40_000, 80_000)]
     assert len(held) == 3

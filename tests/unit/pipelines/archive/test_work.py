@@ -70,7 +70,7 @@ def test_a_broker_name_that_no_folder_can_have_is_refused_at_once(tmp_path: Path
 def test_a_commit_after_another_keeps_its_progress_of_other_stores() -> None:
     mine = ArchiveCommit(4, "mine", {"a": StoreProgress(10), "b": StoreProgress(7)}, {"a": None})  # type: ignore[dict-item]
     last = ArchiveCommit(4, "other", {"a": StoreProgress(5), "b": StoreProgress(9, LastRecord(8, 1, "x"))})
-    after = mine.after(last)
+    after = mine.rebase_onto(last)
     assert (after.sequence, after.run_id) == (5, "mine")
     assert after.stores == {"a": StoreProgress(10), "b": StoreProgress(9, LastRecord(8, 1, "x"))}
 
@@ -87,7 +87,7 @@ def test_new_records_are_reported_before_all_of_them_are_read(tmp_path: Path) ->
         """Return whether a run over these segments reports new records; the lake then has all of them."""
         told.clear()
         write_store(root, [(number * SIZE, data) for number, data in enumerate(segments)])
-        work = find_archive_work(str(root), "a", lake, on_new=lambda: told.append("new"))
+        work = find_archive_work(str(root), "a", lake, on_new_data=lambda: told.append("new"))
         assert bool(told) == bool(work.snapshot.size)
         if work.snapshot.size:
             commit_messages(open_for_append(lake), [], work.commit)

@@ -25,7 +25,7 @@ def check(folder: Path, **sizes: int) -> None:
     """Check a data file and a pack, written with these sizes."""
     rows = [
         ManifestRow("messages", "part.parquet", size=sizes.get("part", 3)),
-        ManifestRow.of_task({PACK: sizes.get("pack", 7)}, {}, "", None),
+        ManifestRow.from_task_results({PACK: sizes.get("pack", 7)}, {}, "", None),
     ]
     check_files_written(Lake(str(folder)), rows)
 

@@ -21,7 +21,7 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.tables import compare_archive_runs, damaged_files
+from commitlake.pipelines.audit.tables import compare_archive_runs, find_damaged_table_files
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.profile import PROFILES
@@ -79,8 +79,8 @@ def test_a_damaged_data_file_is_named(
 def test_a_changed_page_is_found_by_a_deep_check(growing: GrowingLake, table: str) -> None:
     path = data_file(growing, table)
     flip_in_a_page(path)
-    assert not damaged_files(growing.lake, deep=False)
-    (finding,) = damaged_files(growing.lake, deep=True)
+    assert not find_damaged_table_files(growing.lake, is_deep=False)
+    (finding,) = find_damaged_table_files(growing.lake, is_deep=True)
     assert finding.table == table
     assert path.name in finding.notes[0]
     assert "CRC" in finding.notes[0]
@@ -114,7 +114,7 @@ def test_missing_rows_and_checksums_of_a_run_are_reported(growing: GrowingLake) 
     file = write_plain_file(rows, growing.lake, "profiles", "part-r.zstd.parquet")
     counts = RunCounts("2026-11-20T00:00:00+00:00", 0, 0, 0)
     commit = replace(work.commit, run_id="r").with_results(counts, {"profiles": [file]})
-    commit_run(growing.lake, [], commit, work.progress_before)
+    commit_run(growing.lake, [], commit, work.previous_progress)
     finish_runs(growing.lake, "r", "1")
     assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
     profiles = DeltaTable(growing.lake.uri("profiles"))

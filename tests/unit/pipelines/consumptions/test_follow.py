@@ -19,7 +19,7 @@ from commitlake.pipelines.consumptions import follow
 from commitlake.pipelines.consumptions.follow import follow_consume_logs, read_consume_log_progress
 from commitlake.pipelines.edges import follow as edges_follow
 from commitlake.pipelines.edges.follow import follow_edges
-from commitlake.pipelines.edges.progress import followed_consumptions
+from commitlake.pipelines.edges.progress import followed_consumptions_version
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
@@ -83,10 +83,10 @@ def test_every_delivery_has_one_step_and_no_other_is_found(shop: JmqShop, seed: 
         with shop.open() as (store, consuming):
             for _ in range(chance.randrange(4)):
                 app, queue_id = chance.choice(["mail", "stock", "audit"]), chance.randrange(2)
-                batch = consuming.take("orders", app, queue_id, CLIENT, chance.randint(1, 5))
+                batch = consuming.take_batch("orders", app, queue_id, CLIENT, chance.randint(1, 5))
                 if batch is not None:
                     failed = {one.queue_offset for one in batch.messages if chance.random() < 0.3}
-                    consuming.finish(batch, dict.fromkeys(failed, "failed"))
+                    consuming.finish_batch(batch, dict.fromkeys(failed, "failed"))
                     expected += [
                         (app, queue_id, one.queue_offset, 0, "failed" if one.queue_offset in failed else "success")
                         for one in batch.messages
@@ -184,7 +184,7 @@ def test_each_run_adds_new_consumptions(shop: JmqShop) -> None:
         assert len(steps(shop)) == 2 * (number + 1)
     assert [row[1] for row in consumptions(shop)] == [0, 1, 2, 3, 4, 5]
     assert read_consume_log_progress(shop.lake, "broker-a") == read_end(shop)
-    assert followed_consumptions(shop.lake) == shop.lake.table("consumptions").version()
+    assert followed_consumptions_version(shop.lake) == shop.lake.table("consumptions").version()
 
 
 def killed(*_: object, **__: object) -> None:
@@ -271,9 +271,9 @@ def test_a_version_without_new_records_is_also_followed(shop: JmqShop) -> None:
         shop.archive()
     assert maintain(["--lake", shop.lake.root, "--quiet"]) == ExitCode.OK
     shop.lake.table("consumptions").alter.set_table_description("a version without files")
-    assert followed_consumptions(shop.lake) < shop.lake.table("consumptions").version()
+    assert followed_consumptions_version(shop.lake) < shop.lake.table("consumptions").version()
     assert shop.archive().unfinished_tables == ()
-    assert followed_consumptions(shop.lake) == shop.lake.table("consumptions").version()
+    assert followed_consumptions_version(shop.lake) == shop.lake.table("consumptions").version()
     assert len(steps(shop)) == 3
 
 
@@ -359,7 +359,7 @@ def test_a_damaged_table_is_read_again_from_the_stores(
     linked, found = steps(shop), consumptions(shop)
     damage(chosen(Path(shop.lake.uri("consumptions")).glob(part)), how)
     repair_lake(shop.lake, plan_repair(shop.lake), "")
-    assert plan_repair(shop.lake).is_nothing
+    assert plan_repair(shop.lake).is_empty
     shop.archive()
     assert (steps(shop), consumptions(shop)) == (linked, found)
     shop.consume("mail", 1)

@@ -96,7 +96,7 @@ def test_dead_letters_are_selected_by_time_and_store(growing: GrowingLake) -> No
 def test_causes_beyond_the_limit_are_counted(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(causes, "MAX_CAUSES", 2)
     found = group_by_cause(growing.lake)
-    assert (len(found.causes), found.messages, found.left_out) == (2, len(SENT), 3)
+    assert (len(found.causes), found.messages, found.left_out_count) == (2, len(SENT), 3)
 
 
 def test_too_many_causes_are_not_distinguished(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_dead_letters_are_selected_by_topic_tag_key_and_sql(growing: GrowingLake
 
 
 def test_the_shape_of_a_body_is_part_of_its_cause(growing: GrowingLake) -> None:
-    found = group_by_cause(growing.lake, packs=open_store(growing.lake.packs), samples=5)
+    found = group_by_cause(growing.lake, packs=open_store(growing.lake.packs), max_samples=5)
     paid = {one.shape: one for one in found.causes if one.tag == "paid" and one.attempts == 17}
     assert set(paid) == {"id:number", "(text)"}
     assert len({one.digest for one in found.causes}) == len(found.causes)

@@ -15,7 +15,7 @@ import pytest
 
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.printable import FORMULA_STARTS, printable
+from commitlake.connectors.printable import FORMULA_STARTS, escape_unprintable
 from commitlake.pipelines.dead_letters import export, letters
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
 from commitlake.pipelines.dead_letters.letters import dead_letter_condition
@@ -59,7 +59,7 @@ def test_no_field_of_csv_is_a_formula(write: Export) -> None:
 
 @pytest.mark.parametrize("first", sorted(FORMULA_STARTS))
 def test_a_csv_field_like_a_formula_begins_with_a_quote(first: str) -> None:
-    assert export._escape_csv_field(f"{first}x") == printable(f"'{first}x")
+    assert export._escape_csv_field(f"{first}x") == escape_unprintable(f"'{first}x")
     assert export._escape_csv_field(f"{first}x", is_raw=True) == f"{first}x"
     assert str(export._escape_csv_field(f"{first}x")).startswith("'")
 
@@ -74,7 +74,7 @@ def test_a_csv_field_like_a_formula_begins_with_a_quote(first: str) -> None:
     ],
 )
 def test_a_part_of_a_field_like_a_formula_begins_with_a_quote_too(text: str, expected: str) -> None:
-    assert export._escape_csv_field(text) == printable(expected)  # some spreadsheets divide a field there
+    assert export._escape_csv_field(text) == escape_unprintable(expected)  # some spreadsheets divide a field there
 
 
 @pytest.mark.parametrize("value", ["x=1", "", " =1", "a;b", "a\r\nb", -1, None])
@@ -97,7 +97,7 @@ def test_no_file_of_text_has_a_character_that_a_terminal_obeys() -> None:
         writer.write([row])
         writer.close()
         text = file.getvalue().decode()
-        assert printable(text) == text
+        assert escape_unprintable(text) == text
         lines[form] = text
     found = json.loads(lines[ExportFormat.JSONL])
     assert (found["tag"], found["keys"], found["properties"]) == (HOSTILE, [HOSTILE], {HOSTILE: HOSTILE})

@@ -97,9 +97,9 @@ def test_a_damaged_table_is_rebuilt(family: Family, what: str) -> None:
     for path in files[:1] if what == "a data file" else files:
         damage(path, "cut")
     plan = plan_repair(family.growing.lake)
-    assert any(line.startswith("edges: ") for line in plan.lines())
+    assert any(line.startswith("edges: ") for line in plan.plan_lines())
     repair_lake(family.growing.lake, plan, "1")
-    assert plan_repair(family.growing.lake).is_nothing
+    assert plan_repair(family.growing.lake).is_empty
     assert family.steps() == FIRST
     assert complete_open_steps(family) == LATER
 

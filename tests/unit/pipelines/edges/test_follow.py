@@ -12,8 +12,8 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges import increment
 from commitlake.pipelines.edges.follow import catch_up_edges, follow_edges
-from commitlake.pipelines.edges.progress import followed_version
-from commitlake.pipelines.edges.row_lookup import read_rows_at_places
+from commitlake.pipelines.edges.progress import followed_messages_version
+from commitlake.pipelines.edges.row_lookup import read_rows_at_positions
 from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.edges import EDGES
@@ -259,9 +259,9 @@ def test_failed_sends_are_not_read_again_while_another_broker_gets_no_messages(
 
     def counted(found: Lake, places: pa.Table) -> pa.Table:
         read.append(places.num_rows)
-        return read_rows_at_places(found, places)
+        return read_rows_at_positions(found, places)
 
-    monkeypatch.setattr(increment, "read_rows_at_places", counted)
+    monkeypatch.setattr(increment, "read_rows_at_positions", counted)
     for number in range(4):
         seconds = 10 * number + 10
         busy.write([trace(pub(f"F{number}", None, seconds, succeeded=False), seconds=seconds)])
@@ -303,12 +303,12 @@ def test_followed_versions_are_not_followed_again(family: Family) -> None:
     family.write(delayed("U1"))
     family.growing.archive()
     lake = family.growing.lake
-    assert followed_version(lake) == -1
+    assert followed_messages_version(lake) == -1
     assert follow_edges(lake).rows == 1
     version = DeltaTable(lake.uri("edges")).version()
     assert catch_up_edges(lake).rows == follow_edges(lake).rows == 0
     assert DeltaTable(lake.uri("edges")).version() == version
-    assert followed_version(lake) == DeltaTable(lake.uri("messages")).version()
+    assert followed_messages_version(lake) == DeltaTable(lake.uri("messages")).version()
 
 
 def test_another_follower_that_is_first_is_not_an_error(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,7 +323,7 @@ def test_another_follower_that_is_first_is_not_an_error(family: Family, monkeypa
 
 
 def test_a_lake_without_messages_has_no_edges(tmp_path: Path) -> None:
-    assert followed_version(Lake(str(tmp_path))) == -1
+    assert followed_messages_version(Lake(str(tmp_path))) == -1
 
 
 def replayed(

@@ -37,14 +37,14 @@ def read_of(family: Family, monkeypatch: pytest.MonkeyPatch, *runs: Sequence[New
         family.write(*messages)
         family.growing.archive()
     found: list[str] = []
-    read = TableRows.read
+    read = TableRows.read_file
 
     def noted(self: TableRows, file: AddedFile) -> object:
         found.append(file.name)
         return read(self, file)
 
     with monkeypatch.context() as patched:
-        patched.setattr(TableRows, "read", noted)
+        patched.setattr(TableRows, "read_file", noted)
         follow_edges(family.growing.lake)
     actions = family.growing.lake.table("messages").get_add_actions(flatten=True)
     offsets = dict(zip(actions["path"].to_pylist(), actions["min.physical_offset"].to_pylist(), strict=True))

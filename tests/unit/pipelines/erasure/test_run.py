@@ -62,7 +62,7 @@ LATER_CALLS = pytest.mark.long("a run is stopped at the first call of every step
 BETWEEN = pytest.mark.long("a run is stopped after its beginning, in the middle and at its end each time")
 OTHER_COLUMN = pytest.mark.long("NULL in one column is refused each time")
 STEPS = [
-    pytest.param("commitlake.pipelines.erasure.texts", "measure_texts_work", marks=BETWEEN),
+    pytest.param("commitlake.pipelines.erasure.texts", "measure_text_erasure", marks=BETWEEN),
     ("commitlake.pipelines.erasure.run", "begin_erasure"),
     pytest.param("commitlake.pipelines.erasure.run", "read_erased_messages", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.rewriting", "rewrite_file", marks=BETWEEN),
@@ -274,7 +274,7 @@ def test_an_erased_message_is_archived_again_without_its_contents(growing: Growi
     assert len(rows_of(growing.lake.uri("messages"))) == 100
     assert MARK not in repr(rows_of(growing.lake.uri("messages")))
     assert MARK not in repr(rows_of(growing.lake.uri("message_keys")))
-    assert not list(traces(Path(growing.lake.bodies)))
+    assert not list(traces(Path(growing.lake.bodies_root)))
     assert audited(growing) == ExitCode.OK
     purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
@@ -311,7 +311,9 @@ def test_an_erased_body_that_equals_its_neighbours_does_not_hold_up_other_erasur
 def test_a_damaged_pack_does_not_hold_up_the_erasure_of_messages_in_others(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second = sorted(Path(growing.lake.bodies).rglob("*.zst"), key=lambda path: int(path.name.split("-")[-3]))
+    first, second = sorted(
+        Path(growing.lake.bodies_root).rglob("*.zst"), key=lambda path: int(path.name.split("-")[-3])
+    )
     damaged = second.read_bytes()
     second.write_bytes(b"damaged" * 9)
     options = ["--lake", growing.lake.root, "--reason", "a test", "--yes", "--now", "--key"]
@@ -529,7 +531,7 @@ def test_the_property_of_erased_messages_protects_no_message_whose_producer_sent
     archive(growing)
     place = place_of(growing)
     plan = plan_erasure(place, KeysToErase([KEY]))
-    assert plan.messages == 1
+    assert plan.message_count == 1
     run_erasure(place, plan, "a test", WEEK, lambda _: None)
     purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     assert MARK not in repr(rows_of(growing.lake.uri("messages")))

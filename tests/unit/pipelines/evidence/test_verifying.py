@@ -30,7 +30,7 @@ def chain(count: int, key: Ed25519PrivateKey = KEY, lake: str = "lake-1") -> lis
     for number in range(count):
         before = documents[-1] if documents else None
         facts = {"sequence": number + 1, "messages": 10 * number}
-        documents.append(sign_document(key, before, "archive", facts, lake=lake, program="1", at=AT))
+        documents.append(sign_document(key, before, "archive", facts, lake_id=lake, program="1", signed_at=AT))
     return documents
 
 
@@ -48,7 +48,7 @@ def codes(texts: list[str]) -> list[str]:
 
 def test_an_unchanged_chain_has_no_finding() -> None:
     documents = chain(5)
-    found = verified(texts_of(documents), head=documents[-1].hash)
+    found = verified(texts_of(documents), newest_hash=documents[-1].hash)
     assert found.findings == []
     assert (found.documents, found.head, found.kinds) == (5, documents[-1].hash, {"archive": 5})
 
@@ -77,24 +77,24 @@ def test_missing_documents_are_reported() -> None:
         ("missing", "documents 3 to 4 are missing, between 2 and 5")
     ]
     assert codes(texts[1:]) == ["missing"]
-    assert verified(texts[1:], first=None).findings == []
+    assert verified(texts[1:], first_number=None).findings == []
 
 
 def test_missing_newest_documents_are_found_by_the_head() -> None:
     documents = chain(4)
     assert codes(texts_of(documents[:3])) == []
-    (finding,) = verified(texts_of(documents[:3]), head=documents[3].hash).findings
+    (finding,) = verified(texts_of(documents[:3]), newest_hash=documents[3].hash).findings
     assert finding.code == "head"
     assert "of document 3" in finding.text
 
 
 def test_missing_newest_documents_are_found_by_the_last_number() -> None:
     texts = texts_of(chain(3))
-    assert verified(texts, last=3).findings == []
-    found = verified(texts[:2], last=3)
+    assert verified(texts, least_newest_number=3).findings == []
+    found = verified(texts[:2], least_newest_number=3)
     assert [finding.code for finding in found.findings] == ["missing"]
     assert "document 3 is missing at the end" in found.findings[0].text
-    assert [finding.code for finding in verified([], last=3).findings] == ["missing"]
+    assert [finding.code for finding in verified([], least_newest_number=3).findings] == ["missing"]
 
 
 def test_documents_in_another_order_are_reported() -> None:
@@ -192,7 +192,7 @@ def test_after_many_findings_the_rest_is_not_read() -> None:
             read.append(1)
             yield None, "{}"
 
-    found = verify_chain(endless(), KEYS, head="0" * 64, last=7)
+    found = verify_chain(endless(), KEYS, newest_hash="0" * 64, least_newest_number=7)
     assert len(found.findings) == MAX_FINDINGS + 1
     assert (found.findings[-1].code, found.findings[-1].text) == (
         "too many", f"the documents after the first {MAX_FINDINGS:,} were not read",

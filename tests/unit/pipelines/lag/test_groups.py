@@ -43,17 +43,17 @@ def test_the_group_with_the_worst_verdict_is_first() -> None:
     ]
     groups = summarize_by_group(rows)
     assert [group.group for group in groups] == ["ill", "slower", "slow", "well"]
-    assert (groups[0].verdict, groups[0].worst_row.topic, groups[0].topics) == (
+    assert (groups[0].verdict, groups[0].worst_row.topic, groups[0].troubled_topics) == (
         LagVerdict.STALLED,
         "orders",
         ["orders"],
     )
-    assert (groups[0].messages, groups[0].bytes, groups[0].longest_wait_seconds) == (
+    assert (groups[0].messages_behind, groups[0].bytes_behind, groups[0].longest_wait_seconds) == (
         FigureBounds(2, 5),
         FigureBounds(2, 5),
         FigureBounds(1, 3),
     )
-    assert groups[3].topics == ["orders"]
+    assert groups[3].troubled_topics == ["orders"]
 
 
 def test_the_time_of_the_figures_is_that_of_groups() -> None:

@@ -51,8 +51,8 @@ def test_each_window_has_the_lag_of_its_snapshot(shop: GrowingLake) -> None:
 
 def test_a_filter_by_properties_is_applied(shop: GrowingLake) -> None:
     given = {GroupTopic("billing", "orders"): SubscriptionFilter.of(SQL92_EXPRESSION, "KEYS LIKE '%1'")}
-    history = lag_history(shop.lake, ["billing"], END, given=given)
-    rows = lag_of_lake(shop.lake, END, Selection(groups=["billing"]), given=Given(given)).rows
+    history = lag_history(shop.lake, ["billing"], END, subscription_overrides=given)
+    rows = lag_of_lake(shop.lake, END, Selection(groups=["billing"]), overrides=Given(given)).rows
     assert history is not None
     assert history.messages["billing"][HOURS] == sum(row.messages.high or 0 for row in rows)
 

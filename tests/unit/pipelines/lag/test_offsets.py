@@ -78,7 +78,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 def lag_at(recording: Recording, second: float, group: str = "billing") -> Lag:
     given = Given({GroupTopic(group, "orders"): ALL})
-    (row,) = lag_of_lake(recording.lake, at(second), Selection(groups=[group]), given=given).rows
+    (row,) = lag_of_lake(recording.lake, at(second), Selection(groups=[group]), overrides=given).rows
     return row
 
 

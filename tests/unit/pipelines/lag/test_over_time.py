@@ -18,7 +18,7 @@ TIMES = [from_ms(MIDNIGHT_MS + number * EVERY_MS // 2) for number in range(0, 2 
 
 @pytest.mark.parametrize("seed", [1, 4, 8])
 def test_rows_are_those_of_each_time(seed: int) -> None:
-    lake = Lake(lagging_lake(seed)).pinned()
+    lake = Lake(lagging_lake(seed)).pin_versions()
     compared = 0
     for broker in BROKERS:
         lag = StoreLag(lake, broker, TIMES[0], TIMES[-1])

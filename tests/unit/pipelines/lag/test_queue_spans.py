@@ -14,13 +14,13 @@ ORDERS, OTHER = Queue("a", "orders", 0), Queue("a", "orders", 1)
 def span_of(*parts: tuple[list[int], list[int]]) -> SpanFinder:
     finder = SpanFinder()
     for offsets, physical in parts:
-        finder.add(ORDERS, np.array(offsets, np.int64), np.array(physical, np.int64))
+        finder.add_messages(ORDERS, np.array(offsets, np.int64), np.array(physical, np.int64))
     return finder
 
 
 def test_a_queue_begins_with_its_first_message_and_ends_after_its_last() -> None:
     finder = span_of(([], []), ([3, 4], [100, 200]), ([7], [300]))
-    finder.add(OTHER, np.array([0]), np.array([150]))
+    finder.add_messages(OTHER, np.array([0]), np.array([150]))
     assert finder.queue_spans == {ORDERS: QueueSpan(3, 8), OTHER: QueueSpan(0, 1)}
     assert finder.restart_offsets == {}
 
@@ -65,8 +65,8 @@ def test_queues_without_a_message_of_the_new_topic_are_those_of_the_deleted_one(
 
 def test_a_queue_of_a_deleted_topic_ends_at_0() -> None:
     finder = span_of(([0, 1], [10, 20]))
-    finder.add(OTHER, np.array([0, 1]), np.array([12, 18]))
-    finder.add(ORDERS, np.array([0]), np.array([40]))
+    finder.add_messages(OTHER, np.array([0, 1]), np.array([12, 18]))
+    finder.add_messages(ORDERS, np.array([0]), np.array([40]))
     assert finder.queue_spans == {ORDERS: QueueSpan(0, 1, floor=40), OTHER: QueueSpan(0, 0, floor=40)}
 
 
@@ -79,11 +79,11 @@ def test_folders_are_asked_once_for_a_queue_of_a_deleted_topic() -> None:
 
     finder = SpanFinder(is_gone)
     for queue, offset, physical in ((ORDERS, 0, 10), (OTHER, 0, 20), (ORDERS, 0, 40)):
-        finder.add(queue, np.array([offset]), np.array([physical]))
+        finder.add_messages(queue, np.array([offset]), np.array([physical]))
     assert finder.restart_offsets == {ORDERS: 40, OTHER: 40}
     assert finder.queue_spans[OTHER] == QueueSpan(0, 0, floor=40)
     assert asked == [OTHER]
-    finder.add(OTHER, np.array([0]), np.array([50]))
+    finder.add_messages(OTHER, np.array([0]), np.array([50]))
     assert finder.restart_offsets == {ORDERS: 40, OTHER: 50}
 
 
@@ -94,5 +94,5 @@ def test_a_topic_can_be_created_again_several_times() -> None:
         (ORDERS, 0, 30), (OTHER, 0, 40), (ORDERS, 1, 45),
         (ORDERS, 0, 50),
     ):  # fmt: skip
-        finder.add(queue, np.array([offset]), np.array([physical]))
+        finder.add_messages(queue, np.array([offset]), np.array([physical]))
     assert finder.queue_spans == {ORDERS: QueueSpan(0, 1, floor=50), OTHER: QueueSpan(0, 0, floor=50)}

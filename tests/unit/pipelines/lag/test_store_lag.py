@@ -157,17 +157,17 @@ def test_lost_messages_are_counted_as_the_group_filters(
     losing: GrowingLake, expression: str | None, lost: tuple[int, int], why: str
 ) -> None:
     given = {} if expression is None else {GroupTopic("billing", "orders"): SubscriptionFilter.of("TAG", expression)}
-    (row,) = lag_of_lake(losing.lake, None, given=Given(given)).rows
+    (row,) = lag_of_lake(losing.lake, None, overrides=Given(given)).rows
     assert (str(row.judged.verdict), row.lost) == ("lost", lost)
     assert row.notes[0] == f"{why} before 6 deleted unconsumed"
-    history = lag_history(losing.lake, ["billing"], START + 900 * SECOND, given=given)
+    history = lag_history(losing.lake, ["billing"], START + 900 * SECOND, subscription_overrides=given)
     assert history is not None
     assert len({figure for figure in history.messages["billing"] if figure is not None}) == 1  # nothing was consumed
 
 
 def test_a_group_that_wants_none_of_the_deleted_messages_has_lost_none(losing: GrowingLake) -> None:
     given = Given({GroupTopic("billing", "orders"): SubscriptionFilter.of("TAG", "refunded")})
-    (row,) = lag_of_lake(losing.lake, None, given=given).rows
+    (row,) = lag_of_lake(losing.lake, None, overrides=given).rows
     assert (str(row.judged.verdict), row.lost, row.messages) == ("ok", (0, 0), (0, 0))
 
 
@@ -215,7 +215,7 @@ def test_a_group_is_stalled_after_the_watched_time(losing: GrowingLake) -> None:
         append_snapshot(losing.lake, replace(progress(second, offset), log_end=len(losing.log) + second))
     losing.write([stored("orders", 1561)])
     found = {
-        watch: lag_of_lake(losing.lake, START + 1500 * SECOND, given=Given(given, watch=watch * 60 * SECOND))
+        watch: lag_of_lake(losing.lake, START + 1500 * SECOND, overrides=Given(given, watch=watch * 60 * SECOND))
         for watch in (5, 30)
     }
     verdicts = {watch: str(answer.rows[0].judged.verdict) for watch, answer in found.items()}
@@ -354,7 +354,7 @@ def test_a_queue_without_an_offset_at_two_snapshots_has_an_exact_lag_between_the
     append_snapshot(growing.lake, without_offsets(19))
     found = {}
     for second in (0, 5, 10, 15, 17, 19):
-        rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=second), given=EVERYTHING).rows
+        rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=second), overrides=EVERYTHING).rows
         found[second] = [(row.messages.low, row.messages.high) for row in rows if row.queue_id == 1]
     # Of queue 1, a message was stored at each odd second. The offset of queue 0 was deleted between 15 s and 19 s.
     assert found == {0: [], 5: [(3, 3)], 10: [(5, 5)], 15: [(8, 8)], 17: [(0, 9)], 19: []}

@@ -99,7 +99,7 @@ def test_a_filter_reads_the_records_of_its_topic_only(
     without_seeks(monkeypatch)
     found = lag(root, given=FILTERED)
     assert all(isinstance(split, ListedSplit) for split in read)
-    assert sum(split.records for split in read if isinstance(split, ListedSplit)) == 30
+    assert sum(split.record_count for split in read if isinstance(split, ListedSplit)) == 30
     assert found == from_log(root, monkeypatch, FILTERED)
 
 

@@ -12,7 +12,7 @@ import pytest
 import commitlake
 from commitlake.pipelines.analysis import arrow_lag
 from commitlake.pipelines.lag.store_lag import lag_of_lake
-from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes, covered_minutes
+from commitlake.pipelines.lag_minutes.coverage import CoveredMinutes, find_covered_minutes
 from commitlake.pipelines.lag_minutes.follow import backfill_lag_minutes
 from commitlake.pipelines.lag_minutes.minutes import minute_time
 from commitlake.pipelines.maintenance.expiry import record_expiry
@@ -54,16 +54,18 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[datetime.datetime]:
 
 
 def test_minutes_that_came_late_are_not_covered(growing: GrowingLake) -> None:
-    assert covered_minutes(growing.lake.pinned(), ["broker-a"]) == {}
+    assert find_covered_minutes(growing.lake.pin_versions(), ["broker-a"]) == {}
     backfill_lag_minutes(growing.lake)
-    assert covered_minutes(growing.lake.pinned(), ["broker-a"]) == {"broker-a": CoveredMinutes(0, FIRST + 9)}
+    assert find_covered_minutes(growing.lake.pin_versions(), ["broker-a"]) == {"broker-a": CoveredMinutes(0, FIRST + 9)}
     growing.write([new_message(topic="orders", queue_id=0, born_timestamp=MIDNIGHT_MS + 5 * 60_000)])
     growing.archive()
-    assert covered_minutes(growing.lake.pinned(), ["broker-a"])["broker-a"].last == FIRST + 4
+    assert find_covered_minutes(growing.lake.pin_versions(), ["broker-a"])["broker-a"].last == FIRST + 4
     backfill_lag_minutes(growing.lake)
     record_expiry(growing.lake, "lag_minutes", minute_time(FIRST).date())
-    assert covered_minutes(growing.lake.pinned(), ["broker-a"]) == {"broker-a": CoveredMinutes(FIRST, FIRST + 9)}
-    assert covered_minutes(growing.lake.pinned(), ["none"]) == {}
+    assert find_covered_minutes(growing.lake.pin_versions(), ["broker-a"]) == {
+        "broker-a": CoveredMinutes(FIRST, FIRST + 9)
+    }
+    assert find_covered_minutes(growing.lake.pin_versions(), ["none"]) == {}
 
 
 @pytest.mark.parametrize("by", ["queue", "group"])

@@ -60,7 +60,7 @@ def test_the_figures_are_those_of_lag_at_each_minute(tmp_path: Path, seed: int, 
     minutes = range(FIRST, FIRST + (STEPS + 1) * every_ms // 60_000)
     assert check_minutes(lake, random.Random(seed).sample(minutes, min(6, len(minutes)))) > 0
     (contents,) = sum_table_contents(lake, ["lag_minutes"])
-    assert (contents.differs, contents.expected is None) == (False, False)
+    assert (contents.has_difference, contents.expected is None) == (False, False)
     rows = all_rows(lake)
     assert rows == computed_from_scratch(lake) != []
 

@@ -14,7 +14,7 @@ from commitlake.connectors.lake.archive_log import StoreProgress, read_last_comm
 from commitlake.connectors.lake.store_progress import PulledProgress
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.pipelines.lag_minutes.follow import TABLE, backfill_lag_minutes
-from commitlake.pipelines.lag_minutes.late_rows import minutes_to_compute, newest_versions
+from commitlake.pipelines.lag_minutes.late_rows import find_minutes_to_compute, newest_versions
 from commitlake.pipelines.lag_minutes.progress import MinutesProgress, read_progress
 from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
@@ -82,13 +82,13 @@ def archived(growing: GrowingLake) -> dict[str, StoreProgress]:
 
 def minutes(growing: GrowingLake, progress: MinutesProgress | None = None) -> tuple[int, int]:
     """Return the first and last minute to compute, counted from midnight."""
-    found = minutes_to_compute(growing.lake.pinned(), progress or progress_of(growing), archived(growing))
+    found = find_minutes_to_compute(growing.lake.pin_versions(), progress or progress_of(growing), archived(growing))
     return found["broker-a"].first - FIRST, found["broker-a"].last - FIRST
 
 
 def test_nothing_is_computed_again_if_nothing_is_new(growing: GrowingLake) -> None:
     assert minutes(growing) == (21, 20)
-    assert progress_of(growing).versions == newest_versions(growing.lake.pinned())
+    assert progress_of(growing).versions == newest_versions(growing.lake.pin_versions())
 
 
 def test_new_snapshots_have_an_effect_after_the_one_before(growing: GrowingLake) -> None:
@@ -115,7 +115,7 @@ def test_merged_files_are_not_new(growing: GrowingLake) -> None:
         growing.archive()
     before = progress_of(growing)
     assert maintain(["--lake", growing.lake.root, "--quiet"]) == 0
-    assert newest_versions(growing.lake.pinned())["messages"] > before.versions["messages"]
+    assert newest_versions(growing.lake.pin_versions())["messages"] > before.versions["messages"]
     assert minutes(growing) == (21, 20)
     backfill_lag_minutes(growing.lake)
     assert minutes(growing) == (21, 20)
@@ -150,7 +150,7 @@ def test_the_first_configuration_holds_for_all_times_before(growing: GrowingLake
 def test_other_archived_topics_change_all_minutes(growing: GrowingLake) -> None:
     (known,) = archived(growing).values()
     some = {"broker-a": replace(known, pulled=PulledProgress(topics=("orders",)))}
-    found = minutes_to_compute(growing.lake.pinned(), progress_of(growing), some)
+    found = find_minutes_to_compute(growing.lake.pin_versions(), progress_of(growing), some)
     assert found["broker-a"] == (FIRST + 1, FIRST + 20)
 
 
@@ -176,8 +176,8 @@ def test_a_store_whose_messages_are_not_archived_has_no_minutes(tmp_path: Path) 
     growing.archive()
     snapshot(growing, 1, 0, len(growing.log) + 1)
     progress = read_progress(None, ["broker-a"])
-    assert minutes_to_compute(growing.lake.pinned(), progress, archived(growing)) == {}
+    assert find_minutes_to_compute(growing.lake.pin_versions(), progress, archived(growing)) == {}
     snapshot(growing, 1.5, 1, len(growing.log))  # within the same minute as another one
-    found = minutes_to_compute(growing.lake.pinned(), progress, archived(growing))
+    found = find_minutes_to_compute(growing.lake.pin_versions(), progress, archived(growing))
     assert found["broker-a"] == (FIRST + 1, FIRST + 1)
     shutil.rmtree(growing.store)

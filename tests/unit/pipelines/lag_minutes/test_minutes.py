@@ -13,12 +13,12 @@ from commitlake.pipelines.lag.over_time import StoreLag
 from commitlake.pipelines.lag_minutes import minutes
 from commitlake.pipelines.lag_minutes.minutes import (
     MinuteRange,
-    carried_to,
+    compute_minute_rows,
     first_minute_at,
-    hours_of,
     last_minute_at,
     minute_time,
-    rows_of,
+    row_at_later_minute,
+    split_by_hour,
 )
 from commitlake.pipelines.snapshot.append import append_snapshot
 from commitlake.pipelines.snapshot.progress import (
@@ -62,7 +62,7 @@ def test_times_are_rounded_to_minutes(time: datetime.datetime, first: int, last:
     ],
 )
 def test_ranges_are_divided_at_whole_hours(first: int, last: int, expected: list[tuple[int, int]]) -> None:
-    assert [(part.first, part.last) for part in hours_of("broker-a", first, last)] == expected
+    assert [(part.first, part.last) for part in split_by_hour("broker-a", first, last)] == expected
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_ranges_are_divided_at_whole_hours(first: int, last: int, expected: list
     ],
 )
 def test_waiting_times_grow_while_nothing_changes(row: dict[str, Any], least: float, most: float | None) -> None:
-    carried = carried_to({**row, "minute": minute_time(7), "end": 5}, minute_time(8))
+    carried = row_at_later_minute({**row, "minute": minute_time(7), "end": 5}, minute_time(8))
     assert (carried["time_lag_s_min"], carried["time_lag_s_max"]) == (least, most)
     assert (carried["minute"], carried["end"]) == (minute_time(8), 5)
 
@@ -112,7 +112,7 @@ def snapshot(growing: GrowingLake, minute: float, offset: int, *, has_client: bo
 
 
 def rows_between(lake: Lake, first: int, last: int) -> list[Any]:
-    return list(rows_of(lake.pinned(), MinuteRange("broker-a", FIRST + first, FIRST + last)))
+    return list(compute_minute_rows(lake.pin_versions(), MinuteRange("broker-a", FIRST + first, FIRST + last)))
 
 
 def test_minutes_in_which_nothing_happens_are_not_computed(tmp_path: Path, computed: list[int]) -> None:

@@ -14,8 +14,8 @@ from commitlake.pipelines.lag_minutes.progress import (
     NOTHING,
     MinutesProgress,
     StoreMinutes,
+    checksum_topics,
     read_progress,
-    topics_number,
 )
 
 
@@ -24,10 +24,15 @@ def test_progress_is_read_as_it_was_recorded(tmp_path: Path) -> None:
     versions = {table: number - 1 for number, table in enumerate(FOLLOWED)}
     stores = {"broker-a": StoreMinutes(28_333_440, 1 << 50, 7), "b/c": StoreMinutes()}
     progress = MinutesProgress(versions, stores)
-    numbers = progress.numbers()
+    numbers = progress.transaction_numbers()
     step = (None, numbers.pop(APPLICATION_ID))
     assert commit_with_transaction(
-        lake, "lag_minutes", [], APPLICATION_ID, step, beside={name: (0, new) for name, new in numbers.items()}
+        lake,
+        "lag_minutes",
+        [],
+        APPLICATION_ID,
+        step,
+        other_transactions={name: (0, new) for name, new in numbers.items()},
     )
     assert read_progress(lake.table("lag_minutes"), ["broker-a", "b/c"]) == progress
 
@@ -36,13 +41,13 @@ def test_without_a_table_nothing_is_recorded() -> None:
     found = read_progress(None, ["broker-a"])
     assert found.stores == {"broker-a": StoreMinutes(NOTHING, 0, 0)}
     assert set(found.versions.values()) == {-1}
-    assert set(found.numbers().values()) == {0}
+    assert set(found.transaction_numbers().values()) == {0}
 
 
 def test_archived_topics_have_a_number() -> None:
     def of(topics: tuple[str, ...] | None) -> int:
-        return topics_number(StoreProgress(7, pulled=PulledProgress(topics=topics)))
+        return checksum_topics(StoreProgress(7, pulled=PulledProgress(topics=topics)))
 
-    assert topics_number(StoreProgress(7)) == of(None) == 0
+    assert checksum_topics(StoreProgress(7)) == of(None) == 0
     assert of(("a", "b")) == of(("b", "a"))
     assert len({of(None), of(()), of(("a",)), of(("a", "b")), of(("c",))}) == 5

@@ -7,9 +7,9 @@ import datetime
 import pytest
 
 from commitlake.pipelines.lineage.value_texts import (
+    approximate_duration_text,
     clock_text,
     consumer_group_of,
-    length_text,
     ordinal_text,
     relative_time_text,
 )
@@ -31,12 +31,12 @@ def test_numbers_have_their_ordinals(number: int, text: str) -> None:
      (172_800_000, "2 d"), (-500, "-500 ms")],
 )  # fmt: skip
 def test_lengths_of_time_are_rounded_texts(milliseconds: int, text: str) -> None:
-    assert length_text(datetime.timedelta(milliseconds=milliseconds)) == text
+    assert approximate_duration_text(datetime.timedelta(milliseconds=milliseconds)) == text
 
 
 def test_the_longest_lengths_of_time_are_texts() -> None:
-    assert length_text(datetime.timedelta.max) == "1000000000 d"
-    assert length_text(datetime.timedelta.min) == "-999999999 d"
+    assert approximate_duration_text(datetime.timedelta.max) == "1000000000 d"
+    assert approximate_duration_text(datetime.timedelta.min) == "-999999999 d"
 
 
 def test_a_time_of_day_has_whole_milliseconds_in_its_own_zone() -> None:

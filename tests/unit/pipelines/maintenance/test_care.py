@@ -22,8 +22,8 @@ from commitlake.pipelines.archive.profile_files import stage_profile
 from commitlake.pipelines.maintenance.compaction import compact_table, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
     expire_files,
-    expired_files,
-    expired_packs,
+    find_expired_files,
+    find_expired_packs,
     measure_files,
     read_expiries,
     record_expiry,
@@ -65,18 +65,20 @@ def now() -> datetime.datetime:
 
 def test_only_rows_of_old_dates_expire(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
-    files = expired_files(growing.lake, "messages", FIRST_DAY + 2 * DAY)
+    files = find_expired_files(growing.lake, "messages", FIRST_DAY + 2 * DAY)
     assert (measure_files(files).count, measure_files(files).rows) == (4, 120)
     expire_files(growing.lake, "messages", files, FIRST_DAY + 2 * DAY)
     assert {row["store_date"] for row in rows_of(uri)} == {FIRST_DAY + 2 * DAY}
     assert len(rows_of(uri)) == 60
-    assert expired_files(growing.lake, "messages", FIRST_DAY + 2 * DAY) == []
+    assert find_expired_files(growing.lake, "messages", FIRST_DAY + 2 * DAY) == []
 
 
 def test_the_archive_continues_after_an_expiry_and_followers_notice_it(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
     last, version = read_last_commit(growing.lake), DeltaTable(uri).version()
-    expire_files(growing.lake, "messages", expired_files(growing.lake, "messages", FIRST_DAY + DAY), FIRST_DAY + DAY)
+    expire_files(
+        growing.lake, "messages", find_expired_files(growing.lake, "messages", FIRST_DAY + DAY), FIRST_DAY + DAY
+    )
     assert read_last_commit(growing.lake) == last
     (change,) = added_versions(uri, version)
     with pytest.raises(VersionsError):
@@ -88,7 +90,7 @@ def test_the_archive_continues_after_an_expiry_and_followers_notice_it(growing: 
 
 def test_an_expiry_without_old_rows_makes_no_version(growing: GrowingLake) -> None:
     version = DeltaTable(growing.lake.uri("messages")).version()
-    expire_files(growing.lake, "messages", expired_files(growing.lake, "messages", FIRST_DAY), FIRST_DAY)
+    expire_files(growing.lake, "messages", find_expired_files(growing.lake, "messages", FIRST_DAY), FIRST_DAY)
     assert DeltaTable(growing.lake.uri("messages")).version() == version
 
 
@@ -133,11 +135,11 @@ def test_an_announcement_overtaken_by_another_commit_is_repeated(
 
 def test_a_table_without_dates_expires_by_the_time_of_its_files(growing: GrowingLake) -> None:
     today = now().date()
-    assert expired_files(growing.lake, "archive_runs", today) == []
-    assert measure_files(expired_files(growing.lake, "archive_runs", today + 2 * DAY)).rows == 2
-    before = [file.modified_ms for file in expired_files(growing.lake, "archive_runs", today + 2 * DAY)]
+    assert find_expired_files(growing.lake, "archive_runs", today) == []
+    assert measure_files(find_expired_files(growing.lake, "archive_runs", today + 2 * DAY)).rows == 2
+    before = [file.modified_ms for file in find_expired_files(growing.lake, "archive_runs", today + 2 * DAY)]
     compact_table(growing.lake, "archive_runs", plan_compaction(growing.lake, "archive_runs", 1 << 20), ())
-    (merged,) = expired_files(growing.lake, "archive_runs", today + 2 * DAY)
+    (merged,) = find_expired_files(growing.lake, "archive_runs", today + 2 * DAY)
     assert merged.modified_ms == max(before)
 
 
@@ -236,7 +238,7 @@ def test_the_retention_of_the_table_is_used(growing: GrowingLake, interval: str,
 
 def packs_of(growing: GrowingLake) -> PackStore:
     """Return the lake's packs."""
-    return folder_store(growing.lake.bodies)
+    return folder_store(growing.lake.bodies_root)
 
 
 def write_pack(growing: GrowingLake, start: int, end: int, age: datetime.timedelta, broker: str = "broker-a") -> str:
@@ -244,7 +246,7 @@ def write_pack(growing: GrowingLake, start: int, end: int, age: datetime.timedel
     name = pack_name(FIRST_DAY, broker, start, end, TOKEN)
     with packs_of(growing).open_write(name) as output:
         output.write(memoryview(b"bodies"))
-    make_older(Path(growing.lake.bodies) / name, age)
+    make_older(Path(growing.lake.bodies_root) / name, age)
     return name
 
 
@@ -255,13 +257,15 @@ def orphans_of(growing: GrowingLake) -> list[str]:
     packs = list(packs_of(growing).list_packs())
     return [
         pack.name
-        for pack in find_orphan_packs(folder_store(growing.lake.bodies), growing.lake, packs, last.stores, now(), WEEK)
+        for pack in find_orphan_packs(
+            folder_store(growing.lake.bodies_root), growing.lake, packs, last.stores, now(), WEEK
+        )
     ]
 
 
 def test_a_pack_that_no_row_references_is_found(growing: GrowingLake) -> None:
     for pack in packs_of(growing).list_packs():
-        make_older(Path(growing.lake.bodies) / pack.name, 10 * DAY)
+        make_older(Path(growing.lake.bodies_root) / pack.name, 10 * DAY)
     assert orphans_of(growing) == []
     orphan = write_pack(growing, 0, 77, 10 * DAY)
     assert orphans_of(growing) == [orphan]
@@ -279,8 +283,8 @@ def test_a_pack_that_a_run_may_still_reference_is_kept(growing: GrowingLake) -> 
 def test_packs_expire_by_their_date(growing: GrowingLake) -> None:
     packs = list(packs_of(growing).list_packs())
     assert len(packs) == 6
-    old = expired_packs(packs, FIRST_DAY + DAY, {"broker-a"})
+    old = find_expired_packs(packs, FIRST_DAY + DAY, {"broker-a"})
     assert {pack.store_date for pack in old} == {FIRST_DAY}
     assert measure_files(old).count == 2
-    assert expired_packs(packs, FIRST_DAY + DAY, {"broker-b"}) == []
+    assert find_expired_packs(packs, FIRST_DAY + DAY, {"broker-b"}) == []
     assert len(data_files(growing.lake.uri("messages"))) == 6

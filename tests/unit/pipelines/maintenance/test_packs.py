@@ -51,12 +51,12 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def files_of(growing: GrowingLake) -> list[PackFile]:
-    return list(folder_store(growing.lake.bodies).list_packs())
+    return list(folder_store(growing.lake.bodies_root).list_packs())
 
 
 def write(growing: GrowingLake, store: PackStore | None = None) -> PackMerges:
     """Do the first step of a merge, which leaves the small packs."""
-    store = store or folder_store(growing.lake.bodies)
+    store = store or folder_store(growing.lake.bodies_root)
     last = read_last_commit(growing.lake)
     assert last is not None
     found = find_merge_candidates(files_of(growing), last.stores)
@@ -69,7 +69,7 @@ def write(growing: GrowingLake, store: PackStore | None = None) -> PackMerges:
 def finish(growing: GrowingLake) -> list[str]:
     """Do the last step: wipe erased bodies, and delete the small packs."""
     return delete_merged_packs(
-        folder_store(growing.lake.bodies),
+        folder_store(growing.lake.bodies_root),
         files_of(growing),
         lambda names: erase_bodies(growing.lake, names)[1],
     )
@@ -84,7 +84,7 @@ def merge(growing: GrowingLake) -> int:
 
 def content(growing: GrowingLake) -> dict[int, bytes]:
     """Return all bodies by physical offset; erased messages have none."""
-    store = folder_store(growing.lake.bodies)
+    store = folder_store(growing.lake.bodies_root)
     rows = [row for row in rows_of(growing.lake.uri("messages")) if row["body_ref"] is not None]
     return {row["physical_offset"]: read_body(store, BodyRef(**row["body_ref"]), row["body_crc"]) for row in rows}
 
@@ -102,7 +102,7 @@ class CountingStore(PackStore):
 
 def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bodies(growing: GrowingLake) -> None:
     before, refs = content(growing), [row["body_ref"] for row in rows_of(growing.lake.uri("messages"))]
-    store = folder_store(growing.lake.bodies)
+    store = folder_store(growing.lake.bodies_root)
     read = [read_body(store, BodyRef(**ref)) for ref in refs]
     small = files_of(growing)
     assert merge(growing) == 1
@@ -110,7 +110,7 @@ def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bod
     name = parse_pack_name(merged.name)
     assert (name.is_merged, str(name.store_date), name.start, name.end) == (True, FIRST_DATE, 0, len(growing.log))
     assert content(growing) == before
-    counting = CountingStore(FolderStorage(growing.lake.bodies))
+    counting = CountingStore(FolderStorage(growing.lake.bodies_root))
     assert [read_body(counting, BodyRef(**ref)) for ref in refs] == read
     assert counting.lists == 1  # of the folder, for all packs of the merged one
     assert [read_body(store, BodyRef(**ref)) for ref in refs] == read  # by a reader that was at work before
@@ -120,7 +120,7 @@ def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bod
 
 def test_a_merged_pack_is_merged_again_and_holds_each_pack_once(growing: GrowingLake) -> None:
     merge(growing)
-    store, ref = folder_store(growing.lake.bodies), BodyRef(**rows_of(growing.lake.uri("messages"))[0]["body_ref"])
+    store, ref = folder_store(growing.lake.bodies_root), BodyRef(**rows_of(growing.lake.uri("messages"))[0]["body_ref"])
     body = read_body(store, ref)
     archive_runs(growing, 3)
     before = content(growing)
@@ -137,7 +137,7 @@ def test_a_merge_that_is_killed_anywhere_loses_no_body_and_leaves_no_file(growin
     assert len(files_of(growing)) > 5
     assert content(growing) == before
     small = [file.name for file in files_of(growing) if not parse_pack_name(file.name).is_merged]
-    folder_store(growing.lake.bodies).delete(small[:2])  # killed while it deleted
+    folder_store(growing.lake.bodies_root).delete(small[:2])  # killed while it deleted
     assert content(growing) == before
     assert merge(growing) == 1
     assert content(growing) == before
@@ -147,7 +147,7 @@ class ErasingStore(PackStore):
     """A store that erases a message when a merged pack has all of its bytes, and is not there yet."""
 
     def __init__(self, growing: GrowingLake) -> None:
-        super().__init__(FolderStorage(growing.lake.bodies))
+        super().__init__(FolderStorage(growing.lake.bodies_root))
         self.growing = growing
 
     @contextmanager
@@ -166,7 +166,7 @@ def erase(growing: GrowingLake) -> None:
 @pytest.mark.parametrize("when", ["before", "while it is written", "before the small packs are deleted", "after"])
 def test_an_erased_body_is_in_no_file_whenever_its_pack_is_merged(tmp_path: Path, when: str) -> None:
     growing = write_lake(tmp_path)
-    packs = Path(growing.lake.bodies)
+    packs = Path(growing.lake.bodies_root)
     assert len(traces(packs)) == 1
     before = content(growing)
     if when == "before":
@@ -190,7 +190,7 @@ def test_a_merged_pack_stays_as_long_as_rows_name_one_of_its_packs(growing: Grow
     merge(growing)
     last = read_last_commit(growing.lake)
     assert last is not None
-    store, later = folder_store(growing.lake.bodies), datetime.datetime.now(datetime.UTC) + 10 * DAY
+    store, later = folder_store(growing.lake.bodies_root), datetime.datetime.now(datetime.UTC) + 10 * DAY
     assert find_orphan_packs(store, growing.lake, files_of(growing), last.stores, later, 7 * DAY) == []
     (merged,) = files_of(growing)
     empty = GrowingLake(growing.folder / "other")
@@ -207,7 +207,7 @@ def test_packs_that_no_row_names_and_large_ones_are_not_merged(
     growing.archive()
     packs = files_of(growing)
     other = packs[0].name.replace(packs[0].name[-20:-4], "0123456789abcdef")
-    Path(growing.lake.bodies, other).write_bytes(b"left by a killed run")
+    Path(growing.lake.bodies_root, other).write_bytes(b"left by a killed run")
     monkeypatch.setattr(packs_module, "SMALL_BYTES", packs[-1].size)
     assert merge(growing) == 3
     assert {other, packs[-1].name} < {file.name for file in files_of(growing)}
@@ -216,17 +216,17 @@ def test_packs_that_no_row_names_and_large_ones_are_not_merged(
 def test_a_damaged_merged_pack_is_named_and_stays(growing: GrowingLake) -> None:
     merge(growing)
     (merged,) = files_of(growing)
-    path = Path(growing.lake.bodies, merged.name)
+    path = Path(growing.lake.bodies_root, merged.name)
     path.write_bytes(path.read_bytes()[:-1])
     ref = BodyRef(**rows_of(growing.lake.uri("messages"))[0]["body_ref"])
     with pytest.raises(PackError, match="expected an index at the end of a merged pack"):
-        read_body(folder_store(growing.lake.bodies), ref)
+        read_body(folder_store(growing.lake.bodies_root), ref)
     archive_runs(growing, 2)
     last = read_last_commit(growing.lake)
     assert last is not None
     found = find_merge_candidates(files_of(growing), last.stores)
     named = read_referenced_packs(growing.lake, {file.store_date for file in found})
-    bins, planned = plan_pack_merges(folder_store(growing.lake.bodies), found, named, last.stores)
+    bins, planned = plan_pack_merges(folder_store(growing.lake.bodies_root), found, named, last.stores)
     assert len(planned.left) == 1
     assert merged.name not in {file.name for one in bins for file in one.files}
 
@@ -244,9 +244,12 @@ def test_a_pack_without_a_date_is_referenced_by_rows_of_any_date(tmp_path: Path,
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(60, days=days))
     growing.archive()
-    packs = list(folder_store(growing.lake.bodies).list_packs())
+    packs = list(folder_store(growing.lake.bodies_root).list_packs())
     assert (None in {parse_pack_name(pack.name).store_date for pack in packs}) == (days > 16)
     last = read_last_commit(growing.lake)
     assert last is not None
     later = datetime.datetime.now(datetime.UTC) + 10 * DAY
-    assert find_orphan_packs(folder_store(growing.lake.bodies), growing.lake, packs, last.stores, later, 7 * DAY) == []
+    assert (
+        find_orphan_packs(folder_store(growing.lake.bodies_root), growing.lake, packs, last.stores, later, 7 * DAY)
+        == []
+    )

@@ -246,8 +246,8 @@ def test_rules_that_cannot_be_read_are_an_error(remembered: str) -> None:
 
 
 def test_the_rules_stored_in_a_lake_do_not_contain_the_key() -> None:
-    text = masks_of("keys=hash", "body.a.b=text:x=y", "property.a.b=truncate:3").to_text()
+    text = masks_of("keys=hash", "body.a.b=text:x=y", "property.a.b=truncate:3").serialize_rules()
     assert "a key" not in text
     again = parse_lake_masks(text, ENVIRONMENT)
     assert again is not None
-    assert again.to_text() == text
+    assert again.serialize_rules() == text

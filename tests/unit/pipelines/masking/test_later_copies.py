@@ -32,7 +32,7 @@ SCHEMA = pa.schema([
 def copies() -> LaterCopies:
     """The hashes of `TEXTS`, of an erasure with the number 3."""
     empty = ensure_hash_key(LaterCopies())
-    details = [json.loads(text) for text in empty.to_details(TEXTS, is_kept=False)]
+    details = [json.loads(text) for text in empty.iterate_detail_json(TEXTS, are_copies_kept=False)]
     of_kind = {kind: [one for one in details if one["kind"] == kind] for kind in TextKind}
     known = {kind: {bytes.fromhex(one["hash"]): 3 for one in found} for kind, found in of_kind.items()}
     buckets = {kind: np.unique([one["bucket"] for one in found]) for kind, found in of_kind.items()}
@@ -42,7 +42,7 @@ def copies() -> LaterCopies:
 @pytest.mark.parametrize("first", [0, 1, 5])
 def test_a_row_with_a_known_id_or_key_is_a_copy(copies: LaterCopies, first: int) -> None:
     rows = pa.RecordBatch.from_pylist(ROWS, SCHEMA).slice(first)
-    assert copies.find_copies_in(rows.num_rows, rows.column).tolist() == EXPECTED[first:]
+    assert copies.find_copied_erasures(rows.num_rows, rows.column).tolist() == EXPECTED[first:]
 
 
 def test_copies_are_recognised_in_columns_with_dictionaries(copies: LaterCopies) -> None:
@@ -52,10 +52,10 @@ def test_copies_are_recognised_in_columns_with_dictionaries(copies: LaterCopies)
     maps = columns["properties"]
     names, items = maps.keys.dictionary_encode(), maps.items
     columns["properties"] = pa.MapArray.from_arrays(maps.offsets, names, items)
-    assert copies.find_copies_in(rows.num_rows, columns.__getitem__).tolist() == EXPECTED
+    assert copies.find_copied_erasures(rows.num_rows, columns.__getitem__).tolist() == EXPECTED
 
 
 def test_only_known_texts_can_be_kept_again(copies: LaterCopies) -> None:
-    assert len(list(copies.to_details(TEXTS, is_kept=True))) == 4
-    assert not list(copies.to_details(CopyTexts(keys={"another"}), is_kept=True))
-    assert not list(ensure_hash_key(LaterCopies()).to_details(TEXTS, is_kept=True))
+    assert len(list(copies.iterate_detail_json(TEXTS, are_copies_kept=True))) == 4
+    assert not list(copies.iterate_detail_json(CopyTexts(keys={"another"}), are_copies_kept=True))
+    assert not list(ensure_hash_key(LaterCopies()).iterate_detail_json(TEXTS, are_copies_kept=True))

@@ -17,7 +17,7 @@ from commitlake.pipelines.masking.masks import (
     MaskError,
     Message,
     apply_masks,
-    check_key,
+    check_hash_key,
     parse_mask,
     replace_values,
 )
@@ -110,10 +110,10 @@ def test_a_mask_that_makes_two_keys_is_an_error() -> None:
 
 
 def test_a_hash_without_a_key_is_refused() -> None:
-    check_key([parse_mask("keys=null")], b"")
-    check_key([parse_mask("keys=hash")], KEY)
+    check_hash_key([parse_mask("keys=null")], b"")
+    check_hash_key([parse_mask("keys=hash")], KEY)
     with pytest.raises(UsageError, match="COMMITLAKE_MASK_KEY"):
-        check_key([parse_mask("keys=hash")], b"")
+        check_hash_key([parse_mask("keys=hash")], b"")
 
 
 def starred(body: str, *path: str) -> str:

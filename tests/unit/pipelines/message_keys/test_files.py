@@ -39,9 +39,9 @@ def archive(lake: Lake, tmp_path: Path, erased: ErasedMessages | None = None) ->
         work.splits(1 << 17), lake, work.commit.run_id, "1", erased=erased or ErasedMessages(),
         keyed=True,
     )  # fmt: skip
-    manifest = list(tasks.run(0, tasks.parts))
+    manifest = list(tasks.run_task(0, tasks.parts))
     messages = [row.data_file for row in manifest if row.table == "messages"]
-    commit_run(lake, messages, work.commit, work.progress_before)
+    commit_run(lake, messages, work.commit, work.previous_progress)
     keys = [row.data_file for row in manifest if row.table == "message_keys"]
     return PreparedKeys(frozenset(file.path for file in messages), 0, keys)
 
@@ -69,12 +69,12 @@ def test_files_of_tasks_are_added_without_reading_messages(
 ) -> None:
     wanted = keys_read_again(lake, tmp_path)
     prepared = archive(lake, tmp_path)
-    monkeypatch.setattr(follow._KeysFilesWriter, "write", None)  # reads data files
-    followed = follow_keys(lake, prepared=prepared)
+    monkeypatch.setattr(follow._KeysFilesWriter, "write_part", None)  # reads data files
+    followed = follow_keys(lake, prepared_keys=prepared)
     assert followed.rows == wanted.num_rows == 2000
     assert keys_of(lake).equals(wanted)
     assert names_of(lake) == {file.path for file in prepared.files}
-    assert follow_keys(lake, prepared=prepared).rows == 0
+    assert follow_keys(lake, prepared_keys=prepared).rows == 0
     assert keys_of(lake).equals(wanted)
 
 
@@ -82,7 +82,7 @@ def test_rows_of_earlier_runs_are_read(lake: Lake, tmp_path: Path) -> None:
     archive(lake, tmp_path)
     write_messages(tmp_path / "store", 500)
     prepared = archive(lake, tmp_path)
-    follow_keys(lake, prepared=prepared)
+    follow_keys(lake, prepared_keys=prepared)
     assert keys_of(lake).equals(keys_read_again(lake, tmp_path))
     assert not names_of(lake) & {file.path for file in prepared.files}
 
@@ -90,7 +90,7 @@ def test_rows_of_earlier_runs_are_read(lake: Lake, tmp_path: Path) -> None:
 def test_keys_that_were_written_before_an_erasure_are_not_added(lake: Lake, tmp_path: Path) -> None:
     prepared = archive(lake, tmp_path)
     before = PreparedKeys(prepared.messages, prepared.erasure + 1, prepared.files)
-    follow_keys(lake, prepared=before)
+    follow_keys(lake, prepared_keys=before)
     assert keys_of(lake).equals(keys_read_again(lake, tmp_path))
     assert not names_of(lake) & {file.path for file in prepared.files}
 
@@ -100,7 +100,7 @@ def test_keys_of_erased_messages_are_left_out(lake: Lake, tmp_path: Path) -> Non
     gone = sorted(set(all_keys.column("physical_offset").to_pylist()))[3:9]
     erased = ErasedMessages(1, ("e",), (1,), {"a": ErasedOffsets(np.array(gone), np.zeros(len(gone), np.int64))})
     prepared = archive(lake, tmp_path, erased)
-    follow_keys(lake, prepared=prepared)
+    follow_keys(lake, prepared_keys=prepared)
     left = set(keys_of(lake).column("physical_offset").to_pylist())
     assert set(all_keys.column("physical_offset").to_pylist()) - left == set(gone)
 
@@ -114,7 +114,7 @@ def test_a_task_with_many_rows_writes_several_files(
     monkeypatch.setattr("commitlake.pipelines.archive.row_buffer.PART_BYTES", 1 << 16)
     prepared = archive(lake, tmp_path)
     assert len(prepared.files) > 2
-    follow_keys(lake, prepared=prepared)
+    follow_keys(lake, prepared_keys=prepared)
     assert keys_of(lake).equals(wanted)
     assert len(names_of(lake)) == len(prepared.files)
 
@@ -128,8 +128,8 @@ def test_rows_without_keys_give_no_file(lake: Lake) -> None:
     for name in ("broker", "topic"):
         place = encoded.schema.names.index(name)
         encoded = encoded.set_column(place, name, encoded.column(name).dictionary_encode())
-    found.add(encoded)
-    assert found.finish() == []
+    found.add_messages(encoded)
+    assert found.finish_files() == []
     assert not Path(lake.uri("message_keys")).exists()
 
 

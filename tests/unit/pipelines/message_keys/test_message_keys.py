@@ -25,7 +25,7 @@ from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.message_keys.check import open_keys_of_messages, sum_keys
 from commitlake.pipelines.message_keys.files import hash_texts, key_hashes
 from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
-from commitlake.pipelines.message_keys.lookup import find_places_by_keys
+from commitlake.pipelines.message_keys.lookup import find_message_places
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
 from commitlake.pipelines.query.engines import TableQuery
 from commitlake.pipelines.query.keys import business_keys_condition, unique_key_condition
@@ -43,12 +43,12 @@ def archive(store: Path, lake: Lake) -> int:
     work = find_archive_work(str(store), "a", lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(SIZE), lake, work.commit.run_id, "1")
-    manifest = list(tasks.run(0, tasks.parts))
+    manifest = list(tasks.run_task(0, tasks.parts))
     commit_run(
         lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
-        work.progress_before,
+        work.previous_progress,
     )
     return DeltaTable(lake.uri("messages")).version()
 
@@ -73,7 +73,7 @@ STARTS = [sum(len(record) for record in records(SENT)[:number]) for number in ra
 
 def offsets(lake: Lake, *keys: str, kind: str = "key") -> list[int]:
     """Return the numbers of the messages that are found."""
-    found = find_places_by_keys(lake, keys, kind).column("physical_offset").to_pylist()
+    found = find_message_places(lake, keys, kind).column("physical_offset").to_pylist()
     return sorted({STARTS.index(offset) for offset in found})
 
 
@@ -184,7 +184,7 @@ def test_a_follower_without_the_needed_files_rebuilds_the_table(left_behind: Lak
 
 def test_without_the_needed_files_look_ups_fail_and_queries_do_without_keys(left_behind: Lake) -> None:
     with pytest.raises(VersionGoneError, match="without --no-keys"):
-        find_places_by_keys(left_behind, ["it's"])
+        find_message_places(left_behind, ["it's"])
     assert business_keys_condition(left_behind, ["it's"]) is None
     assert unique_key_condition(left_behind, "U5") is None
 

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.rocketmq import ClientOptions
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.pipelines.offsets.setting import TopicOffsets, mqadmin_commands, set_offsets
+from commitlake.pipelines.offsets.setting import TopicOffsets, make_mqadmin_commands, set_offsets
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.frames import Command, serialize_command
@@ -100,7 +100,7 @@ def commands(
     others: dict[MessageQueue, int | None],
 ) -> list[str]:
     offsets = TopicOffsets(wanted, current, others)
-    return list(mqadmin_commands("10.0.0.9:9876;10.0.0.8:9876", "billing", "orders", offsets, ADDRESSES))
+    return list(make_mqadmin_commands("10.0.0.9:9876;10.0.0.8:9876", "billing", "orders", offsets, ADDRESSES))
 
 
 def test_each_queue_has_a_command_with_the_address_of_its_broker() -> None:
@@ -127,5 +127,5 @@ def test_a_queue_that_is_at_0_already_needs_no_command() -> None:
 def test_topics_of_retries_are_quoted_for_a_shell() -> None:
     queue = MessageQueue("%RETRY%my group", "a", 0)
     offsets = TopicOffsets({queue: 1}, {queue: 2}, {})
-    (line,) = mqadmin_commands("h:1", "my group", queue.topic, offsets, ADDRESSES)
+    (line,) = make_mqadmin_commands("h:1", "my group", queue.topic, offsets, ADDRESSES)
     assert "-n h:1 -g 'my group' -t '%RETRY%my group' -s now" in line

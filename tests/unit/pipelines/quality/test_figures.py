@@ -52,7 +52,7 @@ def test_the_page_of_stretches_equals_that_of_the_whole(rows: int) -> None:
 def test_sums_equal_those_of_the_rows() -> None:
     figures = in_stretches(PROFILE, 50, 0)
     assert (figures.messages, figures.bytes) == (len(ROWS), 200 * len(ROWS))
-    assert (figures.brokers, figures.topics) == (3, len({(row["broker"], row["topic"]) for row in ROWS}))
+    assert (figures.broker_count, figures.topics) == (3, len({(row["broker"], row["topic"]) for row in ROWS}))
     times = [row["store_timestamp"] for row in ROWS if row["store_timestamp"] is not None]
     assert (figures.first_time, figures.last_time) == (min(times), max(times))
     assert figures.queues == len({(row["broker"], row["topic"], row["queue_id"]) for row in ROWS})
@@ -70,10 +70,11 @@ def test_only_the_topics_that_are_shown_are_kept() -> None:
 
 def test_an_empty_profile_has_figures() -> None:
     figures = figures_of(merge_profiles([]))
-    assert (figures.messages, figures.topics, figures.span, figures.counts_by_window, list(figures.topic_rows)) == (
+    assert (figures.messages, figures.topics, figures.time_span, figures.counts_by_window,
+    list(figures.topic_rows)) == (
         0, 0, None, {}, [],
     )  # fmt: skip
-    assert PageFigures().span is None
+    assert PageFigures().time_span is None
 
 
 def test_the_figures_of_several_commits_are_those_of_one(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_the_figures_of_several_commits_are_those_of_one(tmp_path: Path) -> None
     for run_id, rows in (("one", ROWS[:middle:2] + ROWS[middle:]), ("two", ROWS[1:middle:2])):
         with open_profiles_file(lake, run_id) as file:
             for stretch in split_by_topics(profile_of(rows), 100):
-                file.add(stretch)
+                file.add_windows(stretch)
     figures = read_page_figures(lake, ["one", "two"])
     assert (figures.messages, figures.topics, figures.queues) == tuple(
         getattr(figures_of(PROFILE), name) for name in ("messages", "topics", "queues")
@@ -96,7 +97,7 @@ def test_the_figures_of_several_commits_are_those_of_one(tmp_path: Path) -> None
 def test_the_files_of_profiles_are_closed_after_they_were_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake(str(tmp_path))
     with open_profiles_file(lake, "one") as file:
-        file.add(PROFILE)
+        file.add_windows(PROFILE)
     sources: list[pa.NativeFile] = []
 
     def open_parquet(source: pa.NativeFile, **options: bool) -> pq.ParquetFile:
@@ -117,7 +118,7 @@ def test_an_expectation_is_met_by_a_run_if_it_is_met_by_each_commit() -> None:
     assert unmet.examples == [{"topic": "a"}, {"topic": "b"}]
     damage = next(each.name for suite in SUITES for each in suite.expectations if each.severity is Severity.DAMAGE)
     queue = {"broker": "a", "topic": "a", "queue_id": 0}
-    (unmet,) = join_reports([report_of((damage, queue)), report_of((damage, queue | {"missing": 2}))]).damage
+    (unmet,) = join_reports([report_of((damage, queue)), report_of((damage, queue | {"missing": 2}))]).damage_judgements
     assert unmet.examples == [queue]  # the queues are counted
     assert len(joined.judgements) == len(report_of().judgements)
     observed = {found.expectation.type: found.observed for found in joined.judgements}

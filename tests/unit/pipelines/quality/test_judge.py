@@ -19,7 +19,7 @@ from commitlake.pipelines.quality.frames import build_topic_frame, build_window_
 from commitlake.pipelines.quality.judge import judge_profile
 from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.kernel import MAX_MISSING
-from commitlake.pipelines.quality.loading import start_loading
+from commitlake.pipelines.quality.loading import start_loading_thread
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import ProfileError, QualityError
 from commitlake.pipelines.quality.report import (
@@ -44,12 +44,12 @@ FACTS = RunFacts(now=LATER)
 
 @pytest.fixture(scope="module", autouse=True)
 def _loaded() -> None:
-    start_loading().join()
+    start_loading_thread().join()
 
 
 def judged(rows: list[Row], facts: RunFacts = FACTS) -> QualityReport:
     """Return the suites' report on rows."""
-    return judge_profile(profile_of(rows), facts=facts)
+    return judge_profile(profile_of(rows), run_facts=facts)
 
 
 def suite_with(name: str) -> list[Suite]:
@@ -68,7 +68,7 @@ def unmet(report: QualityReport) -> set[str]:
 def test_healthy_messages_meet_all_expectations() -> None:
     report = judged(messages(range(2000)))
     assert unmet(report) == set()
-    assert report.passed
+    assert report.has_passed
     assert len(report.judgements) == sum(len(suite.expectations) for suite in SUITES) >= 30
     assert expectation_sentences(report) == []
 
@@ -141,7 +141,7 @@ def test_offsets_that_skip_more_than_numbers_hold_are_counted_as_missing(offsets
 
 
 def test_no_messages_meet_all_expectations() -> None:
-    report = judge_profile(profile_of([message()]).slice(0, 0), facts=FACTS)
+    report = judge_profile(profile_of([message()]).slice(0, 0), run_facts=FACTS)
     assert unmet(report) == set()
 
 
@@ -149,7 +149,7 @@ def test_a_recreated_topic_is_a_warning() -> None:
     again = [message(2000 + n, queue_offset=n) for n in range(10)]
     report = judged([*messages(range(1000, 1010)), *again])
     assert unmet(report) == {"queue_offsets_do_not_restart"}
-    assert report.passed
+    assert report.has_passed
 
 
 # --- damage, and failures that stop a commit ---
@@ -161,8 +161,8 @@ def test_a_recreated_topic_is_a_warning() -> None:
 def test_a_lost_message_is_damage_within_a_window_and_between_two(lost: int) -> None:
     rows = messages(range(1200))
     report = judged(rows[:lost] + rows[lost + 1 :])
-    assert report.passed
-    (found,) = report.damage
+    assert report.has_passed
+    (found,) = report.damage_judgements
     assert (found.expectation.name, found.observed, found.unexpected) == ("no_message_is_lost", 1, 1)
     (example,) = found.examples
     assert (example["topic"], example["queue_id"], example["unexplained_offsets"]) == ("orders", 0, 1)
@@ -174,7 +174,7 @@ def test_a_lost_message_is_damage_within_a_window_and_between_two(lost: int) -> 
 
 def test_damage_names_each_queue_once() -> None:
     rows = [message(n * 600, topic=f"orders{NUL * topic}", queue_offset=2 * n) for topic in range(20) for n in range(4)]
-    (found,) = judge_profile(profile_of(rows), [QUEUES], FACTS).damage
+    (found,) = judge_profile(profile_of(rows), [QUEUES], FACTS).damage_judgements
     assert (found.unexpected, found.observed) == (60, 60)
     assert [example["topic"] for example in found.examples] == [f"orders{NUL * topic}" for topic in range(20)]
     text = Losses().verdict(judge_profile(profile_of(rows), [QUEUES], FACTS)).text
@@ -185,12 +185,12 @@ def test_a_lost_message_of_a_damaged_broker_is_a_warning() -> None:
     rows = [*messages([0, 1, 5]), *messages([0, 1], broker="b")]
     damaged = RunFacts({"a": BrokerFacts(bad_ranges=2), "b": BrokerFacts()}, now=LATER)
     report = judged(rows, damaged)
-    assert not report.damage
+    assert not report.damage_judgements
     assert unmet(report) == {"no_message_is_lost_by_damage", "logs_are_intact"}
     gap = RunFacts({"a": BrokerFacts(missing_ranges=1)}, now=LATER)
     assert unmet(judged(rows, gap)) == {"no_message_is_lost_by_damage", "logs_have_no_gaps"}
     for other in ({"b": BrokerFacts(bad_ranges=2)}, {"a": BrokerFacts(marked_rows=2)}):
-        assert judged(rows, RunFacts(other, now=LATER)).damage
+        assert judged(rows, RunFacts(other, now=LATER)).damage_judgements
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_lost_message_of_a_damaged_broker_is_a_warning() -> None:
 def test_a_message_with_a_prepared_flag_of_its_client_passes(flag: int) -> None:
     prepared = message(2, queue_offset=0, sys_flag=flag, physical_offset=1500)  # brokers store it in no queue
     report = judged([*messages([0, 1]), prepared, *messages([2, 3])], FACTS)
-    assert report.passed
+    assert report.has_passed
     assert not unmet(report) & {"queue_offsets_do_not_restart", "queue_offsets_are_unique"}
 
 
@@ -245,7 +245,7 @@ def test_rows_that_no_broker_writes_are_critical(rows: list[Row], name: str) -> 
 )
 def test_unusual_rows_are_a_warning(rows: list[Row], name: str) -> None:
     report = judge_profile(profile_of(rows), suite_with(name), FACTS)
-    assert report.passed
+    assert report.has_passed
     assert name in {found.expectation.name for found in report.warnings}
 
 
@@ -281,8 +281,10 @@ def test_files_and_logs_are_compared_with_the_profile() -> None:
 
 def test_a_profile_that_was_not_merged_is_critical() -> None:
     twice = pa.concat_tables([profile_of(messages(range(5))), profile_of(messages(range(5, 9)))])
-    assert "windows_are_unique" in {one.expectation.name for one in judge_profile(twice, facts=FACTS).critical_failures}
-    assert judge_profile(merge_profiles([twice]), facts=FACTS).passed
+    assert "windows_are_unique" in {
+        one.expectation.name for one in judge_profile(twice, run_facts=FACTS).critical_failures
+    }
+    assert judge_profile(merge_profiles([twice]), run_facts=FACTS).has_passed
 
 
 def test_examples_are_the_first_few() -> None:
@@ -347,7 +349,7 @@ def test_results_are_rows_of_their_table() -> None:
     assert (row["run_id"], row["suite"], row["observed_value"]) == ("r", "queues", "4")
     assert json.loads(row["examples"][0])["topic"] == "orders"
     assert row["judged_at"] == LATER
-    assert dataclasses.replace(report, judgements=()).passed
+    assert dataclasses.replace(report, judgements=()).has_passed
 
 
 @pytest.mark.long("imports and expectations change only with great_expectations")
@@ -364,11 +366,11 @@ def test_judging_uses_no_network_and_leaves_no_files(tmp_path: Path) -> None:
             socket.socket.connect = socket.socket.connect_ex = socket.socket.sendto = refuse
             socket.getaddrinfo = socket.create_connection = socket.gethostbyname = refuse
             from commitlake.pipelines.quality.judge import judge_profile
-            from commitlake.pipelines.quality.loading import start_loading
+            from commitlake.pipelines.quality.loading import start_loading_thread
             from tests.support.profiles import messages, profile_of
-            start_loading()
+            start_loading_thread()
             report = judge_profile(profile_of(messages(range(20))))
-            print(len(report.judgements), report.passed)
+            print(len(report.judgements), report.has_passed)
             """
         )
     )

@@ -54,8 +54,8 @@ def test_parts_of_a_topic_in_different_places_are_put_together() -> None:
 
 def test_the_judgement_equals_that_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = profile_of(ROWS)
-    whole = judge_profile(profile, facts=FACTS)
+    whole = judge_profile(profile, run_facts=FACTS)
     monkeypatch.setattr(judging_module, "split_by_topics", lambda table: split_by_topics(table, 20))
     monkeypatch.setattr(judging_module, "MAX_PART_ROWS", 3)  # topics are judged before all are known, too
-    assert list(judge_profile(profile, facts=FACTS).judgements) == list(whole.judgements)
+    assert list(judge_profile(profile, run_facts=FACTS).judgements) == list(whole.judgements)
     assert len([found for found in whole.judgements if not found.success]) >= 6

@@ -28,13 +28,13 @@ def process() -> Iterator[JudgeProcess]:
 
 def test_the_judgement_is_the_same(process: JudgeProcess) -> None:
     profile = profile_of([each for number, each in enumerate(messages(range(60))) if number != 7])
-    here = judge_profile(profile, facts=FACTS)
+    here = judge_profile(profile, run_facts=FACTS)
     for _ in range(2):  # a run that is tried again judges again
-        judging = process.begin(FACTS)
+        judging = process.begin_judging(FACTS)
         for stretch in split_by_topics(profile, 3):
-            judging.add(stretch)
-        there = judging.report()
-        assert there.damage
+            judging.add_profile_part(stretch)
+        there = judging.make_report()
+        assert there.damage_judgements
         assert there == here
 
 
@@ -44,7 +44,7 @@ def test_an_error_is_the_same(process: JudgeProcess) -> None:
     suites = [dataclasses.replace(suite, expectations=(unknown,))]
     windows = build_window_frame(profile_of(messages(range(10))), FACTS)
     with pytest.raises(QualityError, match="no expectation ExpectNothing"):
-        process.start().call(FrameJudge().judge, suites, windows, KEYS[Grain.WINDOW])
+        process.start().call(FrameJudge().judge_frame, suites, windows, KEYS[Grain.WINDOW])
 
 
 def test_the_process_starts_when_first_needed() -> None:

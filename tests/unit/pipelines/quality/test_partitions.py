@@ -13,9 +13,9 @@ from commitlake.pipelines.quality.partitions import (
     PARTITIONS,
     PartitionGroup,
     PartitionIndex,
+    group_partitions,
     parse_partitions,
-    partition_counts,
-    plan_groups,
+    partition_row_counts,
     select_group_rows,
     serialize_partitions,
 )
@@ -46,7 +46,7 @@ def topics_of(profile: pa.Table) -> set[tuple[str | None, str | None]]:
 
 @pytest.mark.parametrize("most", [10, 500, 10**6])
 def test_groups_together_equal_the_whole_and_divide_no_topic(most: int) -> None:
-    groups = plan_groups(INDEX.rows, most)
+    groups = group_partitions(INDEX.row_counts, most)
     parts = [part_of(group) for group in groups]
     assert merge_profiles(parts).equals(PROFILE)
     assert sum(len(topics_of(part)) for part in parts) == len(topics_of(PROFILE))
@@ -59,7 +59,7 @@ def test_groups_together_equal_the_whole_and_divide_no_topic(most: int) -> None:
 def test_a_file_is_in_arrow_format_with_counts_of_its_parts() -> None:
     with pa.ipc.open_file(DATA) as reader:
         assert merge_profiles([reader.read_all()]).equals(PROFILE)
-    assert INDEX.rows.tolist() == partition_counts(PROFILE).tolist()
+    assert INDEX.row_counts.tolist() == partition_row_counts(PROFILE).tolist()
     again = PartitionIndex.from_bytes(INDEX.to_bytes())
     assert (again.begin, again.parts.tolist()) == (INDEX.begin, INDEX.parts.tolist())
 
@@ -68,7 +68,7 @@ def test_a_topic_is_in_one_partition_of_every_file() -> None:
     places = defaultdict(set)
     for profile in (PROFILE, PROFILE.slice(700), many_windows(range(9, 10), topics=150)):
         _, index = serialize_partitions(profile)
-        for number in np.flatnonzero(index.rows).tolist():
+        for number in np.flatnonzero(index.row_counts).tolist():
             for topic in topics_of(select_group_rows(profile, PartitionGroup(number, number + 1))):
                 places[topic].add(number)
     assert {len(found) for found in places.values()} == {1}
@@ -78,17 +78,17 @@ def test_a_topic_is_in_one_partition_of_every_file() -> None:
 def test_a_partition_that_is_too_large_is_divided() -> None:
     rows = [0] * PARTITIONS
     rows[5], rows[6], rows[7] = 10, 95, 10
-    groups = plan_groups(rows, 30)
+    groups = group_partitions(rows, 30)
     assert groups == [
         PartitionGroup(0, 6),
         *(PartitionGroup(6, 7, share, 4) for share in range(4)),
         PartitionGroup(7, 64),
     ]
-    assert plan_groups([0] * PARTITIONS) == [ALL]
+    assert group_partitions([0] * PARTITIONS) == [ALL]
     # Many topics of one partition: each share has about as many of them.
     profile = many_windows(range(1), topics=64 * 120, queues=1)
     sizes = [select_group_rows(profile, PartitionGroup(3, 4, share, 4)).num_rows for share in range(4)]
-    assert sum(sizes) == partition_counts(profile)[3]
+    assert sum(sizes) == partition_row_counts(profile)[3]
     assert min(sizes) > 10
 
 

@@ -38,7 +38,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rebuild(root: Path, out: Path, wanted: RequestedSettings = SIZES, **changes: object) -> Rebuilt:
-    (found,) = find_stores(str(root), "a", formats=all_formats().only(JMQ))
+    (found,) = find_stores(str(root), "a", formats=all_formats().select_only(JMQ))
     return rebuild_store(found, out, wanted, **changes)  # type: ignore[arg-type]
 
 
@@ -172,7 +172,7 @@ def test_an_interrupted_run_is_continued(store: Path, tmp_path: Path) -> None:
     def stop(_: int) -> None:
         raise StoppedError
 
-    (found,) = find_stores(str(store), "a", formats=all_formats().only(JMQ))
+    (found,) = find_stores(str(store), "a", formats=all_formats().select_only(JMQ))
     with pytest.raises(StoppedError):
         rebuild_store(found, tmp_path / "out", SIZES, partition_bytes=5000, advance=stop)
     assert (tmp_path / "out" / ".rebuild").is_dir()

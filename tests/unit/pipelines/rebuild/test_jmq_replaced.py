@@ -41,11 +41,11 @@ def store(intact: Path, tmp_path: Path) -> Path:
 
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     """Return the verified replacement of a store's files."""
-    (found,) = find_stores(str(root), "a", formats=all_formats().only(JMQ))
+    (found,) = find_stores(str(root), "a", formats=all_formats().select_only(JMQ))
     replacement = Replacement(root, JMQ)
     rebuilt = rebuild_store(found, replacement.out, RequestedSettings(topics=topics))
     replacement.take_over_old_queues(rebuilt.settings)
-    replacement.verify(found, rebuilt.shifted_queues, topics)
+    replacement.verify_new_files(found, rebuilt.shifted_queues, topics)
     return replacement
 
 
@@ -53,7 +53,7 @@ def test_new_files_replace_the_old_ones_which_are_kept(store: Path, intact: Path
     damaged = store / "queue" / "rare" / "0" / segment_name(0)
     size = damaged.stat().st_size
     damaged.write_bytes(bytes(size))
-    old = replaced(store).replace(STAMP)
+    old = replaced(store).replace_files(STAMP)
     assert files_of(store / "queue") == files_of(intact / "queue")
     assert (store / "checkpoint").read_bytes() == (intact / "checkpoint").read_bytes()
     assert (store / f"queue.old-{STAMP}" / "rare" / "0" / segment_name(0)).read_bytes() == bytes(size)
@@ -64,7 +64,7 @@ def test_new_files_replace_the_old_ones_which_are_kept(store: Path, intact: Path
 def test_one_topic_is_replaced_alone(store: Path, intact: Path) -> None:
     shutil.rmtree(store / "queue" / "topic-1")
     shutil.rmtree(store / "queue" / "rare")
-    assert replaced(store, ("rare",)).replace(STAMP) == []
+    assert replaced(store, ("rare",)).replace_files(STAMP) == []
     assert files_of(store / "queue" / "rare") == files_of(intact / "queue" / "rare")
     assert not (store / "queue" / "topic-1").exists()
 
@@ -75,7 +75,7 @@ def test_queues_without_a_record_in_the_journal_keep_their_next_offset(store: Pa
     size = OPTIONS.queue_file_size_bytes
     (lonely / segment_name(2 * size)).write_bytes(serialize_entry(JmqQueueEntry(0, 100)).ljust(size, b"\0"))
     (store / "journal" / segment_name(0)).unlink()
-    replaced(store).replace(STAMP)
+    replaced(store).replace_files(STAMP)
     assert [path.name for path in lonely.iterdir()] == [segment_name(2 * size)]
     with JournalStore.open(store, OPTIONS, clock=Clock()) as opened:
         assert opened.recovery.records == 0  # the checkpoint counts this queue, too: nothing is built anew
@@ -89,7 +89,7 @@ def test_a_damaged_record_is_skipped(store: Path) -> None:
     data = bytearray(path.read_bytes())
     data[broken.journal_offset % FILE_BYTES + HEAD.offset_of("body_crc") + 7] ^= 1
     path.write_bytes(data)
-    replaced(store).replace(STAMP)
+    replaced(store).replace_files(STAMP)
     with JournalStore.open(store, OPTIONS, clock=Clock()) as opened:
         assert opened.recovery.records == 0
         assert sum(map(len, all_messages(opened).values())) == 599
@@ -104,10 +104,10 @@ def test_with_a_missing_journal_file_no_file_is_replaced(store: Path) -> None:
 
 
 def test_files_that_do_not_match_the_journal_replace_nothing(store: Path) -> None:
-    (found,) = find_stores(str(store), "a", formats=all_formats().only(JMQ))
+    (found,) = find_stores(str(store), "a", formats=all_formats().select_only(JMQ))
     replacement = Replacement(store, JMQ)
     rebuild_store(found, replacement.out, RequestedSettings())
     path = replacement.out / "queue" / "rare" / "0" / segment_name(0)
     path.write_bytes(bytes(path.stat().st_size))
     with pytest.raises(DisagreementError, match="nothing was replaced: queue_missing_entry at queue/rare/0"):
-        replacement.verify(found, ())
+        replacement.verify_new_files(found, ())

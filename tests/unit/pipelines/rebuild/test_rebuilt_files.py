@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.runtime.local_runner import ThreadRunner
-from commitlake.jobs.rebuild.command import summary
+from commitlake.jobs.rebuild.command import rebuild_summary
 from commitlake.pipelines.rebuild import run
 from commitlake.pipelines.rebuild.index import index_file_name
 from commitlake.pipelines.rebuild.run import Rebuilt
@@ -196,7 +196,7 @@ def test_a_damaged_queue_id_makes_no_topic_of_millions_of_queues(rebuild: Rebuil
     assert table["order"]["readQueueNums"] == 1001
     assert rebuilt.unlikely_queues == ("order/16777217",)
     assert (rebuilt.out / "consumequeue" / "order" / "16777217").is_dir()
-    assert any("topics.json leaves them out: order/16777217" in line for line in summary(rebuilt))
+    assert any("topics.json leaves them out: order/16777217" in line for line in rebuild_summary(rebuilt))
 
 
 def test_a_topic_of_thousands_of_queues_keeps_them(rebuild: Rebuild, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild import replace
 from commitlake.pipelines.rebuild.errors import DisagreementError
-from commitlake.pipelines.rebuild.parts import PartReader, read_table
+from commitlake.pipelines.rebuild.parts import PartReader, read_part_table
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
@@ -95,7 +95,7 @@ def test_a_truncated_part_is_made_again(store: Path, rebuild: Rebuild, same_file
     out = interrupted(rebuild, store)
     part = min((out / ".rebuild" / "parts").iterdir())
     part.write_bytes(part.read_bytes()[:-1])
-    assert read_table(part) is None
+    assert read_part_table(part) is None
     rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION)
     same_files(store, out)
 
@@ -116,7 +116,7 @@ def test_a_truncated_part_is_not_read(store: Path, rebuild: Rebuild, tmp_path: P
     part = min((out / ".rebuild" / "parts").iterdir())
     cut = tmp_path / "cut"
     cut.write_bytes(part.read_bytes()[-size:] if size else b"")
-    assert read_table(cut) is None
+    assert read_part_table(cut) is None
 
 
 def test_an_unfinished_run_with_other_options_is_refused(store: Path, rebuild: Rebuild) -> None:
@@ -162,14 +162,14 @@ def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     replacement = Replacement(root, ROCKETMQ)
     rebuilt = rebuild_store(store, replacement.out, RequestedSettings(topics=topics))
     replacement.take_over_old_queues(rebuilt.settings)
-    replacement.verify(store, rebuilt.shifted_queues, topics)
+    replacement.verify_new_files(store, rebuilt.shifted_queues, topics)
     return replacement
 
 
 def test_new_files_replace_the_old_ones_which_are_kept(store: Path, intact: Path, same_files: Compare) -> None:
     damaged = store / "consumequeue" / "rare" / "0" / segment_name(0)
     damaged.write_bytes(bytes(320))
-    old = replaced(store).replace(STAMP)
+    old = replaced(store).replace_files(STAMP)
     same_files(intact, store)
     assert (store / f"consumequeue.old-{STAMP}" / "rare" / "0" / segment_name(0)).read_bytes() == bytes(320)
     assert {path.name for path in old} >= {f"consumequeue.old-{STAMP}", f"index.old-{STAMP}", f"checkpoint.old-{STAMP}"}
@@ -185,11 +185,11 @@ def test_a_replacement_that_was_interrupted_is_finished(
     replacement = replaced(store)
     monkeypatch.setattr(replace, "sync_folder", stop)
     with pytest.raises(StoppedError):
-        replacement.replace(STAMP)
+        replacement.replace_files(STAMP)
     monkeypatch.undo()
     again = Replacement(store, ROCKETMQ)
     assert again.has_started
-    assert store / f"consumequeue.old-{STAMP}" not in again.replace("another stamp")
+    assert store / f"consumequeue.old-{STAMP}" not in again.replace_files("another stamp")
     same_files(intact, store)
     assert (store / f"consumequeue.old-{STAMP}").is_dir()
     assert list(store.glob("*.old-another*")) == []
@@ -197,7 +197,7 @@ def test_a_replacement_that_was_interrupted_is_finished(
 
 def test_two_replacements_in_one_second_keep_separate_old_files(store: Path, intact: Path) -> None:
     for _ in range(3):
-        replaced(store).replace(STAMP)
+        replaced(store).replace_files(STAMP)
     for stamp in (STAMP, f"{STAMP}-2", f"{STAMP}-3"):
         path = Path("rare") / "0" / segment_name(0)
         old = store / f"consumequeue.old-{stamp}" / path
@@ -208,7 +208,7 @@ def test_one_topic_is_replaced_alone(store: Path, intact: Path, same_files: Comp
     shutil.rmtree(store / "consumequeue" / "topic-1")
     damaged = store / "consumequeue" / "rare" / "0" / segment_name(0)
     damaged.write_bytes(bytes(320))
-    old = replaced(store, ("rare",)).replace(STAMP)
+    old = replaced(store, ("rare",)).replace_files(STAMP)
     assert old == [store / f"consumequeue.old-{STAMP}" / "rare"]
     assert damaged.read_bytes() == (intact / damaged.relative_to(store)).read_bytes()
     assert not (store / "consumequeue" / "topic-1").exists()
@@ -219,7 +219,7 @@ def test_queues_without_a_record_in_the_log_keep_their_next_offset(store: Path) 
     lonely.mkdir(parents=True)
     (lonely / segment_name(3200)).write_bytes(bytes(320))
     (lonely / ".swp").write_bytes(b"no file of a queue's")
-    replaced(store).replace(STAMP)
+    replaced(store).replace_files(STAMP)
     assert [path.name for path in lonely.iterdir()] == [segment_name(3200)]
 
 
@@ -229,7 +229,7 @@ def test_files_that_do_not_match_the_log_replace_nothing(store: Path) -> None:
     rebuild_store(found, replacement.out, RequestedSettings())
     (replacement.out / "consumequeue" / "rare" / "0" / segment_name(0)).write_bytes(bytes(320))
     with pytest.raises(DisagreementError, match="nothing was replaced: queue_missing_entry at consumequeue/rare/0"):
-        replacement.verify(found, ())
+        replacement.verify_new_files(found, ())
 
 
 def test_a_damaged_log_replaces_nothing(store: Path) -> None:

@@ -21,7 +21,7 @@ from commitlake.pipelines.repair.content_sums import (
     SUMMED_TABLES,
     TableContents,
     list_unsealed_tables,
-    seal_contents,
+    seal_table_contents,
     sum_table_contents,
     undo_foreign_changes,
 )
@@ -67,7 +67,7 @@ def change(lake: Lake, table: str) -> None:
 
 
 def differing(lake: Lake) -> list[TableContents]:
-    return [contents for contents in sum_table_contents(lake) if contents.differs]
+    return [contents for contents in sum_table_contents(lake) if contents.has_difference]
 
 
 def test_the_sums_are_known_from_the_first_row(sound: GrowingLake) -> None:
@@ -148,7 +148,7 @@ def test_deleted_seals_are_a_finding(sound: GrowingLake, tmp_path: Path) -> None
     shutil.rmtree(Path(lake.uri("profiles"), "_delta_log/_seals"))
     Path(lake.uri("profiles"), f"_delta_log/{0:020}.json").unlink()
     assert [contents.table for contents in differing(lake)] == ["profiles"]
-    assert seal_contents(lake) == ["profiles"]
+    assert seal_table_contents(lake) == ["profiles"]
     assert differing(lake) == []
 
 

@@ -63,9 +63,9 @@ def test_each_table_is_repaired_after_each_damage(
     entry, file = max(Path(uri).glob("_delta_log/*.json")), Path(min(delta_table(uri).file_uris()))
     damage(entry if what == "entry" else file, how)
     plan = plan_repair(lake)
-    assert not plan.is_nothing
+    assert not plan.is_empty
     assert {*plan.logs, *plan.files} == {table}
-    assert list(plan.lines())
+    assert list(plan.plan_lines())
     repair_lake(lake, plan, "1")
     again = plan_repair(lake, deep=False)
     assert not {*again.logs, *again.files}

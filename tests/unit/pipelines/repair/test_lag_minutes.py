@@ -42,10 +42,10 @@ def growing(tmp_path: Path) -> GrowingLake:
 def check_repair(growing: GrowingLake, *expected_lines: str) -> None:
     """Check that a repair moves the table aside, and that the command that it names computes it again."""
     plan = plan_repair(growing.lake)
-    assert {*expected_lines} <= {*plan.lines()}
+    assert {*expected_lines} <= {*plan.plan_lines()}
     assert f"lag_minutes: all minutes: {COMPUTE}" in repair_lake(growing.lake, plan, "1")
     assert growing.lake.find("lag_minutes") is None
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
     growing.archive()
     assert backfill_lag_minutes(growing.lake).minutes == 5
 

@@ -131,7 +131,7 @@ def test_a_lost_part_of_a_table_is_found_and_restored(
     assert state(growing)["messages"] == state(whole)["messages"]
     assert check_keys(growing.lake).same
     assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
 
 
 @pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
@@ -150,7 +150,7 @@ def test_lost_messages_are_found_by_following_tables_without_the_note(
     archive(growing)
     assert state(growing)["messages"] == state(whole)["messages"]
     assert check_keys(growing.lake).same
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
 
 
 @pytest.mark.parametrize("lose", [lose_newest_entry, lose_log, lose_table])
@@ -164,7 +164,7 @@ def test_a_table_without_a_finished_run_is_found_without_the_note(
     assert "expected the rows of archive run 3" in err
     (finding,) = compare_archive_runs(growing.lake, read_moment(growing.lake))
     assert finding.table == "store_config"
-    assert any(line.startswith("store_config: ") for line in plan_repair(growing.lake).lines())
+    assert any(line.startswith("store_config: ") for line in plan_repair(growing.lake).plan_lines())
 
 
 @pytest.mark.parametrize("how", ["deleted", "cut", "zeroed"])
@@ -174,7 +174,7 @@ def test_entry_zero_is_restored(whole: GrowingLake, growing: GrowingLake, how: s
     assert not repair(growing)
     archive(growing)
     assert state(growing) == state(whole)
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
     if how == "cut":  # what knows the table by its id goes on
         ids = {str(lake.table("messages").metadata().id) for lake in (growing.lake, whole.lake)}
         assert len(ids) == 1
@@ -198,7 +198,7 @@ def test_the_table_messages_is_rebuilt_from_its_own_files(whole: GrowingLake, gr
     plan = plan_repair(growing.lake)
     assert plan.adoption is not None
     assert [commit.run_id in path for path in plan.adoption.uncommitted] == [True]
-    assert (len(plan.adoption.files), plan.adoption.rows) == (1, RUNS * COUNT)
+    assert (len(plan.adoption.files), plan.adoption.row_count) == (1, RUNS * COUNT)
     assert not repair_lake(growing.lake, plan, "1")
     assert state(growing)["messages"] == state(whole)["messages"]
     archive(growing)
@@ -285,4 +285,4 @@ def test_extents_share_the_bytes_that_are_in_both(
 ) -> None:
     one, other = (Extents.from_ranges(*np.array(ranges[::-1], np.int64).T) for ranges in (first, second))
     assert one.overlap_bytes(other) == other.overlap_bytes(one) == shared
-    assert one.join_with(other).bytes == one.bytes + other.bytes - shared
+    assert one.join_with(other).total_bytes == one.total_bytes + other.total_bytes - shared

@@ -37,7 +37,7 @@ def repaired(growing: GrowingLake) -> list[str]:
     plan = plan_repair(growing.lake)
     assert "topic_minutes" in {*plan.logs, *plan.files}
     missing = repair_lake(growing.lake, plan, "1")
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
     return missing
 
 
@@ -72,10 +72,10 @@ def test_messages_that_are_counted_twice_after_a_killed_repair_are_counted_again
     )
     plan = plan_repair(growing.lake)
     reason = f"expected {growing.count} messages of broker-a, as messages has them, found {growing.count * 2}"
-    assert list(plan.lines()) == [f"topic_minutes: {reason}: it is made again from messages"]
+    assert list(plan.plan_lines()) == [f"topic_minutes: {reason}: it is made again from messages"]
     repair_lake(growing.lake, plan, "1")
     assert counted(growing) == growing.count
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
 
 
 def test_an_erasure_that_a_repair_repeats_is_counted(growing: GrowingLake) -> None:

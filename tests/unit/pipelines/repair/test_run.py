@@ -21,7 +21,7 @@ from commitlake.jobs.archive.snapshots import append_snapshots
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.audit.minutes import compare_minutes
 from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.tables import compare_archive_runs, damaged_files
+from commitlake.pipelines.audit.tables import compare_archive_runs, find_damaged_table_files
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.repair import run as repair_module
@@ -127,8 +127,8 @@ def test_any_damaged_file_is_restored(whole: GrowingLake, copied: Callable[[], G
         assert contents(growing.lake) == expected, (name, how)
         assert check_keys(growing.lake).same, (name, how)
         assert counted(growing.lake) == RUNS * COUNT, (name, how)
-        assert plan_repair(growing.lake).is_nothing, (name, how)
-        assert not damaged_files(growing.lake, deep=True), (name, how)
+        assert plan_repair(growing.lake).is_empty, (name, how)
+        assert not find_damaged_table_files(growing.lake, is_deep=True), (name, how)
         assert not compare_archive_runs(growing.lake, read_moment(growing.lake)), (name, how)
         assert not compare_minutes(growing.lake, read_moment(growing.lake))[0], (name, how)
         kept = {path.name for path in (growing.folder / "lake").rglob("*.parquet")}
@@ -154,7 +154,7 @@ def test_archive_and_snapshot_work_with_a_damaged_side_table(
     assert len(contents(growing.lake)["messages"]) == (RUNS + 1) * COUNT
     (missing,) = repair(growing.lake)
     assert missing.startswith(table)
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
     assert not compare_archive_runs(growing.lake, read_moment(growing.lake))
 
 
@@ -178,12 +178,12 @@ def test_snapshots_before_a_damaged_file_of_snapshots_are_kept(copied: Callable[
     latest = snapshot("broker-b", 4)
     snapshot("broker-a", 5)
     damage(damaged, how)
-    assert "earlier snapshots are kept" in "".join(plan_repair(growing.lake).lines())
+    assert "earlier snapshots are kept" in "".join(plan_repair(growing.lake).plan_lines())
     assert repair(growing.lake) == [
         "consumer_offsets: all snapshots of broker 'broker-a' from 2040-01-01 03:00:00 UTC on"
     ]
     assert offsets_of(growing.lake) == expected + [row for row in latest if row["as_of"].hour == 4]
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
     found = snapshot("broker-a", 6)
     assert {row["offset"] for row in found if row["broker"] == "broker-a" and row["as_of"].hour == 6} >= {6, 7, 8}
 
@@ -213,8 +213,8 @@ def test_a_sound_lake_is_not_changed(copied: Callable[[], GrowingLake]) -> None:
     growing = copied()
     before = {path: path.read_bytes() for path in growing.folder.rglob("*") if path.is_file()}
     plan = plan_repair(growing.lake)
-    assert plan.is_nothing
-    assert not list(plan.lines())
+    assert plan.is_empty
+    assert not list(plan.plan_lines())
     assert {path: path.read_bytes() for path in growing.folder.rglob("*") if path.is_file()} == before
 
 
@@ -225,7 +225,7 @@ def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], 
     rows = {path.name: path for path in (growing.folder / "lake" / "messages").rglob("part-*.parquet")}
     path = rows[first.name] if first.name in rows else next(iter(rows.values()))
     damage(path, how)
-    assert [line for line in plan_repair(growing.lake).lines() if path.name in line]
+    assert [line for line in plan_repair(growing.lake).plan_lines() if path.name in line]
     missing, place = repair(growing.lake)
     assert f"{COUNT} rows" in missing
     assert "recorded in gaps" in place
@@ -235,7 +235,7 @@ def test_without_a_store_a_damaged_data_file_becomes_a_gap(copied: Callable[[], 
     assert gap["segment"] == f"messages/{path.relative_to(growing.folder / 'lake' / 'messages')}"
     assert gap["end_offset"] > gap["start_offset"] >= 0
     assert len(contents(growing.lake)["messages"]) == (RUNS - 1) * COUNT
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
 
 
 @pytest.mark.parametrize(
@@ -259,18 +259,18 @@ def test_a_repair_that_is_killed_is_finished_by_the_next(
     archive(growing)
     assert contents(growing.lake) == expected
     assert counted(growing.lake) == RUNS * COUNT
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
 
 
 def _kill_at(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Stop before the n-th of the steps that change something."""
     done = 0
     changing: list[tuple[object, str]] = [
-        (AsideFolder, "copy"),
+        (AsideFolder, "copy_file"),
         (LogFolder, "write"),
         (repair_module, "commit_repair"),
-        (repair_module, "delete_runs"),
-        (repair_module, "refill_tables"),
+        (repair_module, "delete_rows_of_runs"),
+        (repair_module, "add_missing_table_files"),
         (repair_module, "follow_keys"),
         (repair_module, "follow_edges"),
     ]
@@ -321,9 +321,11 @@ def test_a_planted_version_is_found_and_undone(
     plant(uri, PLANTS[what])
     if is_sealed:  # by a version of CommitLake that did not check entries so thoroughly
         folder = LogFolder(uri)
-        write_seal(folder, folder.read_listing(), from_scratch=True)
+        write_seal(folder, folder.read_listing(), replaces_older_seals=True)
     if is_sealed and what != "add outside":
-        (finding,) = (each for each in damaged_files(growing.lake, deep=False) if each.what == "entries of the log")
+        (finding,) = (
+            each for each in find_damaged_table_files(growing.lake, is_deep=False) if each.what == "entries of the log"
+        )
         assert finding.count == 1
     else:
         with pytest.raises(LogDamagedError, match="maintain --lake LAKE --repair"):
@@ -332,7 +334,7 @@ def test_a_planted_version_is_found_and_undone(
     assert {*plan.logs} == {"messages"}
     assert not repair_lake(growing.lake, plan, "1")
     assert contents(growing.lake) == contents(whole.lake)
-    assert plan_repair(growing.lake).is_nothing
+    assert plan_repair(growing.lake).is_empty
     growing.write(shop_messages(COUNT, seed=RUNS))
     archive(growing)
     assert len(contents(growing.lake)["messages"]) == (RUNS + 1) * COUNT

@@ -46,7 +46,7 @@ class Target:
         """Return the connection to the broker, which is the target itself."""
         return self
 
-    def wait_for_earlier(self, _: str, connection: object) -> None:
+    def wait_for_earlier_connections(self, _: str, connection: object) -> None:
         """Store what is late, one batch at each request."""
         assert connection is self
         if self.late:
@@ -61,9 +61,9 @@ class Target:
             self.bodies.append(item.body)
         return first
 
-    def send_encoded(self, queue: MessageQueue, body: bytes, sys_flag: int, over: object) -> int:
+    def send_encoded(self, queue: MessageQueue, body: bytes, sys_flag: int, connection: object) -> int:
         """Fail as wanted, or store."""
-        assert over is self
+        assert connection is self
         assert (queue, sys_flag) == (QUEUE, 0)
         self.sends += 1
         if self.faults:
@@ -73,10 +73,10 @@ class Target:
             return fault(self, body)
         return self.store(body)
 
-    def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int, over: object) -> int:
+    def send_encoded_alone(self, queue: MessageQueue, body: bytes, sys_flag: int, connection: object) -> int:
         """Fail as wanted, or store."""
         self.alone += 1
-        return self.send_encoded(queue, body, sys_flag, over)
+        return self.send_encoded(queue, body, sys_flag, connection)
 
     def max_offset(self, _: MessageQueue) -> int:
         """Return the end of the queue."""
@@ -91,7 +91,7 @@ class Target:
         ]
         return PullResult(PullStatus.FOUND, end, 0, len(self.log), found)
 
-    def runtime(self, _: str) -> dict[str, str]:
+    def runtime_info(self, _: str) -> dict[str, str]:
         """Return the lag of the queues after the log; each request reduces it."""
         left, self.undispatched = self.undispatched, max(0, self.undispatched - 1)
         return {

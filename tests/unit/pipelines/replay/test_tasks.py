@@ -87,7 +87,7 @@ class RestartingRunner(ThreadRunner):
     """A runner that starts a task again when it fails, as Spark does."""
 
     def run(
-        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_io_bound: bool = False
     ) -> Iterator[tuple[int, Result]]:
         """Run a function over tasks."""
 
@@ -99,7 +99,7 @@ class RestartingRunner(ThreadRunner):
                     assert str(error) == KILLED
             raise AssertionError("started 100 times")
 
-        return super().run(restarted, tasks, is_waiting=is_waiting)
+        return super().run(restarted, tasks, is_io_bound=is_io_bound)
 
 
 def planned(world: ReplayWorld, plan: ReplayPlan) -> PlannedMessages:
@@ -274,7 +274,7 @@ def test_two_processes_do_not_wait_for_each_other(
     assert suspended.is_reached.wait(30)
     wait_until(lambda: sum(map(len, world.received().values())) > MESSAGES // PARTS // 2, 30)
     suspended.connection.peer.close()
-    list_connections = TrackedConnections.earlier
+    list_connections = TrackedConnections.earlier_count
     others = TrackedConnections(world.client.producer, world.client.admin, plan.replay_id)
 
     def replaced(connections: TrackedConnections, broker_name: str) -> int:
@@ -285,7 +285,7 @@ def test_two_processes_do_not_wait_for_each_other(
         return list_connections(connections, broker_name)
 
     with others, monkeypatch.context() as patched:
-        patched.setattr(TrackedConnections, "earlier", replaced)
+        patched.setattr(TrackedConnections, "earlier_count", replaced)
         suspended.continue_.set()
         old.join(20)
     assert isinstance(old_results[0].error, OtherProcessError)

@@ -34,8 +34,10 @@ def archive(tmp_path: Path) -> Archive:
         work = find_archive_work(str(root), broker, lake)
         open_for_append(lake)
         tasks = ArchiveTasks(work.splits(partition), lake, work.commit.run_id, "1")
-        files = [row.data_file for _ in range(times) for row in tasks.run(0, tasks.parts) if row.table == "messages"]
-        commit_run(lake, files, work.commit, work.progress_before)
+        files = [
+            row.data_file for _ in range(times) for row in tasks.run_task(0, tasks.parts) if row.table == "messages"
+        ]
+        commit_run(lake, files, work.commit, work.previous_progress)
         return lake
 
     return run
@@ -46,7 +48,7 @@ def restore(tmp_path: Path) -> Restore:
     """Restore a store into a folder of the test."""
 
     def run(lake: Lake, out: Path | None = None, **changes: Any) -> Restored:
-        options: dict[str, Any] = {"chosen": RestoreSelection(""), "settings": SMALL, **changes}
+        options: dict[str, Any] = {"selection": RestoreSelection(""), "settings": SMALL, **changes}
         return restore_store(lake, out or tmp_path / "out", **options)
 
     return run

@@ -68,8 +68,8 @@ def archive(lake: Lake, root: Path) -> ArchiveWork:
     work = find_archive_work(str(root), BROKER, lake)
     open_for_append(lake)
     tasks = ArchiveTasks(work.splits(5000), lake, work.commit.run_id, "1")
-    files = [row.data_file for row in tasks.run(0, tasks.parts) if row.table == "messages"]
-    commit_run(lake, files, work.commit, work.progress_before)
+    files = [row.data_file for row in tasks.run_task(0, tasks.parts) if row.table == "messages"]
+    commit_run(lake, files, work.commit, work.previous_progress)
     return work
 
 
@@ -143,9 +143,9 @@ def test_only_changes_are_recorded(root: Path, lake: Lake) -> None:
     assert record_config(lake, work, at(1)) == 0
     configure(root, orders=FIFO | {"perm": 4})
     assert record_config(lake, next_work(lake, root), at(2)) == 2  # one changed, one deleted
-    assert read_store_config(lake, BROKER, at(1)).of_kind(TOPIC)["orders"]["perm"] == 6
-    assert set(read_store_config(lake, BROKER, at(1)).of_kind(TOPIC)) == {"orders", "empty"}
-    assert read_store_config(lake, BROKER, at(2)).of_kind(TOPIC) == {"orders": FIFO | {"perm": 4}}
+    assert read_store_config(lake, BROKER, at(1)).values_of_kind(TOPIC)["orders"]["perm"] == 6
+    assert set(read_store_config(lake, BROKER, at(1)).values_of_kind(TOPIC)) == {"orders", "empty"}
+    assert read_store_config(lake, BROKER, at(2)).values_of_kind(TOPIC) == {"orders": FIFO | {"perm": 4}}
     assert read_store_config(lake, BROKER, at(-9)) == read_store_config(lake, BROKER, at(0))
     assert read_store_config(lake, "another").values == {}
 
@@ -154,7 +154,7 @@ def test_a_truncated_queue_file_does_not_decide_the_size_of_all(root: Path, lake
     for path in sorted((root / "consumequeue" / "orders").rglob("0*"))[:1]:
         os.truncate(path / f"{0:020d}" if path.is_dir() else path, 20)
     record_config(lake, archive(lake, root))
-    assert read_store_config(lake, BROKER).of_kind(SETTING)["queue_file_size_bytes"] == 320
+    assert read_store_config(lake, BROKER).values_of_kind(SETTING)["queue_file_size_bytes"] == 320
 
 
 @pytest.mark.parametrize("content", ["", '{"topicConfigTable":', "[]", '{"topicConfigTable":{"a":' + "9" * 5000])
@@ -162,13 +162,13 @@ def test_a_half_written_file_deletes_no_topic(root: Path, lake: Lake, content: s
     record_config(lake, archive(lake, root), at(0))
     (root / TOPICS).write_text(content)
     assert record_config(lake, next_work(lake, root), at(1)) == 0
-    assert set(read_store_config(lake, BROKER).of_kind(TOPIC)) == {"orders", "empty"}
+    assert set(read_store_config(lake, BROKER).values_of_kind(TOPIC)) == {"orders", "empty"}
 
 
 def test_names_that_are_not_text_are_recorded(root: Path, lake: Lake) -> None:
     (root / TOPICS).write_text('{"topicConfigTable":{"\\ud800":{"a":"\\udfff"},7:{}}}')
     record_config(lake, archive(lake, root), at(0))
-    assert set(read_store_config(lake, BROKER).of_kind(TOPIC)) == {"?", "7"}
+    assert set(read_store_config(lake, BROKER).values_of_kind(TOPIC)) == {"?", "7"}
 
 
 def test_a_link_as_topics_json_is_not_followed_and_stops_no_archive(tmp_path: Path, root: Path, lake: Lake) -> None:
@@ -177,5 +177,5 @@ def test_a_link_as_topics_json_is_not_followed_and_stops_no_archive(tmp_path: Pa
     (root / TOPICS).symlink_to(elsewhere)
     problems: list[str] = []
     record_config(lake, archive(lake, root), problems=problems)
-    assert read_store_config(lake, BROKER).of_kind(TOPIC) == {}
+    assert read_store_config(lake, BROKER).values_of_kind(TOPIC) == {}
     assert "the configuration in it is not archived" in problems[0]

@@ -189,7 +189,7 @@ def _archive_split(folder: Path, split: Split) -> Lake:
     lake = Lake(str(folder / "lake-of-one"))
     open_for_append(lake)
     tasks = ArchiveTasks([split], lake, "run", "1")
-    files = [row.data_file for row in tasks.run(0, tasks.parts[:1]) if row.table == "messages"]
+    files = [row.data_file for row in tasks.run_task(0, tasks.parts[:1]) if row.table == "messages"]
     ends = {split.broker: StoreProgress(split.end)}
     commit = ArchiveCommit(1, "run", ends, {split.broker: CommittedRange(split.start, split.end)})
     commit_run(lake, files, commit, {})

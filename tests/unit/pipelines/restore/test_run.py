@@ -40,7 +40,7 @@ def lake(store: Path, archive: Archive) -> Lake:
 def interrupted(tmp_path: Path, lake: Lake, restore: Restore) -> Path:
     """The folder of a run that was interrupted after its fifth segment."""
     with pytest.raises(StoppedError):
-        restore(lake, begin=stop_after(5))
+        restore(lake, begin_progress=stop_after(5))
     return tmp_path / "out"
 
 
@@ -51,7 +51,7 @@ def test_an_interrupted_run_continues_with_the_missing_segments(
     assert len(before) == 5
     assert not (interrupted / "commitlog").exists()
     told: list[int] = []
-    restored = restore(lake, begin=lambda total: told.append(total) or told.append)  # type: ignore[func-returns-value]
+    restored = restore(lake, begin_progress=lambda total: told.append(total) or told.append)  # type: ignore[func-returns-value]
     assert segments(interrupted) == segments(store)
     after = {path.name: path.stat().st_ino for path in (interrupted / "commitlog").iterdir()}
     assert before.items() <= after.items()
@@ -83,7 +83,7 @@ def test_tasks_of_any_runner_restore_the_same(store: Path, lake: Lake, restore: 
     assert segments(restored.out) == segments(store)
 
 
-@pytest.mark.parametrize("stage", ["_write_config", "_rebuild", "_write_notes"])
+@pytest.mark.parametrize("stage", ["_write_config", "_rebuild", "_write_difference_notes"])
 def test_a_run_interrupted_after_its_log_is_continued(
     store: Path, lake: Lake, restore: Restore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_restored_store_is_not_overwritten(lake: Lake, restore: Restore, tmp_p
 
 def test_an_unfinished_run_with_other_options_is_refused(lake: Lake, restore: Restore, interrupted: Path) -> None:
     changes: tuple[dict[str, object], ...] = (
-        {"skip": True}, {"chosen": RestoreSelection("", 5)}, {"segment_size": SEGMENT_BYTES * 2},
+        {"skips_missing_bodies": True}, {"selection": RestoreSelection("", 5)}, {"segment_size": SEGMENT_BYTES * 2},
     )  # fmt: skip
     for change in changes:
         with pytest.raises(UsageError, match="contains an unfinished run with another lake or other options"):
@@ -140,7 +140,7 @@ def test_the_broker_must_be_named_if_there_are_several(
     archive(store, broker="it's b")
     with pytest.raises(UsageError, match="the lake has 2 brokers: expected the name of one of them: a, it's b"):
         restore(lake)
-    assert segments(restore(lake, chosen=RestoreSelection("it's b")).out) == segments(store)
+    assert segments(restore(lake, selection=RestoreSelection("it's b")).out) == segments(store)
 
 
 def test_a_folder_without_a_lake_is_refused(restore: Restore, tmp_path: Path) -> None:

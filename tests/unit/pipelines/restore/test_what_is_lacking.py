@@ -95,7 +95,7 @@ def test_records_without_bodies_can_be_left_out(store: Path, archive: Archive, r
     gone = list(packs_of(lake))[3]
     start, end, _ = gone.name.split("-")
     gone.unlink()
-    restored = restore(lake, skip=True)
+    restored = restore(lake, skips_missing_bodies=True)
     lost = {offset for offset in whole if int(start) <= offset < int(end) and whole[offset].body}
     assert restored.lost == restored.lost_bodies == len(lost) > 2
     found = messages_of(restored.out, SEGMENT_BYTES)
@@ -115,7 +115,7 @@ def test_only_damaged_bodies_of_a_pack_are_left_out(tmp_path: Path, archive: Arc
     pack.write_bytes(data)
     with pytest.raises(UsageError, match="offset"):
         restore(lake, tmp_path / "failed", segment_size=1 << 20)
-    restored = restore(lake, segment_size=1 << 20, skip=True)
+    restored = restore(lake, segment_size=1 << 20, skips_missing_bodies=True)
     assert (restored.records, restored.lost_bodies) == (4, 2)
     assert [found.body[0] for found in messages_of(restored.out, 1 << 20).values()] == [0, 1, 2, 3]
 
@@ -124,13 +124,13 @@ def test_a_lake_without_any_body_gives_no_store(store: Path, archive: Archive, r
     lake = archive(store)
     for pack in packs_of(lake):
         pack.unlink()
-    restored = restore(lake, skip=True)
+    restored = restore(lake, skips_missing_bodies=True)
     assert 0 < restored.records < 20  # those whose bodies are empty
     everything = RestoreSelection(
         "", 0, min(offset for offset, each in messages_of(restored.out, SEGMENT_BYTES).items())
     )
     with pytest.raises(UsageError, match=r"none of \d+ records could be restored"):
-        restore(lake, restored.out.parent / "none", chosen=everything, skip=True)
+        restore(lake, restored.out.parent / "none", selection=everything, skips_missing_bodies=True)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_range_of_offsets_is_restored_at_its_place(
     store: Path, archive: Archive, restore: Restore, chosen: RestoreSelection, first: None, last: None
 ) -> None:
     whole = messages_of(store, SEGMENT_BYTES)
-    restored = restore(archive(store), chosen=chosen)
+    restored = restore(archive(store), selection=chosen)
     low, high = chosen.start_offset or 0, chosen.end_offset or 1 << 60
     assert messages_of(restored.out, SEGMENT_BYTES) == {o: each for o, each in whole.items() if low <= o < high}
     assert (restored.lacking, restored.lost) == (0, 0)
@@ -163,7 +163,7 @@ def test_a_range_of_times_has_the_records_from_its_first_to_its_last(
     whole = messages_of(store, SEGMENT_BYTES)
     times = [each.store_timestamp for each in whole.values()]
     start, end = times[100], times[400]
-    restored = restore(archive(store), chosen=RestoreSelection("", start=moment(start), end=moment(end)))
+    restored = restore(archive(store), selection=RestoreSelection("", start=moment(start), end=moment(end)))
     wanted = {offset: each for offset, each in whole.items() if start <= each.store_timestamp < end}
     assert messages_of(restored.out, SEGMENT_BYTES) == wanted
     assert len(wanted) == 300
@@ -180,7 +180,7 @@ def test_a_range_without_records_is_an_error(store: Path, archive: Archive, rest
         RestoreSelection("it's"),
     ):
         with pytest.raises(UsageError, match="has no record of the broker"):
-            restore(lake, chosen=chosen)
+            restore(lake, selection=chosen)
 
 
 def test_a_wrong_segment_size_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
@@ -195,7 +195,7 @@ def test_two_logs_under_one_name_are_refused(tmp_path: Path, store: Path, archiv
     lake = archive(other, broker="b")
     _rename_broker(lake)
     with pytest.raises(UsageError, match="two logs under one name, or is damaged"):
-        restore(lake, chosen=RestoreSelection("a"), segment_size=SEGMENT_BYTES)
+        restore(lake, selection=RestoreSelection("a"), segment_size=SEGMENT_BYTES)
 
 
 def _rename_broker(lake: Lake) -> None:

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from commitlake.pipelines.retention.rules import Cause, Disk, Rules, read_disk
-from commitlake.pipelines.retention.segments import StoredSegment, measure_growth, newest_segment_index
+from commitlake.pipelines.retention.rules import Cause, Disk, Rules, read_disk_usage
+from commitlake.pipelines.retention.segments import StoredSegment, measure_log_growth, newest_segment_index
 from commitlake.pipelines.retention.watch import Forecast, forecast_deletions
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf
 
@@ -123,15 +123,15 @@ def test_forced_cleaning_can_be_disabled() -> None:
 
 def test_version_5_bounds_the_limits_and_version_4_ignores_the_settings() -> None:
     conf = BrokerConf(clean_forcibly_percent=97, warning_percent=98)
-    assert (Rules(conf).forcibly_percent, Rules(conf).warning_percent) == (85, 90)
-    assert (Rules(conf, version=4).forcibly_percent, Rules(conf, version=4).warning_percent) == (85, 90)
+    assert (Rules(conf).forced_deletion_percent, Rules(conf).refusal_percent) == (85, 90)
+    assert (Rules(conf, version=4).forced_deletion_percent, Rules(conf, version=4).refusal_percent) == (85, 90)
     properties = Rules(conf, version=4, forcibly_ratio=0.97, warning_ratio=0.98)
-    assert (properties.forcibly_percent, properties.warning_percent) == (97, 98)
-    assert Rules(conf, forcibly_ratio=0.1, warning_ratio=0.57).forcibly_percent == 30
-    assert Rules(conf, forcibly_ratio=0.1, warning_ratio=0.57).warning_percent == 57
+    assert (properties.forced_deletion_percent, properties.refusal_percent) == (97, 98)
+    assert Rules(conf, forcibly_ratio=0.1, warning_ratio=0.57).forced_deletion_percent == 30
+    assert Rules(conf, forcibly_ratio=0.1, warning_ratio=0.57).refusal_percent == 57
     assert (
-        Rules(BrokerConf(delete_batch=3)).delete_batch,
-        Rules(BrokerConf(delete_batch=3), version=4).delete_batch,
+        Rules(BrokerConf(delete_batch=3)).max_deletions_per_pass,
+        Rules(BrokerConf(delete_batch=3), version=4).max_deletions_per_pass,
     ) == (3, 10)
 
 
@@ -152,8 +152,8 @@ def test_a_disk_that_fills_up_is_predicted() -> None:
     assert (fates[1].deleted_at, fates[1].cause) == (NOON + 11 * HOUR, Cause.FORCED)
     # By then ten are gone, and what they took must be written again first.
     assert fates[10].deleted_at == NOON + 21 * HOUR
-    assert disk.time_of_excess(75, NOON) == NOON + HOUR
-    assert Disk(1, 74_000, 100_000).time_of_excess(75, NOON) is None
+    assert disk.time_when_usage_exceeds(75, NOON) == NOON + HOUR
+    assert Disk(1, 74_000, 100_000).time_when_usage_exceeds(75, NOON) is None
 
 
 def test_the_newest_segment_is_deleted_when_full_and_old_enough() -> None:
@@ -174,13 +174,13 @@ def test_the_disk_of_the_queues_is_checked_but_not_freed() -> None:
 
 
 def test_growth_is_measured_over_the_last_day() -> None:
-    assert measure_growth(segments_of(48, 24, 12, 0), NOON) == pytest.approx(2000 / 86400)
-    assert measure_growth(segments_of(6, 3, 0), NOON) == pytest.approx(2000 / 6 / 3600)
-    assert measure_growth(segments_of(0), NOON) == 0
-    assert measure_growth(segments_of(0, 0, 0), NOON) == 0
+    assert measure_log_growth(segments_of(48, 24, 12, 0), NOON) == pytest.approx(2000 / 86400)
+    assert measure_log_growth(segments_of(6, 3, 0), NOON) == pytest.approx(2000 / 6 / 3600)
+    assert measure_log_growth(segments_of(0), NOON) == 0
+    assert measure_log_growth(segments_of(0, 0, 0), NOON) == 0
 
 
 def test_disk_usage_is_computed_as_by_java(tmp_path: object) -> None:
-    disk = read_disk(tmp_path)  # type: ignore[arg-type]
+    disk = read_disk_usage(tmp_path)  # type: ignore[arg-type]
     assert 0 < disk.used < disk.entire
     assert disk.used_percent == pytest.approx(100 * disk.used / disk.entire)

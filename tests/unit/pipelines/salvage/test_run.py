@@ -12,7 +12,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
-from commitlake.jobs.rebuild.command import exit_code, salvage_summary
+from commitlake.jobs.rebuild.command import rebuild_exit_code, salvage_summary
 from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, salvage_store
 from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, TOPIC, make_filler, make_fillers
 from commitlake.schemas.errors import UsageError
@@ -182,7 +182,7 @@ def test_zeroed_records_at_the_end_are_counted_from_the_queues(tmp_path: Path, z
     salvaged = salvage(root)
     assert len(kept(salvaged.out)) == COUNT - zeroed
     assert (salvaged.damages, salvaged.lost) == (0, zeroed)
-    assert exit_code(None, salvaged) == (3 if zeroed else 0)
+    assert rebuild_exit_code(None, salvaged) == (3 if zeroed else 0)
     assert (f"{zeroed:,} record" in salvage_summary(salvaged)) == (zeroed > 0)
     assert salvage(root) == salvaged
 

@@ -68,8 +68,8 @@ def assert_is_prefix(store: Path, target: ShipTarget) -> None:
             if file.modified_ms:  # a small file, which the broker may have written again
                 continue
             found = copied_files(target)[name]
-            assert found[: file.shipped] == (store / name).read_bytes()[: file.shipped], name
-            assert not any(found[file.shipped :]), name
+            assert found[: file.shipped_bytes] == (store / name).read_bytes()[: file.shipped_bytes], name
+            assert not any(found[file.shipped_bytes :]), name
 
 
 def assert_equal(store: Path, target: ShipTarget, log: str) -> None:
@@ -106,7 +106,7 @@ def test_copy_follows_a_broker_that_writes(tmp_path: Path, layout: StoreFormat, 
     found = agent.ship_round()
     assert not found.is_waiting or agent.ship_round().is_waiting is False
     assert_equal(tmp_path / "store", target, layout.log)
-    assert (agent.counts.cut, agent.counts.rewritten, agent.log.lost) == (0, 0, ())
+    assert (agent.counts.cut, agent.counts.rewritten, agent.log_manifest.lost) == (0, 0, ())
     if kind == "folder":
         with layout.open(tmp_path / "copy") as copy:  # as a broker does
             assert sum(map(len, all_messages(copy).values())) == number
@@ -146,7 +146,7 @@ def test_copy_is_complete_after_kills_at_every_step(tmp_path: Path, kind: str) -
         place: ShipTarget = target
         if kind == "folder":
             place = folder_target(tmp_path / f"copy-{steps % 3}")
-            for name in ("put", "write_part", "seal"):
+            for name in ("write_file", "write_part", "seal"):
                 done = getattr(place, name)
                 setattr(place, name, step_of(before, done))
         try:
@@ -198,7 +198,7 @@ def test_queue_has_no_hole_if_its_next_file_is_begun_during_a_round(
     (store / first).parent.mkdir(parents=True)
     (store / first).write_bytes(entries[:100].ljust(size, b"\0"))
     (store / second).write_bytes(bytes(size))
-    read_end = SourceFile.data_end
+    read_end = SourceFile.find_data_end
     reads: list[int] = []
 
     def data_end(source: SourceFile, start: int) -> int:
@@ -209,7 +209,7 @@ def test_queue_has_no_hole_if_its_next_file_is_begun_during_a_round(
         reads.append(end)
         return end
 
-    monkeypatch.setattr(SourceFile, "data_end", data_end)
+    monkeypatch.setattr(SourceFile, "find_data_end", data_end)
     target = target_of(kind, tmp_path)
     agent = agent_of(store, target)
     agent.ship_round()
@@ -238,7 +238,7 @@ def test_queue_of_a_topic_that_was_created_again_is_shipped_from_its_start(
         (store / name).write_bytes(changed)
         agent.ship_round()
         assert copied_files(target)[name] == changed
-        assert list(manifests(target))[1].files[name].shipped == end
+        assert list(manifests(target))[1].files[name].shipped_bytes == end
     assert agent.counts.rewritten == 1
     agent = agent_of(store, target)  # which compares the copy with the store again
     agent.ship_round()
@@ -310,7 +310,7 @@ def test_queue_that_changes_during_a_round_is_shipped_by_the_next_round(
         # Its new entries may be of records after the end of the log that this round has shipped.
         patch.setattr(agent, "_save_log_manifest", lambda: (store / name).write_bytes(changed))
         agent.ship_round()
-    assert list(manifests(target))[1].files[name].shipped == 0
+    assert list(manifests(target))[1].files[name].shipped_bytes == 0
     assert_is_prefix(store, target)
     agent.ship_round()
     assert copied_files(target)[name] == changed
@@ -325,12 +325,12 @@ def test_unfinished_record_is_not_shipped(tmp_path: Path) -> None:
     agent = agent_of(store, target)
     for _ in range(3):
         agent.ship_round()
-    shipped = agent.log.files[FIRST].shipped
+    shipped = agent.log_manifest.files[FIRST].shipped_bytes
     assert shipped < end - 3
     write_store(store, [(0, data)])
     for _ in range(2):
         agent.ship_round()
-    assert agent.log.files[FIRST].shipped == end
+    assert agent.log_manifest.files[FIRST].shipped_bytes == end
     assert copied_files(target)[FIRST] == data
 
 
@@ -355,7 +355,7 @@ def test_changed_bytes_are_shipped_again(tmp_path: Path) -> None:
     write_store(store, [(0, changed)])  # as a broker does that has lost its last pages
     agent.ship_round()
     agent.ship_round()
-    shipped = agent.log.files[FIRST].shipped
+    shipped = agent.log_manifest.files[FIRST].shipped_bytes
     assert copied_files(target)[FIRST][:shipped] == changed[:shipped]
     assert agent.counts.rewritten == 1
     assert shipped == len(changed.rstrip(b"\0"))
@@ -386,8 +386,8 @@ def test_segments_that_were_deleted_before_are_noted_as_lost(tmp_path: Path) -> 
     agent = agent_of(store, target)
     agent.ship_round()
     found = agent.ship_round()
-    (lost,) = agent.log.lost
-    assert lost == (SIZE + agent.log.files[f"commitlog/{segment_name(SIZE)}"].size, 3 * SIZE)
+    (lost,) = agent.log_manifest.lost
+    assert lost == (SIZE + agent.log_manifest.files[f"commitlog/{segment_name(SIZE)}"].size, 3 * SIZE)
     assert agent.counts.cut == 1
     assert found.end == 3 * SIZE + len(open_segment(messages(7), SIZE, 3 * SIZE).rstrip(b"\0"))
 
@@ -431,7 +431,7 @@ def test_missing_parts_are_shipped_again(tmp_path: Path) -> None:
     del target.objects[parts[1]]
     agent = agent_of(store, target)
     agent.ship_round()
-    assert copied_files(target)[FIRST][: agent.log.files[FIRST].shipped]
+    assert copied_files(target)[FIRST][: agent.log_manifest.files[FIRST].shipped_bytes]
     assert_is_prefix(store, target)
 
 
@@ -480,8 +480,8 @@ def test_manifest_that_names_files_outside_is_refused(tmp_path: Path) -> None:
     target = MemoryTarget()
     agent = agent_of(store, target)
     agent.ship_round()
-    data = serialize_manifest(agent.log)
-    assert parse_manifest(data, "log.json") == agent.log
+    data = serialize_manifest(agent.log_manifest)
+    assert parse_manifest(data, "log.json") == agent.log_manifest
     for old, new in ((b"commitlog/0", b"../evil/0"), (b'"size":16384', b'"size":-1'), (b'"version":1', b'"version":2')):
         target.objects[LOG_MANIFEST] = data.replace(old, new)
         with pytest.raises(Exception, match="manifest"):

@@ -36,8 +36,8 @@ def fetch_to(folder: Path, source: MemoryTarget) -> int:
     """Fetch a copy, and return the number of new bytes."""
     with closing(folder_target(folder)) as target:
         fetcher = Fetcher(source, target)
-        left = fetcher.missing_bytes()
-        fetcher.fetch()
+        left = fetcher.count_missing_bytes()
+        fetcher.fetch_missing_files()
     assert fetcher.new_bytes >= left
     return fetcher.new_bytes
 

@@ -51,4 +51,4 @@ def test_read_by_topic_or_key_finds_records_that_queues_and_indexes_lack(
     for options in cases:
         found = read_by_plan(copy, **options)
         assert found == read_by_scan(copy, **options) != []
-    assert [str(way) for way in plan_of(copy, topics=RARE).stores[0].ways] != []
+    assert [str(way) for way in plan_of(copy, topics=RARE).stores[0].read_methods] != []

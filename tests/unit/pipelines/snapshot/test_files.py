@@ -11,7 +11,7 @@ import pytest
 
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.pipelines.snapshot.files import MAX_TRIES, read_store_progress
+from commitlake.pipelines.snapshot.files import MAX_TRIES, read_store_snapshot
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, serialize_offsets
 from commitlake.schemas.layouts.jmq.offsets import ConsumerPosition as JmqPosition
@@ -42,7 +42,7 @@ def store_of(root: Path) -> Store:
 
 
 def read(root: Path) -> StoreSnapshot:
-    progress = read_store_progress(store_of(root), NOW, wait=lambda _: None)
+    progress = read_store_snapshot(store_of(root), NOW, wait=lambda _: None)
     assert progress is not None
     return progress
 
@@ -128,7 +128,7 @@ def test_a_file_in_the_middle_of_a_write_is_read_again(root: Path, torn: bytes |
         if len(waits) == 3:
             put(root, "config/consumerOffset.json", whole)
 
-    progress = read_store_progress(store_of(root), NOW, finish_the_write)
+    progress = read_store_snapshot(store_of(root), NOW, finish_the_write)
     assert progress is not None
     assert progress.offsets == {group("billing", "orders", 0): 388}
     assert len(waits) == 3
@@ -137,7 +137,7 @@ def test_a_file_in_the_middle_of_a_write_is_read_again(root: Path, torn: bytes |
 def test_an_unreadable_file_is_reported_and_removes_no_offset(root: Path) -> None:
     put(root, "config/consumerOffset.json", '{"offsetTable":{"orders@bil')
     waits: list[float] = []
-    progress = read_store_progress(store_of(root), NOW, waits.append)
+    progress = read_store_snapshot(store_of(root), NOW, waits.append)
     assert progress is not None
     assert len(waits) == MAX_TRIES - 1
     assert OffsetKind.GROUP not in progress.taken

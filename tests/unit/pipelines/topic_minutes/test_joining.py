@@ -15,7 +15,14 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
-from commitlake.pipelines.topic_minutes.joining import GREATEST, KEY, LEAST, SKETCHES, join_rows, join_sorted_batches
+from commitlake.pipelines.topic_minutes.joining import (
+    GREATEST,
+    KEY,
+    LEAST,
+    SKETCHES,
+    join_rows_with_same_key,
+    join_sorted_batches,
+)
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA
 from commitlake.pipelines.topic_minutes.progress import covered_sequence, joined_run_id
 from commitlake.schemas.errors import ExitCode
@@ -115,8 +122,8 @@ def test_a_joined_row_has_the_sums_of_its_rows(rows: list[Row], batch_rows: int)
 
 
 def test_single_rows_are_unchanged(rows: list[Row]) -> None:
-    alone = join_rows(pa.Table.from_pylist(rows, SCHEMA), "one")
-    assert join_rows(alone, "one").equals(alone)
+    alone = join_rows_with_same_key(pa.Table.from_pylist(rows, SCHEMA), "one")
+    assert join_rows_with_same_key(alone, "one").equals(alone)
 
 
 @pytest.fixture

@@ -14,7 +14,13 @@ from datasketches import kll_doubles_sketch
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality.profile_columns import ProfileError
-from commitlake.pipelines.topic_minutes.minutes import SCHEMA, count_minutes, merge_sketches, quantiles, sketch_groups
+from commitlake.pipelines.topic_minutes.minutes import (
+    SCHEMA,
+    count_minutes,
+    merge_sketches,
+    sketch_groups,
+    sketch_quantiles,
+)
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
 from commitlake.schemas.tables.topic_minutes import MAX_TAGS, SKETCH_K
 from tests.support.profiles import NOON, Row, message, messages, table_of
@@ -210,7 +216,7 @@ def test_merged_sketches_have_the_quantiles_of_all_values() -> None:
     values, starts = grouped(10, 5000, 1, 300, 20_000)
     sketches = sketch_groups(values, starts).to_pylist()
     assert merge_sketches(sketches).n == len(values)
-    for rank, found in zip((0.5, 0.99), quantiles(sketches, (0.5, 0.99)), strict=True):
+    for rank, found in zip((0.5, 0.99), sketch_quantiles(sketches, (0.5, 0.99)), strict=True):
         assert found is not None
         assert abs((values <= found).mean() - rank) < 0.02
 
@@ -218,8 +224,8 @@ def test_merged_sketches_have_the_quantiles_of_all_values() -> None:
 def test_the_quantiles_of_up_to_k_values_are_exact() -> None:
     values = np.arange(100, 0, -1).astype(float)
     sketches = sketch_groups(values, np.array([0, 40, 100])).to_pylist()
-    assert quantiles(sketches, (0.01, 0.5, 1.0)) == [1.0, 50.0, 100.0]
+    assert sketch_quantiles(sketches, (0.01, 0.5, 1.0)) == [1.0, 50.0, 100.0]
 
 
 def test_an_empty_sketch_has_no_quantile() -> None:
-    assert quantiles([None], (0.5,)) == [None]
+    assert sketch_quantiles([None], (0.5,)) == [None]

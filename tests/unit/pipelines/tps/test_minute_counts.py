@@ -84,7 +84,7 @@ def add_of(row: Row) -> dict[str, int]:
 
 
 def chosen(rows: list[list[Row]], question: RatesQuestion) -> list[Row]:
-    asked = {"tag" if name == "tags" else name: values for name, values in question.selection.values}
+    asked = {"tag" if name == "tags" else name: values for name, values in question.selection.column_values}
     return [
         row
         for part in rows

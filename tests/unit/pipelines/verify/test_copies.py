@@ -93,7 +93,7 @@ class PickledRunner(LocalRunner):
         function: Callable[[Any], Any],
         tasks: Sequence[Any],
         *,
-        is_waiting: bool = False,  # noqa: ARG002 (of the interface)
+        is_io_bound: bool = False,  # noqa: ARG002 (of the interface)
     ) -> Iterator[tuple[int, Any]]:
         """Run a function over tasks, see `Runner.run`."""
         for number, task in enumerate(tasks):
@@ -146,13 +146,13 @@ def test_manifests_of_few_copies_are_in_memory_at_a_time(
         """A runner that counts the opened copies before its tasks."""
 
         def run(
-            self, function: Callable[[Any], Any], tasks: Sequence[Any], *, is_waiting: bool = False
+            self, function: Callable[[Any], Any], tasks: Sequence[Any], *, is_io_bound: bool = False
         ) -> Iterator[tuple[int, Any]]:
             """Run a function over tasks, see `Runner.run`."""
             shipped_files._open_for_run.cache_clear()  # of the tasks, which usually run in other processes
             most.append(len({task[1].value.broker for task in tasks}))
             assert opened_copies() <= most[-1] + before
-            return super().run(function, tasks, is_waiting=is_waiting)
+            return super().run(function, tasks, is_io_bound=is_io_bound)
 
     before = opened_copies()
     reports = doctor.verify_stores(stores, VerifyOptions(), runner=Counting())
@@ -363,14 +363,14 @@ def test_entries_that_are_shipped_during_verify_are_ignored(
             """A runner before whose tasks the copy grows."""
 
             def run(
-                self, function: Callable[[Any], Any], tasks: Sequence[Any], *, is_waiting: bool = False
+                self, function: Callable[[Any], Any], tasks: Sequence[Any], *, is_io_bound: bool = False
             ) -> Iterator[tuple[int, Any]]:
                 """Run a function over tasks, see `Runner.run`."""
                 for number in range(110, 200):
                     opened.put(message(number, chance))
                 agent.ship_round()
                 publish(target, remote)
-                yield from super().run(function, tasks, is_waiting=is_waiting)
+                yield from super().run(function, tasks, is_io_bound=is_io_bound)
 
         report = report_of(COPY, Growing())
     assert report.records == 110

@@ -41,9 +41,11 @@ def test_an_index_truncated_during_verify_is_a_finding(
 
         monkeypatch.setattr(chains, "check_chains", cut_and_check)
     else:
-        monkeypatch.setattr(index_check, "Mapping", SimpleNamespace(of=lambda *_: os.truncate(path, 100)))
+        monkeypatch.setattr(index_check, "Mapping", SimpleNamespace(map_file=lambda *_: os.truncate(path, 100)))
     (report,) = verify_stores(find_stores(str(store), "a", formats=COMMITLOGS), VerifyOptions())
-    found = [each for each in report.findings.kept["index_file_size"] if each.place.startswith(f"index/{path.name}")]
+    found = [
+        each for each in report.findings.kept["index_file_size"] if each.place_text.startswith(f"index/{path.name}")
+    ]
     assert [(each.found, each.expected) for each in found] == [
         ("0 bytes" if is_mapped else "100 bytes", f"{size} bytes, as when it was opened")
     ]

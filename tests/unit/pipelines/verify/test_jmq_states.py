@@ -80,7 +80,7 @@ def test_files_deleted_by_age_are_not_damage(store: Path, gone: int) -> None:
 def test_a_store_whose_broker_has_deleted_expired_files_has_no_damage(store: Path) -> None:
     retention = RetentionOptions(file_reserved_hours=0, delete_hours=tuple(range(24)), delete_batch=4)
     with JournalStore.open(store, replace(OPTIONS, retention=retention), clock=Clock()) as opened:
-        assert opened.clean(time.time() + 10_000_000) == 4
+        assert opened.delete_expired_files(time.time() + 10_000_000) == 4
         assert set(counts(store)) <= {"offset_below_queue"}
     assert int(min((store / "queue" / "topic-1" / "1").iterdir()).name) > 0
     assert set(counts(store)) <= {"offset_below_queue"}
@@ -112,7 +112,7 @@ def test_messages_given_up_by_the_broker_are_reported(store: Path, number: int) 
 
 def test_a_killed_store_has_no_damage(tmp_path: Path) -> None:
     root, clock = tmp_path / "store", Clock()
-    store = JournalStore.open(root, OPTIONS, clock=clock, chance=random.Random(1))
+    store = JournalStore.open(root, OPTIONS, clock=clock, rng=random.Random(1))
     put(store, clock, range(100))
     crash(store)
     assert set(counts(root)) <= {"abort_present", "checkpoint_missing"}

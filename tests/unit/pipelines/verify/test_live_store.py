@@ -45,7 +45,7 @@ def commit_log(root: Path) -> Iterator[Callable[[int], object]]:
 def journal(root: Path) -> Iterator[Callable[[int], object]]:
     """An open store of JMQ's, as a function that stores a message."""
     clock = Clock()
-    with JournalStore.open(root, JMQ_OPTIONS, clock=clock, chance=random.Random(1)) as store:
+    with JournalStore.open(root, JMQ_OPTIONS, clock=clock, rng=random.Random(1)) as store:
         yield lambda number: put(store, clock, range(number, number + 1), seed=number)
 
 

@@ -11,10 +11,10 @@ from commitlake.pipelines.verify.findings import Findings
 from commitlake.pipelines.verify.queue_check import (
     BadRanges,
     Run,
-    check_order,
-    find_restarts,
+    check_queue_order,
     find_runs,
-    recorded_ranges,
+    find_topic_restarts,
+    recorded_number_ranges,
 )
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
@@ -47,7 +47,7 @@ def runs(*numbers: tuple[int, int]) -> list[Run]:
 )
 def test_queue_offsets_that_go_back_are_named(numbers: list[tuple[int, int]], expected: dict[str, int]) -> None:
     findings = Findings()
-    check_order(runs(*numbers), NO_DAMAGE, findings, "commitlog")
+    check_queue_order(runs(*numbers), NO_DAMAGE, findings, "commitlog")
     assert findings.counts == expected
 
 
@@ -56,7 +56,7 @@ def test_queue_offsets_that_go_back_after_damage_are_stale() -> None:
     first, second = runs((0, 9), (3, 12))
     second = second._replace(first_offset=second.first_offset + 500)
     bad = BadRanges.from_bad_ranges([BadRange(900, 1400, Fault.MAGIC)])
-    check_order([first, second], bad, findings, "commitlog")
+    check_queue_order([first, second], bad, findings, "commitlog")
     assert findings.counts == {"log_stale_records": 1}
 
 
@@ -71,14 +71,14 @@ def test_offset_0_again_is_a_new_topic_if_another_queue_proves_it() -> None:
         ({("orders", 0): [old, new._replace(first_offset=150)], ("orders", 1): other}, "log_repeated_number"),
     ):
         findings = Findings()
-        restarts = find_restarts(queues)
-        check_order(queues["orders", 0], NO_DAMAGE, findings, "commitlog", restarts.get("orders", ()))
+        restarts = find_topic_restarts(queues)
+        check_queue_order(queues["orders", 0], NO_DAMAGE, findings, "commitlog", restarts.get("orders", ()))
         assert findings.counts == {expected: 1}
 
 
 def test_ranges_of_queue_offsets_are_joined() -> None:
-    assert recorded_ranges(runs((5, 9), (0, 3), (9, 12), (2, 4))) == [(0, 4), (5, 12)]
-    assert recorded_ranges(runs((-1, 1), (1 << 60, (1 << 60) + 1), (2, 3))) == [(2, 3)]
+    assert recorded_number_ranges(runs((5, 9), (0, 3), (9, 12), (2, 4))) == [(0, 4), (5, 12)]
+    assert recorded_number_ranges(runs((-1, 1), (1 << 60, (1 << 60) + 1), (2, 3))) == [(2, 3)]
 
 
 def test_bad_ranges_find_the_offsets_in_them() -> None:
@@ -91,8 +91,8 @@ def test_bad_ranges_find_the_offsets_in_them() -> None:
         True,
         False,
     ]
-    assert bad.any_between(0, 11)
-    assert not bad.any_between(20, 50)
+    assert bad.has_range_between(0, 11)
+    assert not bad.has_range_between(20, 50)
 
 
 def test_a_forged_queue_offset_has_no_negative_number_of_records() -> None:

@@ -42,7 +42,7 @@ def test_a_reader_leaves_out_the_record_while_a_broker_may_be_writing(store: Pat
     (store / "checkpoint").unlink()  # it would prove that the broker had the whole record
     (found,) = find_stores(str(store), "a", formats=COMMITLOGS)
     assert take_snapshot([found]).ranges["a"].tail is TailKind.TORN
-    assert take_snapshot([found], is_stopped=True).ranges["a"].tail is TailKind.UNWRITTEN
+    assert take_snapshot([found], is_broker_stopped=True).ranges["a"].tail is TailKind.UNWRITTEN
 
 
 def test_verify_leaves_out_the_record_while_a_broker_has_the_store_open(store: Path) -> None:

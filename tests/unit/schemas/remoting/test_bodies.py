@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from commitlake.schemas.remoting.codes import code_name
+from commitlake.schemas.remoting.codes import describe_response_code
 from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.frames import version_name
@@ -93,7 +93,9 @@ def test_a_route_is_read_in_both_dialects() -> None:
     )
     assert parse_body(TopicRoute, ROUTE.replace(b"{0:", b'{"0":')) == route
     assert b'{0:"127' in serialize_body(route)
-    assert json.loads(serialize_body(route, standard=True))["brokerDatas"][0]["brokerAddrs"] == {"0": "127.0.0.1:21911"}
+    assert json.loads(serialize_body(route, is_standard_json=True))["brokerDatas"][0]["brokerAddrs"] == {
+        "0": "127.0.0.1:21911"
+    }
 
 
 def test_queues_follow_from_a_route_as_javas_client_reads_it() -> None:
@@ -198,10 +200,11 @@ REGISTRATION = RegisterBrokerBody(
 
 
 def test_a_registration_is_read_in_both_forms() -> None:
-    assert parse_registration(serialize_body(REGISTRATION), compressed=False) == REGISTRATION
+    assert parse_registration(serialize_body(REGISTRATION), is_compressed=False) == REGISTRATION
     for version in (409, 513):
         assert (
-            parse_registration(serialize_registration(REGISTRATION, version=version), compressed=True) == REGISTRATION
+            parse_registration(serialize_registration(REGISTRATION, version=version), is_compressed=True)
+            == REGISTRATION
         )
 
 
@@ -210,27 +213,27 @@ def test_a_registration_of_4_9_has_no_attributes() -> None:
         return len(text).to_bytes(4, "big") + text
 
     body = counted(b'{"counter":1,"timestamp":2}') + b"\0\0\0\1" + counted(b"T 4 4 6 SINGLE_TAG") + counted(b"[]")
-    found = parse_registration(zlib.compress(body), compressed=True)
+    found = parse_registration(zlib.compress(body), is_compressed=True)
     assert found.topic_config_serialize_wrapper.topic_config_table == {"T": TopicConfig("T", 4, 4, 6)}
     for cut in range(len(body)):
         with pytest.raises(BodyError):
-            parse_registration(zlib.compress(body[:cut]), compressed=True)
+            parse_registration(zlib.compress(body[:cut]), is_compressed=True)
     for wrong in (b"T 4 4 SINGLE_TAG", b"T 4 4 x SINGLE_TAG", b"T 4 4 6 NO_TAG", b"T 4 4 6 SINGLE_TAG {", b"T"):
         data = counted(b"{}") + b"\0\0\0\1" + counted(wrong) + counted(b"[]")
         with pytest.raises(BodyError):
-            parse_registration(zlib.compress(data), compressed=True)
+            parse_registration(zlib.compress(data), is_compressed=True)
 
 
 def test_a_compressed_registration_has_a_size_limit() -> None:
     bomb = zlib.compress(bytes(MAX_REGISTRATION_BYTES + 1))
     with pytest.raises(BodyError, match="expected at most 16777216 bytes, found more"):
-        parse_registration(bomb, compressed=True)
+        parse_registration(bomb, is_compressed=True)
     with pytest.raises(BodyError, match="found a truncated one"):
-        parse_registration(zlib.compress(b"{}")[:-3], compressed=True)
+        parse_registration(zlib.compress(b"{}")[:-3], is_compressed=True)
     with pytest.raises(BodyError, match="expected a zlib stream"):
-        parse_registration(b"no zlib", compressed=True)
+        parse_registration(b"no zlib", is_compressed=True)
 
 
 def test_codes_and_versions_have_names() -> None:
-    assert (code_name(17), code_name(9999)) == ("TOPIC_NOT_EXIST (17)", "9999")
+    assert (describe_response_code(17), describe_response_code(9999)) == ("TOPIC_NOT_EXIST (17)", "9999")
     assert (version_name(513), version_name(9999)) == ("V5_5_0", "version 9999")

@@ -97,6 +97,6 @@ def test_every_json_reader_returns_text_that_utf_8_can_encode() -> None:
     assert parsed is not None
     assert (parsed[0].remark, parsed[0].ext_fields) == ("?", {"?": "?"})
     body = rb'{"name":"\ud800"}'
-    assert parse_body(Named, body) == parse_body(Named, body, is_plain=True) == Named("?")
+    assert parse_body(Named, body) == parse_body(Named, body, is_plain_json=True) == Named("?")
     assert parse_fastjson(rb'{{"a":"\ud800"}:1}') == {(("a", "?"),): 1}
     assert next(JsonCursor(r'{"\ud800":1}').keys()) == "?"

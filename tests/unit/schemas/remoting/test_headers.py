@@ -12,7 +12,7 @@ from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import Key, Long, from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
-from commitlake.schemas.remoting.headers import SendMessageRequest, is_one_letter, parse_send_request
+from commitlake.schemas.remoting.headers import SendMessageRequest, has_one_letter_names, parse_send_request
 
 V1 = {
     "producerGroup": "PG", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "-1",
@@ -38,7 +38,7 @@ class Example(NamedTuple):
 def test_a_send_is_read_by_names_and_by_letters() -> None:
     for code, fields in ((10, V1), (310, V2), (320, V2), (324, V1), (325, V2)):
         assert parse_send_request(Command(code, fields)) == HEADER
-        assert to_ext_fields(HEADER, one_letter=is_one_letter(code)) == fields
+        assert to_ext_fields(HEADER, has_one_letter_names=has_one_letter_names(code)) == fields
 
 
 def test_fields_have_rocketmqs_names() -> None:

@@ -17,10 +17,10 @@ def read(text: str, skipped: str = "skip") -> Iterator[tuple[str, Any]]:
     cursor = JsonCursor(text)
     for key in cursor.keys():  # noqa: SIM118 (the cursor is no mapping)
         if key == skipped:
-            list(cursor.skip())
+            list(cursor.skip_value())
         else:
-            yield key, cursor.value()
-    cursor.finish()
+            yield key, cursor.read_value()
+    cursor.check_end()
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_entries_are_read_one_by_one(document: dict[str, Any], indent: int | Non
 
 def test_objects_inside_are_read_in_turn() -> None:
     cursor = JsonCursor('{"a":{"b":1,"c":null},"d":null,"e":{}}')
-    found = [(key, [(name, cursor.value()) for name in cursor.keys()]) for key in cursor.keys()]  # noqa: SIM118
+    found = [(key, [(name, cursor.read_value()) for name in cursor.keys()]) for key in cursor.keys()]  # noqa: SIM118
     assert found == [("a", [("b", 1), ("c", None)]), ("d", []), ("e", [])]
 
 
@@ -71,7 +71,7 @@ def test_a_large_value_is_skipped_in_small_steps() -> None:
         text = '{"a":[' + inside * (8 * pieces) + "0]}"
         cursor = JsonCursor(text)
         assert next(cursor.keys()) == "a"
-        assert len(list(cursor.skip())) >= len(text) // STEP_CHARACTERS - 1
+        assert len(list(cursor.skip_value())) >= len(text) // STEP_CHARACTERS - 1
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def test_a_string_at_the_end_of_a_step_is_not_split() -> None:
         for text in ('"a{\\"["', '"\\\\"'):
             cursor = JsonCursor('{"a":[' + "1" * size + "," + text + "]}")
             assert next(cursor.keys()) == "a"
-            list(cursor.skip())
-            cursor._expect("}")
-            cursor.finish()
+            list(cursor.skip_value())
+            cursor._expect_token("}")
+            cursor.check_end()
 
 
 def test_text_is_decoded_in_pieces() -> None:

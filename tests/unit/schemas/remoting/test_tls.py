@@ -55,7 +55,7 @@ def test_messages_are_read_from_pieces_of_any_size_in_both_directions(certificat
             assert MESSAGE[:100] not in data
             pieces = [data[start : start + size] for start in range(0, len(data), size)]
             assert b"".join(map(receiver.receive, pieces)) == MESSAGE
-    client.end()
+    client.end_session()
     assert server.receive(client.take_output()) == b""
     assert server.is_ended
 

@@ -23,7 +23,7 @@ TABLE = Columns(
 def test_columns_are_chosen_by_name() -> None:
     assert TABLE.names == ["topic", "keys", "place", "properties", "day"]
     assert TABLE.only(["day", "topic"]).names == ["day", "topic"]
-    assert TABLE.without("place", "properties").names == ["topic", "keys", "day"]
+    assert TABLE.drop_columns("place", "properties").names == ["topic", "keys", "day"]
     assert TABLE["topic"] == Column("topic", TEXT, "the topic")
 
 

@@ -28,10 +28,10 @@ def names(folder: Path) -> list[int]:
 
 def test_bytes_are_appended_and_files_added(tmp_path: Path) -> None:
     files = opened(tmp_path / "queue")
-    assert (files.is_empty, files.room, files.end) == (True, 0, 0)
+    assert (files.is_empty, files.free_bytes, files.end) == (True, 0, 0)
     for data in (b"01234", b"56789", b"ab"):
         files.append(data)
-    assert (files.end, files.room, names(tmp_path / "queue")) == (12, 8, [0, 10])
+    assert (files.end, files.free_bytes, names(tmp_path / "queue")) == (12, 8, [0, 10])
     assert (files.read(3, 5), files.read(10, 2), list(files.file_starts)) == (b"34567", b"ab", [0, 10])
 
 
@@ -40,7 +40,7 @@ def test_existing_files_count_as_full_until_truncated(tmp_path: Path) -> None:
     files.append(b"0123456789")
     files.append(b"abc")
     again = opened(tmp_path)
-    assert (again.start, again.end, again.room) == (0, 20, 0)
+    assert (again.start, again.end, again.free_bytes) == (0, 20, 0)
     again.truncate(13)
     again.append(b"d")
     assert again.read(10, 10) == b"abcd" + bytes(6)
@@ -52,7 +52,7 @@ def test_existing_files_count_as_full_until_truncated(tmp_path: Path) -> None:
 def test_truncate_deletes_the_files_after_the_new_end(tmp_path: Path, end: int, left: list[int]) -> None:
     files = opened(tmp_path)
     files.append(b"0123456789")
-    files.prepare(20)
+    files.create_files_for(20)
     files.end = 30
     files.truncate(end)
     assert (files.end, names(tmp_path)) == (end, left)
@@ -64,14 +64,14 @@ def test_a_process_that_dies_while_files_are_deleted_leaves_no_hole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remove: Callable[[FileQueue], None], survived: int
 ) -> None:
     files = opened(tmp_path)
-    files.prepare(40)
+    files.create_files_for(40)
     left = [None] * survived
 
-    def remove_one(path: Path, *, below: Path | None) -> None:
+    def remove_one(path: Path, *, trusted_root: Path | None) -> None:
         if not left:
             raise KilledError
         left.pop()
-        remove_file(path, below=below)
+        remove_file(path, trusted_root=trusted_root)
 
     monkeypatch.setattr("commitlake.broker_lite.stores.engine.mapped_file.remove_file", remove_one)
     with pytest.raises(KilledError):
@@ -104,11 +104,11 @@ def test_queue_may_begin_anywhere(tmp_path: Path) -> None:
 
 def test_prepare_adds_files_only_if_room_is_lacking(tmp_path: Path) -> None:
     files = opened(tmp_path)
-    files.prepare(25)
-    files.prepare(30)
-    assert (files.room, files.end, names(tmp_path)) == (30, 0, [0, 10, 20])
+    files.create_files_for(25)
+    files.create_files_for(30)
+    assert (files.free_bytes, files.end, names(tmp_path)) == (30, 0, [0, 10, 20])
     files.append(b"0123456789")
-    assert (files.room, names(tmp_path)) == (20, [0, 10, 20])
+    assert (files.free_bytes, names(tmp_path)) == (20, [0, 10, 20])
 
 
 def test_folders_and_files_with_other_names_are_ignored(tmp_path: Path) -> None:

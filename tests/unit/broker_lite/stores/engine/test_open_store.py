@@ -115,8 +115,8 @@ def test_queues_find_messages_by_number_and_by_time(layout: StoreFormat, root: P
             clock.now_ms = BORN_MS + number
             layout.fill(store, 2, number)
         assert store.queues == [("orders", 0), ("orders", 1)]
-        assert store.bounds("orders", 1) == range(20)
-        assert store.bounds("unknown", 0) == range(0)
+        assert store.queue_offset_range("orders", 1) == range(20)
+        assert store.queue_offset_range("unknown", 0) == range(0)
         for after_ms, offset in ((-1, 0), (0, 0), (1, 1), (7, 4), (8, 4), (38, 19), (39, 20)):
             assert store.offset_by_time("orders", 1, BORN_MS + after_ms) == offset
         assert store.offset_by_time("unknown", 0, 0) == 0

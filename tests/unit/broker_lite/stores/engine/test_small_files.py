@@ -56,7 +56,7 @@ def saved(kind: Kind, root: Path, *offsets: int) -> SavedTable:
     table = kind.table(root, Clock())
     for offset in offsets:
         kind.put(table, offset)
-        table.save_changed()
+        table.save_if_changed()
     return table
 
 
@@ -74,7 +74,7 @@ def test_a_save_keeps_the_previous_version(kind: Kind, root: Path) -> None:
 def test_an_unchanged_table_is_not_written(kind: Kind, root: Path) -> None:
     table = saved(kind, root, 2, 3)
     table.path.unlink()
-    table.save_changed()
+    table.save_if_changed()
     assert not table.path.exists()
 
 
@@ -107,9 +107,9 @@ def test_a_failed_save_is_retried(kind: Kind, root: Path, monkeypatch: pytest.Mo
     with monkeypatch.context() as broken:
         broken.setattr(FileWithBackup, "write", fail)
         with pytest.raises(OSError, match="No space"):
-            table.save_changed()
+            table.save_if_changed()
     assert kind.get(kind.table(root, Clock())) == 2
-    table.save_changed()
+    table.save_if_changed()
     assert kind.get(kind.table(root, Clock())) == 3
 
 

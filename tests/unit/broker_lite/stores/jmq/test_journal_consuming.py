@@ -43,7 +43,7 @@ def consuming(store: JournalStore) -> Iterator[Consuming]:
 
 def take(consuming: Consuming, count: int = 4, client: Host = CLIENT, app: str = "mail") -> Batch:
     """Take a batch that must exist."""
-    batch = consuming.take("orders", app, 0, client, count)
+    batch = consuming.take_batch("orders", app, 0, client, count)
     assert batch is not None
     return batch
 
@@ -54,20 +54,20 @@ def numbers(batch: Batch) -> list[int]:
 
 def test_batches_are_consecutive(consuming: Consuming) -> None:
     seen = []
-    while (batch := consuming.take("orders", "mail", 0, CLIENT, 4)) is not None:
+    while (batch := consuming.take_batch("orders", "mail", 0, CLIENT, 4)) is not None:
         seen.append(numbers(batch))
-        consuming.finish(batch)
+        consuming.finish_batch(batch)
     assert seen == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert consuming.take("orders", "mail", 9, CLIENT, 4) is None
-    assert consuming.take("nobody", "mail", 0, CLIENT, 4) is None
+    assert consuming.take_batch("orders", "mail", 9, CLIENT, 4) is None
+    assert consuming.take_batch("nobody", "mail", 0, CLIENT, 4) is None
 
 
 def test_queue_is_consumed_by_one_consumer_of_an_application_at_a_time(consuming: Consuming) -> None:
     batch = take(consuming)
-    assert consuming.take("orders", "mail", 0, OTHER, 4) is None
-    assert consuming.take("orders", "mail", 1, OTHER, 4) is not None
+    assert consuming.take_batch("orders", "mail", 0, OTHER, 4) is None
+    assert consuming.take_batch("orders", "mail", 1, OTHER, 4) is not None
     assert numbers(take(consuming, app="stock", client=OTHER)) == [0, 1, 2, 3]
-    consuming.finish(batch)
+    consuming.finish_batch(batch)
     assert numbers(take(consuming, client=OTHER)) == [4, 5, 6, 7]
 
 
@@ -77,14 +77,14 @@ def test_expired_batch_is_given_to_another_consumer(consuming: Consuming, clock:
     second = take(consuming, client=OTHER)
     assert numbers(second) == numbers(batch)
     with pytest.raises(BatchLostError, match="the batch up to message 4 of"):
-        consuming.finish(batch)
-    consuming.finish(second)
+        consuming.finish_batch(batch)
+    consuming.finish_batch(second)
     with pytest.raises(BatchLostError):
-        consuming.finish(second)
+        consuming.finish_batch(second)
 
 
 def test_a_returned_batch_is_available_immediately(consuming: Consuming) -> None:
-    consuming.give_back(take(consuming))
+    consuming.release_batch(take(consuming))
     assert numbers(take(consuming, client=OTHER)) == [0, 1, 2, 3]
 
 
@@ -92,8 +92,8 @@ def test_unfinished_batch_is_available_again_after_a_crash(root: Path) -> None:
     with JournalStore.open(root, SMALL, clock=Clock()) as store:
         fill(store, 20)
         consuming = Consuming(store)
-        consuming.finish(take(consuming, 2))
-        store.offsets.save_changed()
+        consuming.finish_batch(take(consuming, 2))
+        store.offsets.save_if_changed()
         take(consuming)
         consuming.close()
         crash(store)
@@ -104,11 +104,11 @@ def test_unfinished_batch_is_available_again_after_a_crash(root: Path) -> None:
 
 
 def test_consumption_can_be_reset_to_an_earlier_offset(consuming: Consuming) -> None:
-    consuming.finish(take(consuming))
+    consuming.finish_batch(take(consuming))
     batch = take(consuming)
-    consuming.set_back("orders", "mail", 0, 1)
+    consuming.set_offset("orders", "mail", 0, 1)
     with pytest.raises(BatchLostError):
-        consuming.finish(batch)
+        consuming.finish_batch(batch)
     assert numbers(take(consuming)) == [1, 2, 3, 4]
 
 
@@ -118,7 +118,7 @@ def test_retries_wait_for_powers_of_three_seconds() -> None:
 
 
 def test_failed_message_is_retried_and_the_others_continue(consuming: Consuming, clock: Clock) -> None:
-    consuming.finish(take(consuming), {1: "no such address"})
+    consuming.finish_batch(take(consuming), {1: "no such address"})
     assert numbers(take(consuming)) == [4, 5, 6, 7]
     assert consuming.take_retries("orders", "mail", 10) == []
     assert consuming.retries.next_due_ms("orders", "mail") == STORED_MS + SECOND
@@ -135,7 +135,7 @@ def test_each_retry_waits_longer_and_the_last_failure_makes_a_dead_letter(root: 
     with JournalStore.open(root, replace(SMALL, retry_max_attempts=4), clock=clock) as store:
         fill(store, 2)
         consuming = Consuming(store)
-        consuming.finish(take(consuming), {0: "first"})
+        consuming.finish_batch(take(consuming), {0: "first"})
         waits = []
         for attempt in range(1, 5):
             due = consuming.retries.next_due_ms("orders", "mail")
@@ -152,7 +152,7 @@ def test_each_retry_waits_longer_and_the_last_failure_makes_a_dead_letter(root: 
         assert consuming.retries.next_due_ms("orders", "mail") is None
         (dead,) = consuming.retries.dead_letters("orders", "mail")
         assert (dead.message.body, dead.exception, dead.failed_retries) == (b"body 0", "failure 4", 4)
-        assert consuming.retries.dead_letters("orders", "mail", after=dead.id) == []
+        assert consuming.retries.dead_letters("orders", "mail", after_id=dead.id) == []
         assert consuming.retries.dead_letters("orders", "stock") == []
         consuming.retries.requeue_dead_letters([dead.id])
         (again,) = consuming.take_retries("orders", "mail", 10)
@@ -169,7 +169,7 @@ def test_message_becomes_dead_if_its_next_retry_would_be_too_late(root: Path, cl
     with JournalStore.open(root, replace(SMALL, retry_expiry_ms=5 * SECOND), clock=clock) as store:
         fill(store, 2)
         consuming = Consuming(store)
-        consuming.finish(take(consuming), {0: "x"})
+        consuming.finish_batch(take(consuming), {0: "x"})
         for wait, status in ((1, RetryStatus.RETRYING), (3, RetryStatus.DEAD)):  # 9 s more would be too late
             clock.now_ms += wait * SECOND
             (retry,) = consuming.take_retries("orders", "mail", 10)
@@ -178,7 +178,7 @@ def test_message_becomes_dead_if_its_next_retry_would_be_too_late(root: Path, cl
 
 
 def test_retry_is_held_by_one_consumer_until_it_expires(consuming: Consuming, clock: Clock) -> None:
-    consuming.finish(take(consuming), {0: "x", 2: "y"})
+    consuming.finish_batch(take(consuming), {0: "x", 2: "y"})
     clock.now_ms += SECOND
     (first,) = consuming.take_retries("orders", "mail", 1)
     (second,) = consuming.take_retries("orders", "mail", 1)
@@ -191,16 +191,16 @@ def test_retry_is_held_by_one_consumer_until_it_expires(consuming: Consuming, cl
 
 
 def test_message_that_fails_twice_before_its_retry_waits_once(consuming: Consuming, clock: Clock) -> None:
-    consuming.finish(take(consuming, 1), {0: "first"})
+    consuming.finish_batch(take(consuming, 1), {0: "first"})
     clock.now_ms += 500
-    consuming.set_back("orders", "mail", 0, 0)
-    consuming.finish(take(consuming, 1), {0: "second"})
+    consuming.set_offset("orders", "mail", 0, 0)
+    consuming.finish_batch(take(consuming, 1), {0: "second"})
     clock.now_ms += 500
     (retry,) = consuming.take_retries("orders", "mail", 10)
     assert retry.exception == "first"
     consuming.finish_retry(retry, CLIENT, None)
-    consuming.set_back("orders", "mail", 0, 0)
-    consuming.finish(take(consuming, 1), {0: "third"})
+    consuming.set_offset("orders", "mail", 0, 0)
+    consuming.finish_batch(take(consuming, 1), {0: "third"})
     clock.now_ms += SECOND
     (retry,) = consuming.take_retries("orders", "mail", 10)
     assert (retry.exception, retry.attempt) == ("third", 2)
@@ -210,7 +210,7 @@ def test_retries_survive_crashes_and_deleted_journal_files(root: Path, clock: Cl
     with JournalStore.open(root, replace(SMALL, flush_mode=FlushMode.SYNC), clock=clock) as store:
         fill(store, 100)
         consuming = Consuming(store)
-        consuming.finish(take(consuming), {1: "\ud800 and a long reason " + "x" * 10_000})
+        consuming.finish_batch(take(consuming), {1: "\ud800 and a long reason " + "x" * 10_000})
         consuming.close()
         crash(store)
     (root / "journal" / f"{0:020d}").unlink()
@@ -247,7 +247,7 @@ def test_a_consumer_that_cannot_be_recorded_is_refused_immediately(
     consuming: Consuming, app: str, client: Host
 ) -> None:
     with pytest.raises(UnserializableError):
-        consuming.take("orders", app, 0, client, 4)
+        consuming.take_batch("orders", app, 0, client, 4)
     assert numbers(take(consuming)) == [0, 1, 2, 3]
 
 
@@ -255,22 +255,22 @@ def test_archive_sees_every_message_and_every_consumption(
     store: JournalStore, consuming: Consuming, clock: Clock
 ) -> None:
     view = ArchiveView(store)
-    assert view.produced(0, 100) == ([], 0)
-    consuming.finish(take(consuming), {1: "x"})
+    assert view.read_messages(0, 100) == ([], 0)
+    consuming.finish_batch(take(consuming), {1: "x"})
     clock.now_ms += SECOND
     (retry,) = consuming.take_retries("orders", "mail", 10)
     consuming.finish_retry(retry, OTHER, None)
-    assert view.consumed(0, 100) == ([], 0)
+    assert view.read_consumptions(0, 100) == ([], 0)
     store.flush()
     produced, offset = [], 0
-    while (found := view.produced(offset, 7))[0]:
+    while (found := view.read_messages(offset, 7))[0]:
         produced += found[0]
         offset = found[1]
     assert [one.message.body for one in produced] == [f"body {number}".encode() for number in range(20)]
     assert produced[5].message_id == "orders/1/2@broker-a"
     assert offset == store.max_journal_offset
     consumed, place = [], 0
-    while (some := view.consumed(place, 2))[0]:
+    while (some := view.read_consumptions(place, 2))[0]:
         consumed += some[0]
         place = some[1]
     assert [(one.queue_offset, one.outcome, one.attempt) for one in consumed] == [
@@ -293,14 +293,14 @@ def test_consume_records_continue_in_the_next_file_and_after_a_crash(root: Path,
         store = JournalStore.open(root, options, clock=clock)
         fill(store, 50)
         consuming = Consuming(store)
-        while (batch := consuming.take("orders", "mail", 0, CLIENT, 10)) is not None:
-            consuming.finish(batch)
+        while (batch := consuming.take_batch("orders", "mail", 0, CLIENT, 10)) is not None:
+            consuming.finish_batch(batch)
             counts += len(batch.messages)
-        store.offsets.save_changed()
+        store.offsets.save_if_changed()
         store.flush()
-        found, place = ArchiveView(store).consumed(0, 1000)
+        found, place = ArchiveView(store).read_consumptions(0, 1000)
         assert [one.queue_offset for one in found] == list(range(counts))
-        assert ArchiveView(store).consumed(place, 1000) == ([], place)
+        assert ArchiveView(store).read_consumptions(place, 1000) == ([], place)
         consuming.close()
         end(store)
     assert len(list((root / "consume").iterdir())) == 5
@@ -310,7 +310,7 @@ def test_torn_consume_record_is_cut(root: Path, clock: Clock) -> None:
     with JournalStore.open(root, SMALL, clock=clock) as store:
         fill(store, 8)
         consuming = Consuming(store)
-        consuming.finish(take(consuming, 4))
+        consuming.finish_batch(take(consuming, 4))
         consuming.close()
     file = root / "consume" / f"{0:020d}"
     data = bytearray(file.read_bytes())
@@ -318,7 +318,7 @@ def test_torn_consume_record_is_cut(root: Path, clock: Clock) -> None:
     data[3 * size + 20] ^= 0xFF
     file.write_bytes(data)
     with JournalStore.open(root, SMALL, clock=clock) as store:
-        found, place = ArchiveView(store).consumed(0, 100)
+        found, place = ArchiveView(store).read_consumptions(0, 100)
         assert ([one.queue_offset for one in found], place) == ([0, 1, 2], 3 * size)
         assert file.read_bytes() == bytes(data[: 3 * size]).ljust(1024, b"\0")
 
@@ -329,7 +329,7 @@ def test_archive_continues_after_damage(root: Path, clock: Clock) -> None:
         store.flush()
         memory, position = store._files.journal.files.locate(results[3].journal_offset)
         memory[position] = 0xFF
-        produced, offset = ArchiveView(store).produced(0, 1000)
+        produced, offset = ArchiveView(store).read_messages(0, 1000)
         assert [one.message.body for one in produced] == [
             f"body {number}".encode() for number in range(100) if number != 3
         ]
@@ -348,9 +348,9 @@ def test_lost_messages_are_skipped(root: Path, clock: Clock) -> None:
     with JournalStore.open(root, SMALL, clock=clock) as store:
         consuming = Consuming(store)
         seen = []
-        while (batch := consuming.take("orders", "mail", 0, CLIENT, 1)) is not None:
+        while (batch := consuming.take_batch("orders", "mail", 0, CLIENT, 1)) is not None:
             seen += numbers(batch)
-            consuming.finish(batch)
+            consuming.finish_batch(batch)
         assert seen == [0, 1, *range(5, 60)]
         consuming.close()
 
@@ -405,10 +405,10 @@ def test_definitions_that_no_broker_writes_are_refused(
 
 
 def test_numbers_that_no_broker_writes_end_no_loop(consuming: Consuming) -> None:
-    consuming.finish(take(consuming), {0: "no stock"})
+    consuming.finish_batch(take(consuming), {0: "no stock"})
     with consuming.retries.transaction() as database:
         database.execute("INSERT INTO retry_queue VALUES ('mail', 1, 9223372036854775807), ('mail', 77, 1)")
     queues = RetryQueues(consuming.retries)
-    assert queues.all() == [RetryQueue("mail", RetryStatus.RETRYING)]
+    assert queues.all_queues() == [RetryQueue("mail", RetryStatus.RETRYING)]
     with pytest.raises(StoreFilesError, match="too large"):
         queues.queue_due_retries(1 << 62, 1)

@@ -48,14 +48,14 @@ def let_time_pass(root: Path, hours: float, folder: str, count: int) -> None:
 
 
 def test_consume_records_are_deleted_with_their_messages(used: JournalStore, root: Path, clock: Clock) -> None:
-    before = ArchiveView(used).consumed(0, 10 * COUNT)[0]
+    before = ArchiveView(used).read_consumptions(0, 10 * COUNT)[0]
     let_time_pass(root, 3, "journal", 2)  # the second one 2 h 59 min ago
     let_time_pass(root, 3, "consume", 2)
     os.utime(files_of(root, "consume")[2], (NOW - 2.9 * 3600,) * 2)  # when the third one was written, too
     kept = files_of(root, "consume")[2:]
-    assert used.clean(NOW) == 2
+    assert used.delete_expired_files(NOW) == 2
     assert files_of(root, "consume") == kept
-    after, end = ArchiveView(used).consumed(0, 10 * COUNT)
+    after, end = ArchiveView(used).read_consumptions(0, 10 * COUNT)
     assert after == before[-len(after) :]
     start = 2 * SMALL.journal_file_size_bytes
     assert [one for one in before if one.journal_offset >= start] == [
@@ -63,16 +63,16 @@ def test_consume_records_are_deleted_with_their_messages(used: JournalStore, roo
     ]
     used.close()
     with JournalStore.open(root, AT_ANY_HOUR, clock=clock) as again:
-        assert ArchiveView(again).consumed(0, 10 * COUNT) == (after, end)
+        assert ArchiveView(again).read_consumptions(0, 10 * COUNT) == (after, end)
         again.log_consumption(after[:1])
         again.flush()
-        assert ArchiveView(again).consumed(end, 10)[0] == after[:1]
+        assert ArchiveView(again).read_consumptions(end, 10)[0] == after[:1]
 
 
 def test_the_file_of_consume_records_in_use_is_kept(used: JournalStore, root: Path) -> None:
     let_time_pass(root, 9, "journal", 100)
     let_time_pass(root, 10, "consume", 100)
-    assert used.clean(NOW) > 2
+    assert used.delete_expired_files(NOW) > 2
     assert len(files_of(root, "journal")) == len(files_of(root, "consume")) == 1
 
 
@@ -80,5 +80,5 @@ def test_consume_records_are_kept_if_no_message_is_deleted(used: JournalStore, r
     let_time_pass(root, 9, "consume", 100)
     before = files_of(root, "consume")
     assert len(before) > 3
-    assert used.clean(NOW) == 0
+    assert used.delete_expired_files(NOW) == 0
     assert files_of(root, "consume") == before

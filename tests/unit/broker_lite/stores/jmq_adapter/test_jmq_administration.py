@@ -112,4 +112,4 @@ def test_the_layout_of_a_folder_is_detected(tmp_path: Path, clock: Clock) -> Non
         assert detect_layouts(tmp_path / "jmq") == (FileLayout.JMQ,)
     with MessageStore.open(tmp_path / "rocketmq", SMALL, clock=clock) as store:
         assert detect_layouts(tmp_path / "rocketmq") == (FileLayout.ROCKETMQ, FileLayout.BOLTMQ)
-        assert Dispatcher(Broker(store, BrokerOptions())).broker.delivery.delay_levels == 18
+        assert Dispatcher(Broker(store, BrokerOptions())).broker.delivery.delay_level_count == 18

@@ -74,7 +74,7 @@ def test_a_pull_without_a_commit_sets_no_offset(consumer: Peer, store: JmqStore)
     send(consumer)
     pull(consumer, "orders", group="watchers")
     assert store.config.consumer_offsets.get("orders", "watchers", 0) is None
-    consumer.dispatcher.broker.groups.find("others")
+    consumer.dispatcher.broker.groups.find_or_create("others")
     commit(consumer, "orders", 1, group="others")
     assert outcomes(store) == []
 

@@ -33,7 +33,7 @@ NOW = time.time()
 
 def statuses(store: JmqStore) -> list[tuple[int, RetryStatus]]:
     """Return queue offset and status of every row of the retry store."""
-    rows = store._failures._retries.select("1 ORDER BY queue_offset", ())
+    rows = store._failures._retries.select_retries("1 ORDER BY queue_offset", ())
     return [(row.message.queue_offset, row.status) for row in rows]
 
 
@@ -54,11 +54,11 @@ def test_only_finished_retries_are_deleted_with_their_messages(root: Path, clock
         send_back(peer, messages[2], delayLevel=-1)
         done, waits, dead = RetryStatus.SUCCEEDED, RetryStatus.RETRYING, RetryStatus.DEAD
         assert statuses(store) == [(0, done), (1, waits), (2, dead), (79, done)]
-        assert store.clean(NOW) == 0
+        assert store.delete_expired_files(NOW) == 0
         assert len(statuses(store)) == 4
         for path in sorted((root / "journal").iterdir())[:2]:
             os.utime(path, (NOW - 9000, NOW - 9000))
-        assert store.clean(NOW) == 2
+        assert store.delete_expired_files(NOW) == 2
         assert statuses(store) == [(1, waits), (2, dead), (79, done)]
         assert [one.body for one in pull(peer, DLQ)] == [b"body 2"]
         clock.now_ms += 1000

@@ -47,7 +47,7 @@ def test_a_message_is_returned_as_it_was_sent(peer: Peer, clock: Clock) -> None:
 
 def test_consumers_receive_the_marks_of_a_broker_which_the_journal_does_not_store(tmp_path: Path, clock: Clock) -> None:
     options = BrokerOptions(address=BROKER, cluster="shops", region="north")
-    with JmqStore.open(tmp_path / "named", OPTIONS, clock=clock, marks=options.marks()) as store:
+    with JmqStore.open(tmp_path / "named", OPTIONS, clock=clock, added_properties=options.added_properties()) as store:
         peer = Peer(Dispatcher(Broker(store, options)))
         send(peer)
         send_back(peer, pull(peer, "orders")[0], delayLevel=-1)

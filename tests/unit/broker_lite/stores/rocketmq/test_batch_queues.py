@@ -43,7 +43,7 @@ def filled(root: Path, end: Callable[[MessageStore], None] = MessageStore.close)
     """Return a store with records of 3, 1, 4, 1 and 5 messages, and another topic's between them."""
     clock = Clock()
     store = MessageStore.open(root, OPTIONS, clock=clock)
-    store.config.topics.create_batch(TOPIC, 1)
+    store.config.topics.create_batch_topic(TOPIC, 1)
     for first, count in ((0, 3), (3, 1), (4, 4), (8, 1), (9, 5)):
         store.put(inner_batch(first, count) if count > 1 else message(first, TOPIC))
         store.put(message(first))
@@ -101,7 +101,7 @@ def test_a_pull_returns_whole_records(
     with MessageStore.open(filled(root), OPTIONS) as store:
         found = store.pull(TOPIC, 0, offset, limits)
         expected = [store.get(TOPIC, 0, number, 1).messages[0] for number in first]
-        assert found.records == [store.record_of(one) for one in expected]
+        assert found.records == [store.record_for_client(one) for one in expected]
         assert (found.status, found.next_offset, found.max_offset) == (GetStatus.FOUND, following, 14)
 
 
@@ -158,7 +158,7 @@ def test_recovery_rebuilds_the_same_batch_queues(root: Path, state: str) -> None
 
 def test_single_messages_before_the_first_batch_keep_a_topic_a_batch_topic(root: Path) -> None:
     with MessageStore.open(root, OPTIONS, clock=Clock()) as store:
-        store.config.topics.create_batch(TOPIC, 1)
+        store.config.topics.create_batch_topic(TOPIC, 1)
         store.put(message(0, TOPIC))
         store.put(inner_batch(1, 2))
         store.put(message(3, TOPIC))

@@ -214,7 +214,7 @@ def test_unchanged_offsets_get_a_new_time_and_nothing_else(root: Path, clock: Cl
         before = {path.name: path.stat().st_mtime for path in (root / "config").iterdir()}
         for path in (root / "config").iterdir():
             os.utime(path, (1000, 1000))
-        store.config.save_changed()
+        store.config.save_if_changed()
         after = {path.name: path.stat().st_mtime for path in (root / "config").iterdir()}
     renewed = {name for name, time in after.items() if time >= before[name]}
     assert renewed == {"consumerOffset.json", "delayOffset.json"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings, check_disk
+from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings, check_free_space
 from commitlake.broker_lite.stores.rocketmq import (
     DiskFullError,
     FlushMode,
@@ -191,7 +191,7 @@ def test_lack_of_disk_space_is_an_error_before_anything_is_written(
         fill(store, 2)
         with monkeypatch.context() as broken:
             broken.setattr(MappedFile, "create", create)
-            broken.setattr("commitlake.broker_lite.stores.rocketmq.message_index.check_disk", check)
+            broken.setattr("commitlake.broker_lite.stores.rocketmq.message_index.check_free_space", check)
             with pytest.raises(DiskFullError, match=f"expected {size} bytes free"):
                 fill(store, 60, start=2)
         count = store.max_offset("orders", 0) + store.max_offset("orders", 1)
@@ -202,9 +202,9 @@ def test_lack_of_disk_space_is_an_error_before_anything_is_written(
 
 def test_free_disk_space_is_reported_by_the_operating_system(tmp_path: Path) -> None:
     disk = os.statvfs(tmp_path)
-    check_disk(tmp_path, 0)
+    check_free_space(tmp_path, 0)
     with pytest.raises(DiskFullError, match=r"expected \d+ bytes free for a new file, found \d+"):
-        check_disk(tmp_path, disk.f_blocks * disk.f_frsize + 1)
+        check_free_space(tmp_path, disk.f_blocks * disk.f_frsize + 1)
 
 
 QUICK = StoreOptions(segment_size_bytes=4096, consume_queue_file_size_bytes=160, keep_index=False, flush_interval_ms=10)

@@ -105,7 +105,7 @@ def test_light_queues_may_start_at_any_offset_after_segments_expired(root: Path,
 def forge(store: MessageStore, number: int, names: str, offsets: str) -> None:
     """Append a record with offsets in light queues that a client has made up, as a RocketMQ broker stores a batch's."""
     pairs = (("UNIQ_KEY", f"U{number}"), ("INNER_MULTI_DISPATCH", names), ("INNER_MULTI_QUEUE_OFFSET", offsets))
-    store.writer.append([store.preparing.prepare(message(number, properties=pairs))])
+    store.writer.append([store.preparer.prepare(message(number, properties=pairs))])
 
 
 def folders(root: Path) -> list[str]:

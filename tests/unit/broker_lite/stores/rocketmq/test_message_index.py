@@ -170,7 +170,7 @@ def test_file_never_flushed_counts_as_empty(tmp_path: Path) -> None:
     path.write_bytes(bytes(GEOMETRY.file_size))
     file = IndexFile(MappedFile(path, GEOMETRY.file_size, Mappings()), GEOMETRY)
     assert file.is_empty
-    assert not file.spans(0, 1 << 62)
+    assert not file.overlaps_time_range(0, 1 << 62)
     assert file.header.index_count == 1
 
 

@@ -38,8 +38,8 @@ def sent(**changes: object) -> SentMessage:
     ids=["plain", "empty body", "host bits are the store's", "no properties", "IPv6", "long topic"],
 )
 def test_fast_and_general_preparation_give_the_same_bytes(store: MessageStore, message: SentMessage) -> None:
-    quick = store.preparing.prepare_sent(message)
-    general = store.preparing.prepare(message.as_new_message())
+    quick = store.preparer.prepare_sent(message)
+    general = store.preparer.prepare(message.as_new_message())
     assert quick == general
     assert store.send(message).size == store.put(message.as_new_message()).size
     first, second = store.get(message.topic, 1, 0).messages

@@ -28,7 +28,7 @@ def test_clean_store_is_read_from_its_last_record_only(root: Path) -> None:
     with MessageStore.open(root, SMALL) as store:
         assert not store.recovery.crashed
         assert store.recovery.records == 1
-        assert store.recovery.end == store.max_physical_offset
+        assert store.recovery.log_end == store.max_physical_offset
         assert store.recovery.stopped_by.endswith("found 00000000")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.engine.options import RetentionOptions
-from commitlake.broker_lite.stores.engine.retention import Retention, used_percent
+from commitlake.broker_lite.stores.engine.retention import Retention, disk_used_percent
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptionError
 from tests.support.message_stores import SMALL, fill
 from tests.support.small_stores import all_messages
@@ -43,7 +43,7 @@ def test_old_segments_are_deleted_with_their_queue_and_index_files(store: Messag
     fill(store, 120)
     before = all_messages(store)
     age(store, 3)
-    assert retention(store).clean(NOW) == 3
+    assert retention(store).delete_expired_files(NOW) == 3
     assert store.min_physical_offset == 3 * SMALL.segment_size_bytes
     for (topic, queue_id), messages in all_messages(store).items():
         kept = [one for one in before[topic, queue_id] if one.physical_offset >= store.min_physical_offset]
@@ -78,14 +78,14 @@ def test_segments_are_deleted_by_hour_age_and_disk_usage(
 ) -> None:
     fill(store, 120)
     age(store, 3)
-    assert retention(store, used, **changes).clean(NOW) == gone
+    assert retention(store, used, **changes).delete_expired_files(NOW) == gone
 
 
 def test_the_last_segment_is_kept(store: MessageStore) -> None:
-    assert retention(store, 99).clean(NOW) == 0
+    assert retention(store, 99).delete_expired_files(NOW) == 0
     fill(store, 30)
     count = len(segments(store))
-    assert retention(store, 99, delete_batch=1000).clean(NOW) == count - 1
+    assert retention(store, 99, delete_batch=1000).delete_expired_files(NOW) == count - 1
     fill(store, 30, start=30)
     assert store.get_by_key("orders", "order-59")
 
@@ -93,7 +93,7 @@ def test_the_last_segment_is_kept(store: MessageStore) -> None:
 def test_a_disk_is_full_above_its_limit(store: MessageStore) -> None:
     assert not retention(store, 90).is_disk_full
     assert retention(store, 91).is_disk_full
-    assert 0 < used_percent(store.path) <= 100
+    assert 0 < disk_used_percent(store.path) <= 100
 
 
 @pytest.mark.parametrize("changes", [{"file_reserved_hours": -1}, {"delete_hours": (24,)}, {"warning_percent": 101}])

@@ -295,7 +295,12 @@ def test_a_kill_at_any_step_loses_nothing(
         return run
 
     with monkeypatch.context() as killing:
-        for owner, name in ((files, "save"), (files, "_append"), (files, "_put_slot"), (broker.store, "put")):
+        for owner, name in (
+            (files, "save_checkpoint"),
+            (files, "_append_to_log"),
+            (files, "_put_slot"),
+            (broker.store, "put"),
+        ):
             killing.setattr(owner, name, counted(getattr(owner, name)))
         try:
             for number in range(4):

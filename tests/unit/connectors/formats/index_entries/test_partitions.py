@@ -28,5 +28,5 @@ def test_stores_are_opened_once_for_a_read(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_places_of_files_are_paths_or_uris() -> None:
-    assert PlannedStore("b", "/data/store", "").place_of("index/1") == "/data/store/index/1"
-    assert PlannedStore("b", "s3://logs/b/", "").place_of("index/1") == "s3://logs/b/index/1"
+    assert PlannedStore("b", "/data/store", "").location_of("index/1") == "/data/store/index/1"
+    assert PlannedStore("b", "s3://logs/b/", "").location_of("index/1") == "s3://logs/b/index/1"

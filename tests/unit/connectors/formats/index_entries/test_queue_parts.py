@@ -33,9 +33,9 @@ def bad(parts: list[QueuePart]) -> list[tuple[str, int, int, Reason]]:
 def test_parts_cover_the_files_of_all_queues(plain_store: Path) -> None:
     files = sorted((plain_store / "consumequeue").rglob("0*"))
     parts = plan(plain_store)
-    places = sorted({Path(part.place) for part in parts})
+    places = sorted({Path(part.location) for part in parts})
     assert places == [path for path in files if path.is_file() and len(path.name) == 20]
-    assert {part.place for part in parts} == {str(plain_store / part.path) for part in parts}
+    assert {part.location for part in parts} == {str(plain_store / part.path) for part in parts}
     assert bad(parts) == []
 
 
@@ -148,7 +148,7 @@ def test_no_file_of_a_copy_is_opened(store: Path, ship: Callable[[Path], str], m
     monkeypatch.setattr(ShippedStoreFiles, "open", None)
     of_store, of_copy = plan(store), plan(ship(store))
     assert [(part.path, part.start) for part in of_copy] == [(part.path, part.start) for part in of_store]
-    assert {part.place for part in of_copy} == {f"{part.queue.store.root}/{part.path}" for part in of_copy}
+    assert {part.location for part in of_copy} == {f"{part.queue.store.root}/{part.path}" for part in of_copy}
     # Only what was shipped is read: whole files, and the written entries of the newest ones.
     assert all(part.end == (_FILE_BYTES if part.is_followed else part.file_end) for part in of_copy)
     assert sum(part.size for part in of_copy) == 330 * 20

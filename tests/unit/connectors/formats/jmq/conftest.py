@@ -22,7 +22,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         journal_file_size_bytes=FILE_BYTES, queue_file_size_bytes=16 * ENTRY.size, max_body_size_bytes=2000
     )
     chance, clock = random.Random(1), Clock()
-    with JournalStore.open(root, options, clock=clock, chance=chance) as store:
+    with JournalStore.open(root, options, clock=clock, rng=chance) as store:
         for number in range(COUNT):
             topic = RARE if number % 20 == 0 else f"topic-{number % 3}"
             body = chance.randbytes(chance.randrange(200))

@@ -44,7 +44,7 @@ def store(plain: Path, tmp_path: Path) -> Path:
 def plan_of(root: Path, **given: object) -> tuple[ReadPlan, ReadOptions]:
     """Return the plan of a read with these options."""
     texts = {"path": str(root), **{name: str(value) for name, value in given.items()}}
-    options = ReadOptions.parse(texts, formats=all_formats().only(JMQ))
+    options = ReadOptions.parse(texts, formats=all_formats().select_only(JMQ))
     return plan_read(options, Filters.of_batch(options)), options
 
 
@@ -69,7 +69,7 @@ def test_a_glob_finds_stores_of_the_requested_layouts(tmp_path: Path) -> None:
     write_journal(tmp_path / "b" / "store", [(0, open_file([new_message()], 4096))])
     pattern = f"{tmp_path}/{{broker}}/store"
     assert [store.broker for store in find_stores(pattern, formats=COMMITLOGS)] == ["a"]
-    assert [store.broker for store in find_stores(pattern, formats=all_formats().only(JMQ))] == ["b"]
+    assert [store.broker for store in find_stores(pattern, formats=all_formats().select_only(JMQ))] == ["b"]
     assert [store.broker for store in find_stores(pattern, formats=all_formats())] == ["a", "b"]
     assert [store.broker for store in find_stores(f"{pattern}/journal", formats=all_formats())] == ["b"]
 
@@ -81,7 +81,7 @@ def test_a_folder_with_both_layouts_is_refused_until_one_is_named(tmp_path: Path
     path = pattern.format(root=tmp_path)
     with pytest.raises(StoreError, match="--layout journal"):
         find_stores(path, formats=all_formats())
-    assert find_stores(path, formats=all_formats().only(JMQ))[0].format is JMQ
+    assert find_stores(path, formats=all_formats().select_only(JMQ))[0].format is JMQ
 
 
 def test_a_store_of_another_layout_is_an_error_that_names_its_folder(plain: Path) -> None:
@@ -91,11 +91,11 @@ def test_a_store_of_another_layout_is_an_error_that_names_its_folder(plain: Path
 
 def test_queue_files_find_exactly_the_topics_records(plain: Path) -> None:
     plan, _ = plan_of(plain, topics=RARE)
-    assert plan.stores[0].ways == [ReadMethod.QUEUE_FILE]
+    assert plan.stores[0].read_methods == [ReadMethod.QUEUE_FILE]
     assert {type(split) for split in plan.splits} == {ListedSplit}
     found = rows_of(plain, topics=RARE)
     assert found == rows_of(plain, topics=RARE, useIndexes=False)
-    assert plan.stores[0].records == len(found) == COUNT // 20
+    assert plan.stores[0].record_count == len(found) == COUNT // 20
 
 
 def test_queue_ids_narrow_the_listed_records(plain: Path) -> None:
@@ -110,7 +110,7 @@ def test_records_of_a_lost_queue_are_scanned(store: Path) -> None:
     assert rows_of(store, topics=RARE) == expected
     shutil.rmtree(store / "queue")
     assert rows_of(store, topics=RARE) == expected
-    assert plan_of(store, topics=RARE)[0].stores[0].ways == [ReadMethod.SCAN]
+    assert plan_of(store, topics=RARE)[0].stores[0].read_methods == [ReadMethod.SCAN]
 
 
 def test_a_damaged_entry_hides_no_later_record(store: Path) -> None:
@@ -147,11 +147,11 @@ def test_times_and_offsets_skip_files(plain: Path) -> None:
     begin, end = STORED_MS + 300 * STEP_MS, STORED_MS + 500 * STEP_MS
     options = {"startingTimestamp": begin, "endingTimestamp": end, "clockTolerance": 0}
     plan, _ = plan_of(plain, **options)
-    assert plan.stores[0].count(ReadMethod.SKIPPED_BY_TIME) > 0
+    assert plan.stores[0].count_segments(ReadMethod.SKIPPED_BY_TIME) > 0
     times = [round(row["store_timestamp"].timestamp() * 1000) for row in rows]  # type: ignore[attr-defined]
     assert rows_of(plain, **options) == [row for row, time in zip(rows, times, strict=True) if begin <= time < end]
     middle = 2 * FILE_BYTES
-    assert plan_of(plain, startingOffset=middle)[0].stores[0].count(ReadMethod.SKIPPED_BY_OFFSET) == 2
+    assert plan_of(plain, startingOffset=middle)[0].stores[0].count_segments(ReadMethod.SKIPPED_BY_OFFSET) == 2
     assert rows_of(plain, startingOffset=middle) == [
         row
         for row in rows
@@ -163,6 +163,6 @@ def test_the_plan_reports_that_a_journal_has_no_index_of_keys(plain: Path) -> No
     reason = "IndexFile: a journal has no index of keys"
     (by_key,) = plan_of(plain, topics=RARE, keys="order-40")[0].stores
     (by_topic,) = plan_of(plain, topics=RARE)[0].stores
-    assert reason in by_key.reasons
-    assert reason not in by_topic.reasons
+    assert reason in by_key.no_index_reasons
+    assert reason not in by_topic.no_index_reasons
     assert [row["keys"] for row in rows_of(plain, topics=RARE, keys="order-40")] == [["order-40"]]

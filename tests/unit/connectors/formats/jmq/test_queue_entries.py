@@ -12,7 +12,7 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.jmq.queue_entries import is_lost, is_written, make_entries, to_entries
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.indexes import IndexData
-from commitlake.connectors.reading.index_data.entries import queue_entries
+from commitlake.connectors.reading.index_data.entries import group_entries_by_queue
 from commitlake.connectors.reading.index_data.reading import read_index_data
 from commitlake.connectors.reading.snapshots import divide_segment, segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -25,7 +25,7 @@ FILE = 1 << 16
 
 
 def facts_of(root: Path, chunk_rows: int = 1 << 12, partition: int = 1 << 30) -> list[IndexData]:
-    (store,) = find_stores(str(root), formats=all_formats().only(JMQ))
+    (store,) = find_stores(str(root), formats=all_formats().select_only(JMQ))
     ranges = segment_ranges(store, take_snapshot([store]).ranges[store.broker])
     splits = [split for whole in ranges for split in divide_segment(whole, partition, 1 << 20)]
     return [facts for split in splits for facts in read_index_data(split, chunk_rows=chunk_rows)]
@@ -97,7 +97,7 @@ def test_entries_equal_those_of_the_plain_rules(tmp_path: Path) -> None:
     wanted = messages(100)
     write_journal(tmp_path, [(0, open_file(wanted, FILE))])
     (facts,) = facts_of(tmp_path)
-    found = {(each.topic, each.queue_id): to_entries(each).tobytes() for each in queue_entries(facts)}
+    found = {(each.topic, each.queue_id): to_entries(each).tobytes() for each in group_entries_by_queue(facts)}
     expected: dict[tuple[str, int], bytes] = {}
     for each in parsed(wanted):
         queue = each.topic, each.queue_id

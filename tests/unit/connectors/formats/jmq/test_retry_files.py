@@ -79,9 +79,9 @@ def test_nothing_changes_in_a_store_that_is_closed_open_or_copied(shop: JmqShop,
     before = contents(shop.store)
     assert (found(shop.store), contents(shop.store)) == (FAILED, before)
     with shop.open() as (_, consuming):
-        batch = consuming.take("orders", "stock", 0, CLIENT, 1)
+        batch = consuming.take_batch("orders", "stock", 0, CLIENT, 1)
         assert batch is not None
-        consuming.finish(batch, {0: "no stock"})
+        consuming.finish_batch(batch, {0: "no stock"})
         before = contents(shop.store)
         assert set(before) == {"retry.db", "retry.db-wal", "retry.db-shm"}
         # Connections of one process share their locks, so the broker needs a process of its own.

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from commitlake.connectors.lake.delta_log.entries import count_rows, find_action_fault, outside_path, parse_json
+from commitlake.connectors.lake.delta_log.entries import find_action_fault, outside_path, parse_json, parse_row_count
 
 HUGE = "9" * 5000
 
@@ -40,7 +40,7 @@ def test_paths_that_lead_out_of_the_table_are_found(kind: str, path: str, is_out
     ("stats", "rows"), [(None, None), ("", None), ("{}", None), ('{"numRecords":7}', 7), ('{"numRecords":null}', None)]
 )
 def test_statistics_have_a_number_of_rows(stats: str | None, rows: int | None) -> None:
-    assert count_rows(stats) == rows
+    assert parse_row_count(stats) == rows
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_statistics_have_a_number_of_rows(stats: str | None, rows: int | None) -
 )  # fmt: skip
 def test_other_statistics_are_damage(stats: object) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (the messages are Python's)
-        count_rows(stats)
+        parse_row_count(stats)
     assert "statistics of 'part-0.parquet'" in find_action_fault({"add": {"path": "part-0.parquet", "stats": stats}})
 
 

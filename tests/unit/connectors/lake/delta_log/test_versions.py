@@ -19,7 +19,7 @@ from commitlake.connectors.lake.delta_log.versions import (
     added_versions,
     files_in_time_range,
     files_of_table,
-    table_files,
+    table_filesystem,
 )
 from commitlake.schemas.errors import ExitCode
 from tests.support.exit_codes import exits
@@ -49,7 +49,7 @@ def _append(uri: str, rows: list[tuple[str | None, int]]) -> None:
 
 
 def _numbers(uri: str, files: tuple[Any, ...]) -> list[int]:
-    storage = table_files(uri)
+    storage = table_filesystem(uri)
     found: list[int] = []
     for file in files:
         with storage.open_input_file(file.name) as source:
@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_read_by_itself_is_refused(uri: str, action: dict[
 @pytest.mark.parametrize("text", ["{", "[]", '{"add": {"dataChange": true}}', "\xff"])
 def test_a_damaged_entry_is_an_error(uri: str, text: str) -> None:
     (Path(uri) / "_delta_log" / f"{1:020d}.json").write_text(text, encoding="latin-1")
-    versions = added_versions(uri, 0, newest=1)
+    versions = added_versions(uri, 0, last_version=1)
     with pytest.raises(VersionsError, match=r"0001\.json is damaged: expected", check=exits(ExitCode.DAMAGE)):
         next(versions)
 

@@ -17,7 +17,7 @@ from commitlake.connectors.lake.packs.frames import PackRefs, decompress_frame
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.lake.packs.writer import write_pack
+from commitlake.connectors.lake.packs.writer import open_pack_writer
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from tests.support.packs import folder_store
 
@@ -31,8 +31,8 @@ def write(folder: Path, bodies: Sequence[bytes]) -> tuple[PackStore, PackRefs]:
     window = np.frombuffer(b"".join(bodies) or b"\0", np.uint8)
     lengths = np.array([len(body) for body in bodies], np.int64)
     positions = np.cumsum(lengths) - lengths
-    with write_pack(store, NAME, frame_bytes=FRAME) as pack:
-        pack.append(window, positions, lengths)
+    with open_pack_writer(store, NAME, frame_bytes=FRAME) as pack:
+        pack.append_bodies(window, positions, lengths)
     return store, pack.finish()
 
 
@@ -72,12 +72,12 @@ def test_wiped_bodies_are_removed_and_others_are_unchanged(tmp_path: Path, kind:
         size = store.size(NAME)
         gone = sorted(chance.sample(range(len(bodies)), chance.randint(1, len(bodies))))
         stays = [number for number in range(len(bodies)) if number not in gone]
-        wiped = wipe_bodies(store, NAME, refs.take(np.array(gone)))
+        wiped = wipe_bodies(store, NAME, refs.select_rows(np.array(gone)))
         filled = sum(bool(bodies[number]) for number in gone)
         assert wiped.bodies <= filled if kind in {1, 3, 4} else wiped.bodies == filled  # some bodies are all the same
-        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == WipeResult()
+        assert wipe_bodies(store, NAME, refs.select_rows(np.array(gone))) == WipeResult()
         assert store.size(NAME) == size
-        found = read_bodies(store, NAME, refs.take(np.array(stays, np.int64)), crcs(bodies)[stays])
+        found = read_bodies(store, NAME, refs.select_rows(np.array(stays, np.int64)), crcs(bodies)[stays])
         assert found.to_pylist() == [bodies[number] for number in stays]
         data = store.read_range(NAME, 0, size)
         content = pa.Codec("zstd").decompress(data, sum(map(len, _kept_frames(refs, bodies, gone))), asbytes=True)
@@ -104,9 +104,9 @@ def _kept_frames(refs: PackRefs, bodies: Sequence[bytes], gone: Sequence[int]) -
 def test_a_body_that_equals_its_neighbours_is_wiped_once(tmp_path: Path, bodies: Sequence[bytes]) -> None:
     store, refs = write(tmp_path, bodies)
     for gone in ([0], [0, 1], [len(bodies) - 1], [*range(len(bodies))]):  # as further erasures would
-        wipe_bodies(store, NAME, refs.take(np.array(gone)))
+        wipe_bodies(store, NAME, refs.select_rows(np.array(gone)))
         data = store.read_range(NAME, 0, store.size(NAME))
-        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == WipeResult()
+        assert wipe_bodies(store, NAME, refs.select_rows(np.array(gone))) == WipeResult()
         assert store.read_range(NAME, 0, store.size(NAME)) == data
     assert data[:4] == b"\x50\x2a\x4d\x18"
 
@@ -115,16 +115,16 @@ def test_wiping_again_changes_nothing(tmp_path: Path) -> None:
     bodies = [b"one body", b"another body", b"a third"]
     store, refs = write(tmp_path, bodies)
     chosen = np.array([1])
-    assert wipe_bodies(store, NAME, refs.take(chosen)).bodies == 1
+    assert wipe_bodies(store, NAME, refs.select_rows(chosen)).bodies == 1
     before = store.read_range(NAME, 0, store.size(NAME))
-    assert wipe_bodies(store, NAME, refs.take(chosen)) == WipeResult()
+    assert wipe_bodies(store, NAME, refs.select_rows(chosen)) == WipeResult()
     assert store.read_range(NAME, 0, store.size(NAME)) == before
 
 
 def test_a_frame_wiped_completely_in_two_steps_is_a_skippable_frame(tmp_path: Path) -> None:
     bodies = [b"one body", b"another body"]
     store, refs = write(tmp_path, bodies)
-    wipe_bodies(store, NAME, refs.take(np.array([0])))
+    wipe_bodies(store, NAME, refs.select_rows(np.array([0])))
     wipe_bodies(store, NAME, refs)
     data = store.read_range(NAME, 0, store.size(NAME))
     assert data[:4] == b"\x50\x2a\x4d\x18"
@@ -168,7 +168,7 @@ def test_bodies_that_are_parts_of_others_are_removed_in_any_order(tmp_path: Path
         gone = [number for number in range(len(bodies)) if chosen >> number & 1]
         stays = [number for number in range(len(bodies)) if number not in gone]
         store, refs = write(tmp_path / str(chosen), bodies)
-        wipe_bodies(store, NAME, refs.take(np.array(gone)))
-        assert wipe_bodies(store, NAME, refs.take(np.array(gone))) == WipeResult()
-        found = read_bodies(store, NAME, refs.take(np.array(stays, np.int64)), crcs(bodies)[stays])
+        wipe_bodies(store, NAME, refs.select_rows(np.array(gone)))
+        assert wipe_bodies(store, NAME, refs.select_rows(np.array(gone))) == WipeResult()
+        found = read_bodies(store, NAME, refs.select_rows(np.array(stays, np.int64)), crcs(bodies)[stays])
         assert found.to_pylist() == [bodies[number] for number in stays]

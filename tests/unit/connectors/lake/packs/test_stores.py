@@ -121,10 +121,10 @@ def test_roots_are_folders_or_file_uris(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:
-    folder_store(tmp_path / "to" / "be" / "made").check()
+    folder_store(tmp_path / "to" / "be" / "made").check_writable()
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(PackStoreError, match=r"expected a folder to write to, found .*/file, which is a file"):
-        folder_store(tmp_path / "file" / "bodies").check()
+        folder_store(tmp_path / "file" / "bodies").check_writable()
     assert files_of(tmp_path) == ["file"]
 
 

@@ -13,7 +13,7 @@ from numba.core.dispatcher import Dispatcher
 
 from commitlake.connectors.lake.packs import kernel
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, content_size, max_stored_bytes
-from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
+from commitlake.connectors.lake.packs.writer import PackWriter, open_pack_writer
 from tests.support.packs import NAME, append, decompressed, folder_store, packed
 
 LIMIT = 100  # bytes of content in the frames of these tests
@@ -80,8 +80,8 @@ def test_references_have_the_types_of_the_table() -> None:
 
 def test_places_can_be_taken_by_row() -> None:
     _, refs = packed([b"a", b"bc", b"def"])
-    assert refs.take(slice(1, 3)).lengths.tolist() == [2, 3]
-    assert refs.take(np.array([2, 0])).offsets.tolist() == [3, 0]
+    assert refs.select_rows(slice(1, 3)).lengths.tolist() == [2, 3]
+    assert refs.select_rows(np.array([2, 0])).offsets.tolist() == [3, 0]
 
 
 def test_a_frame_is_never_longer_than_readers_allow() -> None:
@@ -109,7 +109,7 @@ def test_a_window_may_be_used_again_after_an_append() -> None:
     window = np.zeros(5, np.uint8)
     for letter in b"ab":
         window[:] = letter
-        writer.append(window, np.array([1]), np.array([3]))
+        writer.append_bodies(window, np.array([1]), np.array([3]))
     writer.finish()
     assert decompressed(output.getvalue()) == b"aaabbb"
 
@@ -118,7 +118,7 @@ def test_any_window_is_read_by_the_same_compiled_kernel() -> None:
     output = io.BytesIO()
     writer = PackWriter(output)
     for window in (np.frombuffer(b"read", np.uint8), np.frombuffer(bytearray(b"both"), np.uint8)):
-        writer.append(window, np.array([0]), np.array([4]))
+        writer.append_bodies(window, np.array([0]), np.array([4]))
     writer.finish()
     assert decompressed(output.getvalue()) == b"readboth"
     assert len(cast("Dispatcher", kernel.fill_frame).signatures) == 1
@@ -140,7 +140,7 @@ def test_a_body_outside_its_window_is_refused_and_not_added(position: int, lengt
     output = io.BytesIO()
     writer = PackWriter(output)
     with pytest.raises(ValueError, match="outside its window of 10 bytes"):
-        writer.append(np.zeros(10, np.uint8), np.array([0, position]), np.array([2, length]))
+        writer.append_bodies(np.zeros(10, np.uint8), np.array([0, position]), np.array([2, length]))
     assert len(writer.finish()) == 0
     assert output.getvalue() == b""
 
@@ -148,9 +148,9 @@ def test_a_body_outside_its_window_is_refused_and_not_added(position: int, lengt
 def test_arguments_that_do_not_fit_are_refused() -> None:
     writer = PackWriter(io.BytesIO())
     with pytest.raises(ValueError, match="2 positions and 1 lengths"):
-        writer.append(np.zeros(10, np.uint8), np.array([0, 1]), np.array([1]))
-    with pytest.raises(ValueError, match="of int64: expected a row of uint8"):
-        writer.append(np.zeros(10, np.int64), np.array([0]), np.array([1]))
+        writer.append_bodies(np.zeros(10, np.uint8), np.array([0, 1]), np.array([1]))
+    with pytest.raises(ValueError, match="of int64: expected one dimension of uint8"):
+        writer.append_bodies(np.zeros(10, np.int64), np.array([0]), np.array([1]))
     for size in (0, FRAME_BYTES + 1):
         with pytest.raises(ValueError, match="expected 1 to"):
             PackWriter(io.BytesIO(), size)
@@ -158,7 +158,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
 
 def test_a_pack_has_its_name_once_its_writer_succeeds(tmp_path: Path) -> None:
     store = folder_store(tmp_path)
-    with write_pack(store, NAME, frame_bytes=4) as writer:
+    with open_pack_writer(store, NAME, frame_bytes=4) as writer:
         append(writer, [b"one", b"two"])
     refs = writer.finish()
     assert store.size(NAME) == refs.frame_lengths.sum()
@@ -168,9 +168,9 @@ def test_a_pack_has_its_name_once_its_writer_succeeds(tmp_path: Path) -> None:
 
 def test_a_pack_whose_writer_failed_does_not_exist(tmp_path: Path) -> None:
     def fail() -> None:
-        with write_pack(folder_store(tmp_path), NAME) as writer:
+        with open_pack_writer(folder_store(tmp_path), NAME) as writer:
             append(writer, [bytes(FRAME_BYTES), b"x"])  # one frame is out by now
-            writer.append(np.zeros(1, np.uint8), np.array([0]), np.array([2]))
+            writer.append_bodies(np.zeros(1, np.uint8), np.array([0]), np.array([2]))
 
     with pytest.raises(ValueError, match="outside its window"):
         fail()

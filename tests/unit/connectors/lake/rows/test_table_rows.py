@@ -42,7 +42,7 @@ def write(folder: Path, **writer: object) -> AddedFile:
 
 def test_columns_have_the_tables_types_even_if_the_file_differs(tmp_path: Path) -> None:
     file = write(tmp_path)
-    (rows,) = TableRows(str(tmp_path), None, SCHEMA).read(file)
+    (rows,) = TableRows(str(tmp_path), None, SCHEMA).read_file(file)
     assert rows.schema.types == SCHEMA.types
     assert rows.column("keys").to_pylist() == [["k"], None]
     assert rows.column("format").null_count == 2
@@ -51,7 +51,7 @@ def test_columns_have_the_tables_types_even_if_the_file_differs(tmp_path: Path) 
 
 def test_texts_can_be_dictionaries(tmp_path: Path) -> None:
     file = write(tmp_path, store_schema=False)
-    (rows,) = TableRows(str(tmp_path), None, SCHEMA, ["topic", "format"]).read(file)
+    (rows,) = TableRows(str(tmp_path), None, SCHEMA, ["topic", "format"]).read_file(file)
     assert pa.types.is_dictionary(rows.schema.field("topic").type)
     assert rows.column("format").null_count == 2  # of a column that the file does not have
 
@@ -61,7 +61,7 @@ def test_nested_texts_of_several_row_groups_can_be_dictionaries(tmp_path: Path) 
     properties = pa.array([[("k", str(row))] for row in range(4)], data_type)
     pq.write_table(pa.table({"properties": properties}), tmp_path / "part.parquet", row_group_size=2)
     wanted = TableRows(str(tmp_path), None, pa.schema([("properties", data_type)]), ["properties.key_value.key"])
-    tables = list(wanted.read(AddedFile("", "part.parquet", None, 0, 4)))
+    tables = list(wanted.read_file(AddedFile("", "part.parquet", None, 0, 4)))
     assert [row for table in tables for row in table.column("properties").to_pylist()] == properties.to_pylist()
 
 
@@ -76,7 +76,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, how: str) -> N
         data[data.index(b"a")] ^= 1
         path.write_bytes(data if how == "flipped" else data[:-9])
     with pytest.raises(LakeError, match=r"data file part\.parquet: expected a whole Parquet file") as error:
-        list(TableRows(str(tmp_path), None, SCHEMA).read(file))
+        list(TableRows(str(tmp_path), None, SCHEMA).read_file(file))
     assert error.value.exit_code == ExitCode.DAMAGE
 
 
@@ -90,10 +90,10 @@ def test_columns_of_one_value_need_not_be_read(tmp_path: Path) -> None:
         damaged.seek(offset)
         damaged.write(b"\xff" * 8)
     file = AddedFile("", path.name, None, 0, 4)
-    found = list(TableRows(str(tmp_path), None, schema, ["text"], skips_constants=True).read(file))
+    found = list(TableRows(str(tmp_path), None, schema, ["text"], skips_constants=True).read_file(file))
     assert [rows.to_pydict() for rows in found] == [
         {"number": [1, 2], "zero": [0, 0], "text": ["a", "a"], "truth": [True, True]},
         {"number": [3, 4], "zero": [0, 0], "text": ["b", "b"], "truth": [None, None]},
     ]
     with pytest.raises(LakeError):
-        list(TableRows(str(tmp_path), None, schema, ["text"]).read(file))
+        list(TableRows(str(tmp_path), None, schema, ["text"]).read_file(file))

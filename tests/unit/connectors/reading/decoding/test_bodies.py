@@ -7,7 +7,12 @@ import zlib
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES, FREE_BYTES, decompress, decompress_as
+from commitlake.connectors.reading.decoding.bodies import (
+    DEFAULT_MAX_BYTES,
+    FREE_BYTES,
+    decompress_as,
+    decompress_by_sys_flag,
+)
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 
@@ -31,11 +36,11 @@ def compressed(body: bytes, codec: BodyCodec) -> bytes:
 def test_a_decompressed_body_equals_the_sent_body(codec: BodyCodec, size: int) -> None:
     body = bytes(number * number % 251 for number in range(1000)) * (size // 1000) + b"x" * (size % 1000)
     stored = compressed(body, codec)
-    assert decompress(stored, FLAGS[codec]) == decompress_as(stored, codec) == body
+    assert decompress_by_sys_flag(stored, FLAGS[codec]) == decompress_as(stored, codec) == body
 
 
 def test_a_body_without_compression_is_returned_unchanged() -> None:
-    assert decompress(b"x" * 100, 0, max_bytes=1) == b"x" * 100
+    assert decompress_by_sys_flag(b"x" * 100, 0, max_bytes=1) == b"x" * 100
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -87,6 +92,6 @@ def test_a_body_that_is_cut_is_an_error(codec: BodyCodec) -> None:
 
 def test_flag_bits_that_name_no_codec_are_an_error() -> None:
     with pytest.raises(BodyError, match="sys_flag 0x701: expected the bits of zlib, lz4 or zstd"):
-        decompress(b"x", 0x701)
+        decompress_by_sys_flag(b"x", 0x701)
     with pytest.raises(BodyError, match="unknown codec"):
         decompress_as(b"x", BodyCodec.UNKNOWN)

@@ -84,7 +84,7 @@ def test_file_that_is_cut_between_two_steps_is_a_bad_range(split: Split, kept: i
     starts: list[int] = []
     bad: list[BadRange] = []
     with OpenSegment(split.path) as file:
-        hop = CommitLogDecoder({"physical_offset", "properties"}, "b", Filters()).hop
+        hop = CommitLogDecoder({"physical_offset", "properties"}, "b", Filters()).locate_next_records
         for number, step in enumerate(walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, WalkEnd(), hop=hop)):
             if number == 0:
                 os.truncate(split.path, kept)
@@ -130,10 +130,10 @@ def test_a_mapping_that_begins_within_a_page_has_the_right_bytes(tmp_path: Path)
     path = tmp_path / "file"
     path.write_bytes(np.random.default_rng(1).bytes(100_000))
     with path.open("rb") as file:
-        mapping = Mapping.of(file.fileno(), 5001, 1 << 20)
+        mapping = Mapping.map_file(file.fileno(), 5001, 1 << 20)
         assert mapping is not None
         assert mapping.window.tobytes() == path.read_bytes()[5001:]
-        assert not mapping.was_cut
+        assert not mapping.was_truncated
         mapping.close()
 
 
@@ -141,8 +141,8 @@ def test_no_mapping_after_the_end_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
     with path.open("rb") as file:
-        assert Mapping.of(file.fileno(), 100, 10) is None
-        assert Mapping.of(file.fileno(), 1000, 10) is None
+        assert Mapping.map_file(file.fileno(), 100, 10) is None
+        assert Mapping.map_file(file.fileno(), 1000, 10) is None
 
 
 def test_other_bus_errors_still_end_the_process(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_other_bus_errors_still_end_the_process(tmp_path: Path) -> None:
         "import mmap, os, sys\n"
         "from commitlake.connectors.reading.files.windows import Mapping\n"
         "file = open(sys.argv[1], 'rb+')\n"
-        "assert Mapping.of(file.fileno(), 0, 10) is not None\n"
+        "assert Mapping.map_file(file.fileno(), 0, 10) is not None\n"
         "other = mmap.mmap(file.fileno(), 0)\n"
         "os.truncate(sys.argv[1], 0)\n"
         "print(other[9000])\n"

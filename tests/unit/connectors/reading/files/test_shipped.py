@@ -16,10 +16,10 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files import shipped
 from commitlake.connectors.reading.files.segment_files import open_remote
 from commitlake.connectors.reading.files.shipped import (
+    open_small_files_folder,
     read_shipped_manifest,
     resolve_filesystem,
-    shipped_sizes,
-    small_files_folder,
+    shipped_file_sizes,
 )
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.ship.agent import ShipAgent
@@ -69,7 +69,7 @@ def test_segment_in_parts_reads_like_the_file_of_the_broker(
 ) -> None:
     data = open_segment(messages(40), SIZE)
     agent = ship(write_store(tmp_path / "store", [(0, data)]), target, tmp_path)
-    shipped = agent.log.files[f"commitlog/{segment_name(0)}"].shipped
+    shipped = agent.log_manifest.files[f"commitlog/{segment_name(0)}"].shipped_bytes
     expected = data[:shipped].ljust(SIZE, b"\0")
     file = open_remote(filesystem, PATH)
     assert file.size() == SIZE
@@ -85,7 +85,7 @@ def test_reader_continues_while_parts_are_merged_and_sealed(
 ) -> None:
     store = write_store(tmp_path / "store", [(0, open_segment(messages(40), SIZE))])
     agent = ship(store, target, tmp_path)
-    shipped = agent.log.files[f"commitlog/{segment_name(0)}"].shipped
+    shipped = agent.log_manifest.files[f"commitlog/{segment_name(0)}"].shipped_bytes
     file = open_remote(filesystem, PATH)
     closed = closed_segment(messages(40), SIZE)
     assert read(file, 0, 100) == closed[:100]
@@ -128,8 +128,8 @@ def test_sizes_are_those_of_the_manifest_and_of_listed_objects(
     assert manifest is not None
     first, second = segment_name(0), segment_name(SIZE)
     listed = {first: SIZE, "00000000000000000077": 5}  # the other is a foreign object
-    assert shipped_sizes(manifest, "commitlog", listed) == {first: SIZE, second: SIZE}
-    assert shipped_sizes(manifest, "commitlog", {}) == {second: SIZE}
+    assert shipped_file_sizes(manifest, "commitlog", listed) == {first: SIZE, second: SIZE}
+    assert shipped_file_sizes(manifest, "commitlog", {}) == {second: SIZE}
     assert read_shipped_manifest(filesystem, "other", FILES_MANIFEST) is None
 
 
@@ -189,7 +189,7 @@ def test_folder_is_a_store_with_the_name_of_the_broker(tmp_path: Path) -> None:
     (found,) = find_stores(str(tmp_path / "copy"), formats=COMMITLOGS)
     assert found.broker == "broker-a"
     assert [segment.file_size for segment in found.segments] == [SIZE]
-    with small_files_folder(found.root) as folder:
+    with open_small_files_folder(found.root) as folder:
         assert folder == tmp_path / "copy"
     copied = (tmp_path / "copy" / "checkpoint").stat().st_mtime
     assert abs(copied - (store / "checkpoint").stat().st_mtime) < 0.01 < time.time()
@@ -203,10 +203,10 @@ def test_names_that_no_file_can_have_are_refused_with_the_manifest(
     ship_copy(write_store(tmp_path / "store", [(0, open_segment(messages(5), SIZE))]), tmp_path / "remote")
     manifest = tmp_path / "remote" / "copy" / FILES_MANIFEST
     files = {name: ShippedFile(name, 1, is_sealed=True, crc=0, modified_ms=1) for name in names}
-    monkeypatch.setattr(shipped, "_copy_small", copy_nothing)
+    monkeypatch.setattr(shipped, "_copy_small_file", copy_nothing)
     manifest.write_bytes(serialize_manifest(Manifest("broker-a", "commitlog", files)))
     refused = f"copy/{FILES_MANIFEST}: expected names of files, found one that cannot be"
-    with pytest.raises(StoreError, match=refused), small_files_folder(f"{COPY}/commitlog"):
+    with pytest.raises(StoreError, match=refused), open_small_files_folder(f"{COPY}/commitlog"):
         pass
 
 
@@ -221,11 +221,11 @@ def test_copy_of_small_files_has_folders_of_topics_only_if_they_are_asked_for(
 ) -> None:
     serve_copies(tmp_path / "remote", monkeypatch)
     ship_copy(write_indexed_store(tmp_path / "store"), tmp_path / "remote")
-    with small_files_folder(f"{COPY}/commitlog") as folder:
+    with open_small_files_folder(f"{COPY}/commitlog") as folder:
         assert folder is not None
         assert not (folder / "consumequeue").exists()
         assert (folder / "checkpoint").is_file()
-    with small_files_folder(f"{COPY}/commitlog", with_topics=True) as folder:
+    with open_small_files_folder(f"{COPY}/commitlog", with_topics=True) as folder:
         assert folder is not None
         assert {path.name for path in (folder / "consumequeue").iterdir()} == {"rare", "topic-0", "topic-1", "topic-2"}
         assert not any(path for path in (folder / "consumequeue").glob("*/*"))
@@ -240,7 +240,7 @@ def test_client_of_a_bucket_is_shared_until_the_settings_change(monkeypatch: pyt
         return pafs.LocalFileSystem(), ""
 
     monkeypatch.setattr(pafs, "FileSystem", SimpleNamespace(from_uri=make))
-    shipped._bucket_filesystem.cache_clear()
+    shipped._open_bucket_filesystem.cache_clear()
     first, path = resolve_filesystem("s3://logs/broker-a/")
     assert path == "logs/broker-a"
     assert resolve_filesystem("s3://logs/broker-b/commitlog")[0] is first
@@ -248,4 +248,4 @@ def test_client_of_a_bucket_is_shared_until_the_settings_change(monkeypatch: pyt
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:10")
     assert resolve_filesystem("s3://logs/broker-a")[0] is not first
     assert made == ["s3://logs", "s3://other", "s3://logs"]
-    shipped._bucket_filesystem.cache_clear()
+    shipped._open_bucket_filesystem.cache_clear()

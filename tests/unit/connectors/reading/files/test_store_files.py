@@ -88,8 +88,8 @@ def test_copy_has_the_files_of_the_store(store: Path, copy: str, monkeypatch: py
             assert content(file) == data
             assert read_all(file, len(data) - 3, len(data) + 9).tobytes() == data[-3:]
             file.close()
-    assert of_copy.place_of("index/1") == f"{COPY}/index/1"
-    assert of_store.place_of("index/1") == str(store / "index/1")
+    assert of_copy.location_of("index/1") == f"{COPY}/index/1"
+    assert of_store.location_of("index/1") == str(store / "index/1")
 
 
 def test_unwritten_end_of_a_copied_file_is_a_hole(store: Path, copy: str) -> None:
@@ -226,7 +226,7 @@ CHANGES: dict[str, tuple[Callable[[ShippedFile], ShippedFile | None], str]] = {
         r"expected \d+ bytes, found 20: the copy was changed",
     ),
     "other first bytes": (
-        lambda entry: replace(entry, parts=(Part(0, entry.shipped, 1),), head_crc=entry.head_crc ^ 1),
+        lambda entry: replace(entry, parts=(Part(0, entry.shipped_bytes, 1),), head_crc=entry.head_crc ^ 1),
         r"expected \d+ first bytes with the CRC-32 [0-9a-f]{8}, found [0-9a-f]{8}: the copy was changed",
     ),
     "no such file": (lambda _: None, r"expected \d+ bytes, found 0: the copy was changed"),
@@ -239,7 +239,7 @@ def test_newer_manifest_that_has_not_the_same_bytes_is_an_error(copy: str, tmp_p
     files = open_store_files(copy)
     assert isinstance(files, ShippedStoreFiles)
     entry = files.manifest.files[path]
-    assert 20 < entry.shipped < entry.size
+    assert 20 < entry.shipped_bytes < entry.size
     newer = CHANGES[change][0](entry)
     shutil.rmtree(folder / PARTS / f"of-{path}")
     others = {name: each for name, each in files.manifest.files.items() if name != path}
@@ -250,7 +250,7 @@ def test_newer_manifest_that_has_not_the_same_bytes_is_an_error(copy: str, tmp_p
         place.parent.mkdir()
         place.write_bytes(b"\1" * part.size)
     with pytest.raises(StoreError, match=f"copy/{path}: {CHANGES[change][1]}"):
-        read_all(files.open(path), 0, entry.shipped)
+        read_all(files.open(path), 0, entry.shipped_bytes)
 
 
 @pytest.mark.parametrize("size", [(1 << 31) - 1, 1 << 31])
@@ -329,7 +329,7 @@ def test_pickled_copy_is_opened_when_it_is_used_and_once_in_a_process(
         assert paths_below(again, "consumequeue") == paths_below(files, "consumequeue")
         path = paths_below(again, "index")[0]
         assert content(again.open(path)) == content(files.open(path))
-        for each in (StoreFiles.size_of, StoreFiles.place_of, StoreFiles.data_end, StoreFiles.has_data):
+        for each in (StoreFiles.size_of, StoreFiles.location_of, StoreFiles.data_end, StoreFiles.has_data):
             assert getattr(again, each.__name__)(path) == getattr(files, each.__name__)(path)
         assert again.has_folder("index")
         assert not again.has_folder("none")

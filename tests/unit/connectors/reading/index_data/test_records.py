@@ -14,7 +14,7 @@ from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, DispatchBu
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.log_format.indexes import IndexData
-from commitlake.connectors.reading.index_data.entries import queue_entries
+from commitlake.connectors.reading.index_data.entries import group_entries_by_queue
 from commitlake.connectors.reading.index_data.reading import read_index_data
 from commitlake.connectors.reading.snapshots import StoreRange, divide_segment, segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -59,7 +59,7 @@ def check(chunks: Sequence[IndexData], expected: Sequence[Message], dialect: Dia
     """Compare every column with broker_lite's own rules."""
     builder = DispatchBuilder(StoreOptions(dialect=dialect))
     assert sum(facts.rows for facts in chunks) == len(expected)
-    dispatches = iter([builder.entries_of_message(message) for message in expected])
+    dispatches = iter([builder.make_dispatch(message) for message in expected])
     flags = iter([message.sys_flag for message in expected])
     for facts in chunks:
         begin = 0
@@ -114,7 +114,7 @@ def test_a_record_of_several_queues_has_an_entry_in_each(tmp_path: Path) -> None
     wanted = [new_message(0, properties=ODD_PROPERTIES[9]), new_message(4, properties=ODD_PROPERTIES[10])]
     write_store(tmp_path, [(0, open_segment(wanted, SEGMENT))])
     (facts,) = facts_of(tmp_path)
-    found = {(each.topic, each.queue_id): each.queue_offset.tolist() for each in queue_entries(facts)}
+    found = {(each.topic, each.queue_id): each.queue_offset.tolist() for each in group_entries_by_queue(facts)}
     assert found == {("orders", 0): [0, 0], ("%LMQ%a", 0): [7], ("%LMQ%b", 0): [8]}
 
 
@@ -124,7 +124,7 @@ def test_entries_are_grouped_by_queue_in_the_order_of_the_log(tmp_path: Path) ->
     (facts,) = facts_of(tmp_path)
     expected: dict[tuple[str, int], list[tuple[int, int, int, int]]] = {}
     for message in parsed(records(wanted))[:200]:
-        dispatch = DispatchBuilder(StoreOptions()).entries_of_message(message)
+        dispatch = DispatchBuilder(StoreOptions()).make_dispatch(message)
         entry = (message.queue_offset, message.physical_offset, message.size, dispatch.tags_code)
         expected.setdefault((message.topic, message.queue_id), []).append(entry)
     found = {
@@ -137,7 +137,7 @@ def test_entries_are_grouped_by_queue_in_the_order_of_the_log(tmp_path: Path) ->
                 strict=True,
             )
         )
-        for each in queue_entries(facts)
+        for each in group_entries_by_queue(facts)
     }
     assert found == expected
 

@@ -84,7 +84,7 @@ def test_values_that_are_not_utf8_are_named() -> None:
     distinct = Distinct(SEED, utf8_text)
     values = [b"good", b"\xff", "\ufffd".encode()]
     intern_spans(*window_of(values), SEED, distinct.interner, np.empty(3, np.int32))
-    assert distinct.replaced == [1]
+    assert distinct.invalid_value_numbers == [1]
     assert distinct.texts == ["good", "\ufffd", "\ufffd"]
 
 
@@ -101,6 +101,6 @@ def test_copied_values_equal_those_of_the_window(values: list[bytes | None]) -> 
 def test_rows_by_number_are_strings_either_way(texts: list[str], numbers: list[int]) -> None:
     codes = np.array([number % len(texts) if number >= 0 else -1 for number in numbers], np.int32)
     expected = [texts[code] if code >= 0 else None for code in codes]
-    for column in (Dictionary(texts).encoded(codes), Dictionary(texts).expanded(codes)):
+    for column in (Dictionary(texts).to_dictionary_array(codes), Dictionary(texts).to_string_array(codes)):
         column.validate(full=True)
         assert column.to_pylist() == expected

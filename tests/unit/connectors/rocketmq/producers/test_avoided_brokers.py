@@ -23,16 +23,16 @@ def test_pauses_equal_rocketmqs(latency_ms: int, duration_ms: int) -> None:
 
 def test_a_slow_broker_is_avoided_for_a_time() -> None:
     faults = BrokerFaults()
-    faults.note("a", 600, now_ms=1000)
+    faults.record_answer("a", 600, now_ms=1000)
     assert [faults.is_available("a", now) for now in (1000, 2999, 3000)] == [False, False, True]
     assert faults.is_available("b", 1000)
 
 
 def test_a_failed_broker_is_avoided_for_ten_seconds_or_until_it_answers() -> None:
     faults = BrokerFaults()
-    faults.note("a", 1, now_ms=0, failed=True)
+    faults.record_answer("a", 1, now_ms=0, has_failed=True)
     assert [faults.is_available("a", now) for now in (9_999, 10_000)] == [False, True]
-    faults.note("a", 1, now_ms=5)
+    faults.record_answer("a", 1, now_ms=5)
     assert faults.is_available("a", 5)
 
 
@@ -49,9 +49,9 @@ def test_the_next_attempt_uses_another_broker() -> None:
 
 def test_a_failed_broker_is_chosen_only_if_there_is_no_other() -> None:
     faults = BrokerFaults()
-    faults.note("a", 1, 0, failed=True)
+    faults.record_answer("a", 1, 0, has_failed=True)
     assert {choose_queue(QUEUES, turn, None, faults, 1).broker_name for turn in range(4)} == {"b"}
-    faults.note("b", 1, 0, failed=True)
+    faults.record_answer("b", 1, 0, has_failed=True)
     assert {choose_queue(QUEUES, turn, None, faults, 1).broker_name for turn in range(4)} == {"a", "b"}
     # The last try's broker stays the last resort.
     assert {choose_queue(QUEUES, turn, "b", faults, 1).broker_name for turn in range(4)} == {"a"}

@@ -59,7 +59,9 @@ class Cluster:
 
     def _answer_route(self, command: Command) -> bytes:
         route = self.model if command.ext_fields["topic"] == "TBW102" else self.route
-        return reply(command, 17) if route is None else reply(command, body=serialize_body(route, standard=True))
+        return (
+            reply(command, 17) if route is None else reply(command, body=serialize_body(route, is_standard_json=True))
+        )
 
     def producer(self, **how: Any) -> Producer:
         """Connect a producer to the cluster."""

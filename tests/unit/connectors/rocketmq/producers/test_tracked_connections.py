@@ -48,7 +48,7 @@ def tracked(
 
 def settles(connections: TrackedConnections) -> bool:
     try:
-        connections.wait_for_earlier("broker-a")
+        connections.wait_for_earlier_connections("broker-a")
     except UnreachableError:
         return False
     return True
@@ -76,7 +76,7 @@ def test_a_connection_is_settled_when_the_broker_has_it_no_longer(
         first = connections.open("broker-a")
         monkeypatch.setattr(broker.dispatcher, "on_connection_lost", lambda _: None)  # its end is on its way
         with pytest.raises(UnreachableError, match=r"expected the end of earlier connections, .*, found 1 that are"):
-            connections.wait_for_earlier("broker-a", first)
+            connections.wait_for_earlier_connections("broker-a", first)
         assert not first.peer.is_open
         (channel,) = [
             member.channel
@@ -84,7 +84,7 @@ def test_a_connection_is_settled_when_the_broker_has_it_no_longer(
             if member.client_id == first.client_id
         ]
         kept(channel)
-        connections.wait_for_earlier("broker-a", first)
+        connections.wait_for_earlier_connections("broker-a", first)
         assert first.is_settled
 
 
@@ -152,7 +152,7 @@ def test_a_request_that_waits_for_a_thread_is_waited_for(clients: tuple[Producer
 
     broker.lies[RequestCode.GET_BROKER_RUNTIME_INFO] = busy
     with tracked(clients) as connections, pytest.raises(UnreachableError, match="one that has waited for 9000 ms"):
-        connections.wait_for_earlier("broker-a")
+        connections.wait_for_earlier_connections("broker-a")
 
 
 def test_a_broker_that_does_not_list_this_connection_proves_nothing(
@@ -161,14 +161,14 @@ def test_a_broker_that_does_not_list_this_connection_proves_nothing(
     with tracked(clients) as connections:
         broker.lies[LIST] = lambda _, answer: replace(answer, body=b'{"connectionSet":[]}')
         with pytest.raises(UnreachableError, match=r"among those that the broker lists .* Replays, found 0 others"):
-            connections.wait_for_earlier("broker-a")
+            connections.wait_for_earlier_connections("broker-a")
         group = "the producer group[Replays] not exist"
         broker.lies[LIST] = lambda request, _: request.reply(ResponseCode.SYSTEM_ERROR, remark=group)
         with pytest.raises(UnreachableError, match="found 0 others"):
-            connections.wait_for_earlier("broker-a")
+            connections.wait_for_earlier_connections("broker-a")
         broker.lies[LIST] = lambda request, _: request.reply(ResponseCode.NO_PERMISSION, remark="no")
         with pytest.raises(RefusedError):
-            connections.wait_for_earlier("broker-a")
+            connections.wait_for_earlier_connections("broker-a")
 
 
 def test_open_connections_stay_registered(

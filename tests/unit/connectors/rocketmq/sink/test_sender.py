@@ -200,8 +200,8 @@ def test_messages_that_were_read_can_be_written(cluster: LiveCluster, broker: Li
         ({"body": bytes(5000)}, "body: expected at most 4096 bytes, found 5000"),
         ({"topic": None}, "topic: expected a name"),
         ({"topic": "a b"}, "topic: expected letters"),
-        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "topic: expected one for applications"),
-        ({"properties": [("DELAY", "3")]}, "expected names of your own, found DELAY"),
+        ({"topic": "SCHEDULE_TOPIC_XXXX"}, "topic: expected a topic of an application"),
+        ({"properties": [("DELAY", "3")]}, "expected names that RocketMQ does not use, found DELAY"),
         ({"properties": [("n", "")]}, "properties: expected names and values"),
         ({"properties": [("n", "a\x01b")]}, "properties: expected names and values, and no 0x01"),
         ({"properties": [("n", "x" * 33_000)]}, "properties: expected at most 32767 bytes"),
@@ -364,7 +364,7 @@ def test_rows_after_a_failed_one_in_its_queue_are_skipped(cluster: LiveCluster, 
 
 @pytest.mark.parametrize(
     ("target", "error"),
-    [(("payments", None, None), "payments"), (("orders", "broker-z", 0), "queue 0 of broker-z: expected a queue"),
+    [(("payments", None, None), "payments"), (("orders", "broker-z", 0), "queue 0 of broker-z: expected one of the"),
      (("orders", "broker-a", 9), "queue 9 of broker-a")],
 )  # fmt: skip
 def test_a_missing_target_is_reported(
@@ -385,12 +385,12 @@ def test_no_more_requests_are_in_flight_than_allowed(cluster: LiveCluster, broke
         ClientOptions(cluster.address), replace(QUICK, limits=BatchLimits(max_messages=1), max_in_flight=3)
     ) as it:
         seen: list[int] = []
-        start = it.producer.start_parcel
+        start = it.producer.start_encoded_message
 
         def count(*arguments: Any) -> Any:
             seen.append(len(it.producer._under_way))
             return start(*arguments)
 
-        it.producer.start_parcel = count  # type: ignore[method-assign,assignment]
+        it.producer.start_encoded_message = count  # type: ignore[method-assign,assignment]
         assert it.send(numbered(40)).num_rows == 40
     assert max(seen) <= 2

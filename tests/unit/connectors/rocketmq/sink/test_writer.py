@@ -97,11 +97,11 @@ def test_overwrite_mode_is_refused() -> None:
 @pytest.mark.parametrize("topic", ["%DLQ%billing", "%RETRY%billing", "TBW102", "rmq_sys_wheel_timer"])
 def test_rows_for_system_topics_are_refused_without_the_option(cluster: LiveCluster, topic: str) -> None:
     given = {"namesrv": cluster.address, "retrySeconds": "0"}
-    with pytest.raises(UsageError, match=r"option topic: expected one for applications.*option systemTopics"):
+    with pytest.raises(UsageError, match=r"option topic: expected a topic of an application.*option systemTopics"):
         SinkOptions.parse(given | {"topic": topic})
     schema = struct("body binary, topic string")
     rows = pa.RecordBatch.from_pydict({"body": [b"x", b"y"], "topic": ["orders", topic]})
-    with pytest.raises(RocketMQError, match=r"1 was not sent: 1 invalid, topic .*which is the broker's"):
+    with pytest.raises(RocketMQError, match=r"1 was not sent: 1 invalid, topic .*found the broker's own"):
         RocketmqWriter(SinkOptions.parse(given), schema).write(iter([rows]))
     assert SinkOptions.parse(given | {"topic": topic, "systemTopics": "true"}).settings.rows.has_system_topics
 

@@ -8,7 +8,7 @@ from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.queue_reading import PullFilter
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition
-from commitlake.connectors.rocketmq.spark_options import credentials_of
+from commitlake.connectors.rocketmq.spark_options import load_credentials
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.signing import Credentials
@@ -28,13 +28,13 @@ def test_missing_options_have_their_defaults() -> None:
     assert options.end == ReadPosition("endingOffsets", Edge.LATEST)
     assert options.stream_start == ReadPosition("startingOffsets", Edge.LATEST)
     assert (options.fail_on_data_loss, options.max_offsets_per_trigger, options.columns) == (True, None, None)
-    assert (options.body, options.mode, options.client.request_seconds) == (BodyForm.NONE, Mode.FAILFAST, 10.0)
-    assert options.message_filter.takes_all
+    assert (options.body, options.mode, options.client_options.request_seconds) == (BodyForm.NONE, Mode.FAILFAST, 10.0)
+    assert options.message_filter.selects_all
 
 
 def test_names_are_accepted_in_any_case() -> None:
     options = SourceOptions.parse({"NAMESRV": "a:1; b:2", "Topics": "x, y,x", "minpartitions": "7", "TAGS": "a || b"})
-    assert (options.client.name_server_addresses, options.topics, options.min_partitions) == (
+    assert (options.client_options.name_server_addresses, options.topics, options.min_partitions) == (
         ["a:1", "b:2"], ("x", "y"), 7,
     )  # fmt: skip
     assert options.message_filter == PullFilter("a || b")
@@ -114,11 +114,11 @@ def give_nothing() -> None:
 
 
 def test_a_function_gives_the_keys() -> None:
-    assert credentials_of(None) is None
-    assert credentials_of(f"{__name__}:give_keys") == Credentials("reader", "hunter2")
+    assert load_credentials(None) is None
+    assert load_credentials(f"{__name__}:give_keys") == Credentials("reader", "hunter2")
     with pytest.raises(UsageError, match=r"expected .access key, secret key. or .*, found NoneType"):
-        credentials_of(f"{__name__}:give_nothing")
+        load_credentials(f"{__name__}:give_nothing")
     with pytest.raises(UsageError, match="has no attribute 'give_more'"):
-        credentials_of(f"{__name__}:give_more")
+        load_credentials(f"{__name__}:give_more")
     with pytest.raises(UsageError, match="No module named"):
-        credentials_of("no_such_module:f")
+        load_credentials("no_such_module:f")

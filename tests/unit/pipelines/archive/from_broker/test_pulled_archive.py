@@ -55,7 +55,7 @@ def test_rows_equal_those_of_the_files_for_any_number_of_runs_and_parts(
     assert lake.progress().last_record == files.progress().last_record
     packs = open_store(Lake(str(lake.folder)).packs)
     for row in DeltaTable(str(lake.folder / "messages")).to_pyarrow_table().to_pylist():
-        body = fetch_body(packs, row, stored=True)
+        body = fetch_body(packs, row, as_stored=True)
         assert body is not None
         assert zlib.crc32(body) & 0x7FFFFFFF == row["body_crc"]
 
@@ -76,7 +76,7 @@ def test_a_run_ends_at_the_end_of_the_log_at_planning(cluster: LiveCluster, lake
     put(broker, 10)
     first = lake.plan()
     put(broker, 10, 10)  # the second plan finds these in the queues, after the first one's end
-    later = plan_work(lake.config, until=first.snapshot)
+    later = plan_work(lake.config, end_snapshot=first.snapshot)
     result = run_archive(HERE, replace(lake.config, max_partition_bytes=500), later)
     assert (result.messages, lake.progress().end) == (10, first.snapshot.ranges["broker-a"].end)
     pulled = lake.progress().pulled

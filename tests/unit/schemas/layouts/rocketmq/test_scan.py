@@ -48,12 +48,12 @@ def test_many_blanks_after_a_fault_are_each_examined_once(monkeypatch: pytest.Mo
     count = (size - len(head)) // 8
     data = head + b"".join(serialize_blank(size - len(head) - 8 * number)[:8] for number in range(count))
     looked = []
-    original = scanning.examine
+    original = scanning.classify_span
 
     def counting(window: memoryview, position: int, physical_offset: int, bounds: SizeLimits) -> scanning.ScanFinding:
         looked.append(position)
         return original(window, position, physical_offset, bounds)
 
-    monkeypatch.setattr(scanning, "examine", counting)
+    monkeypatch.setattr(scanning, "classify_span", counting)
     assert kinds(ROCKETMQ.scan(data, 1 << 12)) == ["magic", "blank"]
     assert len(looked) < 2 * count

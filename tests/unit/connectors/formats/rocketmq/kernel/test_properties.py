@@ -48,7 +48,7 @@ def decode(properties: list[bytes]) -> list[DecodedBatch]:
     parts[hop.PROPERTIES_LENGTH] = np.diff(ends)
     decoder, batches, done = CommitLogDecoder(PROPERTY_COLUMNS, "b", Filters()), [], 0
     while done < len(properties):
-        batches.append(decoder.decode(window, 0, parts[:, done:]))
+        batches.append(decoder.decode_batch(window, 0, parts[:, done:]))
         done += batches[-1].rows
     return batches
 
