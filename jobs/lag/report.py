@@ -218,13 +218,14 @@ def lag_report(
     if held:
         held_table = _queue_table(held, "kind", QUEUE_COLUMNS, MAX_QUEUES)
         sections.append(Section("held", "Held back by brokers", [held_table]))
-    return Report(TITLE, _verdict(groups, missing), facts, sections, "lag")
+    return Report(TITLE, _verdict(groups, held, missing), facts, sections, "lag")
 
 
 def summary_sentence(rows: Sequence[Lag], missing: Sequence[str] = ()) -> str:
     """Return the verdict on all rows as text, with the time of the groups' figures."""
     as_of = " to ".join(map(format_iso_time, _first_and_last_time(rows)))
-    return _verdict(summarize_by_group(rows), missing).sentence + (f" As of {as_of}." if as_of else "")
+    held = [row for row in rows if row.kind not in GROUP_KINDS]
+    return _verdict(summarize_by_group(rows), held, missing).sentence + (f" As of {as_of}." if as_of else "")
 
 
 def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:
@@ -233,10 +234,15 @@ def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:
     return [*times[:1], *times[1:][-1:]]
 
 
-def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
-    unknown = " Some stores have no known offsets." if missing else ""
+def _verdict(groups: Sequence[GroupSummary], held: Sequence[Lag], missing: Sequence[str]) -> Verdict:
+    """Return the verdict on groups, and on the rows of messages that brokers hold back."""
+    overdue = sorted({f"{row.kind} messages of {row.topic}" for row in held if row.judged.verdict is not LagVerdict.OK})
+    more = _count_more_text(len(overdue) - _MAX_NOTICES)
+    remarks = f" Overdue: {', '.join(overdue[:_MAX_NOTICES])}{more}." if overdue else ""
+    remarks += " Some stores have no known offsets." if missing else ""
     if not groups:
-        return Verdict(Kind.WARNING if missing else Kind.INFO, f"No group's offsets are known.{unknown}")
+        kind = Kind.WARNING if missing or overdue else Kind.INFO
+        return Verdict(kind, f"No group's offsets are known.{remarks}")
     ill = [group for group in groups if group.verdict is not LagVerdict.OK]
     if ill:
         worst = ill[0]
@@ -246,7 +252,7 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
         if len(ill) > 1:
             others = len(ill) - 1
             sentence += f" {format_count(others, 'other group needs', 'other groups need')} attention."
-        return Verdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
+        return Verdict(_KINDS[worst.verdict], sentence + remarks, str(worst.verdict))
     most = max(groups, key=lambda group: group.messages_behind.largest)
     sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
     sentence += (
@@ -254,7 +260,8 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
         if most.messages_behind.largest
         else "; none is behind."
     )
-    return Verdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
+    badge = "unknown" if missing else str(LagVerdict.SLOW) if overdue else "ok"
+    return Verdict(Kind.WARNING if missing or overdue else Kind.GOOD, sentence + remarks, badge)
 
 
 def _messages_behind_text(group: GroupSummary) -> str:

@@ -181,6 +181,13 @@ def test_messages_that_brokers_hold_back_have_a_separate_table() -> None:
     assert len(table_of(page.by_id("groups"))) == 2
 
 
+def test_the_verdict_names_messages_that_brokers_hold_back_for_too_long() -> None:
+    page = page_of(row("a"), row("", LagVerdict.SLOW, 4, kind="timer", topic="rmq_sys_wheel_timer"))
+    assert page.all("h1")[0].text.endswith("Overdue: timer messages of rmq_sys_wheel_timer.")
+    assert page.of_class("verdict")[0].attributes["class"] == "verdict warning"
+    assert "Overdue" not in page_of(row("a"), row("", kind="delay")).all("h1")[0].text
+
+
 def test_the_page_of_a_store_has_no_history(shop: GrowingLake, tmp_path: Path) -> None:
     path = tmp_path / "lag.html"
     assert lag.main(["--store", str(shop.store), "--html", str(path), "--quiet"]) == 3  # it has no file of offsets

@@ -72,7 +72,7 @@ STEPS = [
     pytest.param("commitlake.pipelines.erasure.run", "add_erasure_event", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.purge", "vacuum", marks=BETWEEN),
     pytest.param("commitlake.pipelines.erasure.purge", "write_seal", marks=BETWEEN),
-    pytest.param("commitlake.pipelines.erasure.purge", "_strip_entry", marks=BETWEEN),
+    pytest.param("commitlake.pipelines.erasure.purge", "_strip_log_entry", marks=BETWEEN),
     ("commitlake.pipelines.erasure.purge", "_delete_old_log_files"),
     pytest.param("commitlake.pipelines.erasure.purge", "_purge_packs", marks=BETWEEN),
 ]
