@@ -29,7 +29,7 @@ from pathlib import Path
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.shop.messages import QUEUES, Producer
 from commitlake.broker_lite.shop.orders import FEATURED_ORDER, Order, OrderPlan, generate_orders
-from commitlake.broker_lite.shop.timeline import (
+from commitlake.broker_lite.shop.traffic_clock import (
     DAY,
     DEFAULT_ORDERS,
     DEFAULT_START_MS,

@@ -1,6 +1,6 @@
 """The commit of an archive run to `messages`: files, sequence number and end offsets, atomically in one Delta commit.
 
-The commit is a compare-and-set, see `archive_log`: it fails if another run has committed since this one read the
+The commit is a compare-and-set, see `archive_commits`: it fails if another run has committed since this one read the
 archive's progress. Delta's own conflict detection decides that, by the application id.
 """
 
@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from commitlake.connectors.lake.archive_log import (
+from commitlake.connectors.lake.archive_commits import (
     APPLICATION_ID,
     ArchiveCommit,
     StoreProgress,

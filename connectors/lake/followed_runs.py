@@ -10,7 +10,7 @@ from itertools import islice
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
+from commitlake.connectors.lake.archive_commits import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files, append_rows
 from commitlake.connectors.lake.followed_runs import check_finished_runs, last_finished_sequence
 from commitlake.connectors.lake.lake import Lake

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from commitlake.connectors.formats.registry import ANY_FORMAT
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.reading.snapshots import Snapshot
 from commitlake.connectors.reading.stores import find_stores

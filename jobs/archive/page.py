@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from commitlake.connectors.lake.archive_log import CommittedRange
+from commitlake.connectors.lake.archive_commits import CommittedRange
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import clean_engine_message
 from commitlake.jobs.arguments.durations import duration_text

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.hbase.errors import HBaseError
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.runtime.runner import Runner

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.reading.errors import EmptyStoreError

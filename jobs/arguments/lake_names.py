@@ -6,12 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.jobs.arguments.names import known_names_hint, print_warning, suggest_or_list_names, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import (
+    known_names_hint,
+    print_warning,
+    suggest_or_list_names,
+    suggest_similar_name,
+)
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from commitlake.connectors.reading.files.shipped_files import NoCopyError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_folder_of_log
 from commitlake.connectors.reading.stores import Store
-from commitlake.jobs.arguments.names import suggest_similar_name
+from commitlake.jobs.arguments.similar_names import suggest_similar_name
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
 
 _SHOWN = 8

@@ -42,6 +42,7 @@ from commitlake.jobs.cli.terminal import print_line, print_text
 from commitlake.jobs.report.output import PageFile, check_page_file, write_page_on_failure
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.jobs.report.rows_output import write_varying_rows
+from commitlake.pipelines.audit.compared_sides import Sides, open_sides
 from commitlake.pipelines.audit.comparisons import (
     ComparedStores,
     compare_hbase,
@@ -49,10 +50,8 @@ from commitlake.pipelines.audit.comparisons import (
     compare_run_counts,
     compare_store_logs,
 )
-from commitlake.pipelines.audit.message_profiles import Sides, open_sides
 from commitlake.pipelines.audit.minutes import compare_minutes
 from commitlake.pipelines.audit.moment import Moment, read_moment
-from commitlake.pipelines.audit.profile import Profile
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import (
     TableFinding,
@@ -66,6 +65,7 @@ from commitlake.pipelines.audit.tables import (
     prevents_comparison,
 )
 from commitlake.pipelines.audit.verdicts import AuditVerdict, collect_audit_evidence, format_verdicts, to_json_objects
+from commitlake.pipelines.audit.window_counts import Profile
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from commitlake.connectors.catalog.names import CatalogError, parse_name
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import catalog_server
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
-from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.arguments.s3 import S3Arguments
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, flag, option
 from commitlake.schemas.counts import format_count

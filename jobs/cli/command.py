@@ -264,7 +264,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
 
     def _suggest_option(self, message: str) -> str:
         """Return "Did you mean" with the nearest known option, or with `--store` if a folder was given without it."""
-        from commitlake.jobs.arguments.names import suggest_similar_option
+        from commitlake.jobs.arguments.similar_names import suggest_similar_option
         from commitlake.jobs.cli.settings_check import option_names_in_help
 
         known = [name for action in self._actions for name in action.option_strings]

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import describe_lost_ranges, lost_ranges
-from commitlake.jobs.arguments.names import print_warning
+from commitlake.jobs.arguments.similar_names import print_warning
 
 OF_MESSAGES = frozenset({"messages", "message_keys", "edges"})
 """Tables that lack rows of lost messages; others, such as `topic_minutes`, still count these."""

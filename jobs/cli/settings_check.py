@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from commitlake.jobs.arguments.names import print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.options import ENVIRONMENT_PREFIX, environment_variable_of
 from commitlake.schemas.errors import CommitLakeError

@@ -41,7 +41,7 @@ from commitlake.pipelines.replay.parts import COLUMNS
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.pipelines.verify.admission import VerifyOptions
-from commitlake.pipelines.verify.doctor import verify_stores
+from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE

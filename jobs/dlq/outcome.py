@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.arguments.names import print_warning
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.terminal import print_line

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.lake_location import open_packs
 from commitlake.jobs.arguments.lake_names import check_archived_brokers, unknown_value_sentences
-from commitlake.jobs.arguments.names import print_warning
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.limits import enforce_limits, where_condition_limits

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.jobs.arguments.evidence import last_signed_number, read_evidence_key, write_evidence
 from commitlake.jobs.arguments.lake_location import check_packs_location, open_lake_argument
-from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.arguments.runner import make_runner
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.confirm import confirm_action

@@ -32,7 +32,7 @@ from commitlake.schemas.advice import Places
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.lake.archive_log import StoreProgress
+    from commitlake.connectors.lake.archive_commits import StoreProgress
     from commitlake.connectors.lake.lake import Lake
     from commitlake.pipelines.retention.watch import WatchedStore
 
@@ -159,7 +159,7 @@ def _advice_placeholders(command: Guard, lake: Lake, watched_stores: Sequence[Wa
 
 def _read_progress(lake: Lake) -> dict[str, StoreProgress] | None:
     """Return the offset up to which each store is archived, or None if there is no lake yet."""
-    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.archive_commits import read_last_commit
 
     folder = Path(lake.root)
     if lake.s3 is None and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):

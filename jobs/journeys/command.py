@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.lake_names import check_archived_brokers, unknown_tag_sentences, unknown_topic_sentences
-from commitlake.jobs.arguments.names import print_warning
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files

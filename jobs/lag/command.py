@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html import HtmlArgument
-from commitlake.jobs.arguments.names import print_warning
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import flag, option, repeated, requires_one_of, rules_for_values
 from commitlake.jobs.cli.terminal import print_line

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.jobs.arguments.broker_conf import read_store_conf
@@ -14,7 +14,7 @@ from commitlake.jobs.arguments.broker_name import find_named_stores
 from commitlake.jobs.arguments.lake_location import check_packs_location, open_lake_argument
 from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.arguments.layouts import find_formats
-from commitlake.jobs.arguments.names import abbreviate_name_list, suggest_or_list_names
+from commitlake.jobs.arguments.similar_names import abbreviate_name_list, suggest_or_list_names
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments

@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
-from commitlake.jobs.arguments.names import print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.cli.terminal import print_line, unguarded_stream
 from commitlake.jobs.lineage.arguments import (

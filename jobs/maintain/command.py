@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
-from commitlake.jobs.arguments.names import suggest_similar_name
 from commitlake.jobs.arguments.runner import make_runner
+from commitlake.jobs.arguments.similar_names import suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
@@ -129,7 +129,7 @@ def _purge_erased_versions(command: MaintainOptions, plan: MaintenancePlan) -> l
 
 def _check_pack_folder(lake: Lake) -> None:
     """Raise an error if packs are in a table's folder, where a clean-up would delete them as unused files."""
-    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.archive_commits import read_last_commit
     from commitlake.pipelines.archive.body_location import IN_LAKE, WAY_OUT, find_forbidden_folder
 
     last = read_last_commit(lake)

@@ -13,8 +13,8 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.lake_location import check_packs_location
 from commitlake.jobs.arguments.layouts import find_formats
-from commitlake.jobs.arguments.names import print_warning, suggest_similar_name
 from commitlake.jobs.arguments.runner import make_runner
+from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
@@ -97,7 +97,7 @@ def _find_named_stores(command: MaintainOptions, lake: Lake) -> RefillStores | N
     """Return the stores that the options name; None if none is named."""
     if not command.store:
         return None
-    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.archive_commits import read_last_commit
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.arguments.broker_name import choose_broker_name
     from commitlake.pipelines.masking.archiving import parse_lake_masks

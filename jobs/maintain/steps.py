@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress, read_last_commit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress, read_last_commit
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from commitlake.jobs.arguments.durations import parse_duration
-from commitlake.jobs.arguments.names import print_warning
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, option
 from commitlake.jobs.cli.output_files import check_output_file

@@ -36,7 +36,7 @@ from prometheus_client.core import GaugeMetricFamily
 from commitlake.jobs.metrics.gauges import Labels, make_gauge
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.group_lag import Lag
-from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.store_lag import LagAnswer
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
 

@@ -26,7 +26,7 @@ from commitlake.pipelines.archive_health.state import ArchiveState, read_archive
 from commitlake.pipelines.archive_health.traffic import Traffic, read_traffic
 from commitlake.pipelines.dead_letters.causes import GroupCount, count_dead_letters_by_group
 from commitlake.pipelines.lag.backlog_counting import Queue
-from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.store_lag import LagAnswer, read_other_queue_ends
 from commitlake.schemas.errors import CommitLakeError
 

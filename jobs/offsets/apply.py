@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from commitlake.connectors.rocketmq.queue_reading import format_queue
-from commitlake.jobs.arguments.names import abbreviate_name_list, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.jobs.cli.terminal import print_line

@@ -14,7 +14,7 @@ from commitlake.jobs.arguments.broker_name import find_named_stores
 from commitlake.jobs.arguments.lake_location import open_lake_argument
 from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.arguments.layouts import find_formats
-from commitlake.jobs.arguments.names import (
+from commitlake.jobs.arguments.similar_names import (
     abbreviate_name_list,
     known_names_hint,
     suggest_or_list_names,

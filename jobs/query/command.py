@@ -27,7 +27,7 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.arguments.lake_location import open_lake_argument, open_packs
-from commitlake.jobs.arguments.names import print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import print_warning, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.limits import enforce_limits
@@ -221,7 +221,7 @@ def _warn_of_lost_messages(query: QueryOptions, lake: Lake, table: DeltaTable | 
 
 
 def _explain_masked_keys(lake: Lake) -> None:
-    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.archive_commits import read_last_commit
 
     last = read_last_commit(lake)
     if last is None or last.masks is None:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import QueryError, run_sql_over
 from commitlake.jobs.arguments.lake_location import open_packs
-from commitlake.jobs.arguments.names import suggest_similar_name
+from commitlake.jobs.arguments.similar_names import suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import raise_for_damaged_file
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from commitlake.connectors.lake.catalog_tables import catalog_tables
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.arguments.names import known_names_hint, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import known_names_hint, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.report.rows_output import write_rows

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_folder_of_log
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.jobs.arguments.names import known_names_hint, suggest_similar_name
 from commitlake.jobs.arguments.runner import make_runner
+from commitlake.jobs.arguments.similar_names import known_names_hint, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.rebuild.arguments import RebuildOptions

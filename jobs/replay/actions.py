@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.arguments.names import print_warning
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line

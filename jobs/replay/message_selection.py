@@ -10,7 +10,7 @@ from pathlib import Path
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import in_condition, text_literal
-from commitlake.jobs.arguments.names import known_names_hint, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import known_names_hint, print_warning, suggest_similar_name
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.replay.actions import PROG

@@ -18,7 +18,7 @@ from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.lake_location import open_packs
-from commitlake.jobs.arguments.names import abbreviate_name_list, print_warning
+from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError

@@ -16,11 +16,11 @@ from functools import partial
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin
 from commitlake.jobs.arguments.layouts import find_formats
-from commitlake.jobs.arguments.names import known_names_hint, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import known_names_hint, print_warning, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.progress import counted_progress

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.queue_reading import format_queue
-from commitlake.jobs.arguments.names import known_names_hint, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import known_names_hint, print_warning, suggest_similar_name
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm_action
 from commitlake.jobs.cli.terminal import print_line

@@ -12,7 +12,7 @@ from commitlake.jobs.arguments.lake_names import (
     unknown_topic_sentences,
     unknown_value_sentences,
 )
-from commitlake.jobs.arguments.names import print_warning
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.source import MessageSource

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.arguments.broker_conf import read_store_conf
 from commitlake.jobs.arguments.lake_location import LakeArguments, check_packs_location, open_lake_argument
-from commitlake.jobs.arguments.names import abbreviate_name_list, print_warning
 from commitlake.jobs.arguments.runner import SparkArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
+from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning
 from commitlake.jobs.arguments.stores import (
     StoreName,
     declare_broker_option,
@@ -200,7 +200,7 @@ def _warn_of_lost_ranges(command: Restore) -> bool:
 
 
 def _warn_of_masks(command: Restore) -> None:
-    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.archive_commits import read_last_commit
     from commitlake.pipelines.masking.archiving import describe_rules
 
     last = read_last_commit(open_lake_argument(command))
@@ -221,7 +221,7 @@ def _check_options(command: Restore) -> None:
 def _run_restore(command: Restore) -> Restored:
     from commitlake.connectors.runtime.local_runner import HERE
     from commitlake.jobs.arguments.lake_names import check_archived_brokers
-    from commitlake.pipelines.restore.config import parse_offsets
+    from commitlake.pipelines.restore.config_files import parse_offsets
     from commitlake.pipelines.restore.log_rows import RestoreSelection
     from commitlake.pipelines.restore.run import restore_store
 

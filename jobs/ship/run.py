@@ -19,8 +19,8 @@ from commitlake.connectors.shipping.target import ShipTarget, ShipUnavailableErr
 from commitlake.connectors.storage.opening import is_storage, open_storage
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.uris import check_no_secret, has_scheme, is_s3
-from commitlake.jobs.arguments.names import print_warning
 from commitlake.jobs.arguments.s3 import set_s3_environment
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli import run_metrics
 from commitlake.jobs.cli.command import JobError

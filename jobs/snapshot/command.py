@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 from commitlake.jobs.arguments.durations import make_duration_parser
 from commitlake.jobs.arguments.lake_location import LakeArguments, open_lake_argument
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, find_formats
-from commitlake.jobs.arguments.names import abbreviate_name_list, print_warning, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import abbreviate_name_list, print_warning, suggest_similar_name
 from commitlake.jobs.arguments.stores import StoreName, declare_broker_option
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import OneOf, option, requires_one_of
@@ -124,7 +124,7 @@ def _read_store_offsets(
     command: Snapshot, lake: Lake, store_path: str, printed_notes: set[str]
 ) -> Iterator[StoreSnapshot]:
     """Yield the offsets in the files of each store."""
-    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.archive_commits import read_last_commit
     from commitlake.connectors.reading.snapshots import take_snapshot
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.arguments.broker_name import choose_broker_name

@@ -10,8 +10,8 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import duration_text, make_duration_parser, parse_duration
 from commitlake.jobs.arguments.engine import EngineArguments, is_spark_option_given
 from commitlake.jobs.arguments.html import HtmlArgument
-from commitlake.jobs.arguments.names import suggest_similar_name
 from commitlake.jobs.arguments.selection import Brokers, Kinds, Queues, Tags, TimeRange, Topics
+from commitlake.jobs.arguments.similar_names import suggest_similar_name
 from commitlake.jobs.arguments.stores import make_integer_parser
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, option, overrides, requires_one_of, rules_for_values, shorthand_option

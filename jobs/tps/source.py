@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.lake_location import open_lake_argument
-from commitlake.jobs.arguments.names import print_warning
+from commitlake.jobs.arguments.similar_names import print_warning
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.tps.arguments import TpsOptions

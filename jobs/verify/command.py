@@ -37,7 +37,7 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from commitlake.connectors.reading.stores import Store
     from commitlake.pipelines.verify.admission import VerifyOptions
-    from commitlake.pipelines.verify.doctor import StoreReport
+    from commitlake.pipelines.verify.store_verification import StoreReport
 
 DESCRIPTION = (
     "Cross-check the log, queues, IndexFiles, checkpoint and group offsets of stores of RocketMQ, BoltMQ or JMQ. Every "
@@ -104,8 +104,8 @@ class Verify(
         from commitlake.jobs.report.output import check_page_file, write_page_on_failure
         from commitlake.jobs.verify.page import TITLE, stores_page
         from commitlake.jobs.verify.report import Remedies, print_report, summary
-        from commitlake.pipelines.verify.doctor import join_findings
         from commitlake.pipelines.verify.findings import make_verdict
+        from commitlake.pipelines.verify.store_verification import join_findings
 
         if "s3://" in store:
             set_s3_environment(self)
@@ -169,7 +169,7 @@ def _verify_stores(command: Verify) -> list[StoreReport]:
 
 def _find_name_in_lake(command: Verify, store_path: str) -> str | None:
     """Return the name under which the lake has the store that is compared with it."""
-    from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.lake.archive_commits import read_last_commit
     from commitlake.jobs.arguments.broker_name import choose_broker_name
     from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
 
@@ -184,7 +184,7 @@ def _verify_with_progress(
     command: Verify, stores: Sequence[Store], options: VerifyOptions, broker: str | None
 ) -> list[StoreReport]:
     from commitlake.jobs.cli.progress import runner_progress
-    from commitlake.pipelines.verify.doctor import verify_stores
+    from commitlake.pipelines.verify.store_verification import verify_stores
 
     lake = open_lake_argument(command) if command.lake else None
     runner = make_runner(command, "verify")

@@ -10,13 +10,13 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.audit.message_profiles import Sides, open_sides
+from commitlake.pipelines.audit.compared_sides import Sides, open_sides
 from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.profile import Differences
 from commitlake.pipelines.audit.span import AuditSpan, to_log_ranges
 from commitlake.pipelines.audit.store_ranges import find_ranges_in_stores
-from commitlake.pipelines.verify.doctor import StoreReport
+from commitlake.pipelines.audit.window_counts import Differences
 from commitlake.pipelines.verify.findings import Finding
+from commitlake.pipelines.verify.store_verification import StoreReport
 from commitlake.schemas.counts import format_count
 
 _CODES = {"missing": "lake_missing", "unexpected": "lake_extra", "different": "lake_different"}

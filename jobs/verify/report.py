@@ -12,9 +12,9 @@ from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.terminal import print_text
 from commitlake.jobs.report.rows_output import Row, write_rows, write_table
-from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.finding_classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.findings import Finding, make_verdict
+from commitlake.pipelines.verify.store_verification import StoreReport, join_findings
 from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report_columns import Column

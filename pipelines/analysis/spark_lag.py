@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
 from commitlake.pipelines.lag.store_lag import MAX_IMPOSSIBLE

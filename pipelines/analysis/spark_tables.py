@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from commitlake.connectors.catalog.names import SchemaName, lake_root_of_table
-from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import BODIES, Lake, NoTableError
 from commitlake.connectors.lake.packs.body_batches import BodyForm
 from commitlake.connectors.lake.packs.location import OWN_PACKS, PackLocation, pack_location

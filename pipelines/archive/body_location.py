@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.lake import BODIES, Lake
 from commitlake.connectors.lake.owned_folders import broker_folder_names, refuse_owned_folder
 from commitlake.connectors.lake.packs.stores import open_store

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.archive_log import CommittedRange
+from commitlake.connectors.lake.archive_commits import CommittedRange
 from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange
 from commitlake.connectors.lake.delta_log.versions import files_of_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql

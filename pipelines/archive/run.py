@@ -31,7 +31,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.followed import HBaseUpdate as FollowedInHBase
-from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.erasures import ErasedMessages, read_erased_messages

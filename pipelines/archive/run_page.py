@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from commitlake.connectors.lake.archive_log import CommittedRange, RunCounts
+from commitlake.connectors.lake.archive_commits import CommittedRange, RunCounts
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.report import QualityReport, RunVerdict

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow

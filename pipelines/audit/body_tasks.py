@@ -21,7 +21,7 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.message_rows import MessageRows
-from commitlake.pipelines.audit.profile import SHOWN
+from commitlake.pipelines.audit.window_counts import SHOWN
 from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, STORE_DATE

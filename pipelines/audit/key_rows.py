@@ -14,7 +14,7 @@ from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.audit.profile import SHOWN
+from commitlake.pipelines.audit.window_counts import SHOWN
 from commitlake.pipelines.message_keys.check import KeyFiles, key_row_hashes, sum_keys
 from commitlake.pipelines.message_keys.files import SCHEMA
 from commitlake.pipelines.quality.checksums import part_numbers

@@ -17,8 +17,8 @@ from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import microseconds_literal, window_start_expression
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.profile import SHOWN
 from commitlake.pipelines.audit.tables import TableFinding
+from commitlake.pipelines.audit.window_counts import SHOWN
 from commitlake.pipelines.topic_minutes.progress import BACKFILLED, JOINED, count_runs_without_rows, covered_sequence
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.profile import WINDOW_SECONDS

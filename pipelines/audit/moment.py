@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after, newest_commit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after, newest_commit
 from commitlake.connectors.lake.erasures import FORM, erased_form_number, newest_erasure_number
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake

@@ -19,7 +19,7 @@ from commitlake.connectors.lake.delta_log.sum_changes import wrap_int64
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.audit.message_profiles import Sides, open_sides
+from commitlake.pipelines.audit.compared_sides import Sides, open_sides
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.windows import window_starts

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after
 from commitlake.connectors.lake.delta_log.check import find_forged_entries
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, read_erased_messages
@@ -29,10 +29,10 @@ from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.audit.message_profiles import Sides
+from commitlake.pipelines.audit.compared_sides import Sides
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.profile import SHOWN
 from commitlake.pipelines.audit.span import AuditSpan
+from commitlake.pipelines.audit.window_counts import SHOWN
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.edges.progress import count_kinds
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID

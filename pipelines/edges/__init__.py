@@ -1,6 +1,6 @@
 """The table `edges`: actions of brokers and clients on each message, from new rows of `messages` and `consumptions`.
 
-    members         rows of `messages` as possible ends of steps
+    step_records         rows of `messages` as possible ends of steps
     client_actions  actions of clients, from bodies of trace messages and rows of `consumptions`
     retry_states    content of retry stores as steps
     matching        finds the row before another one with the same keys

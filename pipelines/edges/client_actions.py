@@ -35,7 +35,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.log_format.recorded_deliveries import CONSUMPTION_ROWS
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
-from commitlake.pipelines.edges.members import TIME
+from commitlake.pipelines.edges.step_records import TIME
 from commitlake.pipelines.edges.steps import repeat_text
 from commitlake.schemas.tables.edges import StepOutcome
 

@@ -25,9 +25,9 @@ from commitlake.pipelines.edges.links.client_actions import (
 from commitlake.pipelines.edges.links.copies import link_deliveries, link_replays, link_retries
 from commitlake.pipelines.edges.links.transactions import link_transactions
 from commitlake.pipelines.edges.matching import Column, LinkableRecords, encode_key_columns
-from commitlake.pipelines.edges.members import MEMBERS, Role
 from commitlake.pipelines.edges.reading import PLACES
 from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.step_records import MEMBERS, Role
 from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeat_text
 from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.schemas.layouts.rocketmq.topics import SYSTEM_PREFIX, Kind

@@ -22,7 +22,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.archive_log import newest_commit
+from commitlake.connectors.lake.archive_commits import newest_commit
 from commitlake.connectors.lake.backoff import repeat_until_version
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
@@ -43,7 +43,6 @@ from commitlake.pipelines.edges.client_actions import consumptions_to_entries, o
 from commitlake.pipelines.edges.edge_rows import SCHEMA, open_steps_of_rows, select_rows, to_edges
 from commitlake.pipelines.edges.increment import Increments
 from commitlake.pipelines.edges.matching import LinkableRecords
-from commitlake.pipelines.edges.members import DelayLevels
 from commitlake.pipelines.edges.progress import (
     APPLICATION_ID,
     CONSUMPTIONS_ID,
@@ -64,6 +63,7 @@ from commitlake.pipelines.edges.reading import (
 from commitlake.pipelines.edges.retry_states import RetryStates, are_retry_entries, link_retry_entries
 from commitlake.pipelines.edges.row_lookup import WantedRows, file_may_have_roles, read_rows_at_positions
 from commitlake.pipelines.edges.spans import LinkedExtents, Spans
+from commitlake.pipelines.edges.step_records import DelayLevels
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.pipelines.message_keys.progress import followed_version as followed_keys

@@ -22,7 +22,6 @@ from commitlake.pipelines.edges.edge_rows import (
     waiting_members,
 )
 from commitlake.pipelines.edges.matching import Column, encode_key_columns, match_same_key
-from commitlake.pipelines.edges.members import MEMBERS, TIME, DelayLevels
 from commitlake.pipelines.edges.reading import RowContents, distinct_positions, members_of_rows, plain_members_where
 from commitlake.pipelines.edges.row_lookup import (
     find_half_positions,
@@ -31,6 +30,7 @@ from commitlake.pipelines.edges.row_lookup import (
     refer_to_positions,
 )
 from commitlake.pipelines.edges.spans import LINK_US, Spans
+from commitlake.pipelines.edges.step_records import MEMBERS, TIME, DelayLevels
 from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, are_open_steps, close_overdue_steps
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import to_numpy_numbers
-from commitlake.pipelines.edges.members import Role
+from commitlake.pipelines.edges.step_records import Role
 
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 """A column of a table."""

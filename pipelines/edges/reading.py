@@ -24,7 +24,7 @@ from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.edges.client_actions import ENTRIES, MAX_BODY_BYTES, PARENTS, parse_traces
 from commitlake.pipelines.edges.links.transactions import OPS
-from commitlake.pipelines.edges.members import (
+from commitlake.pipelines.edges.step_records import (
     COLUMNS,
     MEMBERS,
     REPEATING,

@@ -18,9 +18,9 @@ from commitlake.connectors.log_format.recorded_deliveries import RETRY_ROWS
 from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.edges.client_actions import build_unique_keys
 from commitlake.pipelines.edges.matching import LinkableRecords, encode_key_columns, match_same_key
-from commitlake.pipelines.edges.members import MEMBERS
 from commitlake.pipelines.edges.row_lookup import refer_to_positions
 from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.step_records import MEMBERS
 from commitlake.pipelines.edges.steps import FROM, TO, make_steps
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
@@ -68,7 +68,7 @@ def link_retry_entries(f: LinkableRecords, rows: pa.Table, spans: Spans) -> pa.T
 
     Below, the second message is a dead letter whose record the lake never had:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_members, print_steps
+    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key    topic
     ...     100             orders/0/5@a  orders

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.archive_log import newest_commit
+from commitlake.connectors.lake.archive_commits import newest_commit
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.plain_arrays import to_numpy_numbers

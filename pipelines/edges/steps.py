@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.matching import Column
-from commitlake.pipelines.edges.members import TIME
 from commitlake.pipelines.edges.spans import LINK_US, Spans
+from commitlake.pipelines.edges.step_records import TIME
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
 _END = (
@@ -118,7 +118,7 @@ def close_overdue_steps(steps: pa.Table, spans: Spans) -> pa.Table:
 
     >>> from commitlake.pipelines.edges.links.client_actions import link_consumptions
     >>> from commitlake.pipelines.edges.links.copies import link_deliveries
-    >>> from commitlake.pipelines.edges.links.examples import MONTH, parse_entries, parse_members, print_steps
+    >>> from commitlake.pipelines.edges.links.docstring_examples import MONTH, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key role    topic               next_topic due
     ...     1000            K1         waiting SCHEDULE_TOPIC_XXXX orders     2000

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after
 from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 

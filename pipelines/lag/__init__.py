@@ -6,7 +6,7 @@ The modules:
     subscriptions.py       subscriptions of groups at a time, and the rule by which a group consumes a topic
     subscription_filter.py tests which messages a group wants, by its subscription
     backlog_counting.py    counts messages at or after offsets, batch by batch
-    queue_spans.py         first and last offsets of queues, and the protocols of the sources of messages
+    queue_offset_spans.py  first and last offsets of queues, and the protocols of the sources of messages
     lake_messages.py       reads the messages of a lake
     store_messages.py      reads the messages of a store, by the entries of its queues or from its log
     verdicts.py            state of a group: ok, slow, stalled, stopped, rewound, lost, ahead, unknown

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, Cursor, OffsetRangeCounter, Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
-from commitlake.pipelines.lag.queue_spans import Count, QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import Count, QueueSpan
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import (
     BROADCASTING,

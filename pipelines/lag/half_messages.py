@@ -18,7 +18,7 @@ from commitlake.pipelines.lag.backlog_counting import COLUMNS, Backlog, Queue, i
 from commitlake.pipelines.lag.group_lag import Lag
 from commitlake.pipelines.lag.held_back import held_back_lag_row
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
-from commitlake.pipelines.lag.queue_spans import BODY, Count, QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import BODY, Count, QueueSpan
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.topics import (
     CHECK_TIMES,

@@ -31,7 +31,7 @@ from commitlake.pipelines.lag.backlog_counting import (
 )
 from commitlake.pipelines.lag.group_lag import Lag, is_selected_owner, queue_of_owner
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
-from commitlake.pipelines.lag.queue_spans import Count, QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import Count, QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagJudgement, LagVerdict
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.counts import format_count

@@ -36,7 +36,7 @@ from commitlake.pipelines.lag.backlog_counting import (
     integer_column,
     milliseconds_column,
 )
-from commitlake.pipelines.lag.queue_spans import (
+from commitlake.pipelines.lag.queue_offset_spans import (
     BODY,
     Count,
     QueueRun,

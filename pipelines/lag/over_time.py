@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.archive_commits import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import PinnedLake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
 from commitlake.connectors.lake.store_config import config_at, read_config_changes

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from commitlake.connectors.formats.rocketmq.topic_configs import needs_topic_config
-from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.archive_commits import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_ranges, lost_ranges
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
@@ -36,7 +36,7 @@ from commitlake.pipelines.lag.held_back import (
 )
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.offsets import WATCH, Moment, OffsetAt, offsets_at
-from commitlake.pipelines.lag.queue_spans import Messages, QueueSpan, Times
+from commitlake.pipelines.lag.queue_offset_spans import Messages, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at

@@ -36,7 +36,7 @@ from commitlake.pipelines.lag.backlog_counting import (
     milliseconds_column,
     rows_by_queue,
 )
-from commitlake.pipelines.lag.queue_spans import BODY, Count, QueueSpan, SpanFinder, Times
+from commitlake.pipelines.lag.queue_offset_spans import BODY, Count, QueueSpan, SpanFinder, Times
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.store_files import UnsafeFileError, folders_in
 from commitlake.schemas.tables.messages import SOURCE

@@ -22,7 +22,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.schemas.counts import format_count
 
 WAITING_PARTS = 5

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.lake import PinnedLake
 from commitlake.pipelines.lag_minutes.late_rows import find_minutes_to_compute, newest_versions
 from commitlake.pipelines.lag_minutes.minutes import first_minute_at

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.lake.delta_log.versions import AddedFile, VersionsError
 from commitlake.connectors.lake.lake import PinnedLake
 from commitlake.connectors.lake.new_files import readable_files

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED
 
 FOLLOWED = ("messages", OFFSETS, SUBSCRIBED, "store_config")

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, newest_commit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, describe_lost_ranges, lost_ranges
 from commitlake.pipelines.edges.progress import APPLICATION_ID

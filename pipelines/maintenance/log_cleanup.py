@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit
 from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER

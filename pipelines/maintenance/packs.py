@@ -26,7 +26,7 @@ from functools import partial
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError

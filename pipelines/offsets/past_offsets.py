@@ -19,7 +19,7 @@ from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
-from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.offsets.group_offsets import GroupOffset
 from commitlake.pipelines.offsets.sources import OffsetSource
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner

@@ -11,7 +11,7 @@ import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from commitlake.pipelines.lag.backlog_counting import Backlog, BacklogCounter, Cursor, Queue
-from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
 from commitlake.pipelines.offsets.live_queues import LiveQueues

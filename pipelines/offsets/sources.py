@@ -14,7 +14,7 @@ import numpy as np
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.reader import run_sql
@@ -43,7 +43,7 @@ from commitlake.pipelines.lag.backlog_counting import (
 )
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.offsets import offsets_at
-from commitlake.pipelines.lag.queue_spans import Count, QueueSpan, Times
+from commitlake.pipelines.lag.queue_offset_spans import Count, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at

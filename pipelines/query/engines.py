@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import newest_commit
+from commitlake.connectors.lake.archive_commits import newest_commit
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql

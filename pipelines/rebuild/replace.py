@@ -34,9 +34,9 @@ from commitlake.pipelines.rebuild.plan import PLAN, WORK
 from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings
 from commitlake.pipelines.rebuild.small_files import update_entry_count
 from commitlake.pipelines.verify.admission import VerifyOptions
-from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.pipelines.verify.finding_classes import CLASSES, Severity
 from commitlake.pipelines.verify.findings import Findings
+from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.pipelines.verify.store_view import ABORT
 from commitlake.schemas.layouts.segments import is_segment_name
 from commitlake.schemas.store_files import (

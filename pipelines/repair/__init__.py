@@ -9,7 +9,7 @@ data_check        finds data files that do not match the log
 content_sums          finds rows that another program has changed
 refill_from_stores            reads lost messages from the brokers' stores again
 repeat_runs       reads what runs write to other tables from the stores again
-following_tables  deletes rows of lost runs, and adds files that commits name
+derived_tables  deletes rows of lost runs, and adds files that commits name
 history_tables       tables whose rows are nowhere else, rebuilt from their data files
 replay_tables     tables of replays
 

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
 
-from commitlake.connectors.lake.archive_log import (
+from commitlake.connectors.lake.archive_commits import (
     APPLICATION_ID,
     ArchiveCommit,
     RunCounts,

@@ -27,7 +27,7 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
-from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, RunCounts, StoreProgress
+from commitlake.connectors.lake.archive_commits import APPLICATION_ID, ArchiveCommit, RunCounts, StoreProgress
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.files import entry_name

@@ -36,8 +36,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import APPLICATION_ID as ARCHIVE
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import APPLICATION_ID as ARCHIVE
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE

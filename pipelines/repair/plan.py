@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from deltalake.exceptions import DeltaError
 
-from commitlake.connectors.lake.archive_log import commits_after, read_last_commit
+from commitlake.connectors.lake.archive_commits import commits_after, read_last_commit
 from commitlake.connectors.lake.delta_log.check import LogDamage
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.files import entry_name
@@ -37,7 +37,7 @@ from commitlake.pipelines.repair.content_sums import SUMMED_TABLES, TableContent
 from commitlake.pipelines.repair.data_check import DataDamage, find_damaged_files
 from commitlake.pipelines.repair.delta_log import LogRepair, plan_log_repair
 from commitlake.pipelines.repair.delta_log_rebuild import FileAdoption, find_adoptable_files
-from commitlake.pipelines.repair.following_tables import OF_RUNS, lost_run_ids
+from commitlake.pipelines.repair.derived_tables import OF_RUNS, lost_run_ids
 from commitlake.pipelines.repair.history_tables import HISTORIES, KEPT_TABLES, REBUILD_TEXT
 from commitlake.pipelines.repair.refill_from_stores import (
     RefillStores,

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.delta_log.files import entry_name
@@ -50,8 +50,8 @@ from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.pipelines.repair.commits import make_repair_note, read_maintenance_note
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, added_file_paths
+from commitlake.pipelines.repair.derived_tables import make_run_filter, replace_rows
 from commitlake.pipelines.repair.extents import NO_EXTENTS, Extents, join_extents, read_extents
-from commitlake.pipelines.repair.following_tables import make_run_filter, replace_rows
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from deltalake import Transaction
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, commits_after, read_last_commit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, commits_after, read_last_commit
 from commitlake.connectors.lake.committer import open_or_create
 from commitlake.connectors.lake.erasures import (
     NOTHING_ERASED,
@@ -46,7 +46,7 @@ from commitlake.pipelines.maintenance.table_files import replace_table_files
 from commitlake.pipelines.masking.erasure_rows import newest_row_by_message
 from commitlake.pipelines.quality.report import Losses
 from commitlake.pipelines.repair.commits import count_lost_rows, make_repair_note
-from commitlake.pipelines.repair.following_tables import make_run_filter, replace_rows
+from commitlake.pipelines.repair.derived_tables import make_run_filter, replace_rows
 from commitlake.pipelines.repair.refill_from_stores import PACK_BYTES, RefillStores, read_archived_counts
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent

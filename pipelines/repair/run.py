@@ -6,7 +6,7 @@
     3. data files               data_check        moves damaged files aside, and removes them from their table
                                 refill            reads the messages of damaged files from the stores again
                                 repeat_runs       reads what runs write to other tables from the stores again
-    4. tables of runs           following_tables  deletes rows of lost runs, adds files that commits name
+    4. tables of runs           derived_tables    deletes rows of lost runs, adds files that commits name
     5. message_keys             follow            rebuilds it, if it is damaged or ahead of messages
     6. edges                    follow            likewise
     7. topic_minutes            backfill          counts it again from messages, if it is damaged
@@ -27,7 +27,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.file_actions import read_table_files
@@ -55,7 +55,7 @@ from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, read_lost_entries, repair_log
 from commitlake.pipelines.repair.delta_log_rebuild import adopt_files
 from commitlake.pipelines.repair.delta_log_rebuild import lost_run_ids as runs_beyond
-from commitlake.pipelines.repair.following_tables import (
+from commitlake.pipelines.repair.derived_tables import (
     OF_RUNS,
     add_missing_table_files,
     delete_rows_of_runs,

@@ -11,7 +11,7 @@
     changes            changes messages by a function and by masks (of pipelines.masking)
     replay_rows        writes changed messages to replay_rows, and drops them later
     spark_transform    runs such a function on Spark
-    mapping            assigns rows to queues of the target
+    queue_mapping            assigns rows to queues of the target
     origin_properties  properties of a message that is sent again
     batches            encodes rows as batches
     sending            sends one batch to one queue, and finds out whether it was stored

@@ -17,10 +17,10 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.mapping import target_queues
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_rows_condition, count_further_messages
+from commitlake.pipelines.replay.queue_mapping import target_queues
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode

@@ -11,7 +11,7 @@ The log, segment by segment
     bodies     copies bodies into the segment, pack by pack
 
 All other files
-    config     consumer offsets, finished delays and groups; the rest is rebuilt from the log (pipelines.rebuild)
+    config_files     consumer offsets, finished delays and groups; the rest is rebuilt from the log (pipelines.rebuild)
 
 A restored record is byte for byte what the broker stored. The table has every field of it except the text of the
 properties. That text follows from the map of properties, and the size of the record shows whether it does. If it does

@@ -29,7 +29,7 @@ from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
 from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
-from commitlake.pipelines.restore.config import (
+from commitlake.pipelines.restore.config_files import (
     DELIVERY_MS,
     GroupOffsets,
     KnownConfig,

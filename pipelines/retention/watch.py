@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.reading.continuity import StoreReplacedError, check_continuity
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import commits_after, newest_commit
+from commitlake.connectors.lake.archive_commits import commits_after, newest_commit
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE

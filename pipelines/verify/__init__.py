@@ -10,5 +10,5 @@ Checks
     log_check    compares the records of a range of the log with their entries: queue_check, index_check
     chains       compiled: the chains of an IndexFile         queue_ends   files, and entries without a record
     batch_queues the same for BatchConsumeQueues              admission    checks before the log is read
-    doctor       runs all checks as tasks, then compares checkpoint, abort file and offsets of groups
+    store_verification       runs all checks as tasks, then compares checkpoint, abort file and offsets of groups
 """

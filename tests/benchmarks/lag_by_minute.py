@@ -23,7 +23,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, StoreProgress
+from commitlake.connectors.lake.archive_commits import APPLICATION_ID, ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file

@@ -25,7 +25,7 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.verify.admission import VerifyOptions
-from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
+from commitlake.pipelines.verify.store_verification import StoreReport, verify_stores
 
 _FIRST_BATCH, _LARGEST_BATCH = 250, 250_000
 

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake

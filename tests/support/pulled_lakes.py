@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.archive_commits import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.runtime.local_runner import HERE

@@ -9,7 +9,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.verify.admission import VerifyOptions
-from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
+from commitlake.pipelines.verify.store_verification import StoreReport, verify_stores
 
 
 def report_of(root: Path | str, runner: Runner = HERE, /, **options: int) -> StoreReport:

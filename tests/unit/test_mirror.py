@@ -42,7 +42,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "broker_lite.broker.topics",
     ),
     "tests/unit/broker_lite/handlers/test_groups_and_progress.py": ("broker_lite.broker.groups",),
-    "tests/unit/broker_lite/handlers/test_long_requests.py": ("broker_lite.protocol.tables",),
+    "tests/unit/broker_lite/handlers/test_long_requests.py": ("broker_lite.protocol.large_bodies",),
     "tests/unit/broker_lite/handlers/test_pulling.py": ("broker_lite.broker.held_pulls",),
     "tests/unit/broker_lite/replication/test_role.py": ("broker_lite.broker.broker",),
     "tests/unit/broker_lite/shop/test_traffic.py": ("broker_lite.shop_traffic",),
@@ -96,7 +96,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.jmq.kernel.properties",
         "connectors.formats.jmq.kernel.records",
     ),
-    "tests/unit/connectors/reading/test_newer_data.py": ("connectors.formats.rocketmq.other_logs",),
+    "tests/unit/connectors/reading/test_newer_data.py": ("connectors.formats.rocketmq.log_folders",),
     "tests/unit/connectors/formats/test_toy_format.py": (
         "connectors.log_format.format",
         "connectors.log_format.indexes",
@@ -140,7 +140,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/audit/test_tables.py": ("connectors.lake.rows.plain_files",),
     "tests/unit/pipelines/audit/test_windows.py": ("schemas.tables.profile",),
     "tests/unit/pipelines/maintenance/test_packs.py": (
-        "connectors.lake.archive_log",
+        "connectors.lake.archive_commits",
         "connectors.lake.delta_log.history",
     ),
     "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
@@ -159,7 +159,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.offsets.plan",
         "pipelines.offsets.group_offsets",
     ),
-    "tests/unit/pipelines/restore/test_config.py": ("connectors.lake.store_config",),
+    "tests/unit/pipelines/restore/test_config_files.py": ("connectors.lake.store_config",),
     "tests/unit/pipelines/verify/test_rocketmq_damages.py": (
         "connectors.formats.rocketmq.index_data",
         "connectors.formats.rocketmq.kernel.index_data",

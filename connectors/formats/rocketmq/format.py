@@ -51,7 +51,7 @@ class _Folders(StoreFolders):
 
     def other_logs(self, root: Path, log_folder: Path, settings: Mapping[str, str]) -> Iterator[Path]:
         """Yield the other folders of a log with several paths, and those of DLedger; see `StoreFolders`."""
-        from commitlake.connectors.formats.rocketmq.other_logs import other_logs
+        from commitlake.connectors.formats.rocketmq.log_folders import other_logs
 
         return other_logs(root, log_folder, settings)
 
@@ -162,7 +162,7 @@ class _Indexes(FormatIndexes):
 
     def newest_indexed_record(self, root: Path) -> tuple[str, int] | None:
         """Return the newest IndexFile, and the offset of the last record in it; see `FormatIndexes`."""
-        from commitlake.connectors.formats.rocketmq.other_logs import read_newest_indexed
+        from commitlake.connectors.formats.rocketmq.log_folders import read_newest_indexed
 
         return read_newest_indexed(root)
 

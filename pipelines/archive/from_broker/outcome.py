@@ -11,7 +11,7 @@ from operator import attrgetter
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.rows.plain_files import write_plain_file

@@ -28,8 +28,8 @@ from commitlake.pipelines.edges.matching import (
     match_same_key,
     rank_within_key,
 )
-from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.step_records import Role
 from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 
@@ -46,7 +46,7 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Sp
     Below, the broker refused the second message, which the application sent again later. It stored the third one, but
     its answer came too late:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key role kind   topic
     ...     100             K1         sent normal orders
@@ -111,7 +111,7 @@ def link_produced_records(members: LinkableRecords, entries: pa.Table, spans: Sp
 def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps for transactions that producers ended, each from the newest half message at that time.
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset role
     ...     100             half
@@ -133,7 +133,7 @@ def link_ended_transactions(members: LinkableRecords, entries: pa.Table, spans: 
 def link_recalled_timers(members: LinkableRecords, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps from timer messages that producers recalled, each from the newest one at that time.
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset role    by_timer
     ...     100             waiting yes
@@ -176,7 +176,7 @@ def link_consumptions(members: LinkableRecords, entries: pa.Table, spans: Spans)
     Below, the first attempt failed and the second one, on the retry, was successful. The third message is
     not in the lake; the reason becomes `other_cluster` if it does not appear within `LINK_DAYS`:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset role  kind   topic      group attempt
     ...     100             sent  normal orders     -     0
@@ -277,7 +277,7 @@ def link_logged_consumptions(members: LinkableRecords, entries: pa.Table, spans:
 
     Below, the lake lacks the second message, although its offset is in the archived range:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_entries, parse_members, print_steps
+    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_entries, parse_members, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key    topic
     ...     100             orders/0/5@a orders

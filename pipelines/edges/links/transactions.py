@@ -10,8 +10,8 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
 from commitlake.pipelines.edges.links.common import definer_columns, is_null, no_predecessor_reasons
 from commitlake.pipelines.edges.matching import NONE, LinkableRecords, encode_key_columns, match_latest_before
-from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.step_records import Role
 from commitlake.pipelines.edges.steps import FROM, TO, absent_end_columns, make_steps, repeat_text
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
@@ -37,7 +37,7 @@ def link_transactions(members: LinkableRecords, ops: pa.Table, spans: Spans) -> 
     Below, K1 was committed. K2 was stored again for a check with its producer, and then rolled back. K3 is in doubt. K4
     was given up:
 
-    >>> from commitlake.pipelines.edges.links.examples import LAKE, parse_members, parse_ops, print_steps
+    >>> from commitlake.pipelines.edges.links.docstring_examples import LAKE, parse_members, parse_ops, print_steps
     >>> members = parse_members('''
     ...     physical_offset unique_key role      queue_id queue_offset prepared_offset checks
     ...     100             K1         half      0        0            -               0

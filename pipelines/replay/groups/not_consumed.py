@@ -27,7 +27,7 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
-from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.store_lag import offsets_by_kind, subscriptions_of_snapshot
 from commitlake.pipelines.lag.subscriptions import (
     BROADCASTING,

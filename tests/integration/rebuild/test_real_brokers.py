@@ -24,7 +24,7 @@ from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
 from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.pipelines.verify.admission import VerifyOptions
-from commitlake.pipelines.verify.doctor import verify_stores
+from commitlake.pipelines.verify.store_verification import verify_stores
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS
 from tests.servers.java_programs import Row, consume_all, dump_store, run_java

@@ -14,7 +14,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_archive_work
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
-from commitlake.pipelines.restore.config import parse_offsets
+from commitlake.pipelines.restore.config_files import parse_offsets
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import Restored, restore_store
 from tests.servers.java_programs import dump_store

@@ -60,7 +60,7 @@ if __name__ == "__main__":
 
 RACER = """
 import sys
-from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_messages
 from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -81,7 +81,7 @@ for line in sys.stdin:
 """
 COMMIT = """
 import sys
-from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile

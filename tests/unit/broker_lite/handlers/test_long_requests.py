@@ -298,5 +298,5 @@ def test_a_list_of_many_members_is_split_or_refused(
     found = bytes(answer.body)
     assert all(f'"client{number}"'.encode() in found for number in range(1000))
     json.loads(found)
-    monkeypatch.setattr("commitlake.broker_lite.protocol.tables.MAX_FRAME_BYTES", 5000)
+    monkeypatch.setattr("commitlake.broker_lite.protocol.large_bodies.MAX_FRAME_BYTES", 5000)
     assert "expected at most 5000 bytes" in str(peer.ask(code, MEMBERS_OF_ALL[code]).remark)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.shop.messages import Producer
-from commitlake.broker_lite.shop.timeline import DEFAULT_START_MS
+from commitlake.broker_lite.shop.traffic_clock import DEFAULT_START_MS
 from commitlake.broker_lite.shop_traffic import (
     BOLTMQ_SHOP_OPTIONS,
     SHOP_OPTIONS,

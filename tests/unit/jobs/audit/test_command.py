@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.snapshots import StoreRange

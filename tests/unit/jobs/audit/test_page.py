@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.audit.page import make_audit_page

@@ -35,7 +35,7 @@ import commitlake.jobs.cli.settings_check
 import commitlake.pipelines.restore.run
 import commitlake.jobs.cli.permissions
 import commitlake.jobs.arguments.broker_name
-import commitlake.jobs.arguments.names
+import commitlake.jobs.arguments.similar_names
 modules = {}
 for name in ("query", "guard", "maintain", "audit", "restore"):
     modules[name] = importlib.import_module(f"commitlake.jobs.{name}.command")

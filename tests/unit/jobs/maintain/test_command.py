@@ -17,7 +17,7 @@ from unittest.mock import Mock
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.committer import commit_messages
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.rows.data_files import DataFile

@@ -12,9 +12,9 @@ from commitlake.jobs.report.page import render_page
 from commitlake.jobs.verify.command import main
 from commitlake.jobs.verify.page import MAX_STORES, stores_page
 from commitlake.jobs.verify.report import Remedies
-from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.finding_classes import CLASSES
 from commitlake.pipelines.verify.findings import Finding, Findings
+from commitlake.pipelines.verify.store_verification import StoreReport
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 
 HOSTILE = "<script>alert('x')</script>\u202e"

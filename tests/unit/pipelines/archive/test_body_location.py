@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.lake.archive_log import ArchiveCommit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.archive_log import CommittedRange, read_commits
+from commitlake.connectors.lake.archive_commits import CommittedRange, read_commits
 from commitlake.connectors.lake.backoff import MAX_TRIES, backoff_seconds
 from commitlake.connectors.lake.committer import commit_messages, commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake

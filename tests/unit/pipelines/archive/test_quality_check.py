@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.lake.archive_log import CommittedRange
+from commitlake.connectors.lake.archive_commits import CommittedRange
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import DataFile

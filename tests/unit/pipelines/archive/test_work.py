@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.committer import commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_progress import LastRecord

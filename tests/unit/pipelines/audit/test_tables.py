@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import RunCounts
+from commitlake.connectors.lake.archive_commits import RunCounts
 from commitlake.connectors.lake.committer import commit_run
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.rows.plain_files import write_plain_file

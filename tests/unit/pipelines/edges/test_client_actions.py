@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.pipelines.edges.client_actions import ENTRIES, MAX_BODY_BYTES, MAX_ENTRIES, ParsedTraces, parse_traces
-from commitlake.pipelines.edges.members import TIME
+from commitlake.pipelines.edges.step_records import TIME
 from tests.support.logs import START_MS
 from tests.support.message_families import begun, decided, ended, offset_id, pub
 

@@ -13,7 +13,7 @@ from commitlake.connectors.lake import reader
 from commitlake.pipelines.lag import lake_messages
 from commitlake.pipelines.lag.backlog_counting import BacklogCounter, Cursor, Queue
 from commitlake.pipelines.lag.lake_messages import LakeMessages
-from commitlake.pipelines.lag.queue_spans import QueueSpan, Times
+from commitlake.pipelines.lag.queue_offset_spans import QueueSpan, Times
 from commitlake.pipelines.lag.subscription_filter import ALL
 from tests.support.lineage_lakes import BROKER, START, make_lake, record
 

@@ -24,7 +24,7 @@ from commitlake.pipelines.lag.backlog_counting import Queue
 from commitlake.pipelines.lag.group_lag import BROADCASTS, NO_OFFSET
 from commitlake.pipelines.lag.groups import find_stalled_since
 from commitlake.pipelines.lag.history import lag_history
-from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.store_lag import DELETED_TOPIC, Given, lag_of_lake, lag_of_store, read_other_queue_ends
 from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.snapshot.append import append_snapshot

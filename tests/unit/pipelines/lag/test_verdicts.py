@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from commitlake.pipelines.lag.queue_spans import QueueSpan
+from commitlake.pipelines.lag.queue_offset_spans import QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict, Movement, lag_verdict
 
 AT = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)

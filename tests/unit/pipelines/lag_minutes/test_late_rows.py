@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
+from commitlake.connectors.lake.archive_commits import StoreProgress, read_last_commit
 from commitlake.connectors.lake.store_progress import PulledProgress
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.pipelines.lag_minutes.follow import TABLE, backfill_lag_minutes

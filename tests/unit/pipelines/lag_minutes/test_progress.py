@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.archive_commits import StoreProgress
 from commitlake.connectors.lake.committer import commit_with_transaction
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_progress import PulledProgress

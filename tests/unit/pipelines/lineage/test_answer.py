@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit
+from commitlake.connectors.lake.archive_commits import ArchiveCommit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.lineage import answer

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.delta_log.versions import VersionsError, added_versions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import pack_name

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.archive_commits import read_last_commit
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.merged import pack_size, read_merged_index

@@ -125,7 +125,7 @@ def test_an_audit_finds_a_body_that_was_masked_differently(tmp_path: Path, monke
     growing, _ = write(tmp_path, shop_messages(3), "body.name=text:x")
     assert audited(growing) == ExitCode.OK
     other = masks_of("body.name=text:y")
-    monkeypatch.setattr("commitlake.pipelines.audit.message_profiles.parse_lake_masks", lambda *_: other)
+    monkeypatch.setattr("commitlake.pipelines.audit.compared_sides.parse_lake_masks", lambda *_: other)
     assert audited(growing) == ExitCode.DAMAGE
 
 

@@ -26,7 +26,7 @@ from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.repair import run as repair_module
 from commitlake.pipelines.repair.delta_log import AsideFolder
-from commitlake.pipelines.repair.following_tables import OF_RUNS
+from commitlake.pipelines.repair.derived_tables import OF_RUNS
 from commitlake.pipelines.repair.history_tables import KEPT_TABLES
 from commitlake.pipelines.repair.plan import TABLES, plan_repair
 from commitlake.pipelines.repair.replay_tables import REPLAY_TABLES

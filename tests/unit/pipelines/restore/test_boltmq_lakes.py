@@ -8,7 +8,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.jobs.restore.command import summary_lines
-from commitlake.pipelines.restore.config import parse_offsets
+from commitlake.pipelines.restore.config_files import parse_offsets
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import convert_to_dialect
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, message, write_indexed_store

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.splits import Split

@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.restore.config import (
+from commitlake.pipelines.restore.config_files import (
     limit_to_queue_ranges,
     parse_offsets,
     serialize_config_files,

@@ -28,10 +28,10 @@ from commitlake.connectors.storage.pace import Pace
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
-from commitlake.pipelines.verify import doctor, index_check
+from commitlake.pipelines.verify import index_check, store_verification
 from commitlake.pipelines.verify.admission import VerifyOptions
-from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding
+from commitlake.pipelines.verify.store_verification import StoreReport
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.layouts.rocketmq.indexfile import IndexFileEntry
@@ -104,7 +104,7 @@ class PickledRunner(LocalRunner):
 def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder whose content `COPY` names."""
     serve_copies(tmp_path / "remote", monkeypatch)
-    monkeypatch.setattr(doctor, "_QUEUES_AT_ONCE", 5)
+    monkeypatch.setattr(store_verification, "_QUEUES_AT_ONCE", 5)
     return tmp_path / "remote"
 
 
@@ -135,7 +135,7 @@ def opened_copies() -> int:
 def test_manifests_of_few_copies_are_in_memory_at_a_time(
     store: Path, tmp_path: Path, remote: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "MAX_COPIES_AT_ONCE", 2)
+    monkeypatch.setattr(store_verification, "MAX_COPIES_AT_ONCE", 2)
     ship_copy(store, remote)
     for name in "bcde":
         shutil.copytree(remote / "copy", remote / "copies" / name)
@@ -155,7 +155,7 @@ def test_manifests_of_few_copies_are_in_memory_at_a_time(
             return super().run(function, tasks, is_io_bound=is_io_bound)
 
     before = opened_copies()
-    reports = doctor.verify_stores(stores, VerifyOptions(), runner=Counting())
+    reports = store_verification.verify_stores(stores, VerifyOptions(), runner=Counting())
     assert [report.broker for report in reports] == [store.broker for store in stores]
     assert most == [2, 2]
     assert [list(report.findings.kept) for report in reports] == [["index_not_copied"]] * 4
@@ -164,7 +164,7 @@ def test_manifests_of_few_copies_are_in_memory_at_a_time(
 def test_copy_without_a_manifest_is_an_error_before_others_are_read(
     store: Path, remote: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "MAX_COPIES_AT_ONCE", 1)
+    monkeypatch.setattr(store_verification, "MAX_COPIES_AT_ONCE", 1)
     ship_copy(store, remote)
     for name in "bc":
         shutil.copytree(remote / "copy", remote / "copies" / name)
@@ -172,7 +172,7 @@ def test_copy_without_a_manifest_is_an_error_before_others_are_read(
     stores = find_stores(COPY.removesuffix("copy") + "copies/{broker}", formats=COMMITLOGS)
     read: list[int] = []
     with pytest.raises(StoreError, match="copies/c: expected a copy that 'commitlake ship' made"):
-        doctor.verify_stores(stores, VerifyOptions(), advance=read.append)
+        store_verification.verify_stores(stores, VerifyOptions(), advance=read.append)
     assert read == []
 
 

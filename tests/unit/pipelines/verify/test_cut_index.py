@@ -16,7 +16,7 @@ from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.verify import chains, index_check
 from commitlake.pipelines.verify.admission import VerifyOptions
-from commitlake.pipelines.verify.doctor import verify_stores
+from commitlake.pipelines.verify.store_verification import verify_stores
 from tests.support.indexed_stores import OPTIONS, write_indexed_store
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from commitlake.pipelines.lag.backlog_counting import Queue
-from commitlake.pipelines.lag.queue_spans import QueueRun, QueueSpan, SpanFinder, find_topic_restarts
+from commitlake.pipelines.lag.queue_offset_spans import QueueRun, QueueSpan, SpanFinder, find_topic_restarts
 
 ORDERS, OTHER = Queue("a", "orders", 0), Queue("a", "orders", 1)
 

@@ -14,7 +14,7 @@ from commitlake.connectors.rocketmq.options import (
     ACCESS_KEY_VARIABLE,
     SECRET_KEY_VARIABLE,
 )
-from commitlake.jobs.arguments.names import known_names_hint, suggest_similar_name
+from commitlake.jobs.arguments.similar_names import known_names_hint, suggest_similar_name
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.settings_check import OTHER_VARIABLES, VARIABLES, environment_variables_of_jobs
 from commitlake.jobs.dump import command as dump

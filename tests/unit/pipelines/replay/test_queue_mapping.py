@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.plan import QueueMapping, Target
+from commitlake.pipelines.replay.queue_mapping import target_queues, target_topics
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.remoting.routes import MessageQueue

@@ -19,8 +19,8 @@ import pyarrow as pa
 from commitlake.pipelines.edges.client_actions import ENTRIES
 from commitlake.pipelines.edges.links.transactions import OPS
 from commitlake.pipelines.edges.matching import LinkableRecords
-from commitlake.pipelines.edges.members import MEMBERS
 from commitlake.pipelines.edges.spans import LakeSpan, Spans
+from commitlake.pipelines.edges.step_records import MEMBERS
 
 _ONE_DAY_US = 86_400_000_000
 LAKE = Spans({"a": LakeSpan(0, 10_000, 0, _ONE_DAY_US)})

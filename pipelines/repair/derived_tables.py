@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Transaction
 
-from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.archive_commits import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.delta_log.file_actions import TableFile, read_table_files
 from commitlake.connectors.lake.followed_runs import last_finished_sequence

@@ -40,9 +40,9 @@ from commitlake.pipelines.audit.erased import AuditedErasures, read_erased
 from commitlake.pipelines.audit.key_rows import count_different_keys
 from commitlake.pipelines.audit.message_rows import DICTIONARIES, MessageRows, RowCriteria, count_file_by_window
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.profile import Profile
 from commitlake.pipelines.audit.run_counts import CountedLogPart
 from commitlake.pipelines.audit.span import AuditSpan, Stretch, to_log_ranges
+from commitlake.pipelines.audit.window_counts import Profile
 from commitlake.pipelines.audit.windows import count_messages_by_window, merge_windows
 from commitlake.pipelines.masking.archiving import ArchiveMasks, parse_lake_masks
 from commitlake.pipelines.masking.erased_rows import erase_rows
