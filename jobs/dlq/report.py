@@ -1,4 +1,4 @@
-"""Causes of dead letters: as rows for a table, JSON and CSV, as a chart over time, and as a report."""
+"""Causes of dead letters: as rows for a table, JSON and CSV, and as a chart over time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import datetime
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import escape_line
@@ -19,26 +19,8 @@ from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_document, 
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
-from commitlake.schemas.report import (
-    MAX_SERIES,
-    Bar,
-    BarChart,
-    Block,
-    Kind,
-    LineChart,
-    Paragraph,
-    Report,
-    Section,
-    Series,
-    Table,
-    Verdict,
-)
 from commitlake.schemas.report_columns import Column
-from commitlake.schemas.times import format_time, to_display_zone
-
-if TYPE_CHECKING:
-    from commitlake.pipelines.tps.report import RatesReport
+from commitlake.schemas.times import to_display_zone
 
 MAX_ROWS = 50
 """Largest number of causes in the table; JSON has all of them."""
@@ -50,10 +32,6 @@ _HOUR = datetime.timedelta(hours=1)
 _STEPS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
 """Possible widths of a bar in hours."""
 _SAMPLES_OF_ONE = 3
-_REPORT_COLUMNS = (
-    Column("group"), Column("topic"), Column("tag"), Column("attempts", is_number=True), Column("reason"),
-    Column("messages", key="letters", is_number=True), Column("first"), Column("last"), Column("newest"),
-)  # fmt: skip
 CAUSE_COLUMNS = (
     Column("n"), Column("cause", 2), Column("group"), Column("topic"), Column("tag", 5), Column("attempts", 4),
     Column("reason", 1), Column("shape", 8), Column("letters"), Column("again", 7), Column("first", 6),
@@ -218,79 +196,3 @@ def _sample_object(sample: Sample) -> dict[str, Any]:
             else:
                 found["body_base64"] = base64.b64encode(sample.body).decode()
     return found
-
-
-def dead_letters_report(found: DeadLetters, rates: RatesReport) -> Report:
-    """Return the report on dead letters.
-
-    Args:
-        found: The dead letters by cause.
-        rates: Messages of dead-letter topics over time.
-    """
-    rows = [_cause_row(number, cause) | {"first": cause.first, "last": cause.last}
-            for number, cause in enumerate(found.causes, 1)]  # fmt: skip
-    bars = [Bar(f"{one.topic or 'unknown topic'} {one.tag or ''}".rstrip(), one.messages, one.group)
-            for one in found.causes]  # fmt: skip
-    causes: list[Block] = [Table.of("Causes", _REPORT_COLUMNS, rows)]
-    if bars:
-        causes.append(BarChart("Dead letters by topic and tag", bars))
-    sentences = list(dead_letter_sentences(found))
-    return Report(
-        "Dead letters",
-        Verdict(Kind.WARNING if found.messages else Kind.GOOD, sentences[0]),
-        [],
-        [
-            Section("worst", "The worst cause", [Paragraph(sentence) for sentence in sentences[1:]]),
-            Section("causes", "Causes", causes),
-            Section("time", "Over time", list(_time_chart(rates))),
-        ],
-        "dlq",
-    )
-
-
-def _time_chart(rates: RatesReport) -> Iterator[Block]:
-    """Yield a chart of each group's dead letters over time, if there is one to show."""
-    windows = rates.windows
-    series = []
-    for (topic,), rows in list(rates.lines.items())[:MAX_SERIES]:
-        counts = {row["window_start"]: row["messages"] for row in rows}
-        values = [counts.get(start) for start in windows.starts()]
-        series.append(Series(str(topic).removeprefix(DLQ_PREFIX), values))
-    if series:
-        yield LineChart("Dead letters by group", windows, series)
-
-
-def dead_letter_sentences(found: DeadLetters) -> Iterator[str]:
-    """Yield sentences about the dead letters and their causes."""
-    if not found.messages:
-        yield "No dead letter is archived."
-        return
-    group, most = min(found.groups.items(), key=lambda pair: (-pair[1], pair[0]))
-    share = 100 * most / found.messages
-    yield (
-        f"{format_count(found.messages, 'dead letter')} of {format_count(len(found.groups), 'group')}; the worst is "
-        f"{group}, with {most:,} ({share:.0f} %)."
-    )
-    worst = found.causes[0]
-    yield (
-        f"The most frequent cause: {cause_text(worst)}; {format_count(worst.messages, 'message')}, from "
-        f"{format_time(worst.first)} to {format_time(worst.last)} UTC."
-    )
-    yield f"The newest of them: commitlake query --id {worst.example}"
-    left_out = found.messages - sum(one.messages for one in found.causes)
-    if left_out:
-        yield f"{format_count(left_out, 'dead letter has', 'dead letters have')} rarer causes that are not shown."
-
-
-def cause_text(cause: Cause) -> str:
-    """Describe a cause of dead letters in words."""
-    topic = "messages of an unknown topic" if cause.topic is None else f"messages of {cause.topic}"
-    tag = "without a tag" if cause.tag is None else f"with the tag {cause.tag}"
-    attempts = format_count(cause.attempts, "attempt")
-    reason = "" if cause.reason is None else f": {cause.reason}"
-    return f"{cause.group} gave up {topic} {tag} after {attempts}{reason}"
-
-
-def dead_letter_topics(groups: Iterable[str]) -> list[str]:
-    """Return the topics that hold the dead letters of the given groups."""
-    return [DLQ_PREFIX + group for group in groups]

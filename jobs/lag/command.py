@@ -200,10 +200,11 @@ def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
 
 def _make_report(command: LagCommand, answer: LagAnswer, unknown: Sequence[str]) -> Report:
     from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, LagSource, lag_report
-    from commitlake.jobs.lag.source import measure_lag_history
+    from commitlake.jobs.lag.source import find_worst_stalled_since, measure_lag_history
 
     history = measure_lag_history(command, command, answer, MAX_HEAT_GROUPS)
-    return lag_report(answer, history, LagSource(command.source, command.at), unknown)
+    since = find_worst_stalled_since(command, answer)
+    return lag_report(answer, history, LagSource(command.source, command.at), unknown, since)
 
 
 def _is_behind(row: Lag) -> bool:

@@ -22,7 +22,7 @@ from commitlake.pipelines.lag.groups import (
     sum_bounds,
     summarize_by_group,
 )
-from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
+from commitlake.pipelines.lag.verdicts import NOT_MOVING, FigureBounds, LagVerdict
 from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
@@ -67,7 +67,6 @@ MAX_QUEUES = 300
 """Largest number of queues with a row; the worst are shown."""
 _MAX_NOTICES = 5
 _LARGE_RATIO = 50
-_NOT_MOVING = {LagVerdict.STALLED, LagVerdict.STOPPED}
 _KINDS = {
     LagVerdict.OK: Kind.GOOD,
     LagVerdict.UNKNOWN: Kind.INFO,
@@ -315,7 +314,7 @@ def _advice_blocks(
 
 
 def _not_moving_since_text(group: GroupSummary, since: datetime.datetime | None) -> str:
-    if since is None or group.verdict not in _NOT_MOVING:
+    if since is None or group.verdict not in NOT_MOVING:
         return ""
     moment, at = since.astimezone(datetime.UTC), group.worst_row.as_of.astimezone(datetime.UTC)
     text = f"{moment:%H:%M}" if moment.date() == at.date() else f"{moment:%Y-%m-%d %H:%M}"

@@ -18,10 +18,11 @@ from commitlake.jobs.arguments.similar_names import abbreviate_name_list, sugges
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import explain_damaged_files
 from commitlake.jobs.lag.arguments import LagArguments, LagGroupArguments
-from commitlake.pipelines.lag.groups import summarize_by_group
+from commitlake.pipelines.lag.groups import find_stalled_since, summarize_by_group
 from commitlake.pipelines.lag.history import LagHistory, lag_history
 from commitlake.pipelines.lag.store_lag import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
+from commitlake.pipelines.lag.verdicts import NOT_MOVING
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
 
@@ -90,6 +91,23 @@ def measure_lag_history(
     filters, topics = _filters_by_group(question.filter), question.topic
     with explain_damaged_files(lake, _READ):
         return lag_history(lake, groups, until, brokers, filters, topics)
+
+
+def find_worst_stalled_since(arguments: LagArguments, answer: LagAnswer) -> datetime.datetime | None:
+    """Return the time since which the worst group has not moved; None if it moves, and for a store: it has no history.
+
+    Args:
+        answer: Result of `measure_lag`.
+
+    Raises:
+        QueryError: A table cannot be read.
+    """
+    groups = summarize_by_group(answer.rows)
+    if arguments.lake is None or not groups or groups[0].verdict not in NOT_MOVING:
+        return None
+    lake = open_lake_argument(arguments).pin_versions()
+    with explain_damaged_files(lake, _READ):
+        return find_stalled_since(lake, groups[0].worst_row)
 
 
 def unknown_name_sentences(question: LagGroupArguments, answer: LagAnswer) -> list[str]:

@@ -51,6 +51,8 @@ class LagVerdict(StrEnum):
 
 
 _GRAVITIES = {verdict: number for number, verdict in enumerate(LagVerdict)}
+NOT_MOVING = frozenset({LagVerdict.STALLED, LagVerdict.STOPPED})
+"""Verdicts on groups that have messages, and do not consume them."""
 
 
 class FigureBounds(NamedTuple):

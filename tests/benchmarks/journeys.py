@@ -161,7 +161,7 @@ def _table(known: dict[str, pa.Array], count: int, schema: pa.Schema) -> pa.Tabl
 
 
 def _measure_command(folder: str, keys: int) -> None:
-    window = ["--lake", folder, "--from", _WINDOW["since"], "--to", _WINDOW["until"], "--json"]
+    window = ["--lake", folder, "--from", _WINDOW["since"], "--to", _WINDOW["until"], "--format", "json"]
     whole, stopped = keys - len(range(17, keys, 20)), len(range(17, keys, 20))
     paths = _run_command("paths and hops", [*window, "--show", "paths"])
     print(sorted((len(row["path"]), row["keys"]) for row in paths), f"expected {[(3, stopped), (6, whole)]}")

@@ -8,6 +8,7 @@ from pathlib import Path
 from commitlake.broker_lite.shop_traffic import fill_shop_store
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.demo.command import OffsetHistory
+from commitlake.jobs.lag import command as lag
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.lag.groups import find_stalled_since, summarize_by_group
 from commitlake.pipelines.lag.history import lag_history
@@ -34,5 +35,8 @@ def test_the_mail_service_stops_six_hours_before_the_end(tmp_path: Path) -> None
     since = find_stalled_since(lake, worst.worst_row)
     assert since is not None
     assert datetime.timedelta(hours=3) < end - since <= datetime.timedelta(hours=6)
+    page = tmp_path / "lag.html"
+    assert lag.main(["--lake", lake.root, "--html", str(page), "--quiet"]) == 0
+    assert ", not moving since " in page.read_text()
     before = summarize_by_group(lag_of_lake(lake, end - datetime.timedelta(hours=9)).rows)
     assert {one.verdict for one in before} == {LagVerdict.OK}
