@@ -36,8 +36,8 @@ from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.replay.batches import encode_part
 from commitlake.pipelines.replay.parts import COLUMNS
+from commitlake.pipelines.replay.sending.batches import encode_part
 from commitlake.pipelines.restore.log_rows import RestoreSelection
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.pipelines.verify.admission import VerifyOptions

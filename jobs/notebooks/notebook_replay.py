@@ -14,7 +14,6 @@ from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_replay_rows
 from commitlake.pipelines.replay.ledger import Counts, Ledger, read_replay_states
 from commitlake.pipelines.replay.other_replays import check_no_unfinished, find_other_replays, record_plan
-from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.planning import (
@@ -27,9 +26,10 @@ from commitlake.pipelines.replay.planning import (
     origin_topics,
     target_queue_ends,
 )
-from commitlake.pipelines.replay.run import ReplayRun
-from commitlake.pipelines.replay.share import ReplaySettings
-from commitlake.pipelines.replay.target import open_target_client
+from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending.run import ReplayRun
+from commitlake.pipelines.replay.sending.share import ReplaySettings
+from commitlake.pipelines.replay.sending.target import open_target_client
 from commitlake.pipelines.replay.verifying import verify_replay
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import UsageError

@@ -50,7 +50,6 @@ from commitlake.pipelines.replay.ledger import (
     read_replay_state,
 )
 from commitlake.pipelines.replay.other_replays import OtherReplay, check_no_unfinished, find_other_replays, record_plan
-from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.planning import (
@@ -65,11 +64,12 @@ from commitlake.pipelines.replay.planning import (
     target_queue_ends,
 )
 from commitlake.pipelines.replay.replay_rows import write_copied_rows
-from commitlake.pipelines.replay.run import ReplayRun
-from commitlake.pipelines.replay.sending import TargetClient
-from commitlake.pipelines.replay.share import ReplaySettings
-from commitlake.pipelines.replay.target import open_target_client
-from commitlake.pipelines.replay.watch import watch_replay
+from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
+from commitlake.pipelines.replay.sending.run import ReplayRun
+from commitlake.pipelines.replay.sending.share import ReplaySettings
+from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.watch import watch_replay
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report_columns import Column

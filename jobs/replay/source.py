@@ -33,7 +33,7 @@ from commitlake.pipelines.replay.groups.not_consumed import (
     find_not_consumed_in_stores,
     find_not_consumed_live,
 )
-from commitlake.pipelines.replay.target import client_options
+from commitlake.pipelines.replay.sending.target import client_options
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of, strip_broadcast_suffix
 from commitlake.schemas.remoting.routes import subscribe_queues

@@ -11,18 +11,11 @@
     changes            changes messages by a function and by masks (of pipelines.masking)
     replay_rows        writes changed messages to replay_rows, and drops them later
     spark_transform    runs such a function on Spark
-    queue_mapping            assigns rows to queues of the target
+    queue_mapping      assigns rows to queues of the target
     origin_properties  properties of a message that is sent again
-    batches            encodes rows as batches
-    sending            sends one batch to one queue, and finds out whether it was stored
+    sending            sends a plan's messages, in this process or by tasks
     sent_messages      finds messages of a replay in the target
-    pace               limits the rate
     ledger             the tables replays and replay_messages
-    target             opens the clients of the target
-    share              sends a plan's messages for some queues of the target, part by part
-    watch              requests for another rate or a stop, and pauses while a group is behind
-    tasks              divides the queues among tasks, as on Spark's executors
-    run                takes a replay over, and sends it in this process or by tasks
     verifying          reads sent messages back and compares them
 
 A part's messages are sent, and then its rows are added to `replay_messages` in one commit, which fails if another

@@ -19,8 +19,8 @@ from commitlake.connectors.reading.decoding.bodies import decompress_by_sys_flag
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.rocketmq.producers.compression import DEFAULT_THRESHOLD_BYTES, compress
 from commitlake.pipelines.masking.masks import Mask, MaskError, Message, apply_masks
-from commitlake.pipelines.replay.batches import OWN_COLUMNS, split_properties
 from commitlake.pipelines.replay.parts import StoredBodies
+from commitlake.pipelines.replay.sending.batches import OWN_COLUMNS, split_properties
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec
 from commitlake.schemas.tables.replays import IDENTITY, TRANSFORMED
 

@@ -27,7 +27,6 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.decoding.bodies import decompress_by_sys_flag
 from commitlake.connectors.reading.errors import BodyError
-from commitlake.pipelines.replay.batches import OWN_COLUMNS, split_properties
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.parts import (
     COLUMNS,
@@ -39,6 +38,7 @@ from commitlake.pipelines.replay.parts import (
     sending_order,
 )
 from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
+from commitlake.pipelines.replay.sending.batches import OWN_COLUMNS, split_properties
 from commitlake.pipelines.restore.arrow import to_int64_array
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import properties as props

@@ -26,10 +26,10 @@ from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, read_range
-from commitlake.pipelines.replay.batches import added_properties, split_properties
 from commitlake.pipelines.replay.ledger import Ledger
 from commitlake.pipelines.replay.origin_properties import DROPPED, ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
+from commitlake.pipelines.replay.sending.batches import added_properties, split_properties
 from commitlake.schemas.layouts.numbers import parse_int64
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
 from commitlake.schemas.remoting.routes import MessageQueue

@@ -16,11 +16,11 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Result, Task
 from commitlake.pipelines.replay.ledger import read_replay_state
-from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.planned_messages import open_planned_messages
-from commitlake.pipelines.replay.run import ReplayRun
-from commitlake.pipelines.replay.share import ReplaySettings
-from commitlake.pipelines.replay.target import open_target_client
+from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending.run import ReplayRun
+from commitlake.pipelines.replay.sending.share import ReplaySettings
+from commitlake.pipelines.replay.sending.target import open_target_client
 
 _SPAWN = multiprocessing.get_context("spawn")
 

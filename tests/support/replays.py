@@ -18,7 +18,7 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, Produ
 from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.jobs.replay.command import main as replay
 from commitlake.pipelines.replay.parts import COLUMNS
-from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.topic_reading import make_topic

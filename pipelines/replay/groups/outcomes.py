@@ -35,7 +35,7 @@ from commitlake.connectors.rocketmq.errors import RefusedError
 from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.connectors.rocketmq.puller import PullStatus
 from commitlake.pipelines.replay.plan import ReplayPlan
-from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent_messages
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.layouts.rocketmq.commitlog import Message

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from tests.servers.broker_lite import SMALL_FILES, BrokerLite
 from tests.support.dead_letters import letters_of
 from tests.support.lakes import GrowingLake

@@ -23,7 +23,7 @@ import pytest
 from commitlake.jobs.notebooks import notebook as notebook_module
 from commitlake.jobs.notebooks.notebook import open_notebook
 from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_states
-from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.report import Bar, BarChart, Section, Table

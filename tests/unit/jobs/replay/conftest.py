@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from tests.servers.broker_lite import BrokerLite
 from tests.support.lakes import GrowingLake, prepared_lake, shop_messages
 from tests.support.replays import ReplayWorld, target_client

@@ -19,11 +19,12 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.jobs.replay import send
 from commitlake.jobs.replay.command import main
-from commitlake.pipelines.replay import plan, planning, sending
+from commitlake.pipelines.replay import plan, planning
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event, read_replay_states
 from commitlake.pipelines.replay.other_replays import record_plan
-from commitlake.pipelines.replay.run import ReplayRun
-from commitlake.pipelines.replay.share import ShareSender
+from commitlake.pipelines.replay.sending import queue_sender
+from commitlake.pipelines.replay.sending.run import ReplayRun
+from commitlake.pipelines.replay.sending.share import ShareSender
 from commitlake.schemas.remoting.routes import ClusterInfo
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
@@ -147,16 +148,16 @@ def test_another_replay_that_cannot_be_read_is_warned_of(
 def test_the_pace_does_not_catch_up_after_an_outage_of_the_target(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    post = sending.QueueSender._send_batch
+    post = queue_sender.QueueSender._send_batch
     posted: list[float] = []
 
-    def away_at_first(self: sending.QueueSender, *arguments: object, **named: object) -> int:
+    def away_at_first(self: queue_sender.QueueSender, *arguments: object, **named: object) -> int:
         if not posted:
             let_pass(2, "the target is away")
         posted.append(time.monotonic())
         return post(self, *arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(sending.QueueSender, "_send_batch", away_at_first)
+    monkeypatch.setattr(queue_sender.QueueSender, "_send_batch", away_at_first)
     times = [row["store_timestamp"] for row in world.archived() if (row["topic"], row["queue_id"]) == (TOPIC, 1)]
     speed = (times[1] - times[0]).total_seconds() / 0.5
     assert world.replay("--topic", TOPIC, "--queue", "1", "--limit", "4", "--speed", f"{speed:.0f}x") == 0
@@ -218,7 +219,7 @@ def used_disk() -> Iterator[Path]:
 def test_a_replay_to_a_full_target_fails_and_can_be_resumed(
     world: ReplayWorld, used_disk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sending, "_FIRST_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(queue_sender, "_FIRST_WAIT_SECONDS", 0.01)
     usage = shutil.disk_usage(used_disk)
     limit = 100 * usage.used // usage.total - 1
     if limit < 1:

@@ -26,9 +26,9 @@ from commitlake.jobs.query.command import main as query
 from commitlake.jobs.replay import verify
 from commitlake.jobs.replay.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
-from commitlake.pipelines.replay import watch
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_replay_event, read_replay_state
-from commitlake.pipelines.replay.pace import Pace
+from commitlake.pipelines.replay.sending import watch
+from commitlake.pipelines.replay.sending.pace import Pace
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch

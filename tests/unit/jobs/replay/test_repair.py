@@ -20,8 +20,8 @@ from commitlake.pipelines.repair.delta_log import AsideFolder
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.pipelines.replay import ledger as ledger_module
-from commitlake.pipelines.replay import share
 from commitlake.pipelines.replay.ledger import Ledger, read_replay_states
+from commitlake.pipelines.replay.sending import share
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.replays import ReplayWorld

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.rocketmq.producers import tracked_connections
-from commitlake.pipelines.replay import target
+from commitlake.pipelines.replay.sending import target
 from tests.servers.broker_lite import BrokerLite
 from tests.servers.delaying_proxy import DelayingProxy, Faults
 from tests.support.replays import ReplayWorld

@@ -12,11 +12,11 @@ from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnection
 from commitlake.jobs.replay.command import main
-from commitlake.pipelines.replay import share
-from commitlake.pipelines.replay.batches import Batch
 from commitlake.pipelines.replay.ledger import Ledger, read_replay_state
-from commitlake.pipelines.replay.run import ReplayRun
-from commitlake.pipelines.replay.sending import QueueSender
+from commitlake.pipelines.replay.sending import share
+from commitlake.pipelines.replay.sending.batches import Batch
+from commitlake.pipelines.replay.sending.queue_sender import QueueSender
+from commitlake.pipelines.replay.sending.run import ReplayRun
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData

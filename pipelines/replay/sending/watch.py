@@ -10,7 +10,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.pipelines.replay.errors import OtherProcessError
 from commitlake.pipelines.replay.ledger import read_replay_state
-from commitlake.pipelines.replay.pace import Pace
+from commitlake.pipelines.replay.sending.pace import Pace
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import CommitLakeError
 

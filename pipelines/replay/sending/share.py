@@ -22,13 +22,13 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
-from commitlake.pipelines.replay.batches import EncodedPart, encode_part
 from commitlake.pipelines.replay.errors import StoppedError
 from commitlake.pipelines.replay.ledger import Counts, Ledger
-from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.queue_mapping import target_queues, target_topics
-from commitlake.pipelines.replay.sending import QueueSender, SendResult, TargetClient
+from commitlake.pipelines.replay.sending.batches import EncodedPart, encode_part
+from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending.queue_sender import QueueSender, SendResult, TargetClient
 from commitlake.pipelines.replay.sent_messages import Origin
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replays import REPLAY_MESSAGES, SendOutcome

@@ -45,13 +45,13 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import Tracked
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
-from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.planning import count_queues, queues_of_choice
-from commitlake.pipelines.replay.share import ReplaySettings, ShareSender
-from commitlake.pipelines.replay.target import open_target_client
-from commitlake.pipelines.replay.watch import watch_replay
+from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending.share import ReplaySettings, ShareSender
+from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.watch import watch_replay
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.tables.replays import ReplayEvent

@@ -12,9 +12,9 @@ import pytest
 
 from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, RocketMQError, UnreachableError
 from commitlake.connectors.rocketmq.puller import PullResult, PullStatus
-from commitlake.pipelines.replay.batches import Batch, encode_part
 from commitlake.pipelines.replay.errors import ReplayError, StoppedError
-from commitlake.pipelines.replay.sending import QueueSender, SendResult, TargetClient
+from commitlake.pipelines.replay.sending.batches import Batch, encode_part
+from commitlake.pipelines.replay.sending.queue_sender import QueueSender, SendResult, TargetClient
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent_messages
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from commitlake.pipelines.replay.pace import Pace
+from commitlake.pipelines.replay.sending.pace import Pace
 
 
 class Clock:

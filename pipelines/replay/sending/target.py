@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, ProducerOptions, Puller
-from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.sending.queue_sender import TargetClient
 
 _GROUP = "commitlake-replay"
 _SEND_SECONDS = 15.0

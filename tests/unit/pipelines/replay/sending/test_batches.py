@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.pipelines.replay.batches import EncodedPart, encode_part
 from commitlake.pipelines.replay.origin_properties import BROKERS_OWN, DELAYS, ORIGIN_PROPERTIES
+from commitlake.pipelines.replay.sending.batches import EncodedPart, encode_part
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE, parse_properties
 from commitlake.schemas.remoting.batch import parse_batch
 from tests.support.hypothesis_profiles import load

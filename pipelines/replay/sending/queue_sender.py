@@ -41,8 +41,8 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import (
 )
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import format_queue
-from commitlake.pipelines.replay.batches import Batch
 from commitlake.pipelines.replay.errors import ReplayError, StoppedError
+from commitlake.pipelines.replay.sending.batches import Batch
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent_messages
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET

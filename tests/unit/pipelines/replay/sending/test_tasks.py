@@ -19,18 +19,19 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import Tracked
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Result, Shared, Task
 from commitlake.jobs.replay import send
-from commitlake.pipelines.replay import planning, share, tasks, watch
-from commitlake.pipelines.replay.batches import Batch
+from commitlake.pipelines.replay import planning
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
-from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
-from commitlake.pipelines.replay.run import ReplayRun
-from commitlake.pipelines.replay.sending import QueueSender, TargetClient
-from commitlake.pipelines.replay.share import ReplaySettings
-from commitlake.pipelines.replay.target import open_target_client
-from commitlake.pipelines.replay.tasks import QueueShare, SendingTask, TaskResult, divide_queues, send_share
+from commitlake.pipelines.replay.sending import share, tasks, watch
+from commitlake.pipelines.replay.sending.batches import Batch
+from commitlake.pipelines.replay.sending.pace import Pace
+from commitlake.pipelines.replay.sending.queue_sender import QueueSender, TargetClient
+from commitlake.pipelines.replay.sending.run import ReplayRun
+from commitlake.pipelines.replay.sending.share import ReplaySettings
+from commitlake.pipelines.replay.sending.target import open_target_client
+from commitlake.pipelines.replay.sending.tasks import QueueShare, SendingTask, TaskResult, divide_queues, send_share
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
