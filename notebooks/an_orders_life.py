@@ -21,7 +21,7 @@ notebook = open_notebook(
     FROM,
     TO,
 )
-lake = commitlake.open(notebook.place, notebook.spark)
+lake = commitlake.open(notebook.lake_location, notebook.spark)
 asked = {
     "key": notebook.values["key"],
     "since": notebook.time_parameter("from"),
@@ -48,7 +48,7 @@ notebook.display("Messages", messages.select("store_timestamp", "topic", "kind",
 
 story = lake.lineage(**asked)
 report = lineage_report(story, [])
-notebook.say("", report.verdict.sentence)
+notebook.print_sentences("", report.verdict.sentence)
 
 # COMMAND ----------
 
@@ -58,7 +58,7 @@ notebook.say("", report.verdict.sentence)
 
 # COMMAND ----------
 
-notebook.show(report.find_section("picture"))
+notebook.show_sections(report.find_section("picture"))
 
 # COMMAND ----------
 
@@ -67,7 +67,7 @@ notebook.show(report.find_section("picture"))
 
 # COMMAND ----------
 
-notebook.show(story_steps_section(story))
+notebook.show_sections(story_steps_section(story))
 
 # COMMAND ----------
 
@@ -76,4 +76,4 @@ notebook.show(story_steps_section(story))
 
 # COMMAND ----------
 
-notebook.show(report.find_section("outcomes"), report.find_section("cautions"))
+notebook.show_sections(report.find_section("outcomes"), report.find_section("cautions"))

@@ -22,7 +22,7 @@ notebook = open_notebook(
     LAKE,
     Parameter("late", "an archive whose last run is older is late, as in 26h", "26h"),
 )
-lake = commitlake.open(notebook.place, notebook.spark)
+lake = commitlake.open(notebook.lake_location, notebook.spark)
 runs = lake.table("archive_runs")
 now = F.current_timestamp()
 

@@ -19,7 +19,7 @@ from commitlake.jobs.notebooks.notebook import BROKER, FROM, GROUP, LAKE, TO, op
 notebook = open_notebook(
     "Messages that consumer groups gave up, by group and cause.", globals(), LAKE, GROUP, BROKER, FROM, TO
 )
-lake = commitlake.open(notebook.place, notebook.spark)
+lake = commitlake.open(notebook.lake_location, notebook.spark)
 since, until = notebook.time_range()
 wanted = {name: notebook.list_parameter(name) or None for name in ("group", "broker")}
 letters = lake.dead_letters(since=since, until=until, **wanted)

@@ -16,8 +16,8 @@ import commitlake
 from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, TOPIC, flow_figure, open_notebook
 
 notebook = open_notebook("Which topics follow which, by keys that pass.", globals(), LAKE, FROM, TO, TOPIC)
-lake = commitlake.open(notebook.place, notebook.spark)
-since, until = notebook.last_day(lake)
+lake = commitlake.open(notebook.lake_location, notebook.spark)
+since, until = notebook.time_range_or_last_day(lake)
 topic = notebook.list_parameter("topic") or None
 
 # COMMAND ----------

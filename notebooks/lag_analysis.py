@@ -26,7 +26,7 @@ notebook = open_notebook(
     BROKER,
     Parameter("window", "length of the picture's windows, as in 5m or 1h", "1h"),
 )
-lake = commitlake.open(notebook.place, notebook.spark)
+lake = commitlake.open(notebook.lake_location, notebook.spark)
 at = notebook.time_parameter("at")
 wanted = {name: notebook.list_parameter(name) or None for name in ("group", "topic", "broker")}
 

@@ -24,8 +24,8 @@ notebook = open_notebook(
     Parameter("through", "the topic that keys came through", "payments"),
     Parameter("missing", "the topic that they never reached", "shipments"),
 )
-lake = commitlake.open(notebook.place, notebook.spark)
-since, until = notebook.last_day(lake)
+lake = commitlake.open(notebook.lake_location, notebook.spark)
+since, until = notebook.time_range_or_last_day(lake)
 through, missing = notebook.values["through"], notebook.values["missing"]
 
 # COMMAND ----------

@@ -16,7 +16,7 @@
 from commitlake.jobs.arguments.lake_names import check_archived_brokers
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.jobs.notebooks.notebook_replay import replay_once, replay_outcome_report, selected_messages_report
-from commitlake.pipelines.replay.planning import count_over_time, count_queues
+from commitlake.pipelines.replay.planning import count_messages_by_queue, count_over_time
 from commitlake.pipelines.replay.selection import selection_condition
 from commitlake.schemas.selection import Selection
 
@@ -65,11 +65,11 @@ chosen = selection_condition(asked)
 
 # COMMAND ----------
 
-queues = count_queues(table, chosen)
+queues = count_messages_by_queue(table, chosen)
 over_time = count_over_time(table, chosen, queues)
 report = selected_messages_report(queues, over_time, rate)
-notebook.say(report.verdict.sentence)
-notebook.show(report.find_section("selected"))
+notebook.print_sentences(report.verdict.sentence)
+notebook.show_sections(report.find_section("selected"))
 
 # COMMAND ----------
 
@@ -84,12 +84,12 @@ replayed = replay_once(
     chosen,
     queues,
     name_servers=notebook.values["namesrv"],
-    topic=notebook.values["to_topic"] or None,
+    target_topic=notebook.values["to_topic"] or None,
     rate=rate,
-    is_again=notebook.values["again"] == "yes",
+    includes_replayed=notebook.values["again"] == "yes",
 )
 sent = replay_outcome_report(replayed)
-notebook.say("", sent.verdict.sentence)
+notebook.print_sentences("", sent.verdict.sentence)
 
 # COMMAND ----------
 
@@ -100,4 +100,4 @@ notebook.say("", sent.verdict.sentence)
 
 # COMMAND ----------
 
-notebook.show(sent.find_section("groups"))
+notebook.show_sections(sent.find_section("groups"))

@@ -26,7 +26,7 @@ notebook = open_notebook(
     Parameter("window", "length of a window, as in 5m or 1h", "1h"),
     Parameter("disk", "size of a broker's disk for the log, in GiB", "100"),
 )
-lake = commitlake.open(notebook.place, notebook.spark)
+lake = commitlake.open(notebook.lake_location, notebook.spark)
 since, until = notebook.time_range()
 wanted = {name: notebook.list_parameter(name) or None for name in ("topic", "broker")}
 

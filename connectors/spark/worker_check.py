@@ -88,7 +88,7 @@ def check_workers(session: SparkSession, packages: Sequence[str] = NEEDED) -> No
 
     load = udf(import_packages, "string", useArrow=False)
     try:
-        with _pickle_as_code():
+        with _pickle_module_by_value():
             rows = session.range(1, numPartitions=1).select(load(lit(" ".join(packages))).alias("found")).collect()
     except EXECUTION_ERRORS as error:
         raise UnavailableError(f"no task runs on Spark's workers: {_last_cause(error)}") from None
@@ -133,7 +133,7 @@ def _commitlake_version() -> str:
 
 
 @contextmanager
-def _pickle_as_code() -> Iterator[None]:
+def _pickle_module_by_value() -> Iterator[None]:
     """Make pickles inside the block contain this module's functions, which a worker may be unable to import."""
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

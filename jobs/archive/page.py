@@ -15,7 +15,7 @@ from commitlake.connectors.lake.reader import clean_engine_message
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.report.history import history_section, read_history, seconds_text
+from commitlake.jobs.report.history import history_section, read_run_history, seconds_text
 from commitlake.jobs.report.output import Facts, PageFile, join_names, period_text, time_text
 from commitlake.jobs.report.value_decoding import bytes_text, decode_first_bytes, decode_value, offset_text
 from commitlake.pipelines.archive.quarantine_rows import RefusalGroup, read_refused
@@ -89,7 +89,7 @@ _FAULTS = {
 }
 
 
-def make_page_writer(file: PageFile) -> RunPage:
+def make_run_page_writer(file: PageFile) -> RunPage:
     """Return a function that writes the page of each run of a job into a file."""
     return RunPage(file.path, lambda run: file.write(archive_run_page(run)))
 
@@ -110,7 +110,7 @@ def archive_run_page(run: ShownRun) -> Report:
         *_time_chart_section(run.figures),
         *_topics_section(run.figures),
         *_met_expectations_section(run.report),
-        history_section(read_history(run.lake), run.run_id),
+        history_section(read_run_history(run.lake), run.run_id),
     ]  # fmt: skip
     text = run.verdict.text
     return Report(TITLE, Verdict(kind, text[:1].upper() + text[1:], word), _run_facts(run), sections, "archive")
@@ -127,7 +127,7 @@ def no_new_messages_page(
         problems: Sentences on files beside the logs that could not be read.
         unread_sentences: Sentences on messages of the stores that are not read.
     """
-    history = read_history(lake)
+    history = read_run_history(lake)
     last = history.runs[0] if history.runs else None
     facts = [("Lake", lake.root), (_stores_label(len(stores)), join_names(stores))]
     if last is not None:

@@ -17,7 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.arguments import ArchiveOptions, make_broker_source
-from commitlake.jobs.archive.page import TITLE, make_page_writer, no_new_messages_page
+from commitlake.jobs.archive.page import TITLE, make_run_page_writer, no_new_messages_page
 from commitlake.jobs.archive.snapshots import (
     RepeatedSnapshots,
     append_snapshots,
@@ -67,7 +67,7 @@ def run(command: ArchiveOptions, judge: JudgeProcess | None = None) -> ExitCode:
     file = check_page_file(command.page_path)
     lake = open_lake_argument(command)
     facts = [("Lake", lake.root), ("Store", command.store or f"brokers of {command.from_broker}")]
-    with write_page_on_failure(file, "archive", TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):
+    with write_page_on_failure(file, "archive", TITLE, facts, lake, shown_errors=(CriticalQualityError, HBaseError)):
         code = _archive_into_lake(command, lake, judge, file)
     return max(code, ExitCode.DAMAGE if warn_of_lost_ranges("archive", lake) else ExitCode.OK)
 
@@ -145,13 +145,13 @@ def _find_store_name(command: ArchiveOptions, lake: Lake) -> BrokerName:
 
 def default_page_writer(lake: Lake) -> RunPage | None:
     """Return the function that writes a run's page into the lake; None if the lake is not a folder."""
-    return None if lake.report_page is None else make_page_writer(PageFile(Path(lake.report_page)))
+    return None if lake.report_page is None else make_run_page_writer(PageFile(Path(lake.report_page)))
 
 
 def _choose_page_writer(command: ArchiveOptions, lake: Lake, file: PageFile | None) -> RunPage | None:
     """Return the function that writes the page of each run into a file or the lake; None if no page is wanted."""
     if file is not None:
-        return make_page_writer(file)
+        return make_run_page_writer(file)
     return None if command.no_quality else default_page_writer(lake)
 
 

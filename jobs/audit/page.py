@@ -8,7 +8,7 @@ from typing import Any
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.report.history import history_section, read_history
+from commitlake.jobs.report.history import history_section, read_run_history
 from commitlake.jobs.report.output import join_names, left_out_text, period_text
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
@@ -75,7 +75,7 @@ def make_audit_page(
         *_notes_section(
             [*(f"{_comparison_title(each)}: {note}" for each in comparisons for note in each.notes), *notes]
         ),
-        history_section(read_history(lake)),
+        history_section(read_run_history(lake)),
     ]
     return Report(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, "audit")
 

@@ -63,7 +63,7 @@ from commitlake.jobs.cli.options import (
 )
 from commitlake.jobs.cli.process import OutputError, received_stop_signal, runs_in_own_process
 from commitlake.jobs.cli.terminal import guard_standard_streams, print_line, unguarded_stream
-from commitlake.jobs.report.output_forms import Display, displaying
+from commitlake.jobs.report.output_forms import Display, use_display
 from commitlake.jobs.report.text_table import wrap_lines
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
@@ -325,7 +325,7 @@ def run_job(
 
             streams.enter_context(print_stderr_as_json(_job_name(parser)))
         streams.enter_context(guard_standard_streams(is_raw=arguments.raw, edit_stderr=_make_stderr_editor(arguments)))
-        streams.enter_context(displaying(_display_settings(arguments)))
+        streams.enter_context(use_display(_display_settings(arguments)))
         return _run_with_metrics(parser, job, arguments)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TextIO, cast
 
 from commitlake.connectors.printable import escape_line, escape_unprintable
 from commitlake.jobs.arguments.times import to_local_times
-from commitlake.jobs.report.output_forms import display
+from commitlake.jobs.report.output_forms import current_display
 from commitlake.jobs.report.text_table import wrap_lines
 
 
@@ -72,7 +72,7 @@ def print_line(line: str) -> None:
 
 def print_text(text: str) -> None:
     """Print lines on standard output, with local times if requested; on a terminal, broken between words."""
-    shown = to_local_times(text) if display().is_local else text
+    shown = to_local_times(text) if current_display().is_local else text
     is_terminal = isinstance(sys.stdout, GuardedStream) and sys.stdout.isatty()
     print(wrap_lines(shown, get_terminal_size().columns) if is_terminal else shown)
 

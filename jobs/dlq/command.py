@@ -63,10 +63,10 @@ class Dlq(DlqOptions):
     def _run_action(self, lake: Lake) -> ExitCode:
         from commitlake.jobs.dlq.export import export_dead_letters
         from commitlake.jobs.dlq.outcome import print_outcome
-        from commitlake.jobs.dlq.redrive import redrive
+        from commitlake.jobs.dlq.redrive import redrive_dead_letters
         from commitlake.jobs.dlq.report import show_causes
 
-        acts = {SHOW: show_causes, EXPORT: export_dead_letters, REDRIVE: redrive, OUTCOME: print_outcome}
+        acts = {SHOW: show_causes, EXPORT: export_dead_letters, REDRIVE: redrive_dead_letters, OUTCOME: print_outcome}
         return acts[self.action](self, lake)
 
 

@@ -19,7 +19,7 @@ def export_dead_letters(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Write the selected dead letters to a file, outside tables and stores."""
     out, form = arguments.export_path_and_format()
     refuse_owned_folder(out, "--out")
-    chosen = choose_dead_letters(arguments, lake, samples=None)
+    chosen = choose_dead_letters(arguments, lake, max_samples_per_cause=None)
     packs = chosen.packs
     if arguments.body and packs is None:  # --no-shape reads no bodies to find causes
         packs = open_packs(lake)

@@ -15,7 +15,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.process import call_on_first_signal
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.report.rows_output import Row, write_document, write_table, write_varying_rows
+from commitlake.jobs.report.rows_output import Row, write_json_document, write_table, write_varying_rows
 from commitlake.pipelines.replay.groups.outcomes import (
     GroupFollower,
     GroupOutcomes,
@@ -69,12 +69,12 @@ def print_replay_outcome(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) ->
         if arguments.follow:
             found, is_stopped = _wait_for_outcomes(arguments, followers)
         else:
-            found = [one.read() for one in followers]
-    unknown = plan.wanted - rows.num_rows
+            found = [one.read_outcomes() for one in followers]
+    unknown = plan.messages_to_send - rows.num_rows
     samples = _SAMPLES if arguments.samples is None else arguments.samples
     if arguments.format == "json":
         rows_by_group = _group_objects(found, samples)
-        write_document({"replay_id": plan.replay_id, "not_sent_yet": unknown, "groups": rows_by_group})
+        write_json_document({"replay_id": plan.replay_id, "not_sent_yet": unknown, "groups": rows_by_group})
     elif arguments.format in {"jsonl", "csv"}:
         write_varying_rows(arguments.format, _group_objects(found, samples))
     else:
@@ -103,7 +103,7 @@ def _wait_for_outcomes(arguments: DlqOptions, followers: Sequence[GroupFollower]
 
     with call_on_first_signal(set_stopped):
         while True:
-            found = [follower.read() for follower in followers]
+            found = [follower.read_outcomes() for follower in followers]
             now = time.monotonic()
             waiting = sum(one.count(State.WAITING) for one in found)
             if not waiting or is_stopped or (deadline is not None and now >= deadline):
@@ -120,40 +120,42 @@ def _wait_for_outcomes(arguments: DlqOptions, followers: Sequence[GroupFollower]
             wait = min(1.5 * wait, _MAX_WAIT_SECONDS)
 
 
-def _print_tables(found: Sequence[GroupOutcomes], samples: int) -> None:
-    write_table(_state_count_rows(found), _COLUMNS, sys.stdout)
-    shown = [row for one in found for row in _sample_message_rows(one, samples)]
+def _print_tables(group_outcomes: Sequence[GroupOutcomes], max_samples: int) -> None:
+    write_table(_state_count_rows(group_outcomes), _COLUMNS, sys.stdout)
+    shown = [row for one in group_outcomes for row in _sample_message_rows(one, max_samples)]
     if shown:
         print()
         write_table(shown, _SAMPLE_COLUMNS, sys.stdout)
 
 
-def _state_count_rows(found: Sequence[GroupOutcomes]) -> Iterator[Row]:
-    for one in found:
+def _state_count_rows(group_outcomes: Sequence[GroupOutcomes]) -> Iterator[Row]:
+    for one in group_outcomes:
         for state in State:
             if messages := one.count(state):
                 retried = sum(one.states[row] == state for row in one.retries)
                 yield {"group": one.group, "outcome": state.text, "messages": messages, "retried": retried}
 
 
-def _sample_message_rows(one: GroupOutcomes, samples: int) -> Iterator[Row]:
+def _sample_message_rows(outcomes: GroupOutcomes, max_samples: int) -> Iterator[Row]:
     """Yield rows for the first messages of each state, except those that were consumed."""
-    columns = {name: one.rows.column(name) for name in ("msg_id", "target_topic", "target_queue_id", "target_offset")}
+    columns = {
+        name: outcomes.rows.column(name) for name in ("msg_id", "target_topic", "target_queue_id", "target_offset")
+    }
     for state in State:
         if state is State.CONSUMED:
             continue
-        for row in np.flatnonzero(one.states == state)[:samples].tolist():
+        for row in np.flatnonzero(outcomes.states == state)[:max_samples].tolist():
             topic, queue, offset = (columns[name][row].as_py() for name in list(columns)[1:])
             yield {
-                "group": one.group,
+                "group": outcomes.group,
                 "outcome": state.text,
                 "msg_id": columns["msg_id"][row].as_py(),
                 "target": "" if offset is None else f"{topic} {queue} {offset}",
-                "detail": one.detail(row),
+                "detail": outcomes.describe_state(row),
             }
 
 
-def _group_objects(found: Sequence[GroupOutcomes], samples: int) -> list[dict[str, Any]]:
+def _group_objects(group_outcomes: Sequence[GroupOutcomes], max_samples: int) -> list[dict[str, Any]]:
     return [
         {
             "group": one.group,
@@ -161,14 +163,14 @@ def _group_objects(found: Sequence[GroupOutcomes], samples: int) -> list[dict[st
             **{state.name.lower(): one.count(state) for state in State},
             "retried": len(one.retries),
             "cautions": list(one.cautions),
-            "samples": list(_sample_message_rows(one, samples)),
+            "samples": list(_sample_message_rows(one, max_samples)),
         }
-        for one in found
+        for one in group_outcomes
     ]
 
 
-def _exit_code(found: Sequence[GroupOutcomes], unknown: int) -> ExitCode:
-    if any(one.count(state) for one in found for state in (State.DEAD, State.LOST, State.NOT_SENT)):
+def _exit_code(group_outcomes: Sequence[GroupOutcomes], unknown_count: int) -> ExitCode:
+    if any(one.count(state) for one in group_outcomes for state in (State.DEAD, State.LOST, State.NOT_SENT)):
         return ExitCode.DAMAGE
-    is_open = unknown or any(one.count(State.WAITING) for one in found)
+    is_open = unknown_count or any(one.count(State.WAITING) for one in group_outcomes)
     return ExitCode.FAILED if is_open else ExitCode.OK

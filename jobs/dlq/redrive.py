@@ -17,7 +17,7 @@ from commitlake.jobs.replay.source import lake_source
 from commitlake.pipelines.dead_letters.cause_conditions import exclude_letters_sql, find_replayed_offsets
 from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
 from commitlake.pipelines.replay.ledger import read_replay_states
-from commitlake.pipelines.replay.parts import part_condition
+from commitlake.pipelines.replay.parts import log_ranges_condition
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -26,9 +26,9 @@ _SHOWN = 3
 _FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN)
 
 
-def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
+def redrive_dead_letters(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Send the selected dead letters again, and with `--follow` track their outcome."""
-    chosen = choose_dead_letters(arguments, lake, samples=None)
+    chosen = choose_dead_letters(arguments, lake, max_samples_per_cause=None)
     with explain_invalid_where(arguments, lake):
         condition = chosen.condition_of_cause()
         if not arguments.include_replayed:
@@ -37,7 +37,7 @@ def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
     if before:
         if not arguments.again:
             condition = exclude_letters_sql(condition, before.values())
-        _print_earlier_redrives(lake, before, is_again=arguments.again)
+        _print_earlier_redrives(lake, before, sends_again=arguments.again)
     if not arguments.again:
         _check_unfinished_replays(lake, chosen, condition)
     source, letters = lake_source(lake, chosen.table), SelectedMessages(condition)
@@ -49,8 +49,8 @@ def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
     return max(sent.exit_code, print_replay_outcome(arguments, lake, sent.plan)) or chosen.exit_code
 
 
-def _exclude_replayed_letters(chosen: ChosenDeadLetters, condition: str) -> str:
-    again = count_letters(chosen.table, f"{condition} AND {replayed_sql()}")
+def _exclude_replayed_letters(chosen_letters: ChosenDeadLetters, condition: str) -> str:
+    again = count_letters(chosen_letters.table, f"{condition} AND {replayed_sql()}")
     if again:
         print_line(
             f"{format_count(again, 'dead letter is', 'dead letters are')} skipped: dead again after a replay; "
@@ -59,32 +59,38 @@ def _exclude_replayed_letters(chosen: ChosenDeadLetters, condition: str) -> str:
     return f"{condition} AND NOT {replayed_sql()}"
 
 
-def _print_earlier_redrives(lake: Lake, before: Mapping[str, Mapping[str, Sequence[int]]], *, is_again: bool) -> None:
-    count = len({(broker, offset) for places in before.values() for broker in places for offset in places[broker]})
+def _print_earlier_redrives(
+    lake: Lake, replayed_offsets: Mapping[str, Mapping[str, Sequence[int]]], *, sends_again: bool
+) -> None:
+    count = len(
+        {(broker, offset) for places in replayed_offsets.values() for broker in places for offset in places[broker]}
+    )
     states = read_replay_states(lake)
     names = [
         f"{name} (to {states[name].plan.target.name_servers} at {time_text(states[name].plan.created_at)})"
-        for name in sorted(before, reverse=True)
+        for name in sorted(replayed_offsets, reverse=True)
         if name in states
     ]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    what = "sent once more" if is_again else "skipped; --again sends them, too"
+    what = "sent once more" if sends_again else "skipped; --again sends them, too"
     print_line(
         f"{format_count(count, 'dead letter was', 'dead letters were')} sent before, by replay "
         f"{', '.join(names[:_SHOWN])}{more}: {what}"
     )
 
 
-def _check_unfinished_replays(lake: Lake, chosen: ChosenDeadLetters, condition: str) -> None:
+def _check_unfinished_replays(lake: Lake, chosen_letters: ChosenDeadLetters, condition: str) -> None:
     """Raise an error if a selected dead letter belongs to an unfinished replay, which may already have sent it."""
     for name, state in read_replay_states(lake).items():
         if state.owner is None or state.event in _FINISHED:
             continue
         plan = state.plan
         of_plan = (
-            part_condition([part for parts in plan.parts for part in parts]) if plan.is_changed else plan.condition
+            log_ranges_condition([part for parts in plan.parts for part in parts])
+            if plan.is_changed
+            else plan.condition
         )
-        count = count_letters(chosen.table, f"{condition} AND ({of_plan})")
+        count = count_letters(chosen_letters.table, f"{condition} AND ({of_plan})")
         if count:
             raise JobError(
                 f"{format_count(count, 'of these dead letters belongs', 'of these dead letters belong')} to the replay "
@@ -94,7 +100,7 @@ def _check_unfinished_replays(lake: Lake, chosen: ChosenDeadLetters, condition: 
             )
 
 
-def _redrive_command(arguments: DlqOptions, chosen: ChosenDeadLetters) -> str:
+def _redrive_command(arguments: DlqOptions, chosen_letters: ChosenDeadLetters) -> str:
     names = ("group", "topic", "tag", "key", "broker", "where")
     values = {name: getattr(arguments, name) for name in names}
     given = [
@@ -106,6 +112,6 @@ def _redrive_command(arguments: DlqOptions, chosen: ChosenDeadLetters) -> str:
     given += [
         f"--{name} {time_text(moment)}" for name, moment in (("from", arguments.start), ("to", arguments.end)) if moment
     ]
-    if chosen.cause is not None:
-        given.append(f"--cause {chosen.cause[1].digest}")
+    if chosen_letters.cause is not None:
+        given.append(f"--cause {chosen_letters.cause[1].digest}")
     return " ".join(["dlq redrive", *given])

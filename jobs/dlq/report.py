@@ -15,7 +15,7 @@ from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.terminal import GuardedStream, print_text
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.selection import ChosenDeadLetters, choose_dead_letters
-from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_document, write_table, write_varying_rows
+from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_json_document, write_table, write_varying_rows
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
@@ -42,11 +42,11 @@ CAUSE_COLUMNS = (
 def show_causes(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Show the causes of dead letters, or the details of one cause."""
     samples = arguments.samples if arguments.samples is not None else _SAMPLES_OF_ONE if arguments.cause else 0
-    chosen = choose_dead_letters(arguments, lake, samples=samples)
+    chosen = choose_dead_letters(arguments, lake, max_samples_per_cause=samples)
     letters = chosen.letters or DeadLetters([], 0)
     shown = [chosen.cause] if chosen.cause is not None else list(enumerate(letters.causes, 1))
     if arguments.format == "json":
-        _print_json(chosen, shown, samples)
+        _print_causes_as_json(chosen, shown, samples)
         return chosen.exit_code
     if arguments.format in {"jsonl", "csv"}:
         write_varying_rows(arguments.format, [_full_cause_row(number, cause, samples) for number, cause in shown])
@@ -66,7 +66,7 @@ def show_causes(arguments: DlqOptions, lake: Lake) -> ExitCode:
     print()
     _print_hour_chart(cause.hours for _, cause in shown)
     if not arguments.quiet:
-        print("\n".join(_summary(letters, len(shown))), file=sys.stderr)
+        print("\n".join(_summary_lines(letters, len(shown))), file=sys.stderr)
     return chosen.exit_code
 
 
@@ -88,11 +88,11 @@ def _cause_row(number: int, cause: Cause) -> Row:
     }
 
 
-def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
+def _summary_lines(letters: DeadLetters, shown_count: int) -> Iterator[str]:
     counted = f"{format_count(letters.messages, 'dead letter')} of {format_count(len(letters.groups), 'group')}"
     yield f"{counted}, by {format_count(len(letters.causes), 'cause')}"
-    if shown > MAX_ROWS:
-        yield f"the largest {MAX_ROWS} causes are shown; --format json has {shown:,}"
+    if shown_count > MAX_ROWS:
+        yield f"the largest {MAX_ROWS} causes are shown; --format json has {shown_count:,}"
     if letters.left_out_count:
         rarer = format_count(letters.left_out_count, "of them has a rarer cause", "of them have rarer causes")
         yield f"{rarer}, counted together"
@@ -100,7 +100,7 @@ def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
         yield f"{letters.replayed:,} of them died again after a replay (column 'again')"
 
 
-def _print_cause(number: int, cause: Cause, samples: int) -> None:
+def _print_cause(number: int, cause: Cause, max_samples: int) -> None:
     row = _cause_row(number, cause) | {"shape": None}
     for name in CAUSE_COLUMNS:
         if row[name] is not None:
@@ -109,7 +109,7 @@ def _print_cause(number: int, cause: Cause, samples: int) -> None:
         print_text(f"{'shape':<10}{escape_line(part)}")
     print()
     _print_hour_chart([cause.hours])
-    _print_samples(cause.samples[:samples])
+    _print_samples(cause.samples[:max_samples])
 
 
 def _print_samples(samples: Iterable[Sample]) -> None:
@@ -123,10 +123,10 @@ def _print_samples(samples: Iterable[Sample]) -> None:
             print_text(f"    {shown}{more}")
 
 
-def _print_hour_chart(hours: Iterable[Mapping[datetime.datetime, int]]) -> None:
+def _print_hour_chart(counts_by_hour: Iterable[Mapping[datetime.datetime, int]]) -> None:
     """Print a bar for each hour, or for as many hours as make at most `MAX_BARS` bars."""
     counts: dict[datetime.datetime, int] = {}
-    for one in hours:
+    for one in counts_by_hour:
         for hour, count in one.items():
             counts[hour] = counts.get(hour, 0) + count
     width = get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH
@@ -134,20 +134,20 @@ def _print_hour_chart(hours: Iterable[Mapping[datetime.datetime, int]]) -> None:
         print(line)
 
 
-def bar_chart_lines(counts: Mapping[datetime.datetime, int], width: int = PIPE_WIDTH) -> Iterator[str]:
+def bar_chart_lines(counts_by_hour: Mapping[datetime.datetime, int], width: int = PIPE_WIDTH) -> Iterator[str]:
     """Yield a line for each interval, with a bar whose length shows its count.
 
     Args:
-        counts: number of dead letters by hour.
+        counts_by_hour: number of dead letters by hour.
         width: largest width of a line.
     """
-    if not counts:
+    if not counts_by_hour:
         return
-    first, last = min(counts), max(counts)
+    first, last = min(counts_by_hour), max(counts_by_hour)
     hours = int((last - first) / _HOUR) + 1
     step = next((step for step in _STEPS if hours <= step * MAX_BARS), -(-hours // MAX_BARS))
     bars = [0] * (-(-hours // step))
-    for hour, count in counts.items():
+    for hour, count in counts_by_hour.items():
         bars[int((hour - first) / _HOUR) // step] += count
     most = max(bars)
     room = max(1, min(BAR_WIDTH, width - _TIME_WIDTH - len(f" {most:,}")))
@@ -158,22 +158,24 @@ def bar_chart_lines(counts: Mapping[datetime.datetime, int], width: int = PIPE_W
         yield f"{at:%Y-%m-%d %H:%M}  {bar:<{room}} {count:,}".rstrip()
 
 
-def _print_json(chosen: ChosenDeadLetters, shown: Sequence[tuple[int, Cause]], samples: int) -> None:
-    letters = chosen.letters or DeadLetters([], 0)
-    write_document(
+def _print_causes_as_json(
+    chosen_letters: ChosenDeadLetters, shown_causes: Sequence[tuple[int, Cause]], max_samples: int
+) -> None:
+    letters = chosen_letters.letters or DeadLetters([], 0)
+    write_json_document(
         {
             "messages": letters.messages,
             "left_out": letters.left_out_count,
-            "causes": [_full_cause_row(number, cause, samples) for number, cause in shown],
-            **({"missing": list(chosen.missing)} if chosen.missing else {}),
+            "causes": [_full_cause_row(number, cause, max_samples) for number, cause in shown_causes],
+            **({"missing": list(chosen_letters.missing)} if chosen_letters.missing else {}),
         }
     )
 
 
-def _full_cause_row(number: int, cause: Cause, samples: int) -> Row:
+def _full_cause_row(number: int, cause: Cause, max_samples: int) -> Row:
     return _cause_row(number, cause) | {
         "hours": {time_text(hour): count for hour, count in cause.hours.items()},
-        "samples": [_sample_object(sample) for sample in cause.samples[:samples]],
+        "samples": [_sample_object(sample) for sample in cause.samples[:max_samples]],
     }
 
 

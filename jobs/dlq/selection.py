@@ -60,11 +60,12 @@ class ChosenDeadLetters:
         return cause_condition_sql(self.table, self.condition, self.cause[1], self.letters.causes, self.packs)
 
 
-def choose_dead_letters(arguments: DlqOptions, lake: Lake, *, samples: int | None) -> ChosenDeadLetters:
+def choose_dead_letters(arguments: DlqOptions, lake: Lake, *, max_samples_per_cause: int | None) -> ChosenDeadLetters:
     """Find the dead letters that the arguments select.
 
     Args:
-        samples: number of dead letters kept for each cause; None to count causes only if one of them is chosen.
+        max_samples_per_cause: number of dead letters kept for each cause; None to count causes only if one of them is
+            chosen.
 
     Raises:
         JobError: if `--where` is invalid, or a store is unknown.
@@ -79,27 +80,29 @@ def choose_dead_letters(arguments: DlqOptions, lake: Lake, *, samples: int | Non
     _warn_of_unknown_names(table, arguments.selection)
     missing = warn_of_lost_ranges("dlq", lake, arguments.broker, arguments.start, arguments.end)
     packs = None if arguments.no_shape else open_packs(lake)
-    if samples is None and arguments.cause is None:
+    if max_samples_per_cause is None and arguments.cause is None:
         return ChosenDeadLetters(table, condition, packs, missing=missing)
     with explain_invalid_where(arguments, lake):
-        letters = group_rows_by_cause(table, condition, packs, max_samples=samples or 0)
+        letters = group_rows_by_cause(table, condition, packs, max_samples=max_samples_per_cause or 0)
     if arguments.cause is None:
         return ChosenDeadLetters(table, condition, packs, letters, missing=missing)
     cause = select_cause(letters.causes, arguments.cause)
     return ChosenDeadLetters(table, condition, packs, letters, (letters.causes.index(cause) + 1, cause), missing)
 
 
-def _warn_of_unknown_names(table: DeltaTable, wanted: Selection) -> None:
+def _warn_of_unknown_names(table: DeltaTable, selection: Selection) -> None:
     """Warn of groups, topics and tags that no dead letter has."""
     are_dead = f"kind = '{Kind.DLQ}'"
     sentences = [
         *unknown_value_sentences(
-            table, "topic", wanted.groups, "the lake has no dead letter of the group {}", are_dead, DLQ_PREFIX
+            table, "topic", selection.groups, "the lake has no dead letter of the group {}", are_dead, DLQ_PREFIX
         ),
         *unknown_value_sentences(
-            table, original_topic_sql(table), wanted.topics, "the lake has no dead letter of the topic {}", are_dead
+            table, original_topic_sql(table), selection.topics, "the lake has no dead letter of the topic {}", are_dead
         ),
-        *unknown_value_sentences(table, "tags", wanted.tags, "the lake has no dead letter with the tag {}", are_dead),
+        *unknown_value_sentences(
+            table, "tags", selection.tags, "the lake has no dead letter with the tag {}", are_dead
+        ),
     ]
     for sentence in sentences:
         print_warning("commitlake dlq", sentence)

@@ -135,7 +135,7 @@ def _verify_chain(command: EvidenceCommand) -> ExitCode:
         keys,
         newest_hash=command.head,
         first_number=first,
-        least_newest_number=_newest_written_number(command),
+        least_newest_number=_newest_document_number(command),
     )
     if command.lake:
         from commitlake.pipelines.evidence.chain import find_undocumented_work, find_work_missing_in_lake
@@ -168,7 +168,7 @@ def _verify_chain(command: EvidenceCommand) -> ExitCode:
     return ExitCode.OK
 
 
-def _newest_written_number(command: EvidenceCommand) -> int:
+def _newest_document_number(command: EvidenceCommand) -> int:
     """Return the highest number of an evidence document ever added to the lake; 0 without a lake."""
     if not command.lake:
         return 0

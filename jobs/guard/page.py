@@ -11,7 +11,7 @@ from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, guard_verdict
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.report.history import history_section, read_history
+from commitlake.jobs.report.history import history_section, read_run_history
 from commitlake.jobs.report.output import Facts, join_names, left_out_text, period_text, time_text
 from commitlake.jobs.report.value_decoding import bytes_text, offset_text
 from commitlake.pipelines.retention.rules import Cause
@@ -90,7 +90,7 @@ def stores_page(
         findings_section(groups, "No segment is lost or at risk, and no disk is too full."),
         Section("forecast", "Upcoming deletions", [_forecast_table(stores)]),
         Section("disks", "Disks", _disk_usage_blocks(stores, now)),
-        history_section(read_history(lake)) if lake_exists else Section(
+        history_section(read_run_history(lake)) if lake_exists else Section(
             "runs", "Archive runs", [Paragraph("There is no lake in this place yet: nothing is archived.")]
         ),
     ]  # fmt: skip

@@ -17,16 +17,16 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import selection_conditions
 from commitlake.jobs.journeys.arguments import JourneysOptions
 from commitlake.jobs.report.rows_output import rows_of_batches
-from commitlake.pipelines.journeys.arrays import add_counts, hop_counts, hops_table, journeys_table, rows_in_order
+from commitlake.pipelines.journeys.arrays import hop_counts, hops_table, journeys_table, sorted_key_rows, sum_hop_counts
 from commitlake.pipelines.journeys.key_records import KeyRecords
 from commitlake.pipelines.journeys.misfits import (
     Misfits,
-    add_paths,
-    first_keys,
+    first_keys_by_path,
     misfits_of_table,
     path_counts,
+    paths_to_topic_lists,
     rare_paths,
-    split_paths,
+    sum_path_counts,
 )
 from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.schemas.selection import Selection
@@ -46,11 +46,11 @@ _OLD = datetime.timedelta(minutes=10)
 
 
 class Answer(Protocol):
-    """Journeys of a question, by either engine."""
+    """Answer to a question about journeys, computed by either engine."""
 
     @property
-    def counts(self) -> Mapping[str, int]:
-        """Number of `keys` that began in the window, of those that `began_before`, and of the other flags of keys."""
+    def key_counts(self) -> Mapping[str, int]:
+        """Number of `keys` that began in the window, and of keys with each flag, such as `began_before`."""
 
     @property
     def path_count(self) -> int:
@@ -62,16 +62,18 @@ class Answer(Protocol):
     def hops(self) -> Sequence[Row]:
         """Return hops from topic to topic over all the time, the most frequent first."""
 
-    def misfits(self, wanted: Misfits, limit: int | None) -> FoundKeys:
+    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
         """Return the keys that do not fit, in their order; with a limit, only the first of them."""
 
-    def keys_of_paths(self, paths: Sequence[Sequence[str]], limit: int) -> Mapping[tuple[str, ...], Sequence[str]]:
+    def first_keys_of_paths(
+        self, paths: Sequence[Sequence[str]], limit: int
+    ) -> Mapping[tuple[str, ...], Sequence[str]]:
         """Return the first keys of paths, in their order."""
 
 
 @dataclass
 class FoundKeys:
-    """Keys that were found. They are read once, and their number is known afterwards.
+    """Keys that do not fit. Their rows can be read once, and `count` is complete afterwards.
 
     Attributes:
         rows: the keys that are shown.
@@ -84,7 +86,7 @@ class FoundKeys:
 
 @dataclass(frozen=True)
 class KnownTimes:
-    """Times until which records of the brokers are known.
+    """Store time of the newest record that was read, and of that of brokers whose records end earlier.
 
     Attributes:
         until: store time of the newest record that was read.
@@ -95,8 +97,8 @@ class KnownTimes:
     older: Mapping[str, datetime.datetime]
 
 
-def known_times(lake: Lake, question: JourneysQuestion) -> KnownTimes:
-    """Return until when the records are known that a question reads."""
+def newest_record_times(lake: Lake, question: JourneysQuestion) -> KnownTimes:
+    """Return the store times of the newest records that a question reads; later records are not known."""
     where = " AND ".join(selection_conditions(Selection(start=question.begin, end=question.end)))
     sql = f"SELECT broker, max(store_timestamp) AS newest FROM messages WHERE {where} GROUP BY broker ORDER BY broker"
     rows = run_sql(lake.table("messages"), "messages", sql).read_all().to_pylist()
@@ -106,7 +108,7 @@ def known_times(lake: Lake, question: JourneysQuestion) -> KnownTimes:
 
 
 @contextmanager
-def open_answer(command: JourneysOptions, lake: Lake, question: JourneysQuestion) -> Iterator[Answer]:
+def open_journeys_answer(command: JourneysOptions, lake: Lake, question: JourneysQuestion) -> Iterator[Answer]:
     """Yield the journeys of a question, computed by the engine that the command names."""
     if not command.is_on_spark:
         from commitlake.pipelines.analysis.arrow_tables import ArrowTables
@@ -125,8 +127,8 @@ class _Sums(NamedTuple):
 
     Attributes:
         counts: number of keys, see `Answer`.
-        paths: the result of `add_paths`.
-        hops: the result of `add_counts`.
+        paths: the result of `sum_path_counts`.
+        hops: the result of `sum_hop_counts`.
     """
 
     counts: Mapping[str, int]
@@ -136,7 +138,7 @@ class _Sums(NamedTuple):
 
 @dataclass(frozen=True)
 class ArrowAnswer:
-    """Journeys computed in this process, slice by slice: what is kept of a slice is what is shown, and sums.
+    """Journeys computed in this process, slice by slice; only the rows to show and sums are kept.
 
     Attributes:
         records: the records of the keys.
@@ -148,61 +150,63 @@ class ArrowAnswer:
     _sums: list[_Sums] = field(default_factory=list)
 
     @property
-    def counts(self) -> Mapping[str, int]:
+    def key_counts(self) -> Mapping[str, int]:
         """Number of keys, see `Answer`."""
-        return self._summed.counts
+        return self._sums_over_slices.counts
 
     @property
     def path_count(self) -> int:
         """Number of paths, see `Answer`."""
-        return int(self._summed.paths.num_rows)
+        return int(self._sums_over_slices.paths.num_rows)
 
     def paths(self, limit: int | None) -> Sequence[Row]:
         """Return paths, see `Answer`."""
-        return _rows(split_paths(self._summed.paths.slice(0, limit)))
+        return _table_to_rows(paths_to_topic_lists(self._sums_over_slices.paths.slice(0, limit)))
 
     def hops(self) -> Sequence[Row]:
         """Return hops, see `Answer`."""
         order: Any = [("hops", "descending"), ("source", "ascending"), ("target", "ascending")]
-        return _rows(hops_table(self._summed.hops).select(_HOP_NAMES).sort_by(order))
+        return _table_to_rows(hops_table(self._sums_over_slices.hops).select(_HOP_NAMES).sort_by(order))
 
-    def misfits(self, wanted: Misfits, limit: int | None) -> FoundKeys:
+    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
         """Return keys that do not fit, see `Answer`."""
         found = FoundKeys(())
-        rows = self._misfit_rows(wanted, limit, found)
-        found.rows = rows if limit is None else _first(rows, limit)
+        rows = self._misfit_rows(criteria, limit, found)
+        found.rows = rows if limit is None else _first_rows_after_reading_all(rows, limit)
         return found
 
-    def keys_of_paths(self, paths: Sequence[Sequence[str]], limit: int) -> Mapping[tuple[str, ...], Sequence[str]]:
-        """Return some keys, see `Answer`."""
+    def first_keys_of_paths(
+        self, paths: Sequence[Sequence[str]], limit: int
+    ) -> Mapping[tuple[str, ...], Sequence[str]]:
+        """Return the first keys of each path, see `Answer`."""
         found: dict[tuple[str, ...], list[str]] = {tuple(path): [] for path in paths}
-        for journeys in self._journeys():
-            for path, keys in first_keys(journeys, list(found), limit).items():
+        for journeys in self._journeys_by_slice():
+            for path, keys in first_keys_by_path(journeys, list(found), limit).items():
                 found[path] += keys[: limit - len(found[path])]
             if all(len(keys) == limit for keys in found.values()):
                 break
         return found
 
     @property
-    def _summed(self) -> _Sums:
+    def _sums_over_slices(self) -> _Sums:
         if not self._sums:
-            for _ in self._journeys():
+            for _ in self._journeys_by_slice():
                 pass
         return self._sums[0]
 
-    def _misfit_rows(self, wanted: Misfits, limit: int | None, found: FoundKeys) -> Iterator[Row]:
-        rare = rare_paths(self._summed.paths) if wanted.is_unexpected else None
-        for journeys in self._journeys():
-            rows = misfits_of_table(journeys, wanted, rare)
-            found.count += rows.num_rows
+    def _misfit_rows(self, criteria: Misfits, limit: int | None, found_keys: FoundKeys) -> Iterator[Row]:
+        rare = rare_paths(self._sums_over_slices.paths) if criteria.is_unexpected else None
+        for journeys in self._journeys_by_slice():
+            rows = misfits_of_table(journeys, criteria, rare)
+            found_keys.count += rows.num_rows
             yield from rows_of_batches(rows.select(_KEY_NAMES).slice(0, limit).to_batches(), 0)
 
-    def _journeys(self) -> Iterator[pa.Table]:
-        """Yield the journeys of each slice without their steps, and sum up all slices, if that was not done."""
+    def _journeys_by_slice(self) -> Iterator[pa.Table]:
+        """Yield the journeys of each slice without their steps; the first call also stores sums over all slices."""
         counts = dict.fromkeys(("keys", *FLAGS), 0)
         paths, hops = [], []
         for each in self.records.slices():
-            rows = rows_in_order(each, self.question)
+            rows = sorted_key_rows(each, self.question)
             journeys = journeys_table(rows, self.question, JOURNEYS.drop_columns("steps"))
             if not self._sums:
                 for name in FLAGS:
@@ -213,7 +217,7 @@ class ArrowAnswer:
             yield journeys
         if not self._sums:
             counts["keys"] -= counts["began_before"]
-            self._sums.append(_Sums(counts, add_paths(paths), add_counts(hops)))
+            self._sums.append(_Sums(counts, sum_path_counts(paths), sum_hop_counts(hops)))
 
 
 @dataclass(frozen=True)
@@ -233,7 +237,7 @@ class SparkAnswer:
         return self.tables.journeys(self.question)
 
     @cached_property
-    def counts(self) -> Mapping[str, int]:
+    def key_counts(self) -> Mapping[str, int]:
         """Number of keys, see `Answer`."""
         from pyspark.sql import functions as F
 
@@ -247,8 +251,10 @@ class SparkAnswer:
         """Number of paths, see `Answer`."""
         return self._journeys.where("NOT began_before").select("path").distinct().count()
 
-    def keys_of_paths(self, paths: Sequence[Sequence[str]], limit: int) -> Mapping[tuple[str, ...], Sequence[str]]:
-        """Return some keys, see `Answer`."""
+    def first_keys_of_paths(
+        self, paths: Sequence[Sequence[str]], limit: int
+    ) -> Mapping[tuple[str, ...], Sequence[str]]:
+        """Return the first keys of each path, see `Answer`."""
         from commitlake.pipelines.journeys.frames import first_keys_of
 
         found: dict[tuple[str, ...], list[str]] = {tuple(path): [] for path in paths}
@@ -261,33 +267,33 @@ class SparkAnswer:
         from commitlake.pipelines.journeys.frames import paths_of
 
         found = paths_of(self._journeys)
-        return _rows((found if limit is None else found.limit(limit)).toArrow())
+        return _table_to_rows((found if limit is None else found.limit(limit)).toArrow())
 
     def hops(self) -> Sequence[Row]:
         """Return hops, see `Answer`."""
         from pyspark.sql import functions as F
 
         found = self.tables.hops(self.question, None).select(_HOP_NAMES)
-        return _rows(found.orderBy(F.col("hops").desc(), "source", "target").toArrow())
+        return _table_to_rows(found.orderBy(F.col("hops").desc(), "source", "target").toArrow())
 
-    def misfits(self, wanted: Misfits, limit: int | None) -> FoundKeys:
+    def find_misfit_keys(self, criteria: Misfits, limit: int | None) -> FoundKeys:
         """Return keys that do not fit, see `Answer`."""
         from commitlake.pipelines.journeys.frames import misfits_of
 
-        found = misfits_of(self._journeys.drop("steps"), wanted).select(*_KEY_NAMES)
+        found = misfits_of(self._journeys.drop("steps"), criteria).select(*_KEY_NAMES)
         if limit is None:
-            rows = _rows(found.toArrow())
+            rows = _table_to_rows(found.toArrow())
             return FoundKeys(rows, len(rows))
-        return FoundKeys(_rows(found.limit(limit).toArrow()), found.count())
+        return FoundKeys(_table_to_rows(found.limit(limit).toArrow()), found.count())
 
 
-def _first(rows: Iterator[Row], limit: int) -> Sequence[Row]:
-    """Return the first of some rows, after reading all of them."""
+def _first_rows_after_reading_all(rows: Iterator[Row], limit: int) -> Sequence[Row]:
+    """Read all rows, and return the first ones."""
     found = list(islice(rows, limit))
     for _ in rows:
         pass
     return found
 
 
-def _rows(table: pa.Table) -> list[Row]:
+def _table_to_rows(table: pa.Table) -> list[Row]:
     return list(rows_of_batches(table.to_batches(), 0))

@@ -44,13 +44,13 @@ EXAMPLES = (
 )  # fmt: skip
 
 
-def parse_stuck(text: str) -> tuple[str, datetime.timedelta]:
+def parse_topic_and_duration(text: str) -> tuple[str, datetime.timedelta]:
     """Parse a topic and a duration, as in `payments:30m`.
 
     Raises:
-        argparse.ArgumentTypeError: if it is not one.
+        argparse.ArgumentTypeError: if the text is not TOPIC:TIME.
 
-    >>> parse_stuck("payments:30m")
+    >>> parse_topic_and_duration("payments:30m")
     ('payments', datetime.timedelta(seconds=1800))
     """
     topic, colon, length = text.rpartition(":")
@@ -93,7 +93,7 @@ class JourneysOptions(
     through: tuple[str, ...] = repeated("only keys whose path has this topic", metavar="TOPIC", section=_MISFITS)
     missing: tuple[str, ...] = repeated("keys whose path does not have this topic", metavar="TOPIC", section=_MISFITS)
     stuck_after: tuple[tuple[str, datetime.timedelta], ...] = repeated(
-        "keys whose last message is of this topic, and has been the last for this time", parse=parse_stuck,
+        "keys whose last message is of this topic, and has been the last for this time", parse=parse_topic_and_duration,
         metavar="TOPIC:TIME", section=_MISFITS,
     )  # fmt: skip
     unexpected: bool = flag("keys whose path less than 1 of 100 keys have", section=_MISFITS)
@@ -106,7 +106,7 @@ class JourneysOptions(
     )
 
     @property
-    def shown(self) -> str:
+    def show_choice(self) -> str:
         """Choice of `--show`: paths, hops or keys."""
         asks_keys = bool(self.through or self.missing or self.stuck_after or self.unexpected)
         return self.show or (KEYS if asks_keys else PATHS)

@@ -75,26 +75,26 @@ class Journeys(JourneysOptions):
     """The command `journeys`."""
 
     def run(self) -> ExitCode:
-        """Compute and print what is asked, and report what is cut or missing."""
+        """Compute and print the chosen rows, and report data that is cut or missing."""
         if self.html is None:
-            return _answer(self, None)
+            return _open_lake_and_print(self, None)
         from commitlake.jobs.journeys.report import TITLE
         from commitlake.jobs.report.output import check_page_file, write_page_on_failure
 
         file = check_page_file(self.html)
         with write_page_on_failure(file, "journeys", TITLE, [("Lake", self.lake)]):
-            return _answer(self, file)
+            return _open_lake_and_print(self, file)
 
 
-def _answer(command: Journeys, file: PageFile | None) -> ExitCode:
+def _open_lake_and_print(command: Journeys, page_file: PageFile | None) -> ExitCode:
     lake = open_lake_argument(command)
-    with explain_damaged_files(lake, _READ), _explaining_where(command):
-        return _show(command, lake, file)
+    with explain_damaged_files(lake, _READ), _explain_invalid_where(command):
+        return _print_rows_and_page(command, lake, page_file)
 
 
-def _show(command: Journeys, lake: Lake, file: PageFile | None) -> ExitCode:
-    """Compute and print what is asked, and also write it to a page if a file is given."""
-    from commitlake.jobs.journeys.answer import known_times, open_answer
+def _print_rows_and_page(command: Journeys, lake: Lake, page_file: PageFile | None) -> ExitCode:
+    """Compute and print the chosen rows, and also write a page if a file is given."""
+    from commitlake.jobs.journeys.answer import newest_record_times, open_journeys_answer
     from commitlake.pipelines.journeys.question import JourneysQuestion
     from commitlake.pipelines.lineage.topic_graph import complete_time_range
 
@@ -105,24 +105,24 @@ def _show(command: Journeys, lake: Lake, file: PageFile | None) -> ExitCode:
     selection = replace(command.selection, start=None, end=None)
     question = JourneysQuestion(since, until, command.margin, selection=selection)
     missing = warn_of_lost_ranges("journeys", lake, command.broker, question.begin, question.end)
-    known = known_times(lake, question)
-    with open_answer(command, lake, question) as answer:
-        if command.shown == KEYS:
+    known = newest_record_times(lake, question)
+    with open_journeys_answer(command, lake, question) as answer:
+        if command.show_choice == KEYS:
             _show_keys(command, answer, known, missing)
-        elif command.shown == HOPS:
-            _write(command, answer.hops(), HOP_COLUMNS, missing)
+        elif command.show_choice == HOPS:
+            _write_rows(command, answer.hops(), HOP_COLUMNS, missing)
         else:
             _show_paths(command, answer, missing)
-        notes = [] if command.quiet and file is None else list(_notes(answer, question, known))
-        if file is not None:
-            file.write(_page(command, answer, known, notes, missing))
+        notes = [] if command.quiet and page_file is None else list(_note_sentences(answer, question, known))
+        if page_file is not None:
+            page_file.write(_make_report(command, answer, known, notes, missing))
         if not command.quiet:
             print(*notes, sep="\n", file=sys.stderr)
     return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
 def _warn_of_unknown_names(command: Journeys, lake: Lake) -> None:
-    """Warn of topics and tags that no message has: no key passes a topic with a mistyped name, and all lack it."""
+    """Warn of topics and tags that no message has, because their names may be mistyped."""
     messages, stuck = lake.table("messages"), (topic for topic, _ in command.stuck_after)
     topics = dict.fromkeys([*command.topic, *command.through, *command.missing, *stuck])
     sentences = [*unknown_topic_sentences(lake, messages, topics), *unknown_tag_sentences(messages, command.tag)]
@@ -130,37 +130,42 @@ def _warn_of_unknown_names(command: Journeys, lake: Lake) -> None:
         print_warning("commitlake journeys", sentence)
 
 
-def _show_paths(command: Journeys, answer: Answer, missing: Sequence[str]) -> None:
-    rows = _shares(answer, command.limit or None)
-    _write(command, rows, PATH_COLUMNS, missing)
+def _show_paths(command: Journeys, answer: Answer, missing_data_sentences: Sequence[str]) -> None:
+    rows = _paths_with_shares(answer, command.limit or None)
+    _write_rows(command, rows, PATH_COLUMNS, missing_data_sentences)
     if command.output == "table" and rows and command.show is None:
         print()
-        _write(command, answer.hops(), HOP_COLUMNS, ())
+        _write_rows(command, answer.hops(), HOP_COLUMNS, ())
 
 
-def _shares(answer: Answer, limit: int | None) -> list[dict[str, Any]]:
+def _paths_with_shares(answer: Answer, limit: int | None) -> list[dict[str, Any]]:
     """Return the most frequent paths, with their share of all keys."""
-    keys = max(answer.counts["keys"], 1)
+    keys = max(answer.key_counts["keys"], 1)
     return [{**row, "share_percent": round(100 * row["keys"] / keys, 1)} for row in answer.paths(limit)]
 
 
-def _misfits(command: Journeys, known: KnownTimes) -> Misfits:
+def _misfit_criteria(command: Journeys, known_times: KnownTimes) -> Misfits:
     from commitlake.pipelines.journeys.misfits import Misfits
 
-    return Misfits(known.until, command.through, command.missing, command.stuck_after, command.unexpected)
+    return Misfits(known_times.until, command.through, command.missing, command.stuck_after, command.unexpected)
 
 
-def _show_keys(command: Journeys, answer: Answer, known: KnownTimes, missing: Sequence[str]) -> None:
-    found = answer.misfits(_misfits(command, known), command.limit or None)
-    _write(command, found.rows, KEY_COLUMNS, missing)
+def _show_keys(
+    command: Journeys, answer: Answer, known_times: KnownTimes, missing_data_sentences: Sequence[str]
+) -> None:
+    found = answer.find_misfit_keys(_misfit_criteria(command, known_times), command.limit or None)
+    _write_rows(command, found.rows, KEY_COLUMNS, missing_data_sentences)
     if not command.quiet:
         count = found.count
         shown = f"; the first {command.limit:,} are shown, --limit 0 shows all" if 0 < command.limit < count else ""
-        print(f"{count:,} of {format_count(answer.counts['keys'], 'key')}{shown}", file=sys.stderr)
+        print(f"{count:,} of {format_count(answer.key_counts['keys'], 'key')}{shown}", file=sys.stderr)
 
 
-def _write(
-    command: Journeys, rows: Iterable[Mapping[str, Any]], columns: Sequence[Column], missing: Sequence[str]
+def _write_rows(
+    command: Journeys,
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[Column],
+    missing_data_sentences: Sequence[str],
 ) -> None:
     from commitlake.jobs.report.rows_output import write_rows
 
@@ -169,57 +174,63 @@ def _write(
     names: Sequence[str] = columns
     if command.output == "csv":
         names = list(first[0]) if first else [column.key for column in columns]
-    write_rows(command.output, chain(first, plain), names, missing)
+    write_rows(command.output, chain(first, plain), names, missing_data_sentences)
 
 
-def _page(command: Journeys, answer: Answer, known: KnownTimes, notes: Sequence[str], missing: Sequence[str]) -> Report:
+def _make_report(
+    command: Journeys,
+    answer: Answer,
+    known_times: KnownTimes,
+    notes: Sequence[str],
+    missing_data_sentences: Sequence[str],
+) -> Report:
     from commitlake.jobs.journeys import report
 
-    wanted = _misfits(command, known)
-    paths = _shares(answer, report.SHOWN_PATHS)
-    found = answer.misfits(wanted, report.MAX_KEYS) if wanted.is_asked else None
+    wanted = _misfit_criteria(command, known_times)
+    paths = _paths_with_shares(answer, report.SHOWN_PATHS)
+    found = answer.find_misfit_keys(wanted, report.MAX_KEYS) if wanted.has_conditions else None
     return report.journeys_report(
         report.JourneysPage(
             facts=[("Lake", command.lake), ("Time", notes[0])],
-            counts=answer.counts,
+            counts=answer.key_counts,
             paths=paths,
             path_count=answer.path_count,
-            examples=answer.keys_of_paths([row["path"] for row in paths], report.KEYS_OF_PATH),
+            examples=answer.first_keys_of_paths([row["path"] for row in paths], report.KEYS_OF_PATH),
             hops=answer.hops(),
             hop_columns=HOP_COLUMNS,
             misfits=None if found is None else list(found.rows),
             misfit_count=0 if found is None else found.count,
             key_columns=KEY_COLUMNS,
             notes=notes[1:],
-            missing=missing,
+            missing=missing_data_sentences,
             lake=command.lake,
         )
     )
 
 
-def _notes(answer: Answer, question: JourneysQuestion, known: KnownTimes) -> Iterator[str]:
-    """Yield sentences on the time, and on what is cut; the first one is always there."""
-    counts = answer.counts
+def _note_sentences(answer: Answer, question: JourneysQuestion, known_times: KnownTimes) -> Iterator[str]:
+    """Yield a sentence on the time range, and then sentences on keys and paths that are incomplete."""
+    counts = answer.key_counts
     began = (
         f"{format_count(counts['keys'], 'key')} began from {time_text(question.since)} to {time_text(question.until)}"
     )
-    yield f"{began}; records are read up to {time_text(question.end)}, and known up to {time_text(known.until)}"
+    yield f"{began}; records are read up to {time_text(question.end)}, and known up to {time_text(known_times.until)}"
     if counts["began_before"]:
         before = format_count(counts["began_before"], "more key", "more keys")
         yield f"{before} began before, and {'is' if counts['began_before'] == 1 else 'are'} not shown"
     if counts["is_cut"]:
         of_keys = f"paths of keys with more than {question.max_steps:,} messages are cut ({counts['is_cut']:,})"
-        yield f"{of_keys}: no topic is missing in them for sure"
+        yield f"{of_keys}: a topic that such a path lacks may come after the cut"
     if counts["order_uncertain"]:
         of_keys = f"the order of some messages is not certain, of {format_count(counts['order_uncertain'], 'key')}"
         yield f"{of_keys}: a broker's clock was set back"
-    for broker, newest in known.older.items():
+    for broker, newest in known_times.older.items():
         yield f"{broker} has no record after {time_text(newest)} in the lake: later messages may not be archived yet"
 
 
 @contextmanager
-def _explaining_where(command: Journeys) -> Iterator[None]:
-    """Convert an error of the query engine to one that says that `--where` is not valid."""
+def _explain_invalid_where(command: Journeys) -> Iterator[None]:
+    """Convert an error of the query engine in the block to an error that says that `--where` is invalid."""
     from commitlake.connectors.lake.reader import QueryError
 
     try:

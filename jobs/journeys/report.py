@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from commitlake.jobs.report.flow_diagram import MAX_STOPS, Flow, flow_diagram
+from commitlake.jobs.report.flow_diagram import MAX_STOPS, Flow, flow_diagram_html
 from commitlake.jobs.report.markup import tag
 from commitlake.schemas.advice import Command
 from commitlake.schemas.counts import format_count
@@ -77,10 +77,10 @@ class JourneysPage:
 
 
 def journeys_report(page: JourneysPage) -> Report:
-    """Return the report of a question."""
+    """Return the report on the paths and hops of keys, and on keys that do not fit."""
     sections = [
         Section("paths", "Paths", _path_blocks(page)),
-        Section("hops", "Times from topic to topic", _hops(page)),
+        Section("hops", "Times from topic to topic", _hop_blocks(page)),
     ]
     if page.misfits is not None:
         sections.insert(0, Section("keys", "Keys that do not fit", _misfit_blocks(page)))
@@ -115,19 +115,19 @@ def _path_blocks(page: JourneysPage) -> list[Block]:
     if page.path_count > len(shown):
         rest = counts["keys"] - sum(flow.value for flow in flows)
         note += f" {format_count(rest, 'key')} on {page.path_count - len(shown):,} more paths are not drawn."
-    blocks += [Figures(figures), flow_diagram("Keys by path", note, flows)]
-    return [*blocks, *(_keys_of_path(page, place, row) for place, row in enumerate(shown, 1))]
+    blocks += [Figures(figures), flow_diagram_html("Keys by path", note, flows)]
+    return [*blocks, *(_path_keys_block(page, place, row) for place, row in enumerate(shown, 1))]
 
 
-def _keys_of_path(page: JourneysPage, place: int, row: Row) -> Block:
+def _path_keys_block(page: JourneysPage, path_number: int, row: Row) -> Block:
     path, keys = row["path"], page.examples.get(tuple(row["path"]), ())
     share = f"{row['share_percent']:g} %"
-    summary = f"{place}. {' > '.join(path)}: {format_count(row['keys'], 'key')}, {share}"
+    summary = f"{path_number}. {' > '.join(path)}: {format_count(row['keys'], 'key')}, {share}"
     parts = [format_count(row[name], f"key with {text}", f"keys with {text}") for name, text in _OUTCOMES.items()
              if row[name]]  # fmt: skip
     # An id inside of collapsed content: a browser that is sent there opens it.
-    here = tag("p", "; ".join(parts) or "No dead letters, and nothing open.", id=f"path-{place}")
-    story = [{"key": Name(key), "command": Code(_lineage(page, key).line)} for key in keys]
+    here = tag("p", "; ".join(parts) or "No dead letters, and nothing open.", id=f"path-{path_number}")
+    story = [{"key": Name(key), "command": Code(_lineage_command(page, key).line)} for key in keys]
     rest = f"{row['keys'] - len(keys):,} more keys take this path." if row["keys"] > len(keys) else ""
     return CollapsedContent(summary, Html(here), Table.of("The first keys of the path", _STORY, story, rest))
 
@@ -136,11 +136,11 @@ _STORY = (Column("key", is_whole=True), Column("what happened to it", key="comma
 _OUTCOMES = {"dead": "an open dead letter", "open": "an open transaction or a message that is held back"}
 
 
-def _lineage(page: JourneysPage, key: str) -> Command:
+def _lineage_command(page: JourneysPage, key: str) -> Command:
     return Command(("commitlake", "lineage", "--lake", page.lake, "--key", key), is_complete=True)
 
 
-def _hops(page: JourneysPage) -> list[Block]:
+def _hop_blocks(page: JourneysPage) -> list[Block]:
     if not page.hops:
         return [Paragraph("No key went from one topic to another.")]
     text = "A hop counts where its later message was sent. Times are rounded up to two digits."

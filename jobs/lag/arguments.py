@@ -30,7 +30,7 @@ class SourceArguments(S3Arguments, LayoutArgument, after={S3Arguments: "store", 
     )
 
     @property
-    def source(self) -> tuple[str, str]:
+    def source_option(self) -> tuple[str, str]:
         """The option that names the lake or the stores, and its value."""
         return ("--lake", self.lake) if self.lake is not None else ("--store", self.store or "")
 

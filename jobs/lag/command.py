@@ -87,7 +87,7 @@ class AlertCondition:
     value: float | str
 
     def is_met_by(self, row: Lag) -> bool:
-        """Return True if a row meets the condition; of a range, the upper bound is compared if it has one."""
+        """Return True if a row meets the condition; for a range, its upper bound is compared."""
         if self.field == "verdict":
             return row.judged.verdict == self.value
         bounds = {"messages": row.messages, "bytes": row.bytes, "time_lag": row.seconds}[self.field]
@@ -95,11 +95,11 @@ class AlertCondition:
         return _ORDERS[self.sign](bounds.largest, self.value)
 
 
-def parse_condition(text: str) -> AlertCondition:
+def parse_alert_condition(text: str) -> AlertCondition:
     """Parse a condition on a row of `lag`, such as `time_lag > 10m`.
 
     Raises:
-        argparse.ArgumentTypeError: It is not a condition.
+        argparse.ArgumentTypeError: The text is not a condition.
     """
     match = _CONDITION.fullmatch(text)
     if match is None:
@@ -148,24 +148,24 @@ class LagCommand(
     fail_if: tuple[AlertCondition, ...] = repeated(
         "exit with 3 if a row meets this condition: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; "
         "for a range, its upper bound is compared",
-        parse=parse_condition,
+        parse=parse_alert_condition,
         metavar="CONDITION",
     )
 
     def run(self) -> ExitCode:
         """Measure the lag, print it, and write the page."""
         if self.html is None:
-            return _measure_and_print(None, self)
+            return _print_lag_and_page(None, self)
         from commitlake.jobs.lag.report import TITLE
         from commitlake.jobs.report.output import check_page_file, write_page_on_failure
 
         file = check_page_file(self.html)
-        name, place = self.source
+        name, place = self.source_option
         with write_page_on_failure(file, "lag", TITLE, [(name.removeprefix("--").capitalize(), place)]):
-            return _measure_and_print(file, self)
+            return _print_lag_and_page(file, self)
 
 
-def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
+def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> ExitCode:
     from commitlake.jobs.lag import report
     from commitlake.jobs.lag.source import measure_lag, unknown_name_sentences
     from commitlake.jobs.report.rows_output import write_rows, write_table_block
@@ -181,8 +181,8 @@ def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
         sys.stdout.flush()
     else:
         write_rows(command.output, report.machine_readable_rows(rows), report.PLAIN_COLUMNS, missing)
-    if file is not None:
-        file.write(_make_report(command, answer, unknown))
+    if page_file is not None:
+        page_file.write(_make_report(command, answer, unknown))
     for sentence in missing:
         print_warning("commitlake lag", sentence)
     if not command.quiet:
@@ -198,13 +198,13 @@ def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
     return ExitCode.DAMAGE if failing or answer.missing or is_unchecked else ExitCode.OK
 
 
-def _make_report(command: LagCommand, answer: LagAnswer, unknown: Sequence[str]) -> Report:
+def _make_report(command: LagCommand, answer: LagAnswer, unknown_name_warnings: Sequence[str]) -> Report:
     from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, LagSource, lag_report
-    from commitlake.jobs.lag.source import find_worst_stalled_since, measure_lag_history
+    from commitlake.jobs.lag.source import find_worst_group_stalled_since, measure_lag_history
 
     history = measure_lag_history(command, command, answer, MAX_HEAT_GROUPS)
-    since = find_worst_stalled_since(command, answer)
-    return lag_report(answer, history, LagSource(command.source, command.at), unknown, since)
+    since = find_worst_group_stalled_since(command, answer)
+    return lag_report(answer, history, LagSource(command.source_option, command.at), unknown_name_warnings, since)
 
 
 def _is_behind(row: Lag) -> bool:

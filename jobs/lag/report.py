@@ -187,18 +187,18 @@ def lag_report(
     answer: LagAnswer,
     history: LagHistory | None,
     source: LagSource,
-    unknown: Sequence[str] = (),
-    since: datetime.datetime | None = None,
+    unknown_name_warnings: Sequence[str] = (),
+    stalled_since: datetime.datetime | None = None,
 ) -> Report:
     """Return the report of a lag measurement.
 
     Args:
         answer: All rows, including those of groups that are not behind.
         history: History of the worst groups; None if there is none.
-        unknown: Sentences on requested groups and topics without a known offset.
-        since: Time since which the worst queue of the worst group has not moved, if it is known.
+        unknown_name_warnings: Sentences on requested groups and topics without a known offset.
+        stalled_since: Time since which the worst queue of the worst group has not moved, if it is known.
     """
-    groups, missing = summarize_by_group(answer.rows), [*answer.missing, *unknown]
+    groups, missing = summarize_by_group(answer.rows), [*answer.missing, *unknown_name_warnings]
     label, place = ("Lake", source.option[1]) if source.is_lake else ("Store", source.option[1])
     as_of = " to ".join(map(format_time, _first_and_last_time(answer.rows)))
     facts = [
@@ -209,7 +209,7 @@ def lag_report(
     columns = [column for column in GROUP_COLUMNS if column not in _REMARK_COLUMNS]  # a group may have many of them
     sections = [
         Section("summary", "In short", [_summary_figures(groups)]),
-        Section("do", "What to do", list(_advice_blocks(groups, missing, source, since))),
+        Section("do", "What to do", list(_advice_blocks(groups, missing, source, stalled_since))),
         Section("history", "Lag over time", list(_history_charts(groups, history, source))),
         Section("groups", "Groups", [_group_table(groups, columns, MAX_GROUPS)]),
         Section("queues", "Queues", [_queue_table(of_groups, "group", QUEUE_COLUMNS, MAX_QUEUES)]),
@@ -220,11 +220,13 @@ def lag_report(
     return Report(TITLE, _verdict(groups, held, missing), facts, sections, "lag")
 
 
-def summary_sentence(rows: Sequence[Lag], missing: Sequence[str] = ()) -> str:
+def summary_sentence(rows: Sequence[Lag], missing_data_sentences: Sequence[str] = ()) -> str:
     """Return the verdict on all rows as text, with the time of the groups' figures."""
     as_of = " to ".join(map(format_iso_time, _first_and_last_time(rows)))
     held = [row for row in rows if row.kind not in GROUP_KINDS]
-    return _verdict(summarize_by_group(rows), held, missing).sentence + (f" As of {as_of}." if as_of else "")
+    return _verdict(summarize_by_group(rows), held, missing_data_sentences).sentence + (
+        f" As of {as_of}." if as_of else ""
+    )
 
 
 def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:
@@ -233,14 +235,18 @@ def _first_and_last_time(rows: Sequence[Lag]) -> list[datetime.datetime]:
     return [*times[:1], *times[1:][-1:]]
 
 
-def _verdict(groups: Sequence[GroupSummary], held: Sequence[Lag], missing: Sequence[str]) -> Verdict:
+def _verdict(
+    groups: Sequence[GroupSummary], held_back_rows: Sequence[Lag], missing_data_sentences: Sequence[str]
+) -> Verdict:
     """Return the verdict on groups, and on the rows of messages that brokers hold back."""
-    overdue = sorted({f"{row.kind} messages of {row.topic}" for row in held if row.judged.verdict is not LagVerdict.OK})
-    more = _count_more_text(len(overdue) - _MAX_NOTICES)
+    overdue = sorted(
+        {f"{row.kind} messages of {row.topic}" for row in held_back_rows if row.judged.verdict is not LagVerdict.OK}
+    )
+    more = _and_more_text(len(overdue) - _MAX_NOTICES)
     remarks = f" Overdue: {', '.join(overdue[:_MAX_NOTICES])}{more}." if overdue else ""
-    remarks += " Some stores have no known offsets." if missing else ""
+    remarks += " Some stores have no known offsets." if missing_data_sentences else ""
     if not groups:
-        kind = Kind.WARNING if missing or overdue else Kind.INFO
+        kind = Kind.WARNING if missing_data_sentences or overdue else Kind.INFO
         return Verdict(kind, f"No group's offsets are known.{remarks}")
     ill = [group for group in groups if group.verdict is not LagVerdict.OK]
     if ill:
@@ -259,12 +265,12 @@ def _verdict(groups: Sequence[GroupSummary], held: Sequence[Lag], missing: Seque
         if most.messages_behind.largest
         else "; none is behind."
     )
-    badge = "unknown" if missing else str(LagVerdict.SLOW) if overdue else "ok"
-    return Verdict(Kind.WARNING if missing or overdue else Kind.GOOD, sentence + remarks, badge)
+    badge = "unknown" if missing_data_sentences else str(LagVerdict.SLOW) if overdue else "ok"
+    return Verdict(Kind.WARNING if missing_data_sentences or overdue else Kind.GOOD, sentence + remarks, badge)
 
 
 def _messages_behind_text(group: GroupSummary) -> str:
-    sentence = f"{_messages_text(group.messages_behind)} behind"
+    sentence = f"{_message_count_text(group.messages_behind)} behind"
     return (
         f"{sentence}, the next one has waited for {bounds_text(group.longest_wait_seconds, seconds_text)}"
         if group.longest_wait_seconds.largest
@@ -287,9 +293,12 @@ def _summary_figures(groups: Sequence[GroupSummary]) -> Figures:
 
 
 def _advice_blocks(
-    groups: Sequence[GroupSummary], missing: Sequence[str], source: LagSource, since: datetime.datetime | None
+    groups: Sequence[GroupSummary],
+    missing_data_sentences: Sequence[str],
+    source: LagSource,
+    stalled_since: datetime.datetime | None,
 ) -> Iterator[Block]:
-    for sentence in missing[:_MAX_NOTICES]:
+    for sentence in missing_data_sentences[:_MAX_NOTICES]:
         yield Notice(Kind.WARNING, sentence, word="Missing")
     ill = [group for group in groups if group.verdict is not LagVerdict.OK]
     for group in ill[:_MAX_NOTICES]:
@@ -297,10 +306,12 @@ def _advice_blocks(
         yield Notice(
             _KINDS[group.verdict],
             (Name(group.group), f" {_HAPPENED[group.verdict]} on ", Name(group.worst_row.topic)),
-            Paragraph(f"{_messages_behind_text(group)}{_not_moving_since_text(group, since) if is_first else ''}."),
+            Paragraph(
+                f"{_messages_behind_text(group)}{_not_moving_since_text(group, stalled_since) if is_first else ''}."
+            ),
             *_reason_blocks(group),
             *_lost_messages_blocks(group, source),
-            *_group_advice(group, source),
+            *_group_advice_blocks(group, source),
             *_group_note_blocks(group),
             word=str(group.verdict),
         )
@@ -309,14 +320,14 @@ def _advice_blocks(
         yield Paragraph(
             f"{format_count(left, 'more group needs', 'more groups need')} attention: see the table of groups."
         )
-    if not ill and not missing:
+    if not ill and not missing_data_sentences:
         yield Paragraph("No group is stalled, stopped, slow or misplaced.")
 
 
-def _not_moving_since_text(group: GroupSummary, since: datetime.datetime | None) -> str:
-    if since is None or group.verdict not in NOT_MOVING:
+def _not_moving_since_text(group: GroupSummary, stalled_since: datetime.datetime | None) -> str:
+    if stalled_since is None or group.verdict not in NOT_MOVING:
         return ""
-    moment, at = since.astimezone(datetime.UTC), group.worst_row.as_of.astimezone(datetime.UTC)
+    moment, at = stalled_since.astimezone(datetime.UTC), group.worst_row.as_of.astimezone(datetime.UTC)
     text = f"{moment:%H:%M}" if moment.date() == at.date() else f"{moment:%Y-%m-%d %H:%M}"
     return f", not moving since {text} UTC"
 
@@ -360,7 +371,7 @@ def _lost_messages_blocks(group: GroupSummary, source: LagSource) -> Iterator[Bl
     yield AdviceBlock(_SEND_AGAIN.fill_for_each_place(brokers))
 
 
-def _group_advice(group: GroupSummary, source: LagSource) -> Iterator[Block]:
+def _group_advice_blocks(group: GroupSummary, source: LagSource) -> Iterator[Block]:
     row = group.worst_row
     places = source.advice_values | {
         "group": group.group,
@@ -433,36 +444,38 @@ def text_table(rows: Sequence[Lag], *, by_queue: bool) -> Table:
         return _queue_table(rows, "group", [column for column in QUEUE_COLUMNS if column.key != "last_consumed"])
     found: dict[str, list[Lag]] = {}
     for row in rows:
-        found.setdefault(_group_or_kind(row), []).append(row)
+        found.setdefault(_group_or_kind_label(row), []).append(row)
     return _group_table([GroupSummary(name, of_group) for name, of_group in found.items()], GROUP_COLUMNS)
 
 
-def _group_table(groups: Sequence[GroupSummary], columns: Sequence[Column], most: int | None = None) -> Table:
-    rest = _hidden_rows_text("groups", [group.messages_behind for group in groups], most)
-    return Table.of("Groups, the worst first", columns, map(_group_row, groups[:most]), rest)
+def _group_table(groups: Sequence[GroupSummary], columns: Sequence[Column], max_rows: int | None = None) -> Table:
+    rest = _hidden_rows_text("groups", [group.messages_behind for group in groups], max_rows)
+    return Table.of("Groups, the worst first", columns, map(_group_row, groups[:max_rows]), rest)
 
 
-def _queue_table(rows: Sequence[Lag], first: str, columns: Sequence[Column], most: int | None = None) -> Table:
+def _queue_table(
+    rows: Sequence[Lag], first_column: str, columns: Sequence[Column], max_rows: int | None = None
+) -> Table:
     has_brokers = len({row.broker for row in rows}) > 1
-    shown = [column for column in (Column(first), *columns) if has_brokers or column != "broker"]
-    rest = _hidden_rows_text("queues", [row.messages for row in rows], most)
-    return Table.of("Queues, the worst first", shown, map(_queue_row, rows[:most]), rest)
+    shown = [column for column in (Column(first_column), *columns) if has_brokers or column != "broker"]
+    rest = _hidden_rows_text("queues", [row.messages for row in rows], max_rows)
+    return Table.of("Queues, the worst first", shown, map(_queue_row, rows[:max_rows]), rest)
 
 
-def _hidden_rows_text(rows: str, messages: Sequence[FigureBounds], shown: int | None) -> str:
+def _hidden_rows_text(row_noun: str, messages_behind: Sequence[FigureBounds], shown_count: int | None) -> str:
     """Return a sentence about the rows that a table does not show; empty if it shows all of them.
 
     Args:
-        rows: what the rows are.
-        messages: messages behind, by row, the worst first.
-        shown: number of rows that are shown; None for all.
+        row_noun: what the rows are.
+        messages_behind: messages behind, by row, the worst first.
+        shown_count: number of rows that are shown; None for all.
     """
-    if shown is None or len(messages) <= shown:
+    if shown_count is None or len(messages_behind) <= shown_count:
         return ""
-    others = messages[shown:]
+    others = messages_behind[shown_count:]
     the_others = "the other one is" if len(others) == 1 else f"the {len(others):,} others are"
-    behind = _messages_text(sum_bounds(others))
-    return f"The {shown:,} worst of {len(messages):,} {rows} are shown; {the_others} {behind} behind."
+    behind = _message_count_text(sum_bounds(others))
+    return f"The {shown_count:,} worst of {len(messages_behind):,} {row_noun} are shown; {the_others} {behind} behind."
 
 
 def _group_row(group: GroupSummary) -> Row:
@@ -470,7 +483,7 @@ def _group_row(group: GroupSummary) -> Row:
     names = [part for topic in topics[:3] for part in (", ", Name(topic))][1:]
     queues = sum(1 for row in group.rows if row.messages.low or row.messages.high is None or row.messages.high)
     return {
-        "topics": Cell((*names, _count_more_text(len(topics) - 3))),
+        "topics": Cell((*names, _and_more_text(len(topics) - 3))),
         "queues": Cell(f"{queues:,} of {len(group.rows):,}", queues),
         **_group_cells(group),
     }
@@ -486,7 +499,7 @@ def _queue_row(row: Lag) -> Row:
         "last_consumed": Cell(
             "" if last is None else TimeText(format_time(last)), None if last is None else last.timestamp()
         ),
-        **_group_cells(GroupSummary(_group_or_kind(row), [row])),
+        **_group_cells(GroupSummary(_group_or_kind_label(row), [row])),
     }
 
 
@@ -509,11 +522,11 @@ def _group_cells(group: GroupSummary) -> Row:
     }
 
 
-def _group_or_kind(row: Lag) -> str:
+def _group_or_kind_label(row: Lag) -> str:
     return row.group or f"({row.kind})"
 
 
-def _count_more_text(count: int) -> str:
+def _and_more_text(count: int) -> str:
     return f" and {count:,} more" if count > 0 else ""
 
 
@@ -534,17 +547,21 @@ def seconds_text(seconds: float) -> str:
     return duration_text(datetime.timedelta(seconds=seconds))
 
 
-def bounds_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
+def bounds_text(bounds: FigureBounds, format_value: Callable[[float], str]) -> str:
     """Format a figure or its lower and upper bound for people, with a function for single values."""
     if bounds.high is None:
-        return f"{text(bounds.low)} or more"
+        return f"{format_value(bounds.low)} or more"
     if bounds.is_exact:
-        return text(bounds.low)
-    return f"{text(bounds.low)} to {text(bounds.high)}" if bounds.low else f"up to {text(bounds.high)}"
+        return format_value(bounds.low)
+    return (
+        f"{format_value(bounds.low)} to {format_value(bounds.high)}"
+        if bounds.low
+        else f"up to {format_value(bounds.high)}"
+    )
 
 
 def machine_readable_rows(rows: Iterable[Lag]) -> Iterator[Row]:
-    """Yield rows in the form for programs."""
+    """Yield rows of lag as plain values for JSON and CSV, with lower and upper bounds in separate fields."""
     times: dict[datetime.datetime, str] = {}  # there are few times, and many rows have the same one
     for row in rows:
         judged = row.judged
@@ -587,14 +604,14 @@ def _time_text(time: datetime.datetime | None) -> str | None:
     return None if time is None else format_iso_time(time, "milliseconds")
 
 
-def _messages_text(figure: FigureBounds) -> str:
-    return f"{_count_text(figure)} {'message' if figure.is_exact and figure.low == 1 else 'messages'}"
+def _message_count_text(bounds: FigureBounds) -> str:
+    return f"{_count_text(bounds)} {'message' if bounds.is_exact and bounds.low == 1 else 'messages'}"
 
 
-def _count_text(figure: FigureBounds) -> str:
-    return bounds_text(figure, whole_number)
+def _count_text(bounds: FigureBounds) -> str:
+    return bounds_text(bounds, whole_number)
 
 
 def _brokers_text(rows: Sequence[Lag]) -> str:
     brokers = sorted({row.broker for row in rows})
-    return ", ".join(brokers[:5]) + _count_more_text(len(brokers) - 5)
+    return ", ".join(brokers[:5]) + _and_more_text(len(brokers) - 5)

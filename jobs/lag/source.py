@@ -30,11 +30,11 @@ _READ = ("messages", "consumer_offsets", "subscriptions", "store_config", "edges
 """Tables from which the lag in a lake is computed, and lost ranges are read."""
 
 
-def measure_lag(arguments: LagArguments, question: LagGroupArguments | None = None) -> LagAnswer:
-    """Measure the lag.
+def measure_lag(arguments: LagArguments, group_arguments: LagGroupArguments | None = None) -> LagAnswer:
+    """Measure how far consumer groups are behind in the lake or the stores that the arguments name.
 
     Args:
-        question: the chosen groups; None for all.
+        group_arguments: the chosen groups; None for all.
 
     Raises:
         JobError: A filter is invalid, or a broker is unknown.
@@ -42,7 +42,7 @@ def measure_lag(arguments: LagArguments, question: LagGroupArguments | None = No
         CommitLogError: There is no store, or it cannot be read.
         QueryError: A table cannot be read.
     """
-    asked = question or LagGroupArguments()
+    asked = group_arguments or LagGroupArguments()
     wanted, brokers = asked.selection, asked.broker
     given = Given(_filters_by_group(asked.filter))
     if arguments.lake is not None:
@@ -53,10 +53,10 @@ def measure_lag(arguments: LagArguments, question: LagGroupArguments | None = No
         given = replace(given, delay_levels_ms=delays, watch=arguments.watch)
         with explain_damaged_files(lake, _READ):
             return lag_of_lake(lake, asked.at, wanted, given)
-    stores = find_named_stores(arguments.source[1], None, arguments.broker_conf, find_formats(arguments))
+    stores = find_named_stores(arguments.source_option[1], None, arguments.broker_conf, find_formats(arguments))
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:
-        raise JobError(f"--broker: {arguments.source[1]} has no store named {abbreviate_name_list(brokers)}")
+        raise JobError(f"--broker: {arguments.source_option[1]} has no store named {abbreviate_name_list(brokers)}")
     now = datetime.datetime.now(datetime.UTC)
     given = replace(
         given, delay_levels_ms=_delay_levels_by_broker(arguments.broker_conf, [store.broker for store in stores])
@@ -71,30 +71,30 @@ def measure_lag(arguments: LagArguments, question: LagGroupArguments | None = No
 
 
 def measure_lag_history(
-    arguments: LagArguments, question: LagGroupArguments, answer: LagAnswer, most: int
+    arguments: LagArguments, group_arguments: LagGroupArguments, answer: LagAnswer, max_groups: int
 ) -> LagHistory | None:
     """Return how far the worst groups were behind over time; None for a store, which has no history.
 
     Args:
         answer: Result of `measure_lag`.
-        most: The largest number of groups.
+        max_groups: The largest number of groups.
 
     Raises:
         QueryError: A table cannot be read.
     """
-    groups = [group.group for group in summarize_by_group(answer.rows)[:most]]
+    groups = [group.group for group in summarize_by_group(answer.rows)[:max_groups]]
     if arguments.lake is None or not groups:
         return None
     lake = open_lake_argument(arguments).pin_versions()
     until = max(row.as_of for row in answer.rows)
     brokers = sorted({row.broker for row in answer.rows})
-    filters, topics = _filters_by_group(question.filter), question.topic
+    filters, topics = _filters_by_group(group_arguments.filter), group_arguments.topic
     with explain_damaged_files(lake, _READ):
         return lag_history(lake, groups, until, brokers, filters, topics)
 
 
-def find_worst_stalled_since(arguments: LagArguments, answer: LagAnswer) -> datetime.datetime | None:
-    """Return the time since which the worst group has not moved; None if it moves, and for a store: it has no history.
+def find_worst_group_stalled_since(arguments: LagArguments, answer: LagAnswer) -> datetime.datetime | None:
+    """Return the time since which the worst group has not moved; None if it moves, or is in a store without history.
 
     Args:
         answer: Result of `measure_lag`.
@@ -110,7 +110,7 @@ def find_worst_stalled_since(arguments: LagArguments, answer: LagAnswer) -> date
         return find_stalled_since(lake, groups[0].worst_row)
 
 
-def unknown_name_sentences(question: LagGroupArguments, answer: LagAnswer) -> list[str]:
+def unknown_name_sentences(group_arguments: LagGroupArguments, answer: LagAnswer) -> list[str]:
     """Return a sentence for each requested group and topic without a known offset or a row."""
     known = {
         name: {getattr(place, name) for places in (answer.known, answer.broadcasting, answer.rows) for place in places}
@@ -119,7 +119,7 @@ def unknown_name_sentences(question: LagGroupArguments, answer: LagAnswer) -> li
     return [
         f"--{name}: no offset of the {name} {asked!a} is known.{suggest_or_list_names(asked, names)}"
         for name, names in known.items()
-        for asked in getattr(question, name)
+        for asked in getattr(group_arguments, name)
         if names and asked not in names
     ]
 
@@ -129,20 +129,22 @@ def _archived_brokers(lake: Lake) -> list[str]:
     return [] if last is None else sorted(last.stores)
 
 
-def _delay_levels_by_broker(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]]:
+def _delay_levels_by_broker(conf_path: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]]:
     """Return the delay levels of each broker whose settings file sets them."""
-    if conf is None:
+    if conf_path is None:
         return {}
-    if len(brokers) > 1 and BROKER_PLACEHOLDER not in conf:
+    if len(brokers) > 1 and BROKER_PLACEHOLDER not in conf_path:
         hint = f"use {BROKER_PLACEHOLDER} for the broker's name, or choose one with --broker"
-        raise JobError(f"--broker-conf {conf}: expected one file for each of {abbreviate_name_list(brokers)}", hint)
-    found = {broker: read_store_conf(conf, broker).delay_levels_ms for broker in brokers}
+        raise JobError(
+            f"--broker-conf {conf_path}: expected one file for each of {abbreviate_name_list(brokers)}", hint
+        )
+    found = {broker: read_store_conf(conf_path, broker).delay_levels_ms for broker in brokers}
     return {broker: levels for broker, levels in found.items() if levels}
 
 
-def _filters_by_group(given: Sequence[tuple[str, str, str]]) -> dict[GroupTopic, SubscriptionFilter]:
+def _filters_by_group(filter_options: Sequence[tuple[str, str, str]]) -> dict[GroupTopic, SubscriptionFilter]:
     found = {}
-    for group, topic, text in given:
+    for group, topic, text in filter_options:
         is_sql = text.startswith("sql:")
         expression = text.removeprefix("sql:").strip()
         wanted = SubscriptionFilter.of(SQL92_EXPRESSION if is_sql else TAG_EXPRESSION, expression)

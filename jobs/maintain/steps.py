@@ -189,7 +189,7 @@ def _delete_replay_rows(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
             f"rows of {_replay_names_text(found.resumable)} are kept, because what was stopped can be resumed: "
             f"--keep {COPIES}=TIME deletes them"
         )
-    return Expired(len(found.files), found.bytes, found.rows), notes
+    return Expired(len(found.files), found.size_bytes, found.row_count), notes
 
 
 def _replay_names_text(replays: Sequence[str]) -> str:

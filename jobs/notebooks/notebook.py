@@ -100,8 +100,8 @@ class Notebook:
         return Lake(self._lake_text)
 
     @property
-    def place(self) -> str:
-        """Return the place of the lake, for `commitlake.open`; a given session opens `catalog.schema` by its catalogs.
+    def lake_location(self) -> str:
+        """Return the lake's path for `commitlake.open`; with a given Spark session, as the parameter names it.
 
         Raises:
             LakeError: The path cannot be that of a lake.
@@ -147,14 +147,14 @@ class Notebook:
         Raises:
             UsageError: The value is not a positive number.
         """
-        return self._parse_parameter(name, _parse_positive)
+        return self._parse_parameter(name, _parse_positive_number)
 
     def list_parameter(self, name: str) -> list[str]:
         """Return a parameter's values, which are separated by commas."""
         return [text for part in self.values[name].split(",") if (text := part.strip())]
 
     def time_range(self) -> tuple[datetime.datetime, datetime.datetime]:
-        """Return the parameters `from` and `to`; where one is missing, all times but those that only wrong clocks have.
+        """Return the parameters `from` and `to`; by default the first and the last plausible time.
 
         Raises:
             UsageError: A value is not a time.
@@ -162,8 +162,8 @@ class Notebook:
         start, end = self.time_parameter("from"), self.time_parameter("to")
         return start or FIRST_USUAL_TIME, end or latest_plausible_time()
 
-    def last_day(self, lake: AnalysisLake[DataFrame]) -> tuple[datetime.datetime, datetime.datetime]:
-        """Return the parameters `from` and `to`; where one is missing, so that they cover the last day with messages.
+    def time_range_or_last_day(self, lake: AnalysisLake[DataFrame]) -> tuple[datetime.datetime, datetime.datetime]:
+        """Return the parameters `from` and `to`; by default they cover the last day with messages.
 
         Raises:
             UsageError: A value is not a time.
@@ -185,7 +185,7 @@ class Notebook:
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{name}: {error}") from None
 
-    def say(self, *sentences: str) -> None:
+    def print_sentences(self, *sentences: str) -> None:
         """Print each sentence on a line of its own."""
         for sentence in sentences:
             print(escape_unprintable(sentence))
@@ -193,7 +193,7 @@ class Notebook:
     def display(self, title: str, frame: DataFrame) -> None:
         """Show the first rows of a DataFrame: on Databricks by its own `display`, elsewhere as a table of text."""
         if "dbutils" in self.names:
-            self.say("", title)
+            self.print_sentences("", title)
             self.names["display"](frame)
             return
         rows = list(rows_of_batches(frame.limit(MAX_ROWS + 1).toArrow().to_batches(), 0))
@@ -214,23 +214,23 @@ class Notebook:
             page = figure.to_html(include_plotlyjs=True, config={"typesetMath": False})  # a name like $x$ is no formula
             self._show_page(re.sub(r"\W+", "-", title.lower()), page)
 
-    def show(self, *sections: Section) -> None:
+    def show_sections(self, *sections: Section) -> None:
         """Show sections of a report: sentences, tables and pictures, each section in this order."""
         for section in sections:
             for block in section.blocks:
                 if isinstance(block, Table):
                     self._show_table(block)
                 elif not isinstance(block, LineChart | HeatMap | BarChart | Html):
-                    self.say(*block_lines([block]))
+                    self.print_sentences(*block_lines([block]))
             self._show_pictures(section)
 
     def _show_table(self, table: Table) -> None:
         """Show a table, or a sentence if it has no rows."""
         if not table.rows:
-            self.say(f"{table.caption}: none")
+            self.print_sentences(f"{table.caption}: none")
             return
         more = f" (the first {MAX_ROWS:,} of {len(table.rows):,})" if len(table.rows) > MAX_ROWS else ""
-        self.say("", f"{table.caption}{more}")
+        self.print_sentences("", f"{table.caption}{more}")
         display = self._find_table_display()
         if display is None:
             write_table_block(table._replace(rows=table.rows[:MAX_ROWS]), sys.stdout, is_full=not sys.stdout.isatty())
@@ -239,14 +239,14 @@ class Notebook:
             cells = [[str(row[place]) for place in places] for row in table.rows[:MAX_ROWS]]
             _display_cells(display, [table.columns[place] for place in places], cells)
         if table.rest:
-            self.say(table.rest)
+            self.print_sentences(table.rest)
 
     def _display_rows(self, title: str, rows: Sequence[Row], columns: Sequence[Column]) -> None:
         """Show at most `MAX_ROWS` of the rows with a title, or a sentence if there are none."""
         if not rows:
-            self.say("", f"{title}: none")
+            self.print_sentences("", f"{title}: none")
             return
-        self.say("", f"{title} (the first {MAX_ROWS:,})" if len(rows) > MAX_ROWS else title)
+        self.print_sentences("", f"{title} (the first {MAX_ROWS:,})" if len(rows) > MAX_ROWS else title)
         self._write_rows(rows[:MAX_ROWS], columns)
 
     def _write_rows(self, rows: Sequence[Row], columns: Sequence[Column]) -> None:
@@ -323,10 +323,10 @@ def _figure_rows(figure: Figure) -> Iterator[Row]:
     for trace in figure.data:
         if "x" in trace and "y" in trace and trace.x is not None and trace.y is not None:
             series = {"series": trace.name} if trace.name else {}
-            yield from ({across: _point_text(x), **series, up: y} for x, y in zip(trace.x, trace.y, strict=True))
+            yield from ({across: _axis_value_text(x), **series, up: y} for x, y in zip(trace.x, trace.y, strict=True))
 
 
-def _point_text(value: Any) -> str:
+def _axis_value_text(value: Any) -> str:
     """Return the text of a value on a figure's axis, of a time without the digits of nanoseconds."""
     return (
         value.astype("datetime64[s]").item().isoformat()
@@ -350,24 +350,24 @@ def _wrap_in_iframe(page: str) -> str:
     return tag("div", frame)
 
 
-def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) -> Notebook:
+def open_notebook(title: str, namespace: Mapping[str, Any], *parameters: Parameter) -> Notebook:
     """Return a notebook with the values of its parameters.
 
     Args:
         title: Title of the notebook.
-        names: The notebook's own namespace: `globals()`.
+        namespace: The notebook's own namespace: `globals()`.
         parameters: Its parameters; outside Databricks, `plots` is added.
 
     Raises:
         UsageError: The folder for pictures cannot be created.
     """
-    dbutils = names.get("dbutils")
+    dbutils = namespace.get("dbutils")
     if dbutils is not None:
         for one in parameters:
             dbutils.widgets.text(one.name, one.default, f"{one.name}: {one.help}")
         values = {one.name: dbutils.widgets.get(one.name).strip() for one in parameters}
-        return Notebook({**values, PLOTS: ""}, names)
-    is_script = names.get("__name__") == "__main__" and "get_ipython" not in names
+        return Notebook({**values, PLOTS: ""}, namespace)
+    is_script = namespace.get("__name__") == "__main__" and "get_ipython" not in namespace
     parser = argparse.ArgumentParser(description=title, allow_abbrev=False)
     for one in (*parameters, Parameter(PLOTS, "write pictures to this folder, and create it if it does not exist")):
         default = os.environ.get(ENVIRONMENT_PREFIX + one.name.upper(), one.default)
@@ -380,11 +380,11 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
     arguments = join_options_and_times(sys.argv[1:], *(f"--{one.name}" for one in parameters)) if is_script else []
     values = vars(parser.parse_args(arguments))
     if values[PLOTS]:
-        _create_folder(values[PLOTS])
-    return Notebook(values, names)
+        _create_plots_folder(values[PLOTS])
+    return Notebook(values, namespace)
 
 
-def _create_folder(folder: str) -> None:
+def _create_plots_folder(folder: str) -> None:
     """Create the folder for charts before any work begins, so that an error comes early."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -392,15 +392,15 @@ def _create_folder(folder: str) -> None:
         raise UsageError(f"{PLOTS}: the folder {folder!r} cannot be created: {error.strerror or error}") from None
 
 
-def _print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_error(error_type: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     """Print a user's error without a stack trace, or nothing if the reader has gone; the exit code is 1."""
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes the buffer at exit
     elif isinstance(error, CommitLakeError):
         print(f"{Path(sys.argv[0]).stem}: error: {escape_unprintable(str(error))}", file=sys.stderr)
     else:
-        sys.__excepthook__(kind, error, trace)
+        sys.__excepthook__(error_type, error, traceback)
 
 
-def _parse_positive(text: str) -> float:
+def _parse_positive_number(text: str) -> float:
     return parse_positive_decimal(text, "positive number", maximum=1e18)

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_replay_rows
 from commitlake.pipelines.replay.ledger import Counts, Ledger, read_replay_states
-from commitlake.pipelines.replay.other_replays import check_no_unfinished, find_other_replays, record_plan
+from commitlake.pipelines.replay.other_replays import check_no_unfinished_replay, find_other_replays, record_plan
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.planning import (
@@ -21,9 +21,9 @@ from commitlake.pipelines.replay.planning import (
     QueueCount,
     check_queue_numbers,
     divide_into_parts,
+    find_original_topics,
     make_plan,
     needed_target_topics,
-    origin_topics,
     target_queue_ends,
 )
 from commitlake.pipelines.replay.sending.pace import Pace
@@ -79,23 +79,23 @@ def replay_once(
     lake: Lake,
     table: DeltaTable,
     condition: str,
-    choice: Sequence[QueueCount],
+    queue_counts: Sequence[QueueCount],
     *,
     name_servers: str,
-    topic: str | None = None,
+    target_topic: str | None = None,
     rate: float | None = None,
-    is_again: bool = False,
+    includes_replayed: bool = False,
 ) -> ReplayOutcome | None:
     """Send messages unless an earlier replay sent the same ones, and measure how far groups consumed them.
 
     Args:
         table: the lake's table `messages`.
         condition: SQL condition for the messages.
-        choice: the number of selected messages of each queue.
+        queue_counts: the number of selected messages of each queue.
         name_servers: name servers of the target, `host:port` of each, separated by semicolons; empty to send nothing.
-        topic: target topic of all messages; None for the topic that each was first sent to.
+        target_topic: target topic of all messages; None for the topic that each was first sent to.
         rate: the largest number of messages per second; None for no limit.
-        is_again: whether to send messages that an earlier replay has sent.
+        includes_replayed: whether to send messages that an earlier replay has sent.
 
     Returns:
         The result of the replay; None if there are no messages, or no name servers.
@@ -106,21 +106,23 @@ def replay_once(
         ReplayError: if they cannot be sent.
         RocketMQError: if the target does not answer.
     """
-    if not name_servers or not choice:
+    if not name_servers or not queue_counts:
         return None
-    earlier = None if is_again else _find_earlier_replay(lake, condition, name_servers, topic)
+    earlier = None if includes_replayed else _find_earlier_replay(lake, condition, name_servers, target_topic)
     with open_target_client(name_servers) as client:
         if earlier is not None:
-            plan, counts = earlier, Ledger(lake, earlier.replay_id).counts()
+            plan, counts = earlier, Ledger(lake, earlier.replay_id).count_sent_and_failed()
         else:
-            origins = origin_topics(table, condition) if topic is None else []
-            queues = target_queue_ends(client, needed_target_topics(choice, topic, origins))
-            target = Target(name_servers, topic, QueueMapping.SAME, queues)
-            check_queue_numbers(choice, target)
-            plan = make_plan(choice, divide_into_parts(table, condition), condition, target, command="by a notebook")
+            origins = find_original_topics(table, condition) if target_topic is None else []
+            queues = target_queue_ends(client, needed_target_topics(queue_counts, target_topic, origins))
+            target = Target(name_servers, target_topic, QueueMapping.SAME, queues)
+            check_queue_numbers(queue_counts, target)
+            plan = make_plan(
+                queue_counts, divide_into_parts(table, condition), condition, target, command="by a notebook"
+            )
             others = find_other_replays(lake, plan, table)
-            if not is_again:
-                check_no_unfinished(others)
+            if not includes_replayed:
+                check_no_unfinished_replay(others)
             record_plan(lake, plan, table, others)
             messages = PlannedMessages(plan, table, open_store(lake.packs))
             counts = ReplayRun(lake, messages, client, Pace(rate or 0), ReplaySettings()).run(is_resumed=False)
@@ -132,21 +134,21 @@ def replay_once(
                 )
         rows = read_replay_rows(lake, plan.replay_id)
         groups = [
-            GroupFollower(client, plan, group, rows.filter(pc.equal(rows.column("target_topic"), name))).read()
+            GroupFollower(client, plan, group, rows.filter(pc.equal(rows.column("target_topic"), name))).read_outcomes()
             for name in sorted({queue.topic for queue in plan.target.queues})
             for group in client.admin.groups_of_topic(name)
         ]
     return ReplayOutcome(plan, counts, groups, is_new=earlier is None)
 
 
-def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
+def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, target_topic: str | None) -> ReplayPlan | None:
     """Return the newest finished replay of the same messages to the same target, without withdrawn replays."""
     states = [
         state
         for state in read_replay_states(lake).values()
         if state.event is not ReplayEvent.WITHDRAWN
         and state.plan.condition == condition
-        and (state.plan.target.name_servers, state.plan.target.topic) == (name_servers, topic)
+        and (state.plan.target.name_servers, state.plan.target.topic) == (name_servers, target_topic)
     ]
     if not states:
         return None
@@ -164,33 +166,35 @@ def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, topic: s
     return state.plan
 
 
-def selected_messages_report(choice: Sequence[QueueCount], over_time: CountsOverTime, rate: float | None) -> Report:
+def selected_messages_report(
+    queue_counts: Sequence[QueueCount], counts_over_time: CountsOverTime, rate: float | None
+) -> Report:
     """Return a report on the selected messages: their numbers by queue, and over time.
 
     Args:
-        choice: The selected messages by queue.
-        over_time: Their numbers by time and topic.
+        queue_counts: The selected messages by queue.
+        counts_over_time: Their numbers by time and topic.
         rate: Messages per second at which they would be sent, if it is limited.
     """
-    first, *others = _selected_messages_sentences(choice, rate)
-    queues = Table.of("Queues", _QUEUE_COLUMNS, map(asdict, choice))
+    first, *others = _selected_messages_sentences(queue_counts, rate)
+    queues = Table.of("Queues", _QUEUE_COLUMNS, map(asdict, queue_counts))
     selected: list[Block] = [*map(Paragraph, others), queues]
-    if over_time.starts:
-        windows = TimeWindows(over_time.starts[0], over_time.step, len(over_time.starts))
-        ordered = sorted(over_time.messages.items(), key=lambda item: (-sum(item[1]), item[0]))[:MAX_SERIES]
+    if counts_over_time.starts:
+        windows = TimeWindows(counts_over_time.starts[0], counts_over_time.step, len(counts_over_time.starts))
+        ordered = sorted(counts_over_time.messages.items(), key=lambda item: (-sum(item[1]), item[0]))[:MAX_SERIES]
         series = [Series(topic, [count or None for count in counts]) for topic, counts in ordered]
         selected.append(LineChart("Selected messages by topic", windows, series))
     return Report("Replay", Verdict(Kind.INFO, first), [], [Section("selected", "Selected", selected)], "replay")
 
 
-def _selected_messages_sentences(choice: Sequence[QueueCount], rate: float | None) -> Iterator[str]:
+def _selected_messages_sentences(queue_counts: Sequence[QueueCount], rate: float | None) -> Iterator[str]:
     """Yield sentences on what a replay of the selected messages would send."""
-    if not choice:
+    if not queue_counts:
         yield "No message matches: there is nothing to send."
         return
-    messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
-    topics = sorted({queue.topic for queue in choice})
-    times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
+    messages, size = sum(queue.messages for queue in queue_counts), sum(queue.bytes for queue in queue_counts)
+    topics = sorted({queue.topic for queue in queue_counts})
+    times = [moment for queue in queue_counts for moment in (queue.first_at, queue.last_at) if moment is not None]
     stored = f"from {format_time(min(times))} to {format_time(max(times))} UTC" if times else "at unknown times"
     yield (
         f"{format_count(messages, 'message')} of {format_count(len(topics), 'topic')} ({', '.join(topics[:5])}"
@@ -200,9 +204,9 @@ def _selected_messages_sentences(choice: Sequence[QueueCount], rate: float | Non
         yield f"At {rate:g} messages/s, sending takes {messages / rate:,.0f} s."
 
 
-def replay_outcome_report(replayed: ReplayOutcome | None) -> Report:
+def replay_outcome_report(outcome: ReplayOutcome | None) -> Report:
     """Return a report on what a replay has sent, and how far groups have consumed it; None for a dry run."""
-    first, *others = _replay_outcome_sentences(replayed)
+    first, *others = _replay_outcome_sentences(outcome)
     groups = [
         {
             "group": one.group,
@@ -210,24 +214,24 @@ def replay_outcome_report(replayed: ReplayOutcome | None) -> Report:
             **{state.text: one.count(state) for state in State},
             "retried": len(one.retries),
         }
-        for one in (replayed.groups if replayed is not None else ())
+        for one in (outcome.groups if outcome is not None else ())
     ]
     sections = [Section("groups", "Groups", [*map(Paragraph, others), Table.of_values("Groups", groups)])]
     return Report("Replay", Verdict(Kind.INFO, first), [], sections, "replay")
 
 
-def _replay_outcome_sentences(replayed: ReplayOutcome | None) -> Iterator[str]:
+def _replay_outcome_sentences(outcome: ReplayOutcome | None) -> Iterator[str]:
     """Yield sentences on what a replay has sent."""
-    if replayed is None:
+    if outcome is None:
         yield "Nothing was sent: this is a dry run. To send, set the parameter namesrv to the target's name servers."
         return
-    plan, counts = replayed.plan, replayed.counts
-    was = "is" if replayed.is_new else "was sent by an earlier run, and is not sent again (again=yes does): it is"
+    plan, counts = outcome.plan, outcome.counts
+    was = "is" if outcome.is_new else "was sent by an earlier run, and is not sent again (again=yes does): it is"
     yield (
-        f"Replay {plan.replay_id} to {plan.target.name_servers} {was} finished: {counts.sent:,} of {plan.wanted:,} "
-        "messages are there."
+        f"Replay {plan.replay_id} to {plan.target.name_servers} {was} finished: {counts.sent:,} of "
+        f"{plan.messages_to_send:,} messages are there."
     )
     if counts.failed:
         yield f"{format_count(counts.failed, 'message')} could not be sent: see the table replay_messages."
-    if not replayed.groups:
+    if not outcome.groups:
         yield "No group in the target consumes them."

@@ -60,7 +60,9 @@ class OffsetsOptions(
         "the brokers' name servers, separated by semicolons: the output also shows what the brokers still have",
         metavar="HOST:PORT",
     )
-    output: str = format_option(more=(MQADMIN,), rules=rules_for_values(MQADMIN, rules=requires_one_of("namesrv")))
+    output: str = format_option(
+        more_forms=(MQADMIN,), rules=rules_for_values(MQADMIN, rules=requires_one_of("namesrv"))
+    )
     mqadmin: ClassVar = shorthand_option(
         "same as --format mqadmin: commands for mqadmin 5.x, ready to be pasted", output=MQADMIN
     )

@@ -73,7 +73,7 @@ def gather_group_offsets(command: OffsetsOptions, client: OffsetClient | None) -
         RocketMQError: A broker does not answer.
     """
     if command.lake is None:
-        stores = find_named_stores(command.source[1], None, None, find_formats(command))
+        stores = find_named_stores(command.source_option[1], None, None, find_formats(command))
         sources = open_store_sources(store for store in stores if not command.broker or store.broker in command.broker)
         if not sources:
             raise JobError(

@@ -1,4 +1,4 @@
-"""The actions `list`, `show`, `stop` and `request_rate` of `replay`."""
+"""The actions `list`, `show`, `stop` and `throttle` of `replay`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _LANDING_COLUMNS = [
 
 
 def list_replays(arguments: ReplayOptions, lake: Lake) -> ExitCode:
-    """Print all replays, the newest last; only the name of a replay whose rows cannot be read."""
+    """Print all replays, the newest last, and a warning for each replay whose rows cannot be read."""
     lake.table("messages")  # raises an error if this is not a lake
     unreadable: list[str] = []
 
@@ -79,12 +79,12 @@ def _event_row(row: Row) -> Row:
 
 def _replay_row(lake: Lake, state: ReplayState) -> Row:
     plan = state.plan
-    counts = Ledger(lake, plan.replay_id).counts()
+    counts = Ledger(lake, plan.replay_id).count_sent_and_failed()
     return {
         "replay_id": plan.replay_id,
         "state": str(state.event),
         "since": time_text(state.at),
-        "messages": plan.wanted,
+        "messages": plan.messages_to_send,
         "sent": counts.sent,
         "failed": counts.failed,
         "target": plan.target.name_servers + (f" {plan.target.topic}" if plan.target.topic else ""),

@@ -79,20 +79,20 @@ _UNDO = Section("undo")
 
 
 def _parse_rate(text: str) -> float:
-    rate = 0.0 if text == _NONE else _parse_positive(text.removesuffix("/s"))
+    rate = 0.0 if text == _NONE else _parse_positive_number(text.removesuffix("/s"))
     if rate is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate: expected messages per second, as in 500 or 0.5")
     return rate
 
 
 def _parse_speed(text: str) -> float:
-    speed = 0.0 if text == _NONE else _parse_positive(text.removesuffix("x"))
+    speed = 0.0 if text == _NONE else _parse_positive_number(text.removesuffix("x"))
     if speed is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a speed: expected 1x, 2x or 0.5x")
     return speed
 
 
-def _parse_positive(text: str) -> float | None:
+def _parse_positive_number(text: str) -> float | None:
     number = parse_decimal(text) if _NUMBER.fullmatch(text) else None
     return number or None
 

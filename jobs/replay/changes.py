@@ -46,7 +46,9 @@ def read_changes(arguments: SendingArguments) -> MessageChanges:
     masks = [parse_mask(text) for text in arguments.mask]
     key = os.environ.get(KEY_VARIABLE, "").encode()
     check_hash_key(masks, key)
-    return MessageChanges(None if arguments.transform is None else _load_function(arguments.transform), masks, key)
+    return MessageChanges(
+        None if arguments.transform is None else _load_transform_function(arguments.transform), masks, key
+    )
 
 
 def write_changes(lake: Lake, messages: PlannedMessages, changes: MessageChanges) -> None:
@@ -66,7 +68,12 @@ def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessa
 
         after = apply_transform(changes.transform, spark.createDataFrame(before)).toArrow().cast(before.schema)
     found = [
-        {"msg_id": message_id, "field": field, "before": _value_text(was), "after": _value_text(becomes)}
+        {
+            "msg_id": message_id,
+            "field": field,
+            "before": _shortened_value_text(was),
+            "after": _shortened_value_text(becomes),
+        }
         for message_id, field, was, becomes in find_differences(before, *mask_and_encode(after, changes))
     ]
     failed = len(errors) - before.num_rows
@@ -80,7 +87,7 @@ def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessa
         )
 
 
-def _value_text(value: object) -> str | None:
+def _shortened_value_text(value: object) -> str | None:
     if isinstance(value, bytes):
         return value[:_MAX_SHOWN].decode(errors="replace")
     return None if value is None else str(value)[:_MAX_SHOWN]
@@ -94,20 +101,23 @@ def _open_session_for_transform(lake: Lake, changes: MessageChanges) -> SparkSes
     return get_session("replay", lake.s3)
 
 
-def _load_function(name: str) -> Transform:
+def _load_transform_function(function_path: str) -> Transform:
     """Return the function named by `module:function` or `file.py:function`."""
-    place, colon, function = name.rpartition(":")
+    place, colon, function = function_path.rpartition(":")
     if not colon or not place or not function:
         raise JobError(
-            f"--transform {name}: expected MODULE:FUNCTION", "as in fixes.orders:mend, or ./mend_orders.py:mend"
+            f"--transform {function_path}: expected MODULE:FUNCTION",
+            "as in fixes.orders:mend, or ./mend_orders.py:mend",
         )
     try:
         module = _load_module_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's module raises)
-        raise JobError(f"--transform {name}: {place} cannot be loaded: {type(error).__name__}: {error}") from None
+        raise JobError(
+            f"--transform {function_path}: {place} cannot be loaded: {type(error).__name__}: {error}"
+        ) from None
     found = getattr(module, function, None)
     if not callable(found):
-        raise JobError(f"--transform {name}: {place} has no function {function}")
+        raise JobError(f"--transform {function_path}: {place} has no function {function}")
     transform: Transform = found
     return transform
 

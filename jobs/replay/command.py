@@ -89,18 +89,18 @@ class Replay(ReplayOptions):
 
     def _run_action(self, lake: Lake) -> ExitCode:
         from commitlake.jobs.replay.actions import list_replays, request_rate, request_stop, show_replay
-        from commitlake.jobs.replay.send import resume, send_new_replay
+        from commitlake.jobs.replay.send import resume_replay, send_new_replay
         from commitlake.jobs.replay.undo import undo_replay
-        from commitlake.jobs.replay.verify import verify
+        from commitlake.jobs.replay.verify import verify_replay_by_id
 
         acts = {
             SEND: send_new_replay,
-            RESUME: resume,
+            RESUME: resume_replay,
             LIST: list_replays,
             SHOW: show_replay,
             STOP: request_stop,
             THROTTLE: request_rate,
-            VERIFY: verify,
+            VERIFY: verify_replay_by_id,
             UNDO: undo_replay,
         }
         return acts[self.action](self, lake)

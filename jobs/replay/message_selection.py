@@ -15,7 +15,7 @@ from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
-from commitlake.jobs.replay.source import MessageSource, archived_stores
+from commitlake.jobs.replay.source import MessageSource, archived_store_names
 from commitlake.pipelines.replay.errors import UnknownGroupError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
@@ -52,21 +52,21 @@ def select_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource)
     """
     not_consumed = None
     if arguments.not_consumed_by is not None:
-        not_consumed = _find_not_consumed(arguments, arguments.not_consumed_by, lake, source)
+        not_consumed = _find_not_consumed_messages(arguments, arguments.not_consumed_by, lake, source)
     wanted = replace(
         arguments.selection,
         kinds=SENDABLE if arguments.all_copies else (),
-        keys=[*arguments.key, *_read_keys(arguments.keys_file)],
+        keys=[*arguments.key, *_read_keys_file(arguments.keys_file)],
         groups=() if arguments.dlq_of is None else (arguments.dlq_of,),
     )
     origin = original_topic_sql(source.table) if arguments.all_copies else None
-    chosen = partial(selection_condition, wanted, not_consumed=not_consumed, origin=origin)
+    chosen = partial(selection_condition, wanted, not_consumed=not_consumed, origin_topic_sql=origin)
     if arguments.include_replayed:
-        return SelectedMessages(chosen(has_replayed=True), not_consumed)
-    return SelectedMessages(chosen(), not_consumed, chosen(has_replayed=True))
+        return SelectedMessages(chosen(includes_replayed=True), not_consumed)
+    return SelectedMessages(chosen(), not_consumed, chosen(includes_replayed=True))
 
 
-def _find_not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source: MessageSource) -> NotConsumed:
+def _find_not_consumed_messages(arguments: ReplayOptions, group: str, lake: Lake, source: MessageSource) -> NotConsumed:
     wanted = set(arguments.topic)
 
     def is_chosen_topic(topic: str) -> bool:
@@ -77,7 +77,7 @@ def _find_not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source:
     try:
         found = source.not_consumed(arguments, group, is_chosen_topic)
     except UnknownGroupError as error:
-        known = source.offsets(arguments.broker or ([] if source.is_copied else archived_stores(lake))).groups
+        known = source.offsets(arguments.broker or ([] if source.is_copied else archived_store_names(lake))).groups
         groups = [name for name in known if not is_system_group(name)]
         raise JobError(f"{error}.{suggest_similar_name(group, groups)}", known_names_hint(groups)) from None
     # A topic without any message is reported as unknown.
@@ -98,7 +98,7 @@ def _topics_with_messages(source: MessageSource, topics: Sequence[str]) -> list[
     return sorted(row["topic"] for row in run_sql(source.table, "messages", sql).read_all().to_pylist())
 
 
-def _read_keys(path: str | None) -> list[str]:
+def _read_keys_file(path: str | None) -> list[str]:
     if path is None:
         return []
     try:

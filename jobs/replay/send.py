@@ -32,9 +32,9 @@ from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.replay.changes import read_changes, show_changes, write_changes
 from commitlake.jobs.replay.message_selection import SelectedMessages, select_messages
-from commitlake.jobs.replay.source import MessageSource, open_source
+from commitlake.jobs.replay.source import MessageSource, open_message_source
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
-from commitlake.jobs.replay.verify import verify, verify_sent_messages
+from commitlake.jobs.replay.verify import verify_replay_by_id, verify_sent_messages
 from commitlake.jobs.report.rows_output import Row, write_rows
 from commitlake.pipelines.replay.changes import MessageChanges
 from commitlake.pipelines.replay.errors import ReplayError
@@ -49,17 +49,22 @@ from commitlake.pipelines.replay.ledger import (
     check_is_not_running,
     read_replay_state,
 )
-from commitlake.pipelines.replay.other_replays import OtherReplay, check_no_unfinished, find_other_replays, record_plan
+from commitlake.pipelines.replay.other_replays import (
+    OtherReplay,
+    check_no_unfinished_replay,
+    find_other_replays,
+    record_plan,
+)
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
 from commitlake.pipelines.replay.planning import (
     QueueCount,
     check_queue_numbers,
-    count_queues,
+    count_messages_by_queue,
     divide_into_parts,
+    find_original_topics,
     make_plan,
     needed_target_topics,
-    origin_topics,
     plan_changed_messages,
     target_queue_ends,
 )
@@ -101,50 +106,54 @@ class SendOutcome(NamedTuple):
 
 def send_new_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Plan a new replay, show what it sends, ask for confirmation, and send."""
-    with open_source(arguments, lake) as source:
+    with open_message_source(arguments, lake) as source:
         warn_of_unknown_names(arguments, lake, source)
         chosen = select_messages(arguments, lake, source)
-        code = send_selected_messages(arguments, lake, source, chosen, _replay_command(arguments)).exit_code
+        code = send_selected_messages(arguments, lake, source, chosen, _selection_options_text(arguments)).exit_code
         return ExitCode.DAMAGE if (source.damaged or source.missing) and code == ExitCode.OK else code
 
 
 def send_selected_messages(
-    arguments: SendingArguments, lake: Lake, source: MessageSource, chosen: SelectedMessages, choice_in_words: str
+    arguments: SendingArguments,
+    lake: Lake,
+    source: MessageSource,
+    selected_messages: SelectedMessages,
+    choice_text: str,
 ) -> SendOutcome:
     """Plan a new replay of the chosen messages, show what it sends, ask for confirmation, and send.
 
     Args:
         arguments: options of the target and the pace.
-        choice_in_words: the choice for people, for `replay list`.
+        choice_text: the choice for people, for `replay list`.
 
     Raises:
         JobError: if `--where` is invalid, or sending is not confirmed.
         ReplayError: if the messages cannot be sent.
     """
-    changes, condition = read_changes(arguments), chosen.condition
+    changes, condition = read_changes(arguments), selected_messages.condition
     choice = _count_selected_by_queue(arguments, lake, source, condition)
     if not choice:
-        _show_not_consumed(chosen.not_consumed)
+        _print_not_consumed_notes(selected_messages.not_consumed)
         print("no message matches: nothing is sent", file=sys.stderr)
-        _show_already_replayed(source, chosen)
+        _print_already_replayed_count(source, selected_messages)
         return SendOutcome(ExitCode.OK)
     if arguments.namesrv is None:
-        _show_selected_queues(arguments, source, choice, chosen.not_consumed)
+        _show_selected_queues(arguments, source, choice, selected_messages.not_consumed)
         nowhere = Target("", None, QueueMapping(arguments.queues), ())
         if changes:
-            plan = _make_plan(arguments, source, condition, choice, nowhere, choice_in_words)
+            plan = _make_plan(arguments, source, condition, choice, nowhere, choice_text)
             show_changes(arguments, lake, _open_planned_messages(lake, source, plan), changes)
         return SendOutcome(ExitCode.OK)
     with open_target_client(arguments.namesrv) as client:
-        origins = origin_topics(source.table, condition) if arguments.to_topic is None else []
+        origins = find_original_topics(source.table, condition) if arguments.to_topic is None else []
         topics = needed_target_topics(choice, arguments.to_topic, origins)
         queues = target_queue_ends(client, topics)
         target = Target(arguments.namesrv, arguments.to_topic, QueueMapping(arguments.queues), queues)
         check_queue_numbers(choice, target)
-        plan = _make_plan(arguments, source, condition, choice, target, choice_in_words)
+        plan = _make_plan(arguments, source, condition, choice, target, choice_text)
         others = _find_other_replays(lake, source, plan)
         if arguments.dry_run or not arguments.quiet:
-            _show_selected_queues(arguments, source, choice, chosen.not_consumed)
+            _show_selected_queues(arguments, source, choice, selected_messages.not_consumed)
             _show_target(arguments, source, plan, choice, client.admin)
             _show_other_replays(others)
         if arguments.dry_run:
@@ -152,7 +161,7 @@ def send_selected_messages(
                 show_changes(arguments, lake, _open_planned_messages(lake, source, plan), changes)
             return SendOutcome(ExitCode.OK)
         if not arguments.again:
-            check_no_unfinished(others)
+            check_no_unfinished_replay(others)
         _confirm_sending(arguments, plan)
         runner = _open_runner(arguments, lake, plan)
         if source.is_copied:
@@ -164,11 +173,11 @@ def send_selected_messages(
         return SendOutcome(_run_replay(arguments, lake, sent, client, runner, is_resumed=False), sent)
 
 
-def _show_already_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
+def _print_already_replayed_count(source: MessageSource, selected_messages: SelectedMessages) -> None:
     """Print the number of matching messages that are left out because a replay has sent them."""
-    if chosen.with_replayed is None:
+    if selected_messages.with_replayed is None:
         return
-    count = sum(queue.messages for queue in count_queues(source.table, chosen.with_replayed))
+    count = sum(queue.messages for queue in count_messages_by_queue(source.table, selected_messages.with_replayed))
     if count:
         were = format_count(count, "matching message was", "matching messages were")
         print(f"{were} sent by a replay, and left out: --include-replayed selects them, too", file=sys.stderr)
@@ -179,7 +188,7 @@ def _count_selected_by_queue(
 ) -> list[QueueCount]:
     try:
         with enforce_limits(where_condition_limits("replay", arguments.where)):
-            return count_queues(source.table, condition)
+            return count_messages_by_queue(source.table, condition)
     except QueryError as error:
         if arguments.where is None:
             raise
@@ -192,12 +201,12 @@ def _make_plan(
     arguments: SendingArguments,
     source: MessageSource,
     condition: str,
-    choice: Sequence[QueueCount],
+    queue_counts: Sequence[QueueCount],
     target: Target,
-    choice_in_words: str,
+    choice_text: str,
 ) -> ReplayPlan:
     parts = divide_into_parts(source.table, condition)
-    plan = make_plan(choice, parts, condition, target, limit=arguments.limit, command=choice_in_words)
+    plan = make_plan(queue_counts, parts, condition, target, limit=arguments.limit, command=choice_text)
     return replace(plan, rate=arguments.rate or 0.0, speed=arguments.speed or 0.0, lag_limit=arguments.pause_if_lag)
 
 
@@ -231,13 +240,13 @@ def _write_changed_messages(
     else:
         return plan
     sent = plan_changed_messages(plan, lake.table("replay_rows"))
-    left_out = plan.wanted - sent.wanted
+    left_out = plan.messages_to_send - sent.messages_to_send
     if left_out and not arguments.quiet:
         print_line(f"{format_count(left_out, 'message is', 'messages are')} dropped by {arguments.transform}")
     return replace(sent, selection="") if source.is_copied else sent
 
 
-def resume(arguments: ReplayOptions, lake: Lake) -> ExitCode:
+def resume_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Continue a replay that was stopped, or whose process ended before the sent messages were verified."""
     state = read_replay_state(lake, arguments.replay_id)
     plan = state.plan
@@ -248,7 +257,7 @@ def resume(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     if state.event is ReplayEvent.WITHDRAWN:
         raise JobError(f"the replay {plan.replay_id} was withdrawn: {state.detail}")
     if state.event is ReplayEvent.FINISHED and not state.is_verified and arguments.verify is not False:
-        return verify(arguments, lake)
+        return verify_replay_by_id(arguments, lake)
     if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
     if state.has_lost_rows and state.event is ReplayEvent.PLANNED:
@@ -334,7 +343,7 @@ def _run_replay(
         else ReplaySettings(arguments.target_timeout.total_seconds())
     )
     messages = open_planned_messages(lake, plan, open_packs(lake))
-    with counted_progress("sending", plan.wanted, "messages", quiet=arguments.quiet) as advance:
+    with counted_progress("sending", plan.messages_to_send, "messages", quiet=arguments.quiet) as advance:
         shown = 0
 
         def on_progress(counts: Counts) -> None:
@@ -363,9 +372,9 @@ def _discard_message(_: str) -> None:
 
 
 def _print_summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
-    left = plan.wanted - counts.sent - counts.failed
+    left = plan.messages_to_send - counts.sent - counts.failed
     if not arguments.quiet:
-        wanted = format_count(plan.wanted, "message is", "messages are")
+        wanted = format_count(plan.messages_to_send, "message is", "messages are")
         print_line(
             f"replay {plan.replay_id}: {counts.sent:,} of {wanted} in the target (this run took {seconds:,.1f} s)"
         )
@@ -388,18 +397,18 @@ def _print_summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts
 def _show_selected_queues(
     arguments: SendingArguments,
     source: MessageSource,
-    choice: Sequence[QueueCount],
+    queue_counts: Sequence[QueueCount],
     not_consumed: NotConsumed | None,
 ) -> None:
     columns = list(_COLUMNS if not_consumed is None else _COLUMNS + _OFFSET_COLUMNS)
-    write_rows(arguments.output, (_queue_row(queue, not_consumed) for queue in choice), columns, source.missing)
-    _show_not_consumed(not_consumed)
-    messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
-    times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
+    write_rows(arguments.output, (_queue_row(queue, not_consumed) for queue in queue_counts), columns, source.missing)
+    _print_not_consumed_notes(not_consumed)
+    messages, size = sum(queue.messages for queue in queue_counts), sum(queue.bytes for queue in queue_counts)
+    times = [moment for queue in queue_counts for moment in (queue.first_at, queue.last_at) if moment is not None]
     stored = f"stored from {time_text(min(times))} to {time_text(max(times))}" if times else "stored at unknown times"
     print(
-        f"{format_count(messages, 'message')} of {format_count(len(choice), 'queue')}, {size_text(size)} in the log, "
-        f"{stored}",
+        f"{format_count(messages, 'message')} of {format_count(len(queue_counts), 'queue')}, {size_text(size)} in the "
+        f"log, {stored}",
         file=sys.stderr,
     )
 
@@ -408,12 +417,12 @@ def _queue_row(queue: QueueCount, not_consumed: NotConsumed | None) -> Row:
     row: Row = {name: getattr(queue, name) for name in _COLUMNS}
     times = {"first_at": queue.first_at, "last_at": queue.last_at}
     if not_consumed is not None:
-        row["group_offset"] = not_consumed.committed(queue.broker, queue.topic, queue.queue_id)
+        row["group_offset"] = not_consumed.committed_offset(queue.broker, queue.topic, queue.queue_id)
         times["offsets_as_of"] = not_consumed.as_of.get(queue.broker)
     return row | {name: None if moment is None else time_text(moment) for name, moment in times.items()}
 
 
-def _show_not_consumed(not_consumed: NotConsumed | None) -> None:
+def _print_not_consumed_notes(not_consumed: NotConsumed | None) -> None:
     """Print which stored offsets determine the messages that a group has not consumed."""
     if not_consumed is None:
         return
@@ -424,11 +433,11 @@ def _show_not_consumed(not_consumed: NotConsumed | None) -> None:
         print(note, file=sys.stderr)
 
 
-def _offsets_age_text(times: Mapping[str, datetime.datetime]) -> str:
+def _offsets_age_text(times_by_broker: Mapping[str, datetime.datetime]) -> str:
     """Return a text on when the stores' offsets were read, and how long ago that is."""
     now = datetime.datetime.now(datetime.UTC)
     by_time: dict[datetime.datetime, list[str]] = defaultdict(list)
-    for broker, moment in sorted(times.items()):
+    for broker, moment in sorted(times_by_broker.items()):
         by_time[moment].append(broker)
     found = [
         f"of {time_text(moment)} ({duration_text(max(datetime.timedelta(), now - moment))} ago)"
@@ -443,7 +452,7 @@ def _show_target(
     arguments: SendingArguments,
     source: MessageSource,
     plan: ReplayPlan,
-    choice: Sequence[QueueCount],
+    queue_counts: Sequence[QueueCount],
     admin: Admin,
 ) -> None:
     """Print the target of the messages, the groups that receive them, and the duration of sending."""
@@ -451,10 +460,10 @@ def _show_target(
     for queue in plan.target.queues:
         topics[queue.topic] = topics.get(queue.topic, 0) + 1
     lines = [f"into {topic}: {format_count(queues, 'queue')}" for topic, queues in topics.items()]
-    brokers = sorted({queue.broker for queue in choice})
+    brokers = sorted({queue.broker for queue in queue_counts})
     known = source.offsets(brokers)
     is_archived = False
-    chosen = ChosenMessages(source.table, plan.condition, choice, known.as_of)
+    chosen = ChosenMessages(source.table, plan.condition, queue_counts, known.as_of)
     for topic in topics:
         try:
             groups = admin.groups_of_topic(topic)
@@ -465,7 +474,7 @@ def _show_target(
             places, by = known.groups.get(group), "it"
             is_archived = is_archived or places is not None
             if places is None:
-                places, by = _offsets_in_target(admin, group, brokers), "by its offsets in the target, it"
+                places, by = _fetch_target_offsets(admin, group, brokers), "by its offsets in the target, it"
             lines.append(f"{group} consumes {topic}, and receives them; {_already_consumed_text(chosen, places, by)}")
         if not groups:
             lines.append(f"no group in the target consumes {topic}")
@@ -473,23 +482,25 @@ def _show_target(
         lines.append(f"what groups have consumed is by their offsets {_offsets_age_text(known.as_of)}")
     if plan.limit and plan.limit < plan.messages:
         lines.append(f"only the first {plan.limit:,} are sent")
-    lines.append(_duration_text(arguments, plan, choice))
+    lines.append(_sending_duration_text(arguments, plan, queue_counts))
     print("\n".join(lines), file=sys.stderr)
 
 
-def _already_consumed_text(chosen: ChosenMessages, places: Places, by: str) -> str:
+def _already_consumed_text(messages: ChosenMessages, group_offsets: Places, subject_text: str) -> str:
     """Return a text on how many of the selected messages a group has already consumed."""
-    if not places:
+    if not group_offsets:
         return "what it has consumed of these messages is not known"
-    consumed = chosen.count_consumed(places)
-    verb = "received" if chosen.has_failed else "consumed"  # the group of a dead letter has failed on it
-    text = f"{by} has {verb} {consumed.messages:,} of these messages before"
+    consumed = messages.count_consumed(group_offsets)
+    verb = (
+        "received" if messages.has_retries_or_dead_letters else "consumed"
+    )  # the group of a dead letter has failed on it
+    text = f"{subject_text} has {verb} {consumed.messages:,} of these messages before"
     return text + (
         f", and of {format_count(consumed.unknown, 'other', 'others')} it is not known" if consumed.unknown else ""
     )
 
 
-def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Places:
+def _fetch_target_offsets(admin: Admin, group: str, brokers: Sequence[str]) -> Places:
     """Return a group's offsets in the target on brokers with the given names; empty if they cannot be read."""
     try:
         return fetch_live_offsets(admin, group, brokers)
@@ -497,20 +508,20 @@ def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Plac
         return {}
 
 
-def _duration_text(arguments: SendingArguments, plan: ReplayPlan, choice: Sequence[QueueCount]) -> str:
+def _sending_duration_text(arguments: SendingArguments, plan: ReplayPlan, queue_counts: Sequence[QueueCount]) -> str:
     """Return a text on the duration of sending, as far as the chosen pace determines it."""
     slowest: list[tuple[float, str]] = []
     if arguments.rate:
-        slowest.append((plan.wanted / arguments.rate, f"at {arguments.rate:g} messages/s"))
-    times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
+        slowest.append((plan.messages_to_send / arguments.rate, f"at {arguments.rate:g} messages/s"))
+    times = [moment for queue in queue_counts for moment in (queue.first_at, queue.last_at) if moment is not None]
     if arguments.speed and times:
         seconds = (max(times) - min(times)).total_seconds() / arguments.speed
         slowest.append((seconds, f"at {arguments.speed:g} times the pace at which they were stored"))
     if slowest:
         seconds, pace = max(slowest)
         return f"{pace}, sending takes {seconds:,.0f} s"
-    size = plan.bytes * plan.wanted / max(1, plan.messages)
-    seconds = max(plan.wanted / _USUAL_MESSAGES, size / _USUAL_BYTES)
+    size = plan.bytes * plan.messages_to_send / max(1, plan.messages)
+    seconds = max(plan.messages_to_send / _USUAL_MESSAGES, size / _USUAL_BYTES)
     return f"without a limit, sending takes about {max(1.0, seconds):,.0f} s if a broker accepts {_USUAL_MESSAGES:,}/s"
 
 
@@ -525,14 +536,14 @@ def _show_other_replays(others: Sequence[OtherReplay]) -> None:
 def _confirm_sending(arguments: SendingArguments, plan: ReplayPlan) -> None:
     """Ask the user to confirm the plan before anything is sent."""
     confirm_action(
-        f"Send {format_count(plan.wanted, 'message')} to {plan.target.name_servers}",
-        intended_action=f"{format_count(plan.wanted, 'message')} would be sent",
+        f"Send {format_count(plan.messages_to_send, 'message')} to {plan.target.name_servers}",
+        intended_action=f"{format_count(plan.messages_to_send, 'message')} would be sent",
         refusal_message="nothing was sent",
-        is_confirmed=arguments.yes or plan.wanted <= arguments.confirm_over,
+        is_confirmed=arguments.yes or plan.messages_to_send <= arguments.confirm_over,
     )
 
 
-def _replay_command(arguments: ReplayOptions) -> str:
+def _selection_options_text(arguments: ReplayOptions) -> str:
     names = (
         "store",
         "from_broker",

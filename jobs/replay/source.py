@@ -68,21 +68,21 @@ class MessageSource:
 def lake_source(lake: Lake, table: DeltaTable) -> MessageSource:
     """Return a lake's messages as the source of a replay."""
 
-    def find_not_consumed(arguments: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
-        brokers = arguments.broker or archived_stores(lake)
-        return find_not_consumed_in_lake(lake, table, group, brokers, takes_topic, arguments.offsets_at)
+    def find_not_consumed(arguments: ReplayOptions, group: str, is_chosen_topic: Callable[[str], bool]) -> NotConsumed:
+        brokers = arguments.broker or archived_store_names(lake)
+        return find_not_consumed_in_lake(lake, table, group, brokers, is_chosen_topic, arguments.offsets_at)
 
     return MessageSource(table, partial(read_known_offsets, lake), find_not_consumed)
 
 
-def archived_stores(lake: Lake) -> list[str]:
+def archived_store_names(lake: Lake) -> list[str]:
     """Return the names of the stores whose messages the lake has."""
     last = read_last_commit(lake)
     return [] if last is None else sorted(last.stores)
 
 
 @contextmanager
-def open_source(arguments: ReplayOptions, lake: Lake) -> Iterator[MessageSource]:
+def open_message_source(arguments: ReplayOptions, lake: Lake) -> Iterator[MessageSource]:
     """Open the source of messages that the options name.
 
     Raises:
@@ -111,20 +111,20 @@ def open_source(arguments: ReplayOptions, lake: Lake) -> Iterator[MessageSource]
         yield source
 
 
-def _copy_store_messages(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
+def _copy_store_messages(store_path: str, arguments: ReplayOptions, copy_lake: Lake) -> MessageSource:
     from commitlake.jobs.arguments.broker_name import find_named_stores
     from commitlake.jobs.arguments.store_queues import unknown_store_name_sentences
     from commitlake.pipelines.replay.copied_messages import copy_log_messages
     from commitlake.pipelines.snapshot.files import read_store_snapshot
     from commitlake.pipelines.snapshot.progress import OffsetKind
 
-    stores = find_named_stores(path, None, None, find_formats(arguments))
+    stores = find_named_stores(store_path, None, None, find_formats(arguments))
     names = [store.broker for store in stores]
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     for broker in arguments.broker:
         if broker not in names:
             near = suggest_similar_name(broker, names)
-            raise JobError(f"--broker: {path} has no store {broker!a}.{near}", known_names_hint(names))
+            raise JobError(f"--broker: {store_path} has no store {broker!a}.{near}", known_names_hint(names))
     for sentence in unknown_store_name_sentences(stores, arguments.topic, arguments.queue):
         print_warning(PROG, sentence)
 
@@ -142,17 +142,17 @@ def _copy_store_messages(path: str, arguments: ReplayOptions, copy: Lake) -> Mes
                     found.setdefault(group, {})[store.broker, place.topic, place.queue_id] = offset
         return KnownOffsets(found, as_of)
 
-    def find_not_consumed(_: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
-        return find_not_consumed_in_stores(stores, group, takes_topic)
+    def find_not_consumed(_: ReplayOptions, group: str, is_chosen_topic: Callable[[str], bool]) -> NotConsumed:
+        return find_not_consumed_in_stores(stores, group, is_chosen_topic)
 
-    with _show_copy_progress(arguments, f"reading {path}") as advance:
+    with _show_copy_progress(arguments, f"reading {store_path}") as advance:
         damaged = copy_log_messages(
-            stores, _source_selection(arguments), copy, advance, has_bodies=_needs_bodies(arguments)
+            stores, _source_selection(arguments), copy_lake, advance, has_bodies=_needs_bodies(arguments)
         )
-    return MessageSource(copy.table("messages"), read_offsets, find_not_consumed, is_copied=True, damaged=damaged)
+    return MessageSource(copy_lake.table("messages"), read_offsets, find_not_consumed, is_copied=True, damaged=damaged)
 
 
-def _copy_live_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
+def _copy_live_topics(name_servers: str, arguments: ReplayOptions, copy_lake: Lake) -> MessageSource:
     from commitlake.pipelines.replay.copied_messages import copy_topic_messages
 
     wanted = _source_selection(arguments)
@@ -171,8 +171,8 @@ def _copy_live_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -
             return find_not_consumed_live(admin, group, wanted.topics, arguments.broker)
 
     with _show_copy_progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
-        damaged = copy_topic_messages(name_servers, wanted, copy, advance, has_bodies=_needs_bodies(arguments))
-    return MessageSource(copy.table("messages"), read_offsets, find_not_consumed, is_copied=True, damaged=damaged)
+        damaged = copy_topic_messages(name_servers, wanted, copy_lake, advance, has_bodies=_needs_bodies(arguments))
+    return MessageSource(copy_lake.table("messages"), read_offsets, find_not_consumed, is_copied=True, damaged=damaged)
 
 
 def _source_selection(arguments: ReplayOptions) -> Selection:
@@ -191,13 +191,13 @@ def _needs_bodies(arguments: ReplayOptions) -> bool:
 
 
 @contextmanager
-def _show_copy_progress(arguments: ReplayOptions, what: str) -> Iterator[Callable[[int, int], None]]:
-    with counted_progress(what, _STEPS, "parts in a thousand", quiet=arguments.quiet) as advance:
+def _show_copy_progress(arguments: ReplayOptions, label: str) -> Iterator[Callable[[int, int], None]]:
+    with counted_progress(label, _STEPS, "parts in a thousand", quiet=arguments.quiet) as advance:
         shown = 0
 
-        def on_read(done: int, total: int) -> None:
+        def on_read(amount_read: int, total_amount: int) -> None:
             nonlocal shown
-            reached = done * _STEPS // max(1, total)
+            reached = amount_read * _STEPS // max(1, total_amount)
             advance(reached - shown)
             shown = reached
 
@@ -205,7 +205,7 @@ def _show_copy_progress(arguments: ReplayOptions, what: str) -> Iterator[Callabl
 
 
 def check_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[str]) -> list[str]:
-    """Return the topics that exist on the brokers, and warn of topics and queues that do not.
+    """Return the given topics that exist on the brokers, and warn of topics and queues that do not exist.
 
     Args:
         admin: client of the brokers.
@@ -240,9 +240,9 @@ def check_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[s
     return found
 
 
-def _unknown_topic_sentence(topic: str, known: Sequence[str]) -> str:
+def _unknown_topic_sentence(topic: str, known_topics: Sequence[str]) -> str:
     if kind_of(topic) is Kind.DLQ:
         group = topic.removeprefix(DLQ_PREFIX)
-        groups = [name.removeprefix(DLQ_PREFIX) for name in known if kind_of(name) is Kind.DLQ]
+        groups = [name.removeprefix(DLQ_PREFIX) for name in known_topics if kind_of(name) is Kind.DLQ]
         return f"the brokers have no dead letter of the group {group!a}.{suggest_similar_name(group, groups)}"
-    return f"the brokers have no topic {topic!a}.{suggest_similar_name(topic, known)}"
+    return f"the brokers have no topic {topic!a}.{suggest_similar_name(topic, known_topics)}"

@@ -60,10 +60,12 @@ def undo_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         groups = _filter_groups(arguments.group, known)
         _check_group_count(groups)
         steps = list(
-            plan_group_steps(client, arguments.replay_id, runs, groups, sources, skips_others=arguments.skip_others)
+            plan_group_steps(
+                client, arguments.replay_id, runs, groups, sources, skips_other_messages=arguments.skip_others
+            )
         )
         write_rows(arguments.output, (_group_step_row(step) for step in steps), _COLUMNS)
-        _print_steps(arguments, steps, groups)
+        _print_step_summary(arguments, steps, groups)
         is_done = all(not step.problem for step in steps)
         if arguments.apply:
             is_done = _set_offsets(arguments, lake, steps, client) and is_done
@@ -71,9 +73,9 @@ def undo_replay(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     return ExitCode.OK if is_done and not has_left else ExitCode.DAMAGE
 
 
-def _check_group_count(groups: Mapping[str, Collection[str]]) -> None:
+def _check_group_count(groups_by_topic: Mapping[str, Collection[str]]) -> None:
     """Raise an error for too many groups, because requests for all their offsets would take very long."""
-    count = max((len(names) for names in groups.values()), default=0)
+    count = max((len(names) for names in groups_by_topic.values()), default=0)
     if count > MAX_GROUPS:
         raise JobError(
             f"expected at most {MAX_GROUPS:,} groups that consume a topic of the target, found {count:,}",
@@ -86,48 +88,53 @@ def _read_sent_runs(lake: Lake, state: ReplayState, client: OffsetClient) -> Run
     return runs if state.event is ReplayEvent.FINISHED else add_unrecorded_runs(runs, state.plan, client.puller)
 
 
-def _filter_groups(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
+def _filter_groups(
+    requested_groups: Sequence[str], groups_by_topic: Mapping[str, Collection[str]]
+) -> dict[str, Collection[str]]:
     """Return the groups of each topic, restricted to the requested ones if there are any."""
-    names = {group for groups in known.values() for group in groups}
-    for group in wanted:
+    names = {group for groups in groups_by_topic.values() for group in groups}
+    for group in requested_groups:
         if group not in names:
             raise JobError(
                 f"--group: no group {group!a} consumes "
-                f"{' or '.join(sorted(known))}.{suggest_similar_name(group, names)}",
+                f"{' or '.join(sorted(groups_by_topic))}.{suggest_similar_name(group, names)}",
                 known_names_hint(names),
             )
-    return {topic: [group for group in groups if not wanted or group in wanted] for topic, groups in known.items()}
+    return {
+        topic: [group for group in groups if not requested_groups or group in requested_groups]
+        for topic, groups in groups_by_topic.items()
+    }
 
 
-def _group_step_row(found: GroupStep) -> Row:
-    step, queue = found.step, found.queue
+def _group_step_row(group_step: GroupStep) -> Row:
+    step, queue = group_step.step, group_step.queue
     row: Row = {
-        "group": found.group,
+        "group": group_step.group,
         "topic": queue.topic,
         "broker": queue.broker_name,
         "queue_id": queue.queue_id,
-        "sent": found.sent,
-        "offset": found.offset,
+        "sent": group_step.sent,
+        "offset": group_step.offset,
     }
     if step is None:
         return (
             row
             | dict.fromkeys(("consumed", "set_to", "steps_over", "skips", "left", "others"))
-            | {"note": found.problem}
+            | {"note": group_step.problem}
         )
     return row | {
         "consumed": step.consumed,
-        "set_to": step.to if found.needs_move else None,
+        "set_to": step.to if group_step.needs_move else None,
         "steps_over": step.stepped,
         "skips": step.skipped.count,
         "left": step.left,
         "others": step.others.count,
-        "note": _group_step_note(found),
+        "note": _group_step_note(group_step),
     }
 
 
-def _group_step_note(found: GroupStep) -> str:
-    step = found.step
+def _group_step_note(group_step: GroupStep) -> str:
+    step = group_step.step
     assert step is not None
     if step.skipped.count:
         return (
@@ -146,10 +153,12 @@ def _joined_names_text(names: Sequence[str]) -> str:
     return "; ".join(names) + "; …" if len(names) > 1 else "".join(names)
 
 
-def _print_steps(arguments: ReplayOptions, steps: Sequence[GroupStep], groups: Mapping[str, Collection[str]]) -> None:
+def _print_step_summary(
+    arguments: ReplayOptions, steps: Sequence[GroupStep], groups_by_topic: Mapping[str, Collection[str]]
+) -> None:
     if arguments.quiet:
         return
-    for topic, names in sorted(groups.items()):
+    for topic, names in sorted(groups_by_topic.items()):
         if not names:
             print_line(f"no group in the target or the lake consumes {topic}")
     moving = [step for step in steps if step.needs_move]

@@ -20,7 +20,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 
-def verify(arguments: ReplayOptions, lake: Lake) -> ExitCode:
+def verify_replay_by_id(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Compare the messages that a replay sent with the lake."""
     state = read_replay_state(lake, arguments.replay_id)
     check_has_copies(state)
@@ -44,7 +44,7 @@ def verify_sent_messages(
     """
     plan = messages.plan
     began = time.monotonic()
-    with counted_progress("verifying", plan.wanted, "messages", quiet=arguments.quiet) as advance:
+    with counted_progress("verifying", plan.messages_to_send, "messages", quiet=arguments.quiet) as advance:
         found = verify_replay(messages, Ledger(lake, plan.replay_id), puller, advance)
     result = _verification_text(found)
     add_replay_event(lake, plan.replay_id, ReplayEvent.VERIFIED, detail=result)
@@ -55,12 +55,18 @@ def verify_sent_messages(
     return ExitCode.DAMAGE if found.problems else ExitCode.OK
 
 
-def _verification_text(found: Verification) -> str:
-    text = f"{format_count(found.compared, 'message')} read back from the target and compared with the lake"
-    if found.without_body:
-        text += f", {found.without_body:,} of them by size and checksum, because the lake does not have their bodies"
-    if not found.problems:
+def _verification_text(verification: Verification) -> str:
+    text = f"{format_count(verification.compared, 'message')} read back from the target and compared with the lake"
+    if verification.without_body:
+        text += (
+            f", {verification.without_body:,} of them by size and checksum, because the lake does not have their bodies"
+        )
+    if not verification.problems:
         return f"{text}: no differences"
-    counts = ", ".join(f"{problem} {count:,}" for problem, count in sorted(found.problems.items()))
-    shown = "" if found.problems.total() <= len(found.examples) else f"; the first {len(found.examples):,} are shown"
+    counts = ", ".join(f"{problem} {count:,}" for problem, count in sorted(verification.problems.items()))
+    shown = (
+        ""
+        if verification.problems.total() <= len(verification.examples)
+        else f"; the first {len(verification.examples):,} are shown"
+    )
     return f"{text}: {counts}{shown}"

@@ -58,7 +58,7 @@ class Scale:
         part = math.log1p(value) / math.log1p(self.top) if self.is_log else value / self.top
         return min(1.0, max(0.0, part))
 
-    def ticks(self) -> list[float]:
+    def tick_values(self) -> list[float]:
         """Return the figures at which the axis has tick marks, from 0 to the top."""
         if self.is_log:
             powers = round(math.log10(self.top))

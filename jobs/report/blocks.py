@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from commitlake.connectors.printable import escape_line
-from commitlake.jobs.report.charts import bar_chart, heat_map, line_chart, sparkline
-from commitlake.jobs.report.markup import badge, inline_html, join_html, tag
+from commitlake.jobs.report.charts import bar_chart_html, heat_map_html, line_chart_html, sparkline_html
+from commitlake.jobs.report.markup import badge_html, inline_html, join_html, tag
 from commitlake.schemas.report import (
     AdviceBlock,
     BarChart,
@@ -51,12 +51,12 @@ def block_html(block: Block) -> Html:
         case Html():
             found = block
         case Paragraph():
-            found = paragraph(inline_html(block.text), is_quiet=block.is_quiet)
+            found = paragraph_html(inline_html(block.text), is_quiet=block.is_quiet)
         case Figures():
             pairs = (tag("div", tag("dt", label), tag("dd", value)) for label, value in block.figures.items())
             found = tag("dl", *pairs, class_="tiles")
         case Notice():
-            head = tag("h3", badge(block.kind, block.word), " ", tag("span", inline_html(block.title)))
+            head = tag("h3", badge_html(block.kind, block.word), " ", tag("span", inline_html(block.title)))
             found = tag("article", head, blocks_html(block.blocks), class_=f"notice {block.kind}")
         case AdviceBlock():
             found = join_html(_advice_html(block))
@@ -67,15 +67,15 @@ def block_html(block: Block) -> Html:
         case Table():
             found = table_html(block)
         case LineChart():
-            found = line_chart(block)
+            found = line_chart_html(block)
         case HeatMap():
-            found = heat_map(block)
+            found = heat_map_html(block)
         case BarChart():
-            found = bar_chart(block)
+            found = bar_chart_html(block)
     return found
 
 
-def paragraph(*content: str, is_quiet: bool = False) -> Html:
+def paragraph_html(*content: str, is_quiet: bool = False) -> Html:
     """Return a paragraph as HTML; quiet ones are smaller and paler."""
     return tag("p", *content, class_="quiet" if is_quiet else None)
 
@@ -97,14 +97,14 @@ def _advice_html(block: AdviceBlock) -> Iterator[Html]:
             parts += [tag("code", each) if at % 2 else each for at, each in enumerate(texts)]
         else:  # the whole command is below
             parts.append(tag("code", " ".join(part.words[:2]) if part in copied else escape_and_shorten(part.line)))
-    yield paragraph(inline_html(block.before), *parts, ".")
+    yield paragraph_html(inline_html(block.before), *parts, ".")
     yield from (command_html(each.words) for each in copied)
 
 
-def escape_and_shorten(value: str, most: int = MAX_TEXT) -> str:
+def escape_and_shorten(value: str, max_length: int = MAX_TEXT) -> str:
     """Escape control characters in a text, and limit its length."""
     shown = escape_line(value)
-    return shown if len(shown) <= most else f"{shown[:most]}…"
+    return shown if len(shown) <= max_length else f"{shown[:max_length]}…"
 
 
 def command_html(words: Iterable[str]) -> Html:
@@ -115,7 +115,7 @@ def command_html(words: Iterable[str]) -> Html:
     """
     given = list(words)
     if any(escape_line(word) != word for word in given):
-        return paragraph("The command is not shown, because a name in it has control characters.", is_quiet=True)
+        return paragraph_html("The command is not shown, because a name in it has control characters.", is_quiet=True)
     line = shlex.join(given)
     button = tag("button", "Copy", type="button", class_="copy script-only", aria_label=f"Copy the command {line}")
     parts: list[Html | str] = []
@@ -166,4 +166,4 @@ def _row_html(columns: Sequence[Column], row: Sequence[Cell]) -> Html:
 
 
 def _cell_html(cell: Cell) -> Html:
-    return sparkline(cell.content) if isinstance(cell.content, Trend) else inline_html(cell.content)
+    return sparkline_html(cell.content) if isinstance(cell.content, Trend) else inline_html(cell.content)

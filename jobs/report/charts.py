@@ -1,9 +1,9 @@
 """Charts as SVG that is readable at any width, with the same numbers as a table.
 
-    line_chart  lines and bands over time, with gaps and marked times
-    heat_map    a strip of colours over time for each row
-    bar_chart   horizontal bars
-    sparkline   a small line without axes
+    line_chart_html  lines and bands over time, with gaps and marked times
+    heat_map_html    a strip of colours over time for each row
+    bar_chart_html   horizontal bars
+    sparkline_html   a small line without axes
 
 No library is used: plotly.js would add 4 MB to a page; matplotlib's SVG has a fixed width and its own colours, so its
 text is unreadable on a phone and in a dark theme. Here positions are percentages and only the plotted paths are
@@ -42,7 +42,7 @@ _TOP, _HEIGHT, _BELOW = 18, 230, 26
 _STRETCHED = 1000
 
 
-def line_chart(chart: LineChart) -> Html:
+def line_chart_html(chart: LineChart) -> Html:
     """Return a chart, its legend, and its numbers as a table."""
     windows, series = chart.windows, chart.series
     scale = Scale.for_values(
@@ -76,11 +76,11 @@ def line_chart(chart: LineChart) -> Html:
     ]
     return tag(
         "figure",
-        _caption(chart),
-        _legend(series, chart.marks),
+        _caption_html(chart),
+        _legend_html(series, chart.marks),
         picture,
         _READOUT,
-        _numbers_table(chart, heads, rows),
+        _numbers_table_html(chart, heads, rows),
         class_="figure",
     )
 
@@ -89,39 +89,41 @@ _READOUT = tag("p", class_="readout", role="status")
 """The place where the script shows the numbers at the cursor."""
 
 
-def _caption(chart: LineChart | HeatMap) -> Html:
+def _caption_html(chart: LineChart | HeatMap) -> Html:
     """Return a chart's title, its time range, and a sentence on how to read it."""
     windows = chart.windows
     return tag("figcaption", tag("b", chart.title), f" · {windows.label(0)} to {windows.label(windows.count)} UTC",
                f". {chart.note}" if chart.note else "")  # fmt: skip
 
 
-def _series_value_text(series: Series, at: int, number: Callable[[float], str]) -> str:
-    value = series.values[at]
-    return NO_FIGURE if value is None else number(value)
+def _series_value_text(series: Series, window_number: int, format_number: Callable[[float], str]) -> str:
+    value = series.values[window_number]
+    return NO_FIGURE if value is None else format_number(value)
 
 
-def _numbers_table(chart: LineChart | HeatMap, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
+def _numbers_table_html(
+    chart: LineChart | HeatMap, column_titles: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Html:
     """Return the numbers of a chart as a folded table; each row has its position on the time axis as an attribute."""
     lines = [
         tag("tr", tag("th", row[0], scope="row"), *(tag("td", value) for value in row[1:]),
             data_x=chart.windows.middle(at))
         for at, row in enumerate(rows)
     ]  # fmt: skip
-    head = tag("tr", *(tag("th", title, scope="col") for title in heads))
+    head = tag("tr", *(tag("th", title, scope="col") for title in column_titles))
     found = tag("table", tag("caption", chart.title, class_="unseen"), tag("thead", head), tag("tbody", *lines),
                 class_="plain")  # fmt: skip
     shown = tag("div", found, class_="wide", tabindex=0, role="region", aria_label=chart.title)
     return tag("details", tag("summary", "The numbers as a table"), shown)
 
 
-def _mark_notes_text(marks: Sequence[Mark], windows: TimeWindows, at: int) -> str:
-    start = windows.start + at * windows.length
+def _mark_notes_text(marks: Sequence[Mark], windows: TimeWindows, window_number: int) -> str:
+    start = windows.start + window_number * windows.length
     end = start + windows.length
     return "; ".join(dict.fromkeys(mark.note for mark in marks if mark.start < end and start < mark.end))
 
 
-def _legend(series: Sequence[Series], marks: Sequence[Mark]) -> Html:
+def _legend_html(series: Sequence[Series], marks: Sequence[Mark]) -> Html:
     entries = [
         tag("li", tag("svg", tag("line", x1=1, x2=25, y1=6, y2=6, class_=f"line s{place}"), width=26, height=12,
                       aria_hidden="true"), name_html(one.name))
@@ -129,13 +131,13 @@ def _legend(series: Sequence[Series], marks: Sequence[Mark]) -> Html:
     ]  # fmt: skip
     words = {MarkKind.MISSING: "no figures", MarkKind.PARTIAL: "in part", MarkKind.DAMAGE: "damage"}
     kinds = {mark.kind for mark in marks}
-    entries += [_legend_entry(f"mark {kind}", words[kind]) for kind in MarkKind if kind in kinds]
+    entries += [_legend_entry_html(f"mark {kind}", words[kind]) for kind in MarkKind if kind in kinds]
     return tag("ul", *entries, class_="legend")
 
 
-def percent_text(place: float) -> str:
-    """Format a position as a percentage."""
-    return f"{100 * place:.5g}%"
+def percent_text(fraction: float) -> str:
+    """Format a fraction, from 0 to 1, as a percentage."""
+    return f"{100 * fraction:.5g}%"
 
 
 def _mark_html(mark: Mark, windows: TimeWindows) -> Html:
@@ -147,23 +149,23 @@ def _mark_html(mark: Mark, windows: TimeWindows) -> Html:
 
 
 def _grid_lines(scale: Scale) -> Iterator[Html]:
-    for value in scale.ticks():
+    for value in scale.tick_values():
         y = _y_position(scale, value)
         yield tag("line", x1=0, x2="100%", y1=y, y2=y, class_="grid")
 
 
-def _axis_labels(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
+def _axis_labels(scale: Scale, windows: TimeWindows, format_value: Callable[[float], str]) -> Iterator[Html]:
     """Yield the labels of both axes, which are on the grid lines, so that the lines have the whole width."""
-    for value in scale.ticks():
-        yield tag("text", axis(value), x=2, y=_y_position(scale, value) - 4, class_="axis halo")
-    yield from time_axis(windows, _TOP + _HEIGHT + 17)
+    for value in scale.tick_values():
+        yield tag("text", format_value(value), x=2, y=_y_position(scale, value) - 4, class_="axis halo")
+    yield from time_axis_labels(windows, _TOP + _HEIGHT + 17)
 
 
 def _y_position(scale: Scale, value: float) -> float:
     return _TOP + (1 - scale.position_of(value)) * _HEIGHT
 
 
-def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:
+def time_axis_labels(windows: TimeWindows, y: float) -> Iterator[Html]:
     """Yield the labels of a time axis; every other one is hidden on a phone, except those that name days."""
     ticks = list(time_ticks(windows.start, windows.end))
     kept = next((place for place, tick in enumerate(ticks) if " " in tick.label), 0) % 2
@@ -190,7 +192,7 @@ def _split_line_at_gaps(
         yield stretch
 
 
-def _line_html(series: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
+def _line_html(series: Series, scale: Scale, windows: TimeWindows, series_number: int) -> Html:
     lines, dots = [], []
     for stretch in _split_line_at_gaps(series.values, scale, windows):
         (x, y), others = stretch[0], stretch[1:]
@@ -198,12 +200,14 @@ def _line_html(series: Series, scale: Scale, windows: TimeWindows, place: int) -
             lines.append(f"M{x},{y}L" + " ".join(",".join(point) for point in others))
         else:  # a figure between two gaps: a line without length, with round ends
             dots.append(f"M{x},{y}h0")
-    drawn = ((lines, f"line s{place}"), (dots, f"line dot s{place}"))
+    drawn = ((lines, f"line s{series_number}"), (dots, f"line dot s{series_number}"))
     return join_html([tag("path", d="".join(paths), class_=kind) for paths, kind in drawn if paths])
 
 
-def _band_html(lower: Series, upper: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
-    both = [(low, high) for low, high in zip(lower.values, upper.values, strict=True)]
+def _band_html(
+    lower_series: Series, upper_series: Series, scale: Scale, windows: TimeWindows, series_number: int
+) -> Html:
+    both = [(low, high) for low, high in zip(lower_series.values, upper_series.values, strict=True)]
     lows = [low if high is not None else None for low, high in both]
     highs = [high if low is not None else None for low, high in both]
     paths = []
@@ -211,19 +215,19 @@ def _band_html(lower: Series, upper: Series, scale: Scale, windows: TimeWindows,
         _split_line_at_gaps(lows, scale, windows), _split_line_at_gaps(highs, scale, windows), strict=True
     ):
         paths.append("M" + "L".join(",".join(point) for point in [*above, *reversed(below)]) + "z")
-    return tag("path", d="".join(paths), class_=f"band s{place}") if paths else Html()
+    return tag("path", d="".join(paths), class_=f"band s{series_number}") if paths else Html()
 
 
-def heat_map(chart: HeatMap) -> Html:
+def heat_map_html(chart: HeatMap) -> Html:
     """Return a heat map, its legend, and its numbers as a table."""
     windows = chart.windows
     lines = [
         tag("div", tag("span", name_html(row.name), class_="heat-name"),
             tag("span", inline_html(row.last), class_="heat-last"),
-            _heat_strip(chart, place), class_="heat-row")
+            _heat_strip_html(chart, place), class_="heat-row")
         for place, row in enumerate(chart.rows)
     ]  # fmt: skip
-    axis = tag("svg", *time_axis(windows, 13), width="100%", height=18, class_="chart", aria_hidden="true")
+    axis = tag("svg", *time_axis_labels(windows, 13), width="100%", height=18, class_="chart", aria_hidden="true")
     legend = [*((f"heat h{level}", label) for level, label in enumerate(_LEVEL_NAMES)), ("mark missing", "no figures")]
     heads = ["from (UTC)", *(row.name for row in chart.rows)]
     rows = [
@@ -232,19 +236,19 @@ def heat_map(chart: HeatMap) -> Html:
     ]
     return tag(
         "figure",
-        _caption(chart),
-        tag("ul", *(_legend_entry(look, label) for look, label in legend), class_="legend"),
+        _caption_html(chart),
+        tag("ul", *(_legend_entry_html(look, label) for look, label in legend), class_="legend"),
         *lines,
         tag("div", axis, class_="heat-row heat-axis"),
         _READOUT,
-        _numbers_table(chart, heads, rows),
+        _numbers_table_html(chart, heads, rows),
         class_="figure heat-map",
     )
 
 
-def _legend_entry(look: str, label: str) -> Html:
+def _legend_entry_html(css_class: str, label: str) -> Html:
     """Return the entry of a legend for a coloured area."""
-    area = tag("svg", tag("rect", width=26, height=12, class_=look), width=26, height=12, aria_hidden="true")
+    area = tag("svg", tag("rect", width=26, height=12, class_=css_class), width=26, height=12, aria_hidden="true")
     return tag("li", area, name_html(label))
 
 
@@ -257,8 +261,8 @@ def colour_level(value: float) -> int:
     return 0 if value < 1 else min(LEVELS - 1, 1 + math.floor(math.log10(value) + 1e-9))
 
 
-def _heat_strip(chart: HeatMap, place: int) -> Html:
-    row, windows, number = chart.rows[place], chart.windows, chart.number
+def _heat_strip_html(chart: HeatMap, row_number: int) -> Html:
+    row, windows, number = chart.rows[row_number], chart.windows, chart.number
     known = [(value, at) for at, value in enumerate(row.values) if value is not None]
     said = f"{row.name}: no figures"
     if known:
@@ -271,7 +275,7 @@ def _heat_strip(chart: HeatMap, place: int) -> Html:
                 preserveAspectRatio="none")  # fmt: skip
     missing_back = tag("rect", width="100%", height="100%", class_="mark missing")
     return tag("svg", missing_back, inner, width="100%", height=22, class_="strip", role="img", aria_label=said,
-               data_plot=True, data_series=place, tabindex=0)  # fmt: skip
+               data_plot=True, data_series=row_number, tabindex=0)  # fmt: skip
 
 
 def _coloured_rectangles(values: Sequence[float | None]) -> Iterator[Html]:
@@ -284,7 +288,7 @@ def _coloured_rectangles(values: Sequence[float | None]) -> Iterator[Html]:
         at += count
 
 
-def bar_chart(chart: BarChart) -> Html:
+def bar_chart_html(chart: BarChart) -> Html:
     """Return bars with their names and figures, and a legend of the groups if there are any."""
     most = max((bar.value for bar in chart.bars), default=0.0) or 1.0
     groups = list(dict.fromkeys(bar.group for bar in chart.bars))
@@ -296,12 +300,12 @@ def bar_chart(chart: BarChart) -> Html:
                 width="100%", height=22, class_="strip", aria_hidden="true"), class_="heat-row")
         for bar in chart.bars
     ]  # fmt: skip
-    legend = [_legend_entry(look, group) for group, look in looks.items() if group]
+    legend = [_legend_entry_html(look, group) for group, look in looks.items() if group]
     return tag("figure", tag("figcaption", tag("b", chart.title)),
                tag("ul", *legend, class_="legend") if legend else Html(), *lines, class_="figure")  # fmt: skip
 
 
-def sparkline(trend: Trend) -> Html:
+def sparkline_html(trend: Trend) -> Html:
     """Return a sparkline, a small line without axes, as HTML."""
     values = trend.values
     count = max(len(values), 1)

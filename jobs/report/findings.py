@@ -91,15 +91,17 @@ class FindingGroup:
     code: str = ""
 
 
-def findings_section(groups: Sequence[FindingGroup], nothing: str) -> Section:
+def findings_section(groups: Sequence[FindingGroup], no_findings_text: str) -> Section:
     """Return the section of a report that lists the findings, the worst first.
 
     Args:
         groups: Groups of findings; within a kind, their order is kept.
-        nothing: Sentence to show if there are no findings.
+        no_findings_text: Sentence to show if there are no findings.
     """
     ordered = sorted(groups, key=lambda group: _ORDER.index(group.kind))
-    return Section("findings", "Findings", list(_finding_group_notices(ordered)) if ordered else [Paragraph(nothing)])
+    return Section(
+        "findings", "Findings", list(_finding_group_notices(ordered)) if ordered else [Paragraph(no_findings_text)]
+    )
 
 
 def _finding_group_notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
@@ -108,7 +110,7 @@ def _finding_group_notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
     for group in groups[:MAX_GROUPS]:
         new = [each for each in dict.fromkeys(group.advice.commands) if each not in seen]
         seen.update(new)
-        shown, folded = _split_shown_and_folded(group, left)
+        shown, folded = _split_examples(group, left)
         heading = {"title": escape_and_shorten(group.title), "why": escape_and_shorten(group.why, MAX_SENTENCE)}
         left -= sum(map(_estimate_html_bytes, (heading, *shown, *folded)))
         yield _finding_group_notice(group, new, shown, folded)
@@ -119,17 +121,17 @@ def _finding_group_notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
         )
 
 
-def _split_shown_and_folded(group: FindingGroup, left: int) -> tuple[list[Fields], list[Fields]]:
+def _split_examples(group: FindingGroup, remaining_bytes: int) -> tuple[list[Fields], list[Fields]]:
     """Choose the examples shown at once and those folded, within the remaining bytes of the page."""
-    if left <= 0:
+    if remaining_bytes <= 0:
         return [], []
     shown: list[Fields] = [example.shortened_fields() for example in group.examples[:SHOWN_EXAMPLES]]
-    left -= sum(map(_estimate_html_bytes, shown))
+    remaining_bytes -= sum(map(_estimate_html_bytes, shown))
     folded: list[Fields] = []
     for example in group.examples[SHOWN_EXAMPLES:]:
         fields = example.shortened_fields()
-        left -= _estimate_html_bytes(fields)
-        if left < 0:
+        remaining_bytes -= _estimate_html_bytes(fields)
+        if remaining_bytes < 0:
             break
         folded.append(fields)
     return shown, folded
@@ -141,27 +143,34 @@ def _estimate_html_bytes(fields: Fields) -> int:
 
 
 def _finding_group_notice(
-    group: FindingGroup, commands: Sequence[Command], shown: Sequence[Fields], folded: Sequence[Fields]
+    group: FindingGroup,
+    commands: Sequence[Command],
+    shown_examples: Sequence[Fields],
+    folded_examples: Sequence[Fields],
 ) -> Notice:
     blocks: list[Block] = []
     if group.why:
         code = (" ", Code(group.code)) if group.code else ()
         blocks.append(Paragraph(f"{escape_and_shorten(group.why, MAX_SENTENCE)}.", *code))
     blocks.append(AdviceBlock(group.advice, commands, Strong("What to do: ")))
-    if shown:
-        blocks.append(Examples(shown))
-    more = group.count - len(shown)
+    if shown_examples:
+        blocks.append(Examples(shown_examples))
+    more = group.count - len(shown_examples)
     if group.examples and more > 0:
-        blocks.append(_folded_examples_block(f"{more:,} more like this", folded, is_all=len(folded) == more))
+        blocks.append(
+            _folded_examples_block(
+                f"{more:,} more like this", folded_examples, is_complete=len(folded_examples) == more
+            )
+        )
     counted = group.counted or (f"{group.count:,} found" if group.count > 1 else "")
     title = (escape_and_shorten(group.title), *((MutedText(escape_and_shorten(f" · {counted}")),) if counted else ()))
     return Notice(group.kind, title, *blocks, word=group.word)
 
 
-def _folded_examples_block(words: str, folded: Sequence[Fields], *, is_all: bool) -> Block:
+def _folded_examples_block(summary: str, folded_examples: Sequence[Fields], *, is_complete: bool) -> Block:
     """Return a note on the findings that are not shown at once, with some of them folded under it."""
-    if not folded:
-        return Paragraph(words, is_quiet=True)
-    rows = [[Cell(fields[key]) for key in ("place", "found", "expected")] for fields in folded]
+    if not folded_examples:
+        return Paragraph(summary, is_quiet=True)
+    rows = [[Cell(fields[key]) for key in ("place", "found", "expected")] for fields in folded_examples]
     listed = Table(f"The next {len(rows):,}", [Column("place"), Column("found"), Column("expected")], rows)
-    return CollapsedContent(words if is_all else f"{words}, the next {len(rows):,} listed", listed)
+    return CollapsedContent(summary if is_complete else f"{summary}, the next {len(rows):,} listed", listed)

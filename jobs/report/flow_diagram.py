@@ -25,11 +25,11 @@ _Stop: TypeAlias = tuple[int, str]
 
 
 class Flow(NamedTuple):
-    """A path, and how much takes it.
+    """A path, and the number of keys that take it.
 
     Attributes:
         stops: its stops, in order; any texts.
-        value: how much takes it.
+        value: number of keys that take it.
         anchor: id of the element that the band leads to.
     """
 
@@ -38,8 +38,8 @@ class Flow(NamedTuple):
     anchor: str
 
 
-def flow_diagram(title: str, note: str, flows: Sequence[Flow]) -> Html:
-    """Return a diagram of paths, the first on top.
+def flow_diagram_html(title: str, note: str, flows: Sequence[Flow]) -> Html:
+    """Return a diagram of paths as SVG in an HTML figure, the first path on top.
 
     Args:
         title: title of the diagram, with the unit of the figures.
@@ -58,7 +58,7 @@ def flow_diagram(title: str, note: str, flows: Sequence[Flow]) -> Html:
 
 
 class _Layout:
-    """Places of stops and bands.
+    """Positions and sizes of stops and bands in a flow diagram.
 
     Args:
         flows: the paths.
@@ -78,9 +78,9 @@ class _Layout:
         self.values: dict[_Stop, int] = defaultdict(int)
         widths: dict[_Stop, float] = defaultdict(float)
         for flow in flows:
-            for stop in _stops_of(flow):
+            for stop in _numbered_stops(flow):
                 self.values[stop] += flow.value
-                widths[stop] += self.width_of(flow.value)
+                widths[stop] += self.band_width(flow.value)
         self.steps = max((step + 1 for step, _ in self.values), default=0)
         ends = [float(_TOP)] * self.steps
         self.tops: dict[_Stop, float] = {}
@@ -92,22 +92,22 @@ class _Layout:
         used = dict(self.tops)
         self.places: list[list[float]] = []
         for flow in flows:
-            self.places.append([used[stop] for stop in _stops_of(flow)])
-            for stop in _stops_of(flow):
-                used[stop] += self.width_of(flow.value)
+            self.places.append([used[stop] for stop in _numbered_stops(flow)])
+            for stop in _numbered_stops(flow):
+                used[stop] += self.band_width(flow.value)
 
-    def width_of(self, value: int) -> float:
+    def band_width(self, value: int) -> float:
         """Return the width of the band of a path."""
         return max(_MIN_WIDTH, _HEIGHT * value / self._largest)
 
 
-def _stops_of(flow: Flow) -> list[_Stop]:
+def _numbered_stops(flow: Flow) -> list[_Stop]:
     return list(enumerate(flow.stops[:MAX_STOPS]))
 
 
-def _band_html(layout: _Layout, place: int) -> Html:
-    flow, tops = layout.flows[place], layout.places[place]
-    width = layout.width_of(flow.value)
+def _band_html(layout: _Layout, flow_number: int) -> Html:
+    flow, tops = layout.flows[flow_number], layout.places[flow_number]
+    width = layout.band_width(flow.value)
     parts = [f"M{step * _COLUMN},{top:.5g}h{_BAR}v{width:.5g}h-{_BAR}z" for step, top in enumerate(tops)]
     for step, (top, then) in enumerate(pairwise(tops)):
         left, right = step * _COLUMN + _BAR, (step + 1) * _COLUMN
@@ -117,7 +117,7 @@ def _band_html(layout: _Layout, place: int) -> Html:
             f"C{middle:g},{then + width:.5g} {middle:g},{top + width:.5g} {left},{top + width:.5g}z"
         )
     said = f"{' > '.join(flow.stops)}: {whole_number(flow.value)}"
-    band = tag("path", d="".join(parts), class_=f"b{place % MAX_SERIES}", fill_opacity=0.6)
+    band = tag("path", d="".join(parts), class_=f"b{flow_number % MAX_SERIES}", fill_opacity=0.6)
     return tag("a", tag("title", said), band, href=f"#{flow.anchor}", aria_label=said)
 
 

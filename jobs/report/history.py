@@ -32,7 +32,7 @@ class RunHistory:
     problem: str = ""
 
 
-def read_history(lake: Lake) -> RunHistory:
+def read_run_history(lake: Lake) -> RunHistory:
     """Read the newest archive runs of a lake; if that fails, return the reason."""
     try:
         return RunHistory(read_past_runs(lake))
@@ -40,11 +40,11 @@ def read_history(lake: Lake) -> RunHistory:
         return RunHistory(problem=clean_engine_message(str(error)))
 
 
-def history_section(history: RunHistory, this_run: str = "") -> Section:
+def history_section(history: RunHistory, current_run_id: str = "") -> Section:
     """Return the section of a page that lists a lake's archive runs.
 
     Args:
-        this_run: Id of the run that the page is about.
+        current_run_id: Id of the run that the page is about.
     """
     if history.problem:
         content: Block = Paragraph(Badge(Kind.WARNING), f" Earlier runs could not be read: {history.problem}")
@@ -52,7 +52,9 @@ def history_section(history: RunHistory, this_run: str = "") -> Section:
         content = Paragraph("No archive run of this lake has finished yet.")
     else:
         caption = f"The newest {MAX_RUNS} archive runs" if len(history.runs) >= MAX_RUNS else "All archive runs"
-        content = Table.of(caption, _COLUMNS, [_run_cells(run, is_this=run.run_id == this_run) for run in history.runs])
+        content = Table.of(
+            caption, _COLUMNS, [_run_cells(run, is_current_run=run.run_id == current_run_id) for run in history.runs]
+        )
     return Section("runs", "Archive runs", [content])
 
 
@@ -68,10 +70,10 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _run_cells(run: PastRun, *, is_this: bool) -> dict[str, object]:
+def _run_cells(run: PastRun, *, is_current_run: bool) -> dict[str, object]:
     number = "stopped" if run.sequence is None else f"{run.sequence}"
     return {
-        "run": f"{number} (this run)" if is_this else number,
+        "run": f"{number} (this run)" if is_current_run else number,
         "ended": run.ended_at,
         "outcome": Cell(_outcome_text(run)),
         "messages": run.messages,

@@ -37,9 +37,9 @@ def escape_text(value: str) -> Html:
     return value if isinstance(value, Html) else Html(escape(escape_line(value)))
 
 
-def join_html(parts: Iterable[str], between: str = "") -> Html:
+def join_html(parts: Iterable[str], separator: str = "") -> Html:
     """Concatenate parts as HTML; parts that are plain text are escaped."""
-    return Html(escape_text(between).join(map(escape_text, parts)))
+    return Html(escape_text(separator).join(map(escape_text, parts)))
 
 
 def tag(element: str, /, *content: str, **attributes: str | float | bool | None) -> Html:
@@ -67,21 +67,21 @@ def _attribute_text(key: str, value: str | float | bool | None) -> str:
     return f' {key}="{shown}"'
 
 
-def name_html(value: object) -> Html:
+def name_html(name: object) -> Html:
     """Return a name from a lake or store as an element with isolated text direction; a very long name is shortened."""
-    shown = "" if value is None else str(value)
+    shown = "" if name is None else str(name)
     return tag("bdi", shown if len(shown) <= MAX_NAME * 2 else f"{shown[:MAX_NAME]}…")
 
 
-def inline_html(parts: Text) -> Html:
+def inline_html(text: Text) -> Html:
     """Return a text of a report as HTML."""
-    return join_html(map(_part_html, parts)) if isinstance(parts, tuple) else _part_html(parts)
+    return join_html(map(_part_html, text)) if isinstance(text, tuple) else _part_html(text)
 
 
 def _part_html(part: Part) -> Html:
     match part:
         case Badge():
-            found = badge(part.kind, part.word)
+            found = badge_html(part.kind, part.word)
         case Name():
             found = name_html(part)
         case StepLink():
@@ -102,7 +102,7 @@ def _part_html(part: Part) -> Html:
     return found
 
 
-def badge(kind: Kind, word: str = "") -> Html:
+def badge_html(kind: Kind, word: str = "") -> Html:
     """Return a badge as HTML: a sign and a word in the colour of a severity."""
     return tag("span", tag("span", _SIGNS[kind], class_="sign", aria_hidden="true"), word or kind.badge_text,
                class_=f"badge {kind}")  # fmt: skip

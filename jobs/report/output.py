@@ -11,7 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.html import check_html_argument
 from commitlake.jobs.cli.command import ErrorText, explain_error, is_error_or_panic
 from commitlake.jobs.cli.process import OutputError
-from commitlake.jobs.report.history import history_section, read_history
+from commitlake.jobs.report.history import history_section, read_run_history
 from commitlake.jobs.report.page import write_page
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.errors import ExitCode
@@ -63,33 +63,33 @@ def check_page_file(path: Path | None) -> PageFile | None:
 
 @contextmanager
 def write_page_on_failure(
-    file: PageFile | None,
+    page_file: PageFile | None,
     job: str,
     title: str,
     facts: Facts,
     lake: Lake | None = None,
     *,
-    shown: tuple[type[Exception], ...] = (),
+    shown_errors: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
     """If the block fails, replace the page by one about the error, so that an old page is not mistaken for this run's.
 
     Args:
-        file: File of the page; None for no page.
+        page_file: File of the page; None for no page.
         job: Name of the job.
         title: Title of the job's pages.
         facts: Known facts about the run.
         lake: Lake whose archive runs are shown, as far as they can be read.
-        shown: Errors that are already on the page that the job has written.
+        shown_errors: Errors that are already on the page that the job has written.
     """
     try:
         yield
     except BaseException as error:
-        is_shown = file is not None and file.is_written and isinstance(error, shown)
+        is_shown = page_file is not None and page_file.is_written and isinstance(error, shown_errors)
         # A closed standard output, as with head, is not a failure.
         is_failure = is_error_or_panic(error) and not isinstance(error, OutputError)
-        if file is not None and is_failure and not is_shown:
+        if page_file is not None and is_failure and not is_shown:
             with suppress(OSError):  # the error itself is reported in any case
-                file.write(failure_report(job, title, facts, explain_error(error), lake))
+                page_file.write(failure_report(job, title, facts, explain_error(error), lake))
         raise
 
 
@@ -106,7 +106,7 @@ def failure_report(job: str, title: str, facts: Facts, error_text: ErrorText, la
         hint = [Paragraph(Strong("What to do: "), error_text.hint)] if error_text.hint else []
         sections.append(Section("error", "The error", [*lines, *hint]))
     if lake is not None:
-        sections.append(history_section(read_history(lake)))
+        sections.append(history_section(read_run_history(lake)))
     exit_code = f"{code}, {_CODES[code]}" if code in _CODES else f"{code}"
     verdict = Verdict(Kind.CRITICAL, f"Failed: {sentence}", "Failed")
     return Report(title, verdict, [*facts, ("Exit code", exit_code)], sections, job)
@@ -130,8 +130,8 @@ def left_out_text(count: int, noun: str) -> str:
     return f"{format_count(count, f'more {noun} is', f'more {noun}s are')} left out of this page." if count > 0 else ""
 
 
-def join_names(names: Sequence[str], shown: int = 12) -> str:
+def join_names(names: Sequence[str], max_shown: int = 12) -> str:
     """Return names separated by commas; of many, only the first ones and the number of the others."""
-    rest = len(names) - shown
-    shortened = [name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names[:shown]]
+    rest = len(names) - max_shown
+    shortened = [name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names[:max_shown]]
     return ", ".join(shortened) + (f" and {rest:,} more" if rest > 0 else "")

@@ -48,15 +48,15 @@ class Display:
 _DISPLAY: ContextVar[Display] = ContextVar("display", default=Display())  # noqa: B039 (it is frozen)
 
 
-def display() -> Display:
+def current_display() -> Display:
     """Return the output settings of the running job."""
     return _DISPLAY.get()
 
 
 @contextmanager
-def displaying(shown: Display) -> Iterator[None]:
-    """While the block runs, let `display` and time texts follow the settings of a job."""
-    token, zone = _DISPLAY.set(shown), SHOWN_ZONE.set(None if shown.is_local else datetime.UTC)
+def use_display(settings: Display) -> Iterator[None]:
+    """While the block runs, use a job's output settings, also for the time zone of printed times."""
+    token, zone = _DISPLAY.set(settings), SHOWN_ZONE.set(None if settings.is_local else datetime.UTC)
     try:
         yield
     finally:
@@ -77,14 +77,16 @@ class DisplayArguments(Options):
     )
 
 
-def format_option(text: str = "output format", more: Sequence[str] = (), rules: Sequence[Rule] = ()) -> str:
+def format_option(help_text: str = "output format", more_forms: Sequence[str] = (), rules: Sequence[Rule] = ()) -> str:
     """Declare `--format`; `--output` is its older name.
 
     Args:
-        more: further forms of this command.
+        more_forms: further forms of this command.
     """
-    choices = (*FORMS, *more)
-    return option(f"{text} (default: table)", "--format", "--output", choices=choices, default="table", rules=rules)
+    choices = (*FORMS, *more_forms)
+    return option(
+        f"{help_text} (default: table)", "--format", "--output", choices=choices, default="table", rules=rules
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from commitlake.connectors.atomic_files import open_atomic
 from commitlake.jobs.report.blocks import blocks_html
-from commitlake.jobs.report.markup import badge, tag
+from commitlake.jobs.report.markup import badge_html, tag
 from commitlake.schemas.report import Block, Html, Report, Section
 
 
@@ -31,23 +31,23 @@ def write_page(path: Path, report: Report) -> None:
 
 
 def render_page(report: Report) -> str:
-    """Return a report as a page."""
+    """Return a report as an HTML page."""
     main = tag("main", *map(_section_html, report.sections), id="content")
     skip = tag("a", "Skip to the report", class_="skip", href="#content")
     body = (skip, _header_html(report), main, _footer_html(_footer_text(report.job) if report.job else ""))
-    return _document(f"{report.title}: {report.verdict.sentence}", *body)
+    return _render_document(f"{report.title}: {report.verdict.sentence}", *body)
 
 
 def render_pictures(title: str, pictures: Iterable[Block]) -> str:
     """Return a page that has only pictures, for a cell of a notebook."""
     main = tag("main", tag("section", blocks_html(pictures)), id="content")
-    return _document(title, tag("header", _title_bar(title)), main, _footer_html(""))
+    return _render_document(title, tag("header", _title_bar_html(title)), main, _footer_html(""))
 
 
-def _document(title: str, *body: Html) -> str:
+def _render_document(title: str, *body: Html) -> str:
     style, script = _read_asset("page.css"), _read_asset("page.js")
     policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        f"default-src 'none'; style-src '{_policy_digest(style)}'; script-src '{_policy_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     head = tag(
@@ -70,14 +70,16 @@ def _header_html(report: Report) -> Html:
     verdict = report.verdict
     return tag(
         "header",
-        _title_bar(report.title),
-        tag("div", badge(verdict.kind, verdict.word), tag("h1", verdict.sentence), class_=f"verdict {verdict.kind}"),
+        _title_bar_html(report.title),
+        tag(
+            "div", badge_html(verdict.kind, verdict.word), tag("h1", verdict.sentence), class_=f"verdict {verdict.kind}"
+        ),
         tag("dl", *facts, class_="facts"),
         tag("nav", *links, aria_label="On this page") if len(links) > 1 else Html(),
     )
 
 
-def _title_bar(title: str) -> Html:
+def _title_bar_html(title: str) -> Html:
     return tag("div", tag("p", tag("b", "CommitLake"), f" · {title}", class_="brand"), _THEME, class_="top")
 
 
@@ -87,9 +89,9 @@ def _section_html(section: Section) -> Html:
                aria_labelledby=heading)  # fmt: skip
 
 
-def _footer_html(made: str) -> Html:
+def _footer_html(footer_text: str) -> Html:
     status = tag("p", role="status", aria_live="polite", id="status", class_="unseen")
-    return tag("footer", tag("p", made), status)
+    return tag("footer", tag("p", footer_text), status)
 
 
 def _read_asset(name: str) -> Html:
@@ -97,7 +99,7 @@ def _read_asset(name: str) -> Html:
     return Html(files("commitlake.jobs.report").joinpath(name).read_text("utf-8").strip())
 
 
-def _digest(content: str) -> str:
+def _policy_digest(content: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 

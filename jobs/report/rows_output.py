@@ -18,7 +18,7 @@ import pyarrow as pa
 from commitlake.connectors.printable import escape_csv_formula, escape_json, escape_line
 from commitlake.jobs.arguments.times import TIME_TEXT, to_local_times
 from commitlake.jobs.cli.terminal import GuardedStream, print_line, unguarded_stream
-from commitlake.jobs.report.output_forms import SCHEMA, display
+from commitlake.jobs.report.output_forms import SCHEMA, current_display
 from commitlake.jobs.report.text_table import TextTable, wrap_text
 from commitlake.schemas.counts import format_count
 from commitlake.schemas.report_columns import Column
@@ -89,15 +89,17 @@ def write_csv(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
     writer.writerow(map(escape_csv_formula, columns) if is_guarded else columns)
     count = 0
     for row in chain(first, remaining):
-        writer.writerow([_csv_field(row.get(getattr(name, "key", name)), is_guarded=is_guarded) for name in columns])
+        writer.writerow(
+            [_csv_field(row.get(getattr(name, "key", name)), escapes_formulas=is_guarded) for name in columns]
+        )
         count += 1
     return count
 
 
-def _csv_field(value: object, *, is_guarded: bool) -> object:
+def _csv_field(value: object, *, escapes_formulas: bool) -> object:
     if isinstance(value, dict | list):
         value = _to_json(value)
-    return escape_csv_formula(value) if is_guarded and isinstance(value, str) else value
+    return escape_csv_formula(value) if escapes_formulas and isinstance(value, str) else value
 
 
 def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_full: bool = False) -> int:
@@ -109,7 +111,7 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
             content.
         is_full: true for a table as with `--full`.
     """
-    shown = display()
+    shown = current_display()
     notes: dict[str, int] = {}
     named = [column if isinstance(column, Column) else Column(column) for column in columns]
     cells, numeric = [], [True] * len(named)
@@ -121,7 +123,7 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
             [
                 _note_numbers_text(value, notes)
                 if column.is_notes
-                else _table_cell(column, value, is_local=shown.is_local)
+                else _table_cell_text(column, value, is_local_time=shown.is_local)
                 for column, value in zip(named, values, strict=True)
             ]
         )
@@ -160,19 +162,24 @@ def write_table_block(table: Table, out: TextIO, *, is_full: bool = False) -> No
 
 
 def _write_text_cells(
-    titles: Sequence[Column], cells: Sequence[Sequence[str]], notes: Mapping[str, int], out: TextIO, *, is_full: bool
+    titles: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    numbers_by_note: Mapping[str, int],
+    out: TextIO,
+    *,
+    is_full: bool,
 ) -> None:
     """Write a table of texts without control characters, its notes with their numbers, and what is left out."""
-    shown = display()
+    shown = current_display()
     is_full = is_full or shown.is_full
     width = _table_width(out, is_full=is_full)
     table = TextTable(titles, cells, width, is_full=is_full)
-    lines = list(table.lines())
+    lines = list(table.body_lines())
     is_styled = out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
     head = [f"{_BOLD}{line}{_PLAIN}" if is_styled else line for line in table.titles[:-1]] + table.titles[-1:]
-    lines += [""] if notes else []
-    for note, number in notes.items():
-        mark = f"{number:>{len(str(len(notes)))}}  "
+    lines += [""] if numbers_by_note else []
+    for note, number in numbers_by_note.items():
+        mark = f"{number:>{len(str(len(numbers_by_note)))}}  "
         lines += wrap_text(note, width or PIPE_WIDTH, mark, " " * len(mark))
     unguarded_stream(out).write("".join(f"{line}\n" for line in head + lines))
     if (remark := _omissions_text(table)) and not shown.is_quiet:
@@ -201,23 +208,23 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _note_numbers_text(sentences: Iterable[str], notes: dict[str, int]) -> str:
+def _note_numbers_text(sentences: Iterable[str], numbers_by_note: dict[str, int]) -> str:
     """Return the note numbers of sentences, after adding sentences that are not yet in the notes."""
-    numbers = [notes.setdefault(escape_line(sentence), len(notes) + 1) for sentence in sentences]
+    numbers = [numbers_by_note.setdefault(escape_line(sentence), len(numbers_by_note) + 1) for sentence in sentences]
     return ", ".join(str(number) for number in sorted(set(numbers)))
 
 
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def _table_cell(column: Column, value: object, *, is_local: bool) -> str:
+def _table_cell_text(column: Column, value: object, *, is_local_time: bool) -> str:
     if column.text is not None and value is not None:
         value = column.text(value)
     match value:
         case None:
             text = ""
         case str():
-            text = to_local_times(value) if is_local and TIME_TEXT.fullmatch(value) else value
+            text = to_local_times(value) if is_local_time and TIME_TEXT.fullmatch(value) else value
         case list():
             text = " ".join(str(item) for item in value)
         case dict():
@@ -227,7 +234,7 @@ def _table_cell(column: Column, value: object, *, is_local: bool) -> str:
     return escape_line(text)
 
 
-def write_json(rows: Iterable[Row], out: TextIO, missing: Sequence[str] = ()) -> int:
+def write_json(rows: Iterable[Row], out: TextIO, missing_data_sentences: Sequence[str] = ()) -> int:
     """Write one JSON document, one row per line, and return the number of rows; see `jobs.report.output_forms`."""
     remaining = iter(rows)
     first = list(islice(remaining, 1))  # before the first output, so that a refused query prints nothing
@@ -237,33 +244,40 @@ def write_json(rows: Iterable[Row], out: TextIO, missing: Sequence[str] = ()) ->
     for row in chain(first, remaining):
         write_text((",\n" if count else "\n") + escape_json(_to_json(row)))
         count += 1
-    write_text(f'\n], "missing": {escape_json(_to_json(list(missing)))}}}\n' if missing else "\n]}\n")
+    write_text(
+        f'\n], "missing": {escape_json(_to_json(list(missing_data_sentences)))}}}\n'
+        if missing_data_sentences
+        else "\n]}\n"
+    )
     return count
 
 
-def write_document(document: Mapping[str, object]) -> None:
+def write_json_document(document: Mapping[str, object]) -> None:
     """Write one JSON document with the given top-level fields to standard output."""
     text = json.dumps({"schema": SCHEMA, **document}, ensure_ascii=False, indent=1)
     print(escape_json(text), file=unguarded_stream(sys.stdout))
 
 
-def write_varying_rows(form: str, rows: Sequence[Row]) -> int:
+def write_varying_rows(output_format: str, rows: Sequence[Row]) -> int:
     """Write rows with varying keys to standard output as json, jsonl or csv, and return their number."""
-    return write_rows(form, rows, list(dict.fromkeys(key for row in rows for key in row)))
+    return write_rows(output_format, rows, list(dict.fromkeys(key for row in rows for key in row)))
 
 
-def write_rows(form: str, rows: Iterable[Row], columns: Sequence[str], missing: Sequence[str] = ()) -> int:
+def write_rows(
+    output_format: str, rows: Iterable[Row], columns: Sequence[str], missing_data_sentences: Sequence[str] = ()
+) -> int:
     """Write rows to standard output in a form of `jobs.report.output_forms`, and return their number.
 
     The output is flushed, so that it comes before later lines of standard error if both go to one pipe or file.
 
     Args:
         columns: columns of a table and of CSV.
-        missing: sentences on what the answer lacks, for the JSON document; the job also prints them as warnings.
+        missing_data_sentences: sentences on what the answer lacks, for the JSON document; the job also prints them as
+            warnings.
     """
-    match form:
+    match output_format:
         case "json":
-            count = write_json(rows, sys.stdout, missing)
+            count = write_json(rows, sys.stdout, missing_data_sentences)
         case "jsonl":
             count = write_jsonl(rows, sys.stdout)
         case "csv":

@@ -67,9 +67,9 @@ class TextTable:
         """Measure the widths of all cells."""
         self._natural = [max(map(_cell_width, cells), default=0) for cells in zip(*self.rows, strict=True)]
 
-    def lines(self) -> Iterator[str]:
+    def body_lines(self) -> Iterator[str]:
         """Yield the lines below the titles; `titles` and the counts are complete when the first line is yielded."""
-        widths, titles = self._choose_columns()
+        widths, titles = self._choose_widths_and_titles()
         if widths is None:
             self.left_out.clear()
             yield from self._stacked_lines()
@@ -83,9 +83,9 @@ class TextTable:
         for row in self.rows:
             yield self._render_row([self._shorten_cell(row[number], widths[number]) for number in shown], shown, widths)
 
-    def _render_row(self, cells: Sequence[str], shown: Sequence[int], widths: Sequence[int | None]) -> str:
+    def _render_row(self, cells: Sequence[str], column_numbers: Sequence[int], widths: Sequence[int | None]) -> str:
         parts = []
-        for cell, number in zip(cells, shown, strict=True):
+        for cell, number in zip(cells, column_numbers, strict=True):
             padding = " " * ((widths[number] or 0) - _cell_width(cell))
             parts.append(padding + cell if self.columns[number].is_number else cell + padding)
         return _BETWEEN.join(parts).rstrip()
@@ -96,30 +96,30 @@ class TextTable:
         self.shortened += 1
         return shorten_text(text, width)
 
-    def _choose_columns(self) -> tuple[list[int | None] | None, list[list[str]]]:
+    def _choose_widths_and_titles(self) -> tuple[list[int | None] | None, list[list[str]]]:
         """Choose column widths (None for a hidden column; no list for block layout), and titles in one or two lines."""
         whole = [[str(column)] for column in self.columns]
         widths: list[int | None] = [max(_cell_width(t[0]), n) for t, n in zip(whole, self._natural, strict=True)]
-        if self._fits(widths):
+        if self._row_fits(widths):
             return widths, whole
         folded = [_fold_title(column, n) for column, n in zip(self.columns, self._natural, strict=True)]
         wide = [max(*map(_cell_width, t), n) for t, n in zip(folded, self._natural, strict=True)]
-        if self._fits(wide):
+        if self._row_fits(wide):
             return list(wide), folded
         return (None if self.is_full else self._reduce_widths(wide, [max(map(_cell_width, t)) for t in folded])), folded
 
-    def _fits(self, widths: Sequence[int | None]) -> bool:
+    def _row_fits(self, widths: Sequence[int | None]) -> bool:
         shown = [width for width in widths if width is not None]
         return self.width is None or sum(shown) + len(_BETWEEN) * (len(shown) - 1) <= self.width
 
-    def _reduce_widths(self, wide: Sequence[int], titles: Sequence[int]) -> list[int | None] | None:
+    def _reduce_widths(self, full_widths: Sequence[int], title_widths: Sequence[int]) -> list[int | None] | None:
         """Shrink and hide columns until a row fits; return None if that is impossible."""
-        least, comfortable = list(wide), list(wide)
-        for number in range(len(wide)):
+        least, comfortable = list(full_widths), list(full_widths)
+        for number in range(len(full_widths)):
             if not self._is_fixed_column(number):
-                least[number] = max(titles[number], min(wide[number], _LEAST))
+                least[number] = max(title_widths[number], min(full_widths[number], _LEAST))
                 most = _COMFORTABLE_SPARE if self.columns[number].spare else _COMFORTABLE
-                comfortable[number] = max(titles[number], min(wide[number], most))
+                comfortable[number] = max(title_widths[number], min(full_widths[number], most))
         needed = [number for number, column in enumerate(self.columns) if not column.spare]
         spare = sorted(
             (number for number, column in enumerate(self.columns) if column.spare and self._natural[number]),
@@ -127,10 +127,10 @@ class TextTable:
         )
         if not needed:  # a table has at least one column
             needed = [spare.pop(0) if spare else 0]
-        widths: list[int | None] = [None] * len(wide)
+        widths: list[int | None] = [None] * len(full_widths)
         for number in needed:
             widths[number] = comfortable[number]
-        while not self._fits(widths):
+        while not self._row_fits(widths):
             excess = {number: comfortable[number] - least[number] for number in needed}
             widest = max(needed, key=lambda number: (excess[number] > 0, comfortable[number]))
             if excess[widest] <= 0:
@@ -139,37 +139,37 @@ class TextTable:
             widths[widest] = comfortable[widest]
         for number in spare:
             widths[number] = comfortable[number]
-            if not self._fits(widths):
+            if not self._row_fits(widths):
                 widths[number] = None
         self.left_out = [
             column
             for number, column in enumerate(self.columns)
             if widths[number] is None and any(row[number] for row in self.rows)
         ]
-        self._widen(widths, wide)
+        self._widen_columns(widths, full_widths)
         return widths
 
-    def _widen(self, widths: list[int | None], wide: Sequence[int]) -> None:
+    def _widen_columns(self, widths: list[int | None], full_widths: Sequence[int]) -> None:
         """Give the remaining space to shortened columns, first to those that need the least."""
         shown = {number: width for number, width in enumerate(widths) if width is not None}
         room = (self.width or 0) - sum(shown.values()) - len(_BETWEEN) * (len(shown) - 1)
-        for number in sorted(shown, key=lambda number: wide[number] - shown[number]):
-            more = min(room, wide[number] - shown[number])
+        for number in sorted(shown, key=lambda number: full_widths[number] - shown[number]):
+            more = min(room, full_widths[number] - shown[number])
             widths[number] = shown[number] + more
             room -= more
 
-    def _is_fixed_column(self, number: int) -> bool:
-        if self._natural[number] > _MAX_FIXED:
+    def _is_fixed_column(self, column_number: int) -> bool:
+        if self._natural[column_number] > _MAX_FIXED:
             return False
-        column = self.columns[number]
+        column = self.columns[column_number]
         return (
             column.is_number
             or column.is_whole
-            or all(not row[number] or _TIME.fullmatch(row[number]) for row in self.rows)
+            or all(not row[column_number] or _TIME.fullmatch(row[column_number]) for row in self.rows)
         )
 
-    def _is_empty_column(self, number: int) -> bool:
-        return all(row[number] in ("", "0", "0.0") for row in self.rows)
+    def _is_empty_column(self, column_number: int) -> bool:
+        return all(row[column_number] in ("", "0", "0.0") for row in self.rows)
 
     def _stacked_lines(self) -> Iterator[str]:
         """Yield the table in block layout: a line per cell, with the column's name; with `is_full`, long cells wrap."""
@@ -224,35 +224,37 @@ def _end_of_text(text: str, width: int) -> str:
     return tail
 
 
-def wrap_text(text: str, width: int, first: str = "", rest: str = "", *, breaks_words: bool = True) -> Iterator[str]:
+def wrap_text(
+    text: str, width: int, first_prefix: str = "", other_prefix: str = "", *, breaks_words: bool = True
+) -> Iterator[str]:
     """Wrap a text between words, and yield its lines.
 
     Args:
         width: number of columns.
-        first: text before the first line.
-        rest: text before the other lines.
+        first_prefix: text before the first line.
+        other_prefix: text before the other lines.
         breaks_words: true to break words that are wider than a line.
     """
-    line, before = "", first
-    room, later = (max(width - _cell_width(part), _LEAST) for part in (first, rest))
+    line, before = "", first_prefix
+    room, later = (max(width - _cell_width(part), _LEAST) for part in (first_prefix, other_prefix))
     for word in _split_words(text, min(room, later)):
         if not line or _cell_width(line) + 1 + _cell_width(word) <= room:
             line = f"{line} {word}" if line else word
         else:
             yield before + line
-            line, before, room = word, rest, later
+            line, before, room = word, other_prefix, later
         while breaks_words and _cell_width(line) > room:
             piece, *_ = chop_cells(line, room)
             yield before + piece
-            line, before, room = line[len(piece) :], rest, later
+            line, before, room = line[len(piece) :], other_prefix, later
     yield before + line
 
 
-def _split_words(text: str, room: int) -> Iterator[str]:
+def _split_words(text: str, line_width: int) -> Iterator[str]:
     """Yield the words of a text; a command in quotes is one word if it fits into a line, so that it can be copied."""
     for found in _WORD.finditer(text):
         word = found[0]
-        yield from [word] if _cell_width(word) <= room else word.split(" ")
+        yield from [word] if _cell_width(word) <= line_width else word.split(" ")
 
 
 def wrap_lines(text: str, width: int) -> str:

@@ -37,16 +37,17 @@ _CRC_CODES = frozenset({"log_bad_crc", "body_crc"})
 _SHOWN_BYTES = 16
 
 
-def decode_value(value: str, code: str = "magic") -> str:
+def decode_value(value: str, finding_code: str = "magic") -> str:
     """Return a found or expected value with readable magic codes, checksums, times and sizes.
 
     Args:
         value: The text.
-        code: Class of the finding, or reason of the row in `quarantine`; it determines which numbers are magic codes.
+        finding_code: Class of the finding, or reason of the row in `quarantine`; it determines which numbers are magic
+            codes.
     """
-    if code in _MAGIC_CODES:
-        value = _HEX.sub(lambda match: _with_note(match[0], _magic_name(match[0])), value)
-    if code in _CRC_CODES:
+    if finding_code in _MAGIC_CODES:
+        value = _HEX.sub(lambda match: _append_note(match[0], _magic_name(match[0])), value)
+    if finding_code in _CRC_CODES:
         value = _LEADING_NUMBER.sub(lambda match: f"{int(match[0]) & 0xFFFFFFFF:08X} ({match[0]})", value)
     value = _MILLISECONDS.sub(lambda match: f"{ms_to_time_text(int(match[1]))} ({match[0]})", value)
     return _BYTES.sub(lambda match: bytes_text(int(match[1])), value)
@@ -64,12 +65,12 @@ def ms_to_time_text(milliseconds: int) -> str:
 def bytes_text(count: int) -> str:
     """Format a number of bytes, and a large one also with a unit: `1,048,576 bytes (1.0 MiB)`."""
     shown = format_count(count, "byte")
-    return _with_note(shown, size_text(count)) if count >= 1024 else shown
+    return _append_note(shown, size_text(count)) if count >= 1024 else shown
 
 
 def offset_text(offset: int) -> str:
     """Format a physical offset as a plain number, which can be copied, and a large one also as a size."""
-    return _with_note(f"{offset}", size_text(offset)) if offset >= 1 << 20 else f"{offset}"
+    return _append_note(f"{offset}", size_text(offset)) if offset >= 1 << 20 else f"{offset}"
 
 
 def decode_first_bytes(data: bytes) -> Mapping[str, str]:
@@ -107,15 +108,15 @@ def _header_field_texts(data: bytes) -> Iterator[str]:
     yield f"sent {ms_to_time_text(born)}"
 
 
-def _magic_name(code: str) -> str:
+def _magic_name(magic_hex: str) -> str:
     """Return the name of a magic code; for an unknown one, its bytes as text, or an empty string."""
-    if code in _MAGIC_NAMES:
-        return _MAGIC_NAMES[code]
-    data = bytes.fromhex(code)
+    if magic_hex in _MAGIC_NAMES:
+        return _MAGIC_NAMES[magic_hex]
+    data = bytes.fromhex(magic_hex)
     if not any(data):
         return "zeros"
     return f'the text "{data.decode("ascii")}"' if all(byte in _PRINTABLE for byte in data) else ""
 
 
-def _with_note(value: str, note: str) -> str:
+def _append_note(value: str, note: str) -> str:
     return f"{value} ({note})" if note else value

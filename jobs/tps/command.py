@@ -68,25 +68,25 @@ class Tps(TpsOptions):
         if self.show == HOT_KEYS:
             return _show_hot_keys(self, started)
         if self.show == DELAYED:
-            return _show_delayed(self, started)
+            return _show_delayed_messages(self, started)
         if self.show == HOT_QUEUES:
             return _show_hot_queues(self, started)
         return _show_rates(self, started)
 
 
-def _show_rates(command: TpsOptions, started: float) -> ExitCode:
+def _show_rates(command: TpsOptions, monotonic_start: float) -> ExitCode:
     if command.html is None:
-        return _print_rates_and_page(None, command, started)
+        return _print_rates_and_page(None, command, monotonic_start)
     from commitlake.jobs.report.output import check_page_file, write_page_on_failure
     from commitlake.jobs.tps.report import TITLE
 
     file = check_page_file(command.html)
-    option, place = command.source
+    option, place = command.source_option
     with write_page_on_failure(file, "tps", TITLE, [(option.removeprefix("--").capitalize(), place)]):
-        return _print_rates_and_page(file, command, started)
+        return _print_rates_and_page(file, command, monotonic_start)
 
 
-def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: float) -> ExitCode:
+def _print_rates_and_page(page_file: PageFile | None, command: TpsOptions, monotonic_start: float) -> ExitCode:
     """Print rates, and also write them to an HTML page if a file is given."""
     from commitlake.pipelines.tps.rates import QUANTILES, Rates
 
@@ -100,8 +100,8 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
     with open_tps_source(command, table, COMPARED.get(command.compare or "")) as source:
         question = _make_rates_question(command, by, source)
         if question is None:
-            if file is not None:
-                file.write(_empty_page(command))
+            if page_file is not None:
+                page_file.write(_empty_page(command))
             return _report_no_messages(source)
         rates = Rates(source.lake, source.coverage, command.counting_engine)
         columns = _output_columns(question, QUANTILES if command.percentiles else ())
@@ -115,7 +115,7 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
             rows = rates.read_rates(question, has_quantiles=command.percentiles)
         totals = notes.sum_columns(rows, (*_ALSO, "messages", "other_tags"))
         has_outcomes = not by and question.window is None
-        needs_outcomes = has_outcomes or file is not None
+        needs_outcomes = has_outcomes or page_file is not None
         outcomes = _read_transaction_outcomes(command, source, question, totals["prepared"], is_needed=needs_outcomes)
         if has_outcomes:
             columns += OUTCOME_COLUMNS
@@ -124,10 +124,10 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
         shown, groups = _select_largest_groups(rows, by, command.top)
         columns += () if command.output == "table" else _COUNTED
         missing = _warn_of_lost_messages(command, source, question)
-        _print_rows(command, [_add_times(row, question) for row in shown], columns, missing)
+        _print_rows(command, [_add_counted_times(row, question) for row in shown], columns, missing)
         widened = notes.widened_time_range_note(question, command.start, command.end, _time_unit(command))
-        if file is not None:
-            file.write(_rates_page(command, source, question, widened))
+        if page_file is not None:
+            page_file.write(_rates_page(command, source, question, widened))
         _explain_empty_result(command, source, rows)
         if not command.quiet:
             lines = notes.top_limit_note(command.top or groups, groups, "groups")
@@ -136,22 +136,22 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
             lines += [note.line for note in notes.tag_notes(totals, question)]
             if command.compare:
                 compared, silent = COMPARED[command.compare], comparison.find_silent_groups(question, rows)
-                missing_then = notes.missing_times(question.shift_earlier(compared), source)
-                told = notes.comparison_notes(question, compared, silent, is_complete=not missing_then)
+                missing_then = notes.missing_time_notes(question.shift_earlier(compared), source)
+                told = notes.comparison_notes(question, compared, silent, is_earlier_time_complete=not missing_then)
                 lines += [*(note.line for note in told), *(f"  {line}" for line in missing_then)]
-            _print_notes([*lines, *widened], question, table, source, started)
+            _print_notes([*lines, *widened], question, table, source, monotonic_start)
         return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source, missing)
 
 
 def _read_transaction_outcomes(
-    command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared: int, *, is_needed: bool
+    command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared_count: int, *, is_needed: bool
 ) -> ReadOutcomes:
-    """Return transaction outcomes, if the rates or the printed notes need them; print_warning if `edges` is damaged."""
+    """Return transaction outcomes if the rates or the notes need them; print a warning if `edges` is damaged."""
     from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
 
     if not is_needed and command.quiet:
         return ReadOutcomes()
-    outcomes = read_outcomes_if_intact(source.lake, question, prepared, command.counting_engine)
+    outcomes = read_outcomes_if_intact(source.lake, question, prepared_count, command.counting_engine)
     if outcomes.damage:
         unknown = "how many transactions were rolled back, were given up or are open is not known"
         print_warning("commitlake tps", f"{unknown}: {damage_message(source.lake, 'edges', outcomes.damage)}")
@@ -161,20 +161,22 @@ def _read_transaction_outcomes(
 def _empty_page(command: TpsOptions) -> Report:
     from commitlake.jobs.tps.report import RatesSource, empty_page
 
-    return empty_page(RatesSource(*command.source))
+    return empty_page(RatesSource(*command.source_option))
 
 
-def _rates_page(command: TpsOptions, source: TpsSource, question: RatesQuestion, widened: Sequence[str]) -> Report:
+def _rates_page(
+    command: TpsOptions, source: TpsSource, question: RatesQuestion, widened_time_notes: Sequence[str]
+) -> Report:
     from commitlake.jobs.tps.report import RatesSource, rates_report
     from commitlake.pipelines.tps.report import make_report
 
     compared = COMPARED.get(command.compare or "")
     report = make_report(source.lake, source.coverage, question, command.counting_engine, compared)
     damaged = sum(source.damaged.values())
-    return rates_report(report, RatesSource(*command.source, damaged=damaged, widened=widened))
+    return rates_report(report, RatesSource(*command.source_option, damaged=damaged, widened=widened_time_notes))
 
 
-def _show_hot_queues(command: TpsOptions, started: float) -> ExitCode:
+def _show_hot_queues(command: TpsOptions, monotonic_start: float) -> ExitCode:
     from commitlake.pipelines.tps.hot_keys import QUEUE_COLUMNS, rank_queues
 
     by = ["broker", "topic", "queue"]
@@ -193,14 +195,14 @@ def _show_hot_queues(command: TpsOptions, started: float) -> ExitCode:
             lines.append(
                 "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
             )
-            _print_notes(lines, question, table, source, started)
+            _print_notes(lines, question, table, source, monotonic_start)
         return _exit_code(source, missing)
 
 
-def _show_hot_keys(command: TpsOptions, started: float) -> ExitCode:
+def _show_hot_keys(command: TpsOptions, monotonic_start: float) -> ExitCode:
     from commitlake.pipelines.tps.hot_keys import KEY_COLUMNS, find_hot_keys
 
-    with open_tps_source(command, MESSAGES, columns=["keys"]) as source:
+    with open_tps_source(command, MESSAGES, extra_columns=["keys"]) as source:
         question = _make_rates_question(command, [], source)
         if question is None:
             return _report_no_messages(source)
@@ -217,14 +219,14 @@ def _show_hot_keys(command: TpsOptions, started: float) -> ExitCode:
                 f"{format_count(found.error, 'message')} is listed"
             )
             lines.append(f"{counted}; {bounds if found.error else 'all figures are exact'}")
-            _print_notes(lines, question, MESSAGES, source, started)
+            _print_notes(lines, question, MESSAGES, source, monotonic_start)
         return _exit_code(source, missing)
 
 
-def _show_delayed(command: TpsOptions, started: float) -> ExitCode:
+def _show_delayed_messages(command: TpsOptions, monotonic_start: float) -> ExitCode:
     from commitlake.pipelines.tps.delayed import COLUMNS, DEFAULT_SEGMENT_LIFE, NEEDED, count_delayed_messages
 
-    with open_tps_source(command, MESSAGES, columns=NEEDED, is_whole=True) as source:
+    with open_tps_source(command, MESSAGES, extra_columns=NEEDED, reads_to_end=True) as source:
         question = _make_rates_question(command, [], source)
         if question is None:
             return _report_no_messages(source)
@@ -235,11 +237,11 @@ def _show_delayed(command: TpsOptions, started: float) -> ExitCode:
         _print_rows(command, shown, COLUMNS, missing)
         if not command.quiet:
             lines = notes.top_limit_note(len(shown), len(rows), "rows")
-            _print_notes([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
+            _print_notes([*lines, *_delayed_message_notes(rows)], question, MESSAGES, source, monotonic_start)
         return _exit_code(source, missing)
 
 
-def _delayed_notes(rows: Sequence[Row]) -> list[str]:
+def _delayed_message_notes(rows: Sequence[Row]) -> list[str]:
     totals = notes.sum_columns(rows, ("messages", "overdue", "outlives_segment", "without_id"))
     lines = []
     if totals["overdue"]:
@@ -261,12 +263,12 @@ def _delayed_notes(rows: Sequence[Row]) -> list[str]:
 
 
 def _print_notes(
-    lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: TpsSource, started: float
+    note_lines: Sequence[str], question: RatesQuestion, table: CountedTable, source: TpsSource, monotonic_start: float
 ) -> None:
     counted = question.divide_by_minute() if table is question.table else ()
     tables = " and ".join(dict.fromkeys(part.table.name for part in counted)) or table.name
-    last = notes.time_range_note(question, tables, source, time.monotonic() - started)
-    print("\n".join([*lines, *notes.coverage_notes(question, source), last]), file=sys.stderr)
+    last = notes.time_range_note(question, tables, source, time.monotonic() - monotonic_start)
+    print("\n".join([*note_lines, *notes.coverage_notes(question, source), last]), file=sys.stderr)
 
 
 def _report_no_messages(source: TpsSource) -> ExitCode:
@@ -274,8 +276,8 @@ def _report_no_messages(source: TpsSource) -> ExitCode:
     return _exit_code(source)
 
 
-def _exit_code(source: TpsSource, missing: Sequence[str] = ()) -> ExitCode:
-    return ExitCode.DAMAGE if missing or any(source.damaged.values()) else ExitCode.OK
+def _exit_code(source: TpsSource, missing_data_sentences: Sequence[str] = ()) -> ExitCode:
+    return ExitCode.DAMAGE if missing_data_sentences or any(source.damaged.values()) else ExitCode.OK
 
 
 def _warn_of_lost_messages(command: TpsOptions, source: TpsSource, question: RatesQuestion) -> list[str]:
@@ -292,23 +294,23 @@ def _time_unit(command: TpsOptions) -> datetime.timedelta:
     return command.step or command.window or (MINUTE if command.percentiles else SECOND)
 
 
-def _choose_table(command: TpsOptions, by: Sequence[str]) -> CountedTable:
+def _choose_table(command: TpsOptions, group_columns: Sequence[str]) -> CountedTable:
     """Choose the table from which messages are counted; for a store, only this table is made from the log."""
     unit = _time_unit(command)
     start = round_time(command.start or EPOCH, unit)
     end = start + 2 * MINUTE if command.end is None else round_time(command.end, unit, rounds_up=True)
-    question = RatesQuestion(by, min(start, end), end, command.window, command.step)
+    question = RatesQuestion(group_columns, min(start, end), end, command.window, command.step)
     is_cut = command.store is not None and command.window is None and len(question.divide_by_minute()) > 1
     return MESSAGES if is_cut else question.table
 
 
-def _make_rates_question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
+def _make_rates_question(command: TpsOptions, group_columns: Sequence[str], source: TpsSource) -> RatesQuestion | None:
     """Return the rates question for the options, with times extended to whole units; None if there are no messages."""
     span = source.coverage.whole_span
     if span is None:
         return None
     question = RatesQuestion(
-        by=by,
+        by=group_columns,
         start=command.start or span.start,
         end=command.end or max(span.end, add_capped(command.start or span.start, MINUTE)),
         window=command.window,
@@ -334,27 +336,31 @@ def _output_columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[s
     return [*times, *question.by, *_SHOWN, *peaks, *quantiles, *_ALSO, "archived"]
 
 
-def _add_times(row: Row, question: RatesQuestion) -> Row:
+def _add_counted_times(row: Row, question: RatesQuestion) -> Row:
     """Return a row with the start and end of the time that its figures cover."""
     start = row.get("window_start", question.start)
     return row | {"counted_from": start, "counted_to": start + (question.window or question.end - question.start)}
 
 
-def _print_rows(command: TpsOptions, rows: Sequence[Row], columns: Sequence[str], missing: Sequence[str]) -> None:
+def _print_rows(
+    command: TpsOptions, rows: Sequence[Row], columns: Sequence[str], missing_data_sentences: Sequence[str]
+) -> None:
     titles = notes.rate_columns(columns) if command.output == "table" else columns
-    write_rows(command.output, (_format_output_row(row, columns) for row in rows), titles, missing)
+    write_rows(command.output, (_format_output_row(row, columns) for row in rows), titles, missing_data_sentences)
 
 
-def _select_largest_groups(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:
+def _select_largest_groups(
+    rows: Sequence[Row], group_columns: Sequence[str], max_groups: int
+) -> tuple[Sequence[Row], int]:
     """Return the rows of the largest groups, now or at a compared time, and the number of all groups."""
     totals: dict[tuple[object, ...], int] = {}
     for row in rows:
-        key = tuple(row[name] for name in by)
+        key = tuple(row[name] for name in group_columns)
         totals[key] = totals.get(key, 0) + max(row["messages"] or 0, row.get("messages_before") or 0)
-    if not top or len(totals) <= top:
+    if not max_groups or len(totals) <= max_groups:
         return rows, len(totals)
-    largest = set(sorted(totals, key=lambda key: -totals[key])[:top])
-    return [row for row in rows if tuple(row[name] for name in by) in largest], len(totals)
+    largest = set(sorted(totals, key=lambda key: -totals[key])[:max_groups])
+    return [row for row in rows if tuple(row[name] for name in group_columns) in largest], len(totals)
 
 
 def _format_output_row(row: Row, columns: Sequence[str]) -> Row:

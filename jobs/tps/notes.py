@@ -34,8 +34,8 @@ def figure_text(value: str | float) -> str:
     return f"{value:,}" if isinstance(value, int) else value
 
 
-def _figure(title: str, spare: int = 0, key: str = "", text: Callable[[Any], str] = figure_text) -> Column:
-    return Column(title, spare, key=key or title.replace(" ", "_"), is_number=True, text=text)
+def _figure(title: str, spare_rank: int = 0, key: str = "", format_value: Callable[[Any], str] = figure_text) -> Column:
+    return Column(title, spare_rank, key=key or title.replace(" ", "_"), is_number=True, text=format_value)
 
 
 _COLUMNS = {column.key: column for column in (
@@ -78,7 +78,7 @@ class RateNote(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The note as text."""
+        """The sentence of the note with its names, as one line of text."""
         return escape_line(f"{self.sentence}: {self.names}" if self.names else self.sentence)
 
 
@@ -143,32 +143,41 @@ def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> Iterator[Ra
 
 
 def comparison_notes(
-    question: RatesQuestion, compared: datetime.timedelta, silent: Sequence[tuple[Any, ...]], *, is_complete: bool
+    question: RatesQuestion,
+    comparison_distance: datetime.timedelta,
+    silent_groups: Sequence[tuple[Any, ...]],
+    *,
+    is_earlier_time_complete: bool,
 ) -> Iterator[RateNote]:
-    """Yield notes on groups without messages now, and on a time compared with that is not complete.
+    """Yield notes on groups that have no messages now, and on an earlier time that is not completely archived.
 
     Args:
         question: the question about the later time.
-        compared: distance to the earlier time.
-        silent: groups that have messages only at the earlier time.
-        is_complete: whether all of the earlier time is there.
+        comparison_distance: distance to the earlier time.
+        silent_groups: groups that have messages only at the earlier time.
+        is_earlier_time_complete: whether all of the earlier time is there.
     """
-    if silent:
-        before = next((f"a {name}" for name, by in COMPARED.items() if by == compared), duration_text(compared))
-        have = format_count(len(silent), "group has", "groups have")
-        names = "; ".join(group_label(key) for key in silent[:_MAX_NAMES] if key)
-        more = f" and {len(silent) - _MAX_NAMES:,} more" if len(silent) > _MAX_NAMES else ""
+    if silent_groups:
+        before = next(
+            (f"a {name}" for name, by in COMPARED.items() if by == comparison_distance),
+            duration_text(comparison_distance),
+        )
+        have = format_count(len(silent_groups), "group has", "groups have")
+        names = "; ".join(group_label(key) for key in silent_groups[:_MAX_NAMES] if key)
+        more = f" and {len(silent_groups) - _MAX_NAMES:,} more" if len(silent_groups) > _MAX_NAMES else ""
         sentence = f"{have} no messages now, but had some {before} before"
         yield RateNote("Silent", sentence, "warning", names=names + more)
-    if not is_complete:
-        sentence = f"the time compared with, {_range_text(question.shift_earlier(compared))}, is not complete"
+    if not is_earlier_time_complete:
+        sentence = (
+            f"the time compared with, {_time_range_text(question.shift_earlier(comparison_distance))}, is not complete"
+        )
         why = "Its messages that are not there are not counted, and changes are not known."
         yield RateNote("Compared", sentence, "warning", why)
 
 
-def group_label(key: Sequence[str | int | None]) -> str:
+def group_label(group_key: Sequence[str | int | None]) -> str:
     """Return the values that name a group, separated by commas."""
-    return ", ".join(map(value_label, key))
+    return ", ".join(map(value_label, group_key))
 
 
 def value_label(value: str | int | None) -> str:
@@ -178,7 +187,7 @@ def value_label(value: str | int | None) -> str:
 
 def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
     """Return sentences on parts of the requested time that are missing or damaged."""
-    return missing_times(question, source) + [
+    return missing_time_notes(question, source) + [
         f"{broker}: {format_count(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
         "there are not counted; 'commitlake verify' shows where"
         for broker, count in sorted(source.damaged.items())
@@ -186,7 +195,7 @@ def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
     ]
 
 
-def missing_times(question: RatesQuestion, source: TpsSource) -> list[str]:
+def missing_time_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
     """Return sentences on parts of a question's time that are missing."""
     is_there = "the log has" if source.stores else "archived"
     missing = "is not there" if source.stores else "is not archived"
@@ -218,7 +227,7 @@ def widened_time_range_note(
     if start in (None, question.start) and end in (None, question.end):
         return []
     asked = " to ".join("" if time is None else format_iso_time(time, _precision_word(time)) for time in (start, end))
-    counted = f"counted in whole units of {duration_text(unit)}: {_range_text(question)}"
+    counted = f"counted in whole units of {duration_text(unit)}: {_time_range_text(question)}"
     return [f"{counted}, which is longer than {asked.strip()}"]
 
 
@@ -226,19 +235,21 @@ def _precision_word(time: datetime.datetime) -> str:
     return "milliseconds" if time.microsecond else "seconds"
 
 
-def time_range_note(question: RatesQuestion, table: str, source: TpsSource, seconds: float) -> str:
+def time_range_note(question: RatesQuestion, table_names: str, source: TpsSource, seconds_taken: float) -> str:
     """Return the last line of output: the time covered, the source, and the seconds taken."""
-    origin = "the log" if source.stores else table
-    return f"{_range_text(question)}, from {origin} ({seconds:.1f} s)"
+    origin = "the log" if source.stores else table_names
+    return f"{_time_range_text(question)}, from {origin} ({seconds_taken:.1f} s)"
 
 
-def _range_text(question: RatesQuestion) -> str:
+def _time_range_text(question: RatesQuestion) -> str:
     return f"{format_iso_time(question.start)} to {format_iso_time(question.end)}"
 
 
-def top_limit_note(shown: int, found: int, what: str) -> list[str]:
+def top_limit_note(shown_count: int, total_count: int, noun: str) -> list[str]:
     """Return a sentence if only the largest groups are shown, otherwise none."""
-    return [f"{shown} of {found:,} {what} are shown; --top 0 shows all"] if shown < found else []
+    return (
+        [f"{shown_count} of {total_count:,} {noun} are shown; --top 0 shows all"] if shown_count < total_count else []
+    )
 
 
 def sum_columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:

@@ -152,7 +152,7 @@ def rates_report(report: RatesReport, source: RatesSource) -> Report:
 
 def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     total, question = report.total, report.question
-    warnings = [f"{_note_title(note)}." for note in _notes(report, source) if note.kind == Kind.WARNING]
+    warnings = [f"{_note_title(note)}." for note in _page_notes(report, source) if note.kind == Kind.WARNING]
     if total is None:
         nothing = f"No message is archived from {_time_text(question.start)} to {_time_text(question.end)} UTC."
         return Verdict(Kind.INFO, " ".join([nothing, *warnings]))
@@ -175,8 +175,8 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     return Verdict(kind, " ".join([f"{sentence}.", *warnings]), "Look" if warnings else "Nothing unusual")
 
 
-def _notes(report: RatesReport, source: RatesSource) -> Iterator[RateNote]:
-    """Yield the notes of the text, and on damage, on times without figures, and on the busiest time."""
+def _page_notes(report: RatesReport, source: RatesSource) -> Iterator[RateNote]:
+    """Yield the notes that text output has, and further notes on damage, missing times and the busiest time."""
     question, total, compared = report.question, report.total, report.compared
     if source.damaged or any(report.damage.values()):
         yield RateNote("Damage", "parts of the log are damaged", "warning")
@@ -196,7 +196,7 @@ def _notes(report: RatesReport, source: RatesSource) -> Iterator[RateNote]:
     if compared is not None:
         earlier = question.shift_earlier(compared)
         is_complete = not report.coverage.lacks_part_of_range(earlier.start, earlier.end)
-        yield from comparison_notes(question, compared, report.silent, is_complete=is_complete)
+        yield from comparison_notes(question, compared, report.silent, is_earlier_time_complete=is_complete)
     if total is not None:
         yield RateNote("Peak", f"the busiest time began at {_time_text(total['peak_at'])} UTC")
 
@@ -212,7 +212,7 @@ def _unarchived_duration(report: RatesReport) -> datetime.timedelta:
 
 
 def _has_missing_times(report: RatesReport) -> bool:
-    """Return whether part of the time has no figures.
+    """Return True if a part of the requested time is not archived, apart from its first and last window.
 
     The first and the last window may be archived only in part, because the archived time begins and ends in them.
     """
@@ -256,7 +256,7 @@ def _summary_figures(report: RatesReport) -> Figures | Paragraph:
 def _advice_blocks(report: RatesReport, source: RatesSource) -> Iterator[Block]:
     places = _advice_values(report, source)
     on_notes = _ON_NOTES if source.is_lake else _ON_NOTES_OF_STORE
-    for note in sorted(_notes(report, source), key=lambda note: note.kind != Kind.WARNING):
+    for note in sorted(_page_notes(report, source), key=lambda note: note.kind != Kind.WARNING):
         if note.kind != Kind.GOOD:
             text = note.names or note.why
             paragraphs = [Paragraph(text)] if text else []
@@ -292,7 +292,7 @@ def _rate_charts(report: RatesReport) -> Sequence[Block]:
         series.append(
             Series(
                 f"{format_count(others, 'other', 'others')}, summed",
-                _rate_of_others(report, [rows for _, rows in drawn]),
+                _rate_of_other_groups(report, [rows for _, rows in drawn]),
             )
         )
     marks = list(_chart_marks(report))
@@ -311,7 +311,7 @@ def _rate_charts(report: RatesReport) -> Sequence[Block]:
     ]  # fmt: skip
 
 
-def _rate_of_others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float | None]:
+def _rate_of_other_groups(report: RatesReport, drawn_groups: Sequence[Sequence[Row]]) -> list[float | None]:
     """Return the rate over time of all groups that have no line of their own."""
     rates: list[float | None] = []
     seconds = report.windows.length.total_seconds()
@@ -319,7 +319,7 @@ def _rate_of_others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list
         if everything["messages"] is None:
             rates.append(None)
         else:
-            rates.append((everything["messages"] - sum(rows[at]["messages"] or 0 for rows in drawn)) / seconds)
+            rates.append((everything["messages"] - sum(rows[at]["messages"] or 0 for rows in drawn_groups)) / seconds)
     return rates
 
 
@@ -341,9 +341,9 @@ def _latency_charts(report: RatesReport) -> Sequence[Block]:
     return charts
 
 
-def _percentile_chart(report: RatesReport, figure: str, title: str, note: str) -> LineChart:
+def _percentile_chart(report: RatesReport, column_prefix: str, title: str, note: str) -> LineChart:
     ranks = ("p50", "p95", "p99")
-    series = [Series(rank, [row.get(f"{figure}_{rank}") for row in report.all_windows]) for rank in ranks]
+    series = [Series(rank, [row.get(f"{column_prefix}_{rank}") for row in report.all_windows]) for rank in ranks]
     values = [value for one in series for value in one.values if value is not None]
     is_log = max(values, default=0) > _LARGE_RATIO * max(1, min(values, default=0))
     reading = "Half of the messages are below p50, and one in a hundred is above p99"

@@ -47,7 +47,7 @@ class TpsSource:
     damaged: Mapping[str, int] = field(default_factory=dict)
 
     def warn_of_unknown_names(self, topics: Sequence[str], tags: Sequence[str], queues: Sequence[int]) -> None:
-        """Warn of topics, tags and queues that do not exist; of a store, tags of the messages that were read."""
+        """Warn of topics, tags and queues that do not exist; for a store, of tags that no message read from it has."""
         from commitlake.jobs.arguments.lake_names import (
             unknown_queue_sentences,
             unknown_tag_sentences,
@@ -72,10 +72,10 @@ class TpsSource:
             print_warning("commitlake tps", sentence)
 
 
-def _has_unnamed_tags(minutes: DeltaTable) -> bool:
+def _has_unnamed_tags(minutes_table: DeltaTable) -> bool:
     from commitlake.connectors.lake.reader import run_sql
 
-    found = run_sql(minutes, MINUTES.name, f"SELECT 1 FROM {MINUTES.name} WHERE other_tags LIMIT 1")
+    found = run_sql(minutes_table, MINUTES.name, f"SELECT 1 FROM {MINUTES.name} WHERE other_tags LIMIT 1")
     return any(batch.num_rows for batch in found)
 
 
@@ -83,18 +83,18 @@ def _has_unnamed_tags(minutes: DeltaTable) -> bool:
 def open_tps_source(
     command: TpsOptions,
     table: CountedTable,
-    earlier: datetime.timedelta | None = None,
-    columns: Sequence[str] = (),
+    comparison_distance: datetime.timedelta | None = None,
+    extra_columns: Sequence[str] = (),
     *,
-    is_whole: bool = False,
+    reads_to_end: bool = False,
 ) -> Iterator[TpsSource]:
     """Open a lake's tables, or read a store's log into temporary tables.
 
     Args:
         table: the table that will be queried.
-        earlier: distance to the earlier time of a comparison, if any.
-        columns: columns of `messages` that are needed in addition to those for rates.
-        is_whole: whether a store's log is read up to its end, regardless of `--to`.
+        comparison_distance: distance to the earlier time of a comparison, if any.
+        extra_columns: columns of `messages` that are needed in addition to those for rates.
+        reads_to_end: whether a store's log is read up to its end, regardless of `--to`.
 
     Raises:
         JobError: if a lake has no `topic_minutes`, or runs are missing there, or if there is no such broker.
@@ -103,8 +103,8 @@ def open_tps_source(
     """
     if command.store is not None:
         with tempfile.TemporaryDirectory(prefix="commitlake-tps-") as folder:
-            end = None if is_whole else command.end
-            yield _read_store_log(command, table, earlier, columns, end, folder)
+            end = None if reads_to_end else command.end
+            yield _read_store_log(command, table, comparison_distance, extra_columns, end, folder)
         return
     lake = open_lake_argument(command).pin_versions()
     with explain_damaged_files(lake, _READ):
@@ -133,8 +133,8 @@ def _open_lake_tables(lake: Lake, brokers: Sequence[str], table: CountedTable) -
 def _read_store_log(
     command: TpsOptions,
     table: CountedTable,
-    earlier: datetime.timedelta | None,
-    columns: Sequence[str],
+    comparison_distance: datetime.timedelta | None,
+    extra_columns: Sequence[str],
     end: datetime.datetime | None,
     folder: str,
 ) -> TpsSource:
@@ -146,7 +146,7 @@ def _read_store_log(
     from commitlake.pipelines.tps.store_tables import StoreLogs
     from commitlake.schemas.selection import Selection
 
-    stores = find_named_stores(command.source[1], None, None, find_formats(command))
+    stores = find_named_stores(command.source_option[1], None, None, find_formats(command))
     stores = [store for store in stores if not command.broker or store.broker in command.broker]
     if not stores:
         raise JobError(f"--broker: {command.store} has no store named {', '.join(command.broker)}")
@@ -155,11 +155,11 @@ def _read_store_log(
     wanted = Selection(
         topics=command.topic,
         queue_ids=command.queue,
-        start=start - earlier if start is not None and earlier is not None else start,
+        start=start - comparison_distance if start is not None and comparison_distance is not None else start,
         end=None if end is None else round_time(end, unit, rounds_up=True),
     )
     lake = Lake(folder)
-    logs = StoreLogs(stores, wanted, columns)
+    logs = StoreLogs(stores, wanted, extra_columns)
     runner = ThreadRunner()
     with runner_progress(runner, f"reading {command.store}", logs.size, quiet=command.quiet) as advance:
         read = logs.fill_table(table, lake, runner, advance)

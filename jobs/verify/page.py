@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.report.history import history_section, read_history
+from commitlake.jobs.report.history import history_section, read_run_history
 from commitlake.jobs.report.output import join_names, left_out_text
 from commitlake.jobs.report.value_decoding import decode_value, ms_to_time_text, offset_text
 from commitlake.jobs.verify.report import Remedies, reports_with_finding
@@ -51,7 +51,7 @@ def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None
     ]
     if remedies.lake is not None:
         facts.insert(0, ("Lake", remedies.lake.root))
-        sections.append(history_section(read_history(remedies.lake)))
+        sections.append(history_section(read_run_history(remedies.lake)))
     text = verdict.text
     return Report(TITLE, Verdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, "verify")
 

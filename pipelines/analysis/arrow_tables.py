@@ -29,7 +29,7 @@ from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.pipelines.analysis.arrow_lag import lag_table
 from commitlake.pipelines.analysis.lag_question import LagQuestion
 from commitlake.pipelines.dead_letters.letters import computed_columns_sql
-from commitlake.pipelines.journeys.arrays import add_counts, hop_counts, hops_table, journeys_table, rows_in_order
+from commitlake.pipelines.journeys.arrays import hop_counts, hops_table, journeys_table, sorted_key_rows, sum_hop_counts
 from commitlake.pipelines.journeys.key_records import KeyRecords
 from commitlake.pipelines.journeys.question import JourneysQuestion
 from commitlake.pipelines.journeys.statements import Sources
@@ -165,7 +165,7 @@ class ArrowTables:
         """
         with self.key_records(question) as records:
             return pa.concat_tables(
-                journeys_table(rows_in_order(each, question), question) for each in records.slices()
+                journeys_table(sorted_key_rows(each, question), question) for each in records.slices()
             )
 
     def hops(self, question: JourneysQuestion, window_us: int | None) -> pa.Table:
@@ -177,8 +177,8 @@ class ArrowTables:
             QueryError: if the predicate of the selection is not valid.
         """
         with self.key_records(question, question.until_us) as records:
-            slices = (rows_in_order(each, question) for each in records.slices())
-            return hops_table(add_counts(hop_counts(each, question, window_us) for each in slices))
+            slices = (sorted_key_rows(each, question) for each in records.slices())
+            return hops_table(sum_hop_counts(hop_counts(each, question, window_us) for each in slices))
 
     def key_records(self, question: JourneysQuestion, end_us: int | None = None) -> KeyRecords:
         """Return a context with the records of the keys that a question on journeys asks for.

@@ -145,13 +145,13 @@ def match_sql92(rows: DataFrame) -> DataFrame:
 
     def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield batch.append_column("matches", pa.array(_match_batch(batch)))
+            yield batch.append_column("matches", pa.array(_match_expressions(batch)))
 
     schema = StructType([*rows.schema.fields, StructField("matches", BooleanType())])
     return rows.mapInArrow(match, schema)
 
 
-def _match_batch(batch: pa.RecordBatch) -> Array:
+def _match_expressions(batch: pa.RecordBatch) -> Array:
     expressions = batch.column("sql92").dictionary_encode()
     codes = expressions.indices.to_numpy(zero_copy_only=False)
     found = np.zeros(batch.num_rows, bool)

@@ -69,7 +69,7 @@ class ArchiveState:
     stores: Sequence[StoreState]
     last_run: datetime.datetime | None = None
 
-    def age(self, now: datetime.datetime) -> datetime.timedelta | None:
+    def time_since_last_run(self, now: datetime.datetime) -> datetime.timedelta | None:
         """Return the time since the end of the last run; None if there is none."""
         return None if self.last_run is None else max(now - self.last_run, datetime.timedelta())
 

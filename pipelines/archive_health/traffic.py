@@ -56,10 +56,10 @@ def read_traffic(lake: Lake, state: ArchiveState) -> Traffic:
     return Traffic(topics, _read_broker_addresses(lake, ends) if topics else {}, _read_dead_letter_ends(lake))
 
 
-def _read_topic_traffic(lake: Lake, ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
-    """Return the traffic of topics; `ends` has the end of each store's newest whole minute."""
+def _read_topic_traffic(lake: Lake, minute_ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
+    """Return the traffic of topics; `minute_ends` has the end of each store's newest whole minute."""
     found = []
-    for broker, end in ends.items():
+    for broker, end in minute_ends.items():
         newest = timestamp_literal(end - _MINUTE)
         columns = [
             f"sum(CASE WHEN minute = {newest} THEN {name} ELSE 0 END) AS {name}" for name in ("messages", "bytes")
@@ -74,9 +74,9 @@ def _read_topic_traffic(lake: Lake, ends: Mapping[str, datetime.datetime]) -> li
     return found
 
 
-def _read_broker_addresses(lake: Lake, ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
+def _read_broker_addresses(lake: Lake, minute_ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
     found = {}
-    for broker, end in ends.items():
+    for broker, end in minute_ends.items():
         rows = query_table(
             lake,
             "messages",

@@ -20,7 +20,7 @@ from commitlake.connectors.plain_arrays import rows_to_dicts
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID, original_topic_sql
-from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
+from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_from_packs
 from commitlake.pipelines.replay.selection import selection_condition
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
@@ -45,7 +45,7 @@ def dead_letter_condition(table: DeltaTable, selection: Selection = ALL_MESSAGES
         selection: selected dead letters. Topics are those to which the messages were originally sent, and times those
             at which they were stored as dead letters.
     """
-    found = selection_condition(replace(selection, topics=(), kinds=[Kind.DLQ]), has_replayed=True)
+    found = selection_condition(replace(selection, topics=(), kinds=[Kind.DLQ]), includes_replayed=True)
     if selection.topics:
         found += f" AND {in_condition(original_topic_sql(table), map(text_literal, selection.topics))}"
     return found
@@ -155,7 +155,7 @@ def read_letters(
             continue
         for part in _slice_to_memory(rows):
             codecs = part.column("body_codec").to_pylist()
-            yield Letters(part.drop_columns(list(places)), codecs, read_bodies_of(part.select(places), packs))
+            yield Letters(part.drop_columns(list(places)), codecs, read_bodies_from_packs(part.select(places), packs))
 
 
 def _cast_to_message_type(name: str, column: pa.Array) -> pa.Array:

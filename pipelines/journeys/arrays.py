@@ -67,21 +67,21 @@ class KeyRows:
         return len(self.numbers["key"])
 
     @cached_property
-    def starts(self) -> Array:
+    def key_starts(self) -> Array:
         """Index of the first row of each key."""
-        return _starts(self["key"])
+        return _run_starts(self["key"])
 
-    def with_columns(self, more: Mapping[str, Array]) -> KeyRows:
+    def with_columns(self, new_columns: Mapping[str, Array]) -> KeyRows:
         """Return the same rows with further columns."""
-        return KeyRows({**self.numbers, **more}, self.texts)
+        return KeyRows({**self.numbers, **new_columns}, self.texts)
 
-    def only(self, chosen: Array) -> KeyRows:
-        """Return the rows of a mask."""
-        if chosen.all():
+    def filter_rows(self, mask: Array) -> KeyRows:
+        """Return the rows for which a mask is True."""
+        if mask.all():
             return self
-        return KeyRows({name: column[chosen] for name, column in self.numbers.items()}, self.texts)
+        return KeyRows({name: column[mask] for name, column in self.numbers.items()}, self.texts)
 
-    def text(self, name: str) -> pa.Array:
+    def text_column(self, name: str) -> pa.Array:
         """Return a column of texts."""
         return self.texts[name].take(pa.array(self[name]))
 
@@ -97,11 +97,11 @@ def journeys_table(records: KeyRows, question: JourneysQuestion, columns: Column
     Returns:
         A table with these columns, sorted by key.
     """
-    steps = _placed(_merged(_messages(records)))
-    totals = {name: _total(steps, *how) for name, how in TOTALS.items()}
-    shown = steps.only(steps["number"] <= question.max_steps)
+    steps = _add_step_columns(_merge_into_steps(_group_into_messages(records)))
+    totals = {name: _aggregate_by_journey(steps, *how) for name, how in TOTALS.items()}
+    shown = steps.filter_rows(steps["number"] <= question.max_steps)
     opened = np.array([_STATES.index(state) for state in reversed(OPEN_STATES)])
-    ends = np.append(steps.starts, len(steps))[1:] - 1
+    ends = np.append(steps.key_starts, len(steps))[1:] - 1
     last = steps["state"][ends]
     outcome = np.where(totals["openness"] > 0, opened[totals["openness"] - 1], last)
     flags = {
@@ -111,35 +111,35 @@ def journeys_table(records: KeyRows, question: JourneysQuestion, columns: Column
         "order_uncertain": totals["order_uncertain"] > 0,
     }
     known: dict[str, Column] = {
-        **{name: _with_nulls(column) for name, column in totals.items()},
+        **{name: _to_nullable_array(column) for name, column in totals.items()},
         **{name: to_boolean_array(column) for name, column in flags.items()},
-        "key": steps.texts["key"].take(pa.array(steps["key"][steps.starts])),
-        "path": _lists(shown.starts, shown.text("topic")),
+        "key": steps.texts["key"].take(pa.array(steps["key"][steps.key_starts])),
+        "path": _list_array(shown.key_starts, shown.text_column("topic")),
         "last_topic": steps.texts["topic"].take(pa.array(steps["topic"][ends])),
         "outcome": _state_texts(outcome),
     }
     if "steps" in columns.names:
-        known["steps"] = _lists(shown.starts, _structs(shown))
-    return _table(known, columns)
+        known["steps"] = _list_array(shown.key_starts, _step_structs(shown))
+    return _to_declared_table(known, columns)
 
 
-def rows_in_order(found: KeySlice, question: JourneysQuestion) -> KeyRows:
-    """Return the records of the keys that have one in the window, in their order."""
+def sorted_key_rows(key_slice: KeySlice, question: JourneysQuestion) -> KeyRows:
+    """Return the records of the keys that have a record in the window, sorted by key and store time."""
     texts, numbers = {}, {}
     for name in ("key", "node"):
-        encoded = to_single_array(found.rows.column(name)).dictionary_encode()
+        encoded = to_single_array(key_slice.rows.column(name)).dictionary_encode()
         texts[name], numbers[name] = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
-    for name, values in found.texts.items():
+    for name, values in key_slice.texts.items():
         texts[name] = pa.array(values, pa.string())
-        numbers[name] = to_numpy_numbers(found.rows.column(name)).astype(np.int64)
-    for name in ("key", *found.texts):
+        numbers[name] = to_numpy_numbers(key_slice.rows.column(name)).astype(np.int64)
+    for name in ("key", *key_slice.texts):
         order = pc.sort_indices(texts[name]).to_numpy()
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         texts[name], numbers[name] = texts[name].take(pa.array(order)), rank[numbers[name]]
-    for name in found.rows.column_names:
+    for name in key_slice.rows.column_names:
         if name not in numbers:
-            numbers[name] = to_numpy_numbers(found.rows.column(name), null_value=_NONE).astype(np.int64)
+            numbers[name] = to_numpy_numbers(key_slice.rows.column(name), null_value=_NONE).astype(np.int64)
     sent, key = numbers["stored_us"], numbers["key"]
     in_window = (sent >= question.since_us) & (sent < question.until_us)
     is_wanted = np.zeros(len(texts["key"]), bool)
@@ -149,12 +149,12 @@ def rows_in_order(found: KeySlice, question: JourneysQuestion) -> KeyRows:
     return KeyRows({name: column[order] for name, column in numbers.items()}, texts)
 
 
-def _messages(records: KeyRows) -> KeyRows:
-    """Return one row for each key and message."""
+def _group_into_messages(records: KeyRows) -> KeyRows:
+    """Combine the records of each key and message into one row."""
     order = np.lexsort([records[name] for name in ("topic", "node", "key")])
     is_new = np.zeros(len(order), bool)
     for name in ("topic", "node", "key"):
-        is_new[_starts(records[name][order])] = True
+        is_new[_run_starts(records[name][order])] = True
     starts = np.flatnonzero(is_new)
     firsts = order[starts]
     by_time = np.argsort(firsts)
@@ -165,24 +165,24 @@ def _messages(records: KeyRows) -> KeyRows:
         values = records[name]
         if name in SENT_TIMES:
             values = np.where(values > 0, records["stored_us"], _LATEST if how is Sum.MIN else _NONE)
-        columns[name] = _reduced(how, values[order], starts)[by_time]
+        columns[name] = _aggregate_groups(how, values[order], starts)[by_time]
     columns["visible_us"] = np.where(columns["visible_us"] == _LATEST, _NONE, columns["visible_us"])
     return KeyRows(columns, records.texts)
 
 
-def _reduced(how: Sum, values: Array, starts: Array) -> Array:
-    """Return values summed up over groups, which begin at the given indexes."""
-    return _REDUCE[how].reduceat(values, starts) if len(values) else np.empty(0, np.int64)
+def _aggregate_groups(aggregation: Sum, values: Array, group_starts: Array) -> Array:
+    """Return the sum, minimum or maximum of the values of each group; groups begin at the given indexes."""
+    return _REDUCE[aggregation].reduceat(values, group_starts) if len(values) else np.empty(0, np.int64)
 
 
-def _starts(codes: Array) -> Array:
+def _run_starts(codes: Array) -> Array:
     """Return the indexes at which a column of codes has another value than before."""
     is_new = np.ones(len(codes), bool)
     is_new[1:] = codes[1:] != codes[:-1]
     return np.flatnonzero(is_new)
 
 
-def _merged(messages: KeyRows) -> KeyRows:
+def _merge_into_steps(messages: KeyRows) -> KeyRows:
     """Return one row for each step: messages whose first record is not there come to the step before of their topic.
 
     Those before any such step are one step.
@@ -194,7 +194,7 @@ def _merged(messages: KeyRows) -> KeyRows:
         topics = messages["key"] * (len(messages.texts["topic"]) + 1) + messages["topic"]
         order = np.argsort(topics, kind="stable")
         first_of_topic = np.zeros(len(messages), bool)
-        first_of_topic[order[_starts(topics[order])]] = True
+        first_of_topic[order[_run_starts(topics[order])]] = True
         is_start = is_start | first_of_topic
         starts = order[is_start[order]]
         step = starts[np.cumsum(is_start[order]) - 1]
@@ -202,23 +202,23 @@ def _merged(messages: KeyRows) -> KeyRows:
         rows, targets = order[others], step[others]
         for name, how in _SENT.items():
             if how is Sum.MIN:
-                columns[name] = _earliest(columns[name], rows, targets)
+                columns[name] = _merge_earliest_times(columns[name], rows, targets)
             else:
                 columns[name] = columns[name].copy()
                 _REDUCE[how].at(columns[name], targets, columns[name][rows])
-    return KeyRows(columns, messages.texts).only(is_start)
+    return KeyRows(columns, messages.texts).filter_rows(is_start)
 
 
-def _earliest(times: Array, rows: Array, targets: Array) -> Array:
-    """Return times, with those of some rows taken into account for others; null is later than any time."""
+def _merge_earliest_times(times: Array, source_rows: Array, target_rows: Array) -> Array:
+    """Return times, where each target row has the earliest of its own time and those of its source rows."""
     found = np.where(times == _NONE, _LATEST, times)
-    np.minimum.at(found, targets, found[rows])
+    np.minimum.at(found, target_rows, found[source_rows])
     return np.where(found == _LATEST, _NONE, found)
 
 
-def _placed(steps: KeyRows) -> KeyRows:
+def _add_step_columns(steps: KeyRows) -> KeyRows:
     """Add to steps their state, their number in the journey, the time since the step before, and flags."""
-    sent, starts = steps["stored_us"], steps.starts
+    sent, starts = steps["stored_us"], steps.key_starts
     first = np.repeat(starts, np.diff(np.append(starts, len(steps))))
     number = np.arange(len(steps)) - first + 1
     hop_ms = np.full(len(steps), _NONE, np.int64)
@@ -235,13 +235,13 @@ def _placed(steps: KeyRows) -> KeyRows:
         "state": state,
         "is_waiting": (steps["waiting"] > 0).astype(np.int64),
         "lacks_first": steps["lacks_origin"],
-        "is_back": _is_back(steps).astype(np.int64),
+        "is_back": _out_of_order_mask(steps).astype(np.int64),
         "openness": openness[state],
     })  # fmt: skip
 
 
-def _is_back(steps: KeyRows) -> Array:
-    """Return a mask of the steps that are before an earlier one of their key in the log of their broker."""
+def _out_of_order_mask(steps: KeyRows) -> Array:
+    """Return a mask of the steps that are before an earlier step of the same key in their broker's log."""
     brokers = steps["key"] * (len(steps.texts["broker"]) + 1) + steps["broker"]
     order = np.argsort(brokers, kind="stable")
     brokers, offsets = brokers[order], steps["physical_offset"][order]
@@ -266,19 +266,23 @@ def _state_codes(steps: KeyRows) -> Array:
     return np.select(list(rules.values()), codes, _STATES.index(JourneyState.UNKNOWN))
 
 
-def _total(steps: KeyRows, how: Sum, name: str) -> Array:
+def _aggregate_by_journey(steps: KeyRows, aggregation: Sum, name: str) -> Array:
     """Return a column of steps, summed up over each journey; `_NONE` where all its values are."""
-    return _reduced(how, steps[name], steps.starts)
+    return _aggregate_groups(aggregation, steps[name], steps.key_starts)
 
 
-def _structs(steps: KeyRows) -> pa.StructArray:
+def _step_structs(steps: KeyRows) -> pa.StructArray:
     columns: dict[str, Column] = {
-        name: _with_nulls(steps[column])
+        name: _to_nullable_array(steps[column])
         for name, column in STEP_COLUMNS.items()
         if name not in {"topic", "broker", "state"}
     }
-    texts = {"topic": steps.text("topic"), "broker": steps.text("broker"), "state": _state_texts(steps["state"])}
-    table = _table({**columns, **texts}, STEP)
+    texts = {
+        "topic": steps.text_column("topic"),
+        "broker": steps.text_column("broker"),
+        "state": _state_texts(steps["state"]),
+    }
+    table = _to_declared_table({**columns, **texts}, STEP)
     return pa.StructArray.from_arrays([to_single_array(column) for column in table.columns], fields=list(table.schema))
 
 
@@ -286,25 +290,25 @@ def _state_texts(codes: Array) -> pa.Array:
     return pa.array(list(map(str, _STATES)), pa.string()).take(pa.array(codes))
 
 
-def _with_nulls(numbers: Array) -> pa.Array:
+def _to_nullable_array(numbers: Array) -> pa.Array:
     return pa.array(numbers, pa.int64(), mask=numbers == _NONE)
 
 
-def _lists(starts: Array, values: pa.Array) -> pa.ListArray:
+def _list_array(starts: Array, values: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(np.append(starts, len(values)).astype(np.int32)), values)
 
 
-def _table(known: Mapping[str, Column], columns: Columns) -> pa.Table:
+def _to_declared_table(arrays_by_name: Mapping[str, Column], columns: Columns) -> pa.Table:
     """Return a table of declared columns."""
     schema = arrow_schema(columns)
-    return pa.table([known[field.name].cast(field.type) for field in schema], schema=schema)
+    return pa.table([arrays_by_name[field.name].cast(field.type) for field in schema], schema=schema)
 
 
 _HOP_KEYS = ("hour_us", "source", "target", "bound_ms")
 
 
 def hop_counts(records: KeyRows, question: JourneysQuestion, window_us: int | None) -> pa.Table:
-    """Return how many hops between topics there are, for each window of the time range and each rounded delay.
+    """Count the hops between topics by time window and rounded delay.
 
     Args:
         records: the records of keys that have one in the window.
@@ -314,8 +318,8 @@ def hop_counts(records: KeyRows, question: JourneysQuestion, window_us: int | No
     Returns:
         A table with `hour_us`, `source`, `target`, `bound_ms` and `hops`.
     """
-    messages = _messages(records.only(records["stored_us"] < question.until_us))
-    messages = messages.only(messages["has_first"] > 0)
+    messages = _group_into_messages(records.filter_rows(records["stored_us"] < question.until_us))
+    messages = messages.filter_rows(messages["has_first"] > 0)
     key, sent, topic = (messages[name] for name in ("key", "stored_us", "topic"))
     hop_us = np.diff(sent)
     chosen = (key[1:] == key[:-1]) & (sent[1:] >= question.since_us) & (hop_us <= question.margin_us)
@@ -343,30 +347,30 @@ def round_up_to_two_digits(numbers: Array) -> Array:
     return -(-numbers // unit) * unit
 
 
-def add_counts(counts: Iterable[pa.Table]) -> pa.Table:
+def sum_hop_counts(count_tables: Iterable[pa.Table]) -> pa.Table:
     """Return the sum of results of `hop_counts`."""
-    added = pa.concat_tables(counts).group_by(list(_HOP_KEYS)).aggregate([("hops", "sum")])
+    added = pa.concat_tables(count_tables).group_by(list(_HOP_KEYS)).aggregate([("hops", "sum")])
     return added.rename_columns([*_HOP_KEYS, "hops"])
 
 
-def hops_table(counts: pa.Table) -> pa.Table:
+def hops_table(hop_count_table: pa.Table) -> pa.Table:
     """Return the hops between topics for each window, from the sum of `hop_counts`.
 
     Returns:
         A table with the columns `HOPS`, sorted by the first three.
     """
-    rows = counts.sort_by([(name, "ascending") for name in _HOP_KEYS])
+    rows = hop_count_table.sort_by([(name, "ascending") for name in _HOP_KEYS])
     keys = [pc.rank(rows.column(name), tiebreaker="dense").to_numpy() for name in _HOP_KEYS[:3]]
-    starts = np.unique(np.concatenate([_starts(key) for key in keys]))
+    starts = np.unique(np.concatenate([_run_starts(key) for key in keys]))
     offsets = np.append(starts, rows.num_rows)
     hops, bounds = (to_numpy_numbers(rows.column(name)) for name in ("hops", "bound_ms"))
-    totals = _reduced(Sum.SUM, hops, starts)
+    totals = _aggregate_groups(Sum.SUM, hops, starts)
     before = np.append(0, np.cumsum(hops))[starts]
     at_most = np.cumsum(hops) - np.repeat(before, np.diff(offsets))
     total = np.repeat(totals, np.diff(offsets))
     columns: dict[str, Column] = {
         f"p{percent}_ms": pa.array(
-            _reduced(Sum.MIN, np.where(at_most * 100 >= total * percent, bounds, _LATEST), starts)
+            _aggregate_groups(Sum.MIN, np.where(at_most * 100 >= total * percent, bounds, _LATEST), starts)
         )
         for percent in PERCENTS
     }
@@ -375,4 +379,4 @@ def hops_table(counts: pa.Table) -> pa.Table:
     firsts = rows.take(pa.array(starts))
     for name, column in {"source": "source", "target": "target", "hour": "hour_us"}.items():
         columns[name] = firsts.column(column)
-    return _table({**columns, "hops": pa.array(totals)}, HOPS)
+    return _to_declared_table({**columns, "hops": pa.array(totals)}, HOPS)

@@ -53,7 +53,7 @@ def journeys_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestio
     """
     sql = Statements(question, Engine.SPARK, _SOURCES).steps_sql()
     steps = messages.sparkSession.sql(sql, messages=messages, edges=edges)
-    step = F.when(F.col("number") <= question.max_steps, F.struct(*_fields_of_step()))
+    step = F.when(F.col("number") <= question.max_steps, F.struct(*_step_fields()))
     grouped = steps.groupBy("key").agg(
         F.sort_array(F.collect_list(step)).alias("steps"),
         F.max_by("state", "number").alias("last_state"),
@@ -109,7 +109,7 @@ def hops_of(messages: DataFrame, edges: DataFrame, question: JourneysQuestion, w
     return to_columns(grouped.select("*", hour, F.col("total").alias("hops")), HOPS)
 
 
-def _fields_of_step() -> list[SparkColumn]:
+def _step_fields() -> list[SparkColumn]:
     found = []
     for column in STEP:
         value = F.col(STEP_COLUMNS[column.name])
@@ -118,7 +118,7 @@ def _fields_of_step() -> list[SparkColumn]:
 
 
 def paths_of(journeys: DataFrame) -> DataFrame:
-    """Return the paths of journeys, with the columns and the order of `add_paths`, and a list of topics as `path`."""
+    """Count the journeys on each path; columns and order as in `sum_path_counts`, with `path` as a list of topics."""
     is_open = F.col("outcome").isin("prepared", "waiting")
     counts = (
         journeys.where("NOT began_before")
@@ -133,33 +133,33 @@ def paths_of(journeys: DataFrame) -> DataFrame:
 
 
 def first_keys_of(journeys: DataFrame, paths: Sequence[Sequence[str]], limit: int) -> DataFrame:
-    """Return `path` and `key` of the first journeys on each of some paths, in the order of keys."""
+    """Return `path` and `key` of the first `limit` journeys on each of the given paths, in the order of keys."""
     wanted = F.array_join("path", BETWEEN).isin([BETWEEN.join(path) for path in paths])
     number = F.row_number().over(Window.partitionBy("path").orderBy("key"))
     chosen = journeys.where("NOT began_before").where(wanted).select("path", "key", number.alias("number"))
     return chosen.where(F.col("number") <= limit).select("path", "key").orderBy("key")
 
 
-def misfits_of(journeys: DataFrame, wanted: Misfits) -> DataFrame:
+def misfits_of(journeys: DataFrame, criteria: Misfits) -> DataFrame:
     """Return the rows of `misfits_of_table`, in the order of their keys."""
     found = journeys.where("NOT began_before")
     reasons = [
         F.when(~F.array_contains("path", topic) & ~F.col("is_cut"), F.lit(missing_reason(topic)))
-        for topic in wanted.missing
+        for topic in criteria.missing
     ]
-    for topic, length in wanted.stuck:
-        is_old = F.col("last_sent_at") <= F.lit(wanted.known_until - length)
+    for topic, length in criteria.stuck:
+        is_old = F.col("last_sent_at") <= F.lit(criteria.known_until - length)
         reasons.append(F.when((F.col("last_topic") == F.lit(topic)) & is_old, F.lit(stuck_reason(topic))))
-    if wanted.is_unexpected:
+    if criteria.is_unexpected:
         counts = found.groupBy("path").agg(F.count("*").alias("of_path"))
         total = found.agg(F.count("*").alias("of_all"))
         found = found.join(counts, "path").crossJoin(F.broadcast(total))
         is_rare = F.col("of_path") * 100 < F.col("of_all") * RARE_PERCENT
         reasons.append(F.when(is_rare, F.lit(UNEXPECTED)))
-    for topic in wanted.through:
+    for topic in criteria.through:
         found = found.where(F.array_contains("path", topic))
     listed = F.array_compact(F.array(*reasons)) if reasons else F.array().cast("array<string>")
     found = found.withColumn("reasons", listed)
-    if wanted.has_reasons:
+    if criteria.needs_reason:
         found = found.where(F.size("reasons") > 0)
     return found.select(*journeys.columns, "reasons").orderBy("key")

@@ -39,7 +39,7 @@ _CODES = pa.int32()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Numbers of rows that are in memory at once.
+    """Largest numbers of rows that are in memory at once.
 
     Attributes:
         slice_rows: records in a slice, about; computing their journeys takes some 500 bytes for each.
@@ -54,8 +54,8 @@ class Limits:
     window_rows: int = 2_000_000
 
     @property
-    def sampled(self) -> float:
-        """Share of rows in samples, so that a slice has 2,000 of them."""
+    def sample_fraction(self) -> float:
+        """Fraction of rows to sample, so that a slice has about 2,000 sampled rows."""
         return min(1.0, 2_000 / self.slice_rows)
 
 
@@ -113,8 +113,8 @@ class KeyRecords:
     def __enter__(self) -> Self:
         with ExitStack() as closing:
             self._folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="commitlake-journeys-")))
-            for chunk in self._chunks():
-                self._add(chunk)
+            for chunk in self._read_chunks():
+                self._add_chunk(chunk)
             self._closing = closing.pop_all()
         return self
 
@@ -132,45 +132,45 @@ class KeyRecords:
         for number in range(len(self._ends) + 1):
             yield KeySlice(pa.concat_tables(read_partition(self._files, number)), texts)
 
-    def _add(self, chunk: pa.Table) -> None:
-        """Keep rows, or sort them into slices once there are too many."""
+    def _add_chunk(self, chunk: pa.Table) -> None:
+        """Keep rows in memory, or write them to the files of their slices once there are too many."""
         self._kept.append(chunk)
         self._kept_rows += chunk.num_rows
         if self._ends is None:
             if self._kept_rows <= self._limits.slice_rows:
                 return
-            self._ends = self._sampled_keys()
+            self._ends = self._sample_slice_boundaries()
         for each in self._kept:
             numbers = slice_numbers(to_single_array(each.column("key")), self._ends)
             self._files.append(write_partitions(each, numbers, len(self._ends) + 1, self._folder))
         self._kept.clear()
 
-    def _sampled_keys(self) -> pa.Array:
-        """Return the first key of each slice but the first one."""
-        sampled = self._limits.sampled
+    def _sample_slice_boundaries(self) -> pa.Array:
+        """Return the first key of each slice except the first, computed from a sample of the keys."""
+        sampled = self._limits.sample_fraction
         rows = run_sql_over(self._tables, self._statements.keys_sql(self._end_us, f"random() < {sampled}")).read_all()
         keys = to_single_array(rows.column("key").cast(pa.string()))
         count = math.ceil(len(keys) / sampled / self._limits.slice_rows)
         places = np.arange(1, count) * len(keys) // max(count, 1)
         return pc.unique(keys.take(pc.sort_indices(keys)).take(pa.array(places, pa.int64())))
 
-    def _chunks(self) -> Iterator[pa.Table]:
-        """Yield the rows of all records; the last rows may be none."""
-        near = self._question.margin_us > 0 and self._rows_in_window() <= self._limits.window_rows
+    def _read_chunks(self) -> Iterator[pa.Table]:
+        """Yield the rows of all records in chunks; the last chunk may be empty."""
+        near = self._question.margin_us > 0 and self._count_rows_in_window() <= self._limits.window_rows
         waiting: list[pa.RecordBatch] = []
         schema = None
-        for first_us, end_us in self._parts():
-            batches = run_sql_over(self._tables, self._statements.records_sql(first_us, end_us, near=near))
+        for first_us, end_us in self._time_ranges():
+            batches = run_sql_over(self._tables, self._statements.records_sql(first_us, end_us, only_window_keys=near))
             schema = batches.schema
             for batch in batches:
                 waiting.append(batch)
                 if sum(each.num_rows for each in waiting) >= self._limits.chunk_rows:
-                    yield self._coded(pa.Table.from_batches(waiting))
+                    yield self._encode_texts(pa.Table.from_batches(waiting))
                     waiting.clear()
-        yield self._coded(pa.Table.from_batches(waiting, schema))
+        yield self._encode_texts(pa.Table.from_batches(waiting, schema))
 
-    def _parts(self) -> Sequence[tuple[int, int]]:
-        """Return the parts of the time that are read one by one, so that no part has too many steps of `edges`."""
+    def _time_ranges(self) -> Sequence[tuple[int, int]]:
+        """Return the time ranges that are read one by one, so that none has too many rows of `edges`."""
         asked, limits = self._question, self._limits
         rows = file_actions(self._tables["edges"]).column("num_records")
         times = [asked.begin_us, self._end_us]
@@ -183,8 +183,8 @@ class KeyRecords:
             times[1:1] = [time for time in inner.tolist() if asked.begin_us < time < self._end_us]
         return list(pairwise(times))
 
-    def _rows_in_window(self) -> float:
-        """Return how many rows the files have that may have records of the window."""
+    def _count_rows_in_window(self) -> float:
+        """Return the number of rows in the files that may have records of the window."""
         asked, actions = self._question, file_actions(self._tables["messages"])
         first, last = column_bounds_per_file(actions, "store_timestamp", pa.timestamp("us", "UTC"))
         rows = actions.column("num_records")
@@ -194,37 +194,37 @@ class KeyRecords:
         last_us = to_numpy_numbers(last, null_value=asked.since_us)
         return int(to_numpy_numbers(rows)[(first_us < asked.until_us) & (last_us >= asked.since_us)].sum())
 
-    def _coded(self, rows: pa.Table) -> pa.Table:
-        """Return rows with codes for texts of which there are few different ones; each column in one chunk."""
+    def _encode_texts(self, rows: pa.Table) -> pa.Table:
+        """Return rows in which topics and brokers are replaced by integer codes; each column is one chunk."""
         columns = {}
         for name in rows.column_names:
             column = to_single_array(rows.column(name))
             if name in RECORD_TEXTS:
                 column = column.cast(pa.string())
-            columns[name] = self._coded_texts(column, self._codes[name]) if name in _CODED else column
+            columns[name] = self._encode_column(column, self._codes[name]) if name in _CODED else column
         return pa.table(columns)
 
-    def _coded_texts(self, texts: pa.Array, codes: dict[str, int]) -> pa.Array:
+    def _encode_column(self, texts: pa.Array, codes_by_text: dict[str, int]) -> pa.Array:
         encoded = texts.dictionary_encode()
-        found = [codes.setdefault(text, len(codes)) for text in encoded.dictionary.to_pylist()]
+        found = [codes_by_text.setdefault(text, len(codes_by_text)) for text in encoded.dictionary.to_pylist()]
         return pa.array(found, _CODES).take(encoded.indices)
 
 
-def slice_numbers(keys: pa.Array, firsts: pa.Array) -> Array:
-    """Return the number of the slice of each key: how many of the first keys of slices are not after it.
+def slice_numbers(keys: pa.Array, slice_first_keys: pa.Array) -> Array:
+    """Return the number of the slice that each key belongs to.
 
     Args:
         keys: the keys.
-        firsts: first keys of all slices but the first one, in their order.
+        slice_first_keys: first keys of all slices but the first one, in their order.
 
     >>> slice_numbers(pa.array(["a", "b", "c", "z"]), pa.array(["b", "d"])).tolist()
     [0, 1, 1, 2]
     """
     numbers = np.zeros(len(keys), np.int64)
-    step = 1 << len(firsts).bit_length()
+    step = 1 << len(slice_first_keys).bit_length()
     while (step := step >> 1) > 0:
         tried = numbers + step
-        last = firsts.take(pa.array(np.minimum(tried, len(firsts)) - 1))
-        is_after = pc.greater_equal(keys, last).to_numpy(zero_copy_only=False) & (tried <= len(firsts))
+        last = slice_first_keys.take(pa.array(np.minimum(tried, len(slice_first_keys)) - 1))
+        is_after = pc.greater_equal(keys, last).to_numpy(zero_copy_only=False) & (tried <= len(slice_first_keys))
         numbers = np.where(is_after, tried, numbers)
     return numbers

@@ -27,7 +27,7 @@ BETWEEN = "\x1f"
 
 @dataclass(frozen=True, slots=True)
 class Misfits:
-    """A question on keys that do not fit: they must meet one of the last three conditions.
+    """Conditions for keys that do not fit: a key must meet `missing`, `stuck` or `is_unexpected`, if any is set.
 
     Attributes:
         known_until: time until which records are known.
@@ -44,23 +44,23 @@ class Misfits:
     is_unexpected: bool = False
 
     @property
-    def is_asked(self) -> bool:
-        """True if any key can be meant."""
+    def has_conditions(self) -> bool:
+        """True if any condition is set."""
         return bool(self.through or self.missing or self.stuck or self.is_unexpected)
 
     @property
-    def has_reasons(self) -> bool:
-        """True if keys need a reason, and not only a path through some topics."""
+    def needs_reason(self) -> bool:
+        """True if keys must be missing, stuck or unexpected, and not only pass through some topics."""
         return bool(self.missing or self.stuck or self.is_unexpected)
 
 
 def missing_reason(topic: str) -> str:
-    """Return the reason for which keys without a topic do not fit."""
+    """Return the text that says why keys without a topic do not fit."""
     return f"missing {topic}"
 
 
 def stuck_reason(topic: str) -> str:
-    """Return the reason for which keys whose last topic is this one do not fit."""
+    """Return the text that says why keys whose last topic is `topic` do not fit."""
     return f"stuck after {topic}"
 
 
@@ -77,9 +77,9 @@ def path_counts(journeys: pa.Table) -> pa.Table:
     return _sum_by_path(pa.table(counts))
 
 
-def add_paths(counts: Iterable[pa.Table]) -> pa.Table:
+def sum_path_counts(count_tables: Iterable[pa.Table]) -> pa.Table:
     """Return the sum of results of `path_counts`, the most frequent path first."""
-    return _sum_by_path(pa.concat_tables(counts)).sort_by([("keys", "descending"), ("path", "ascending")])
+    return _sum_by_path(pa.concat_tables(count_tables)).sort_by([("keys", "descending"), ("path", "ascending")])
 
 
 def _sum_by_path(counts: pa.Table) -> pa.Table:
@@ -87,15 +87,15 @@ def _sum_by_path(counts: pa.Table) -> pa.Table:
     return counts.group_by("path").aggregate([(name, "sum") for name in names]).rename_columns(["path", *names])
 
 
-def split_paths(counts: pa.Table) -> pa.Table:
-    """Return the numbers of keys of paths, with a list of topics as `path`."""
+def paths_to_topic_lists(counts: pa.Table) -> pa.Table:
+    """Return path counts with `path` as a list of topics instead of a text."""
     return counts.set_column(0, "path", pc.split_pattern(counts.column("path"), BETWEEN))
 
 
-def first_keys(
+def first_keys_by_path(
     journeys: pa.Table, paths: Sequence[tuple[str, ...]], limit: int
 ) -> Mapping[tuple[str, ...], Sequence[str]]:
-    """Return the keys of the first journeys on each of some paths."""
+    """Return the keys of the first `limit` journeys on each of the given paths."""
     began_here = journeys.filter(pc.invert(journeys.column("began_before")))
     texts, keys = _path_texts(began_here), began_here.column("key")
     found = {}
@@ -106,40 +106,40 @@ def first_keys(
 
 
 def rare_paths(counts: pa.Table) -> pa.Array:
-    """Return the paths that are unexpected, from those of all keys."""
+    """Return the paths that less than `RARE_PERCENT` of all keys have."""
     keys = counts.column("keys").to_numpy()
     return to_single_array(counts.column("path")).take(pa.array(np.flatnonzero(keys * 100 < keys.sum() * RARE_PERCENT)))
 
 
-def misfits_of_table(journeys: pa.Table, wanted: Misfits, rare: pa.Array | None = None) -> pa.Table:
+def misfits_of_table(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.Array | None = None) -> pa.Table:
     """Return the journeys of the keys that do not fit, with the column `reasons`, in the order of `journeys`.
 
     Args:
         journeys: journeys of some keys.
-        wanted: the question.
-        rare: the result of `rare_paths`, if the question asks for unexpected paths.
+        criteria: the question.
+        rare_path_texts: the result of `rare_paths`, if the question asks for unexpected paths.
     """
     began_here = journeys.filter(pc.invert(journeys.column("began_before")))
     chosen = np.ones(began_here.num_rows, bool)
-    for topic in wanted.through:
+    for topic in criteria.through:
         chosen &= _has_topic(began_here, topic)
-    reasons = _reasons(began_here, wanted, rare)
-    any_reason = reduce(or_, reasons.values(), np.full(began_here.num_rows, not wanted.has_reasons))
+    reasons = _reason_masks(began_here, criteria, rare_path_texts)
+    any_reason = reduce(or_, reasons.values(), np.full(began_here.num_rows, not criteria.needs_reason))
     rows = np.flatnonzero(chosen & any_reason)
     texts = [[text for text, mask in reasons.items() if mask[row]] for row in rows.tolist()]
     found = began_here.take(pa.array(rows))
     return found.append_column("reasons", pa.array(texts, pa.list_(pa.string())))
 
 
-def _reasons(journeys: pa.Table, wanted: Misfits, rare: pa.Array | None) -> dict[str, Array]:
+def _reason_masks(journeys: pa.Table, criteria: Misfits, rare_path_texts: pa.Array | None) -> dict[str, Array]:
     is_cut = journeys.column("is_cut").to_numpy()
-    found = {missing_reason(topic): ~_has_topic(journeys, topic) & ~is_cut for topic in wanted.missing}
-    for topic, length in wanted.stuck:
+    found = {missing_reason(topic): ~_has_topic(journeys, topic) & ~is_cut for topic in criteria.missing}
+    for topic, length in criteria.stuck:
         is_last = pc.equal(journeys.column("last_topic"), topic)
-        is_old = pc.less_equal(journeys.column("last_sent_at"), pa.scalar(wanted.known_until - length))
+        is_old = pc.less_equal(journeys.column("last_sent_at"), pa.scalar(criteria.known_until - length))
         found[stuck_reason(topic)] = pc.and_(is_last, is_old).to_numpy()
-    if rare is not None:
-        found[UNEXPECTED] = pc.is_in(_path_texts(journeys), rare).to_numpy()
+    if rare_path_texts is not None:
+        found[UNEXPECTED] = pc.is_in(_path_texts(journeys), rare_path_texts).to_numpy()
     return found
 
 

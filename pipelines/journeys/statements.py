@@ -144,7 +144,7 @@ class Statements:
     engine: Engine
     sources: Sources
 
-    def records_sql(self, first_us: int, end_us: int, *, near: bool) -> str:
+    def records_sql(self, first_us: int, end_us: int, *, only_window_keys: bool) -> str:
         """Return SQL for the records of keys within a part of the time, one row for each record and key.
 
         Its columns are `RECORD_TEXTS`, `RECORD_NUMBERS`, and those of `SENT_TIMES`, `SENT_FLAGS` and `SENT_COUNTS`. In
@@ -153,41 +153,43 @@ class Statements:
         Args:
             first_us: start of the part.
             end_us: its end.
-            near: False to take all keys, instead of those that have a record in the window.
+            only_window_keys: False to take all keys, instead of those that have a record in the window.
         """
         conditions = {**{name: condition for name, (_, condition) in SENT_TIMES.items()}, **SENT_FLAGS}
         flags = (f"CAST(CASE WHEN {condition} THEN 1 ELSE 0 END AS TINYINT) AS {name}"
                  for name, condition in conditions.items())  # fmt: skip
         counts = (f"CAST({count} AS INT) AS {name}" for name, count in SENT_COUNTS.items())
         columns = ", ".join((*RECORD_TEXTS, "stored_us", "physical_offset", f"{_DUE} AS due_us", *flags, *counts))
-        queries = self._linked(first_us, end_us, near=near, is_part=True)
-        return f"{_with(queries)}SELECT {columns} FROM linked"
+        queries = self._queries_up_to_linked(first_us, end_us, only_window_keys=only_window_keys, is_part=True)
+        return f"{_with_clause(queries)}SELECT {columns} FROM linked"
 
     def keys_sql(self, end_us: int, condition: str) -> str:
         """Return SQL for the keys of the records up to a time, as `key`, where a condition holds."""
-        stored = self._stored(self.question.begin_us, end_us)
-        return f"{_with({'stored': stored})}SELECT {self._explode('keys')} AS key FROM stored WHERE {condition}"
+        stored = self._stored_query(self.question.begin_us, end_us)
+        return (
+            f"{_with_clause({'stored': stored})}SELECT {self._explode_sql('keys')} AS key FROM stored WHERE {condition}"
+        )
 
     def step_times_sql(self, end_us: int, condition: str) -> str:
         """Return SQL for the times at which steps of `edges` begin, as `from_us`, where a condition holds."""
-        known = self._known(self.question.begin_us, end_us)
-        return f"{_with({'known': known})}SELECT from_us FROM known WHERE {condition}"
+        known = self._known_steps_query(self.question.begin_us, end_us)
+        return f"{_with_clause({'known': known})}SELECT from_us FROM known WHERE {condition}"
 
-    def _sent_queries(self) -> dict[str, str]:
+    def _queries_up_to_sent(self) -> dict[str, str]:
         asked = self.question
-        queries = self._linked(asked.begin_us, asked.end_us, near=asked.margin_us > 0)
-        return {**queries, "sent": self._sent()}
+        queries = self._queries_up_to_linked(asked.begin_us, asked.end_us, only_window_keys=asked.margin_us > 0)
+        return {**queries, "sent": self._sent_query()}
 
     def steps_sql(self) -> str:
         """Return SQL for the steps of journeys, one row for each key and step: `STEP_TEXTS` and `STEP_NUMBERS`."""
         queries = {
-            **self._sent_queries(),
+            **self._queries_up_to_sent(),
             "numbered": _NUMBERED,
-            "merged": _merged(_DIALECTS[self.engine].first),
+            "merged": _merged_query(_DIALECTS[self.engine].first),
             "placed": _PLACED,
         }
         columns = ", ".join((*STEP_TEXTS, *(f"CAST({name} AS BIGINT) AS {name}" for name in STEP_NUMBERS)))
-        return f"{_with(queries)}SELECT {columns} FROM placed"
+        return f"{_with_clause(queries)}SELECT {columns} FROM placed"
 
     def hops_sql(self, window_us: int | None = _HOUR_US) -> str:
         """Return SQL for hops from topic to topic, one row for each window, pair of topics and rounded delay.
@@ -204,11 +206,11 @@ class Statements:
         if window_us is not None:
             window = f"sent_us - (sent_us % {window_us} + {window_us}) % {window_us}"
         queries = {
-            **self._linked(asked.begin_us, asked.until_us, near=False),
-            "sent": self._sent(),
+            **self._queries_up_to_linked(asked.begin_us, asked.until_us, only_window_keys=False),
+            "sent": self._sent_query(),
             "following": _FOLLOWING,
             "rounded": f"""
-    SELECT {window} AS hour_us, source, topic AS target, {_bound("hop_ms")} AS bound_ms
+    SELECT {window} AS hour_us, source, topic AS target, {_round_up_sql("hop_ms")} AS bound_ms
     FROM following
     WHERE sent_us >= {asked.since_us} AND hop_us <= {asked.margin_us}""",
             "counted": _COUNTED,
@@ -216,78 +218,80 @@ class Statements:
             "ranked": _RANKED,
         }
         columns = ", ".join(("source", "target", *(f"CAST({name} AS BIGINT) AS {name}" for name in HOP_NUMBERS)))
-        return f"{_with(queries)}SELECT {columns} FROM ranked"
+        return f"{_with_clause(queries)}SELECT {columns} FROM ranked"
 
-    def _linked(self, first_us: int, end_us: int, *, near: bool, is_part: bool = False) -> dict[str, str]:
+    def _queries_up_to_linked(
+        self, first_us: int, end_us: int, *, only_window_keys: bool, is_part: bool = False
+    ) -> dict[str, str]:
         """Return the queries up to `linked`, for the records from one time to before another.
 
         Args:
             first_us: the first time.
             end_us: the other time.
-            near: False to keep all keys.
+            only_window_keys: False to keep all keys.
             is_part: True if they are a part of the records that are read.
         """
         asked = self.question
         queries = {
-            "stored": self._stored(first_us, end_us),
-            "known": self._known(first_us, end_us, is_part=is_part),
-            "links": _links(asked.begin_us, (first_us, end_us) if is_part else None),
+            "stored": self._stored_query(first_us, end_us),
+            "known": self._known_steps_query(first_us, end_us, is_part=is_part),
+            "links": _links_query(asked.begin_us, (first_us, end_us) if is_part else None),
             "keyed": f"""
-    SELECT {self._explode("array_distinct(keys)")} AS key, broker, physical_offset, kind, topic, node, stored_us
+    SELECT {self._explode_sql("array_distinct(keys)")} AS key, broker, physical_offset, kind, topic, node, stored_us
     FROM stored""",
         }
-        if near:
-            window = self._time_range("store_timestamp", asked.since_us, asked.until_us)
-            rows = f"({self._stored(asked.since_us, asked.until_us)}) AS windowed" if is_part else "stored"
+        if only_window_keys:
+            window = self._time_range_condition("store_timestamp", asked.since_us, asked.until_us)
+            rows = f"({self._stored_query(asked.since_us, asked.until_us)}) AS windowed" if is_part else "stored"
             queries["wanted"] = f"""
-    SELECT {self._explode("keys")} AS key
+    SELECT {self._explode_sql("keys")} AS key
     FROM {rows}
     WHERE {window}"""
             queries["near"] = """
     SELECT keyed.* FROM keyed WHERE key IN (SELECT key FROM wanted)"""
-        queries["linked"] = _linked("near" if near else "keyed", _DIALECTS[self.engine].clustered)
+        queries["linked"] = _linked_query("near" if only_window_keys else "keyed", _DIALECTS[self.engine].clustered)
         return queries
 
-    def _explode(self, values: str) -> str:
+    def _explode_sql(self, values: str) -> str:
         return _DIALECTS[self.engine].explode % values
 
-    def _stored(self, begin_us: int, end_us: int) -> str:
+    def _stored_query(self, begin_us: int, end_us: int) -> str:
         return f"""
     SELECT broker, physical_offset, kind, keys, store_timestamp, coalesce(origin_topic, topic) AS topic,
         coalesce(unique_key, concat(broker, '@', CAST(physical_offset AS STRING))) AS node,
         {_DIALECTS[self.engine].micros % "store_timestamp"} AS stored_us
     FROM {self.sources.messages} AS messages
-    WHERE {_is_any("kind", KINDS)} AND cardinality(keys) > 0
+    WHERE {_is_any_of_sql("kind", KINDS)} AND cardinality(keys) > 0
         AND substr(coalesce(origin_topic, topic), 1, {len(SYSTEM_PREFIX)}) <> '{SYSTEM_PREFIX}'
-        AND {self._time_range("store_timestamp", begin_us, end_us)}"""
+        AND {self._time_range_condition("store_timestamp", begin_us, end_us)}"""
 
-    def _known(self, begin_us: int, end_us: int, *, is_part: bool = False) -> str:
+    def _known_steps_query(self, begin_us: int, end_us: int, *, is_part: bool = False) -> str:
         asked, micros = self.question, _DIALECTS[self.engine].micros
         known_until = asked.end_us if is_part else end_us
-        ends = [self._time_range(f"{end}_timestamp", begin_us, end_us) for end in ("from", "to")]
+        ends = [self._time_range_condition(f"{end}_timestamp", begin_us, end_us) for end in ("from", "to")]
         if is_part:  # a record that is not in the lake has no time
-            read = self._time_range("to_timestamp", asked.begin_us, asked.end_us)
+            read = self._time_range_condition("to_timestamp", asked.begin_us, asked.end_us)
             ends.append(f"from_timestamp IS NULL AND {read}")
-        # Of consumptions, only those in a broker's own log count, see `_links`.
+        # Of consumptions, only those in a broker's own log count, see `_links_query`.
         return f"""
     SELECT from_broker, from_physical_offset, to_broker, to_physical_offset, kind, outcome, absent_end, absent_reason,
         evidence_physical_offset, {micros % "from_timestamp"} AS from_us, {micros % "to_timestamp"} AS to_us,
         {micros % "due_timestamp"} AS due_us,
         CASE WHEN {micros % "coalesce(to_timestamp, event_timestamp)"} < {known_until} THEN 1 ELSE 0 END AS is_done
     FROM {self.sources.edges} AS edges
-    WHERE side <> 'to' AND {_is_any("kind", _KINDS)}
+    WHERE side <> 'to' AND {_is_any_of_sql("kind", _KINDS)}
         AND (kind <> '{EdgeKind.CONSUMED}' OR evidence_physical_offset < 0)
         AND ({" OR ".join(f"({end})" for end in ends)})"""
 
-    def _time_range(self, column: str, begin_us: int, end_us: int) -> str:
+    def _time_range_condition(self, column: str, begin_us: int, end_us: int) -> str:
         first, last = (microseconds_literal(count, self.engine) for count in (begin_us, end_us))
         return f"{column} >= {first} AND {column} < {last}"
 
-    def _sent(self) -> str:
+    def _sent_query(self) -> str:
         places = ", ".join(f"{_DIALECTS[self.engine].first % name} AS {name}" for name in ("broker", "physical_offset"))
         times = (f"{how}(CASE WHEN {condition} THEN stored_us END) AS {name}"
                  for name, (how, condition) in SENT_TIMES.items())  # fmt: skip
-        flags = (_flag(name, condition) for name, condition in SENT_FLAGS.items())
+        flags = (_flag_column_sql(name, condition) for name, condition in SENT_FLAGS.items())
         counts = (f"{Sum.SUM}({count}) AS {name}" for name, count in SENT_COUNTS.items())
         totals = ",\n        ".join((*times, *flags, *counts, f"max({_DUE}) AS due_us"))
         return f"""
@@ -297,19 +301,19 @@ class Statements:
     GROUP BY key, topic, node"""
 
 
-def _with(queries: Mapping[str, str]) -> str:
+def _with_clause(queries: Mapping[str, str]) -> str:
     return "WITH " + ",\n".join(f"{name} AS ({sql})" for name, sql in queries.items()) + "\n"
 
 
-def _is_any(column: str, values: tuple[str, ...]) -> str:
+def _is_any_of_sql(column: str, values: tuple[str, ...]) -> str:
     return in_condition(column, (f"'{value}'" for value in values))
 
 
-def _flag(name: str, condition: str) -> str:
+def _flag_column_sql(name: str, condition: str) -> str:
     return f"max(CASE WHEN {condition} THEN 1 ELSE 0 END) AS {name}"
 
 
-def _count(condition: str) -> str:
+def _count_sql(condition: str) -> str:
     return f"sum(CASE WHEN {condition} THEN 1 ELSE 0 END)"
 
 
@@ -318,39 +322,40 @@ _IS_STORED = f"coalesce(absent_reason, '') = '{AbsentReason.RETRY_STORE}'"
 _OF_CONSUME_LOG = f"kind = '{EdgeKind.CONSUMED}' AND evidence_physical_offset < 0 AND is_done = 1"
 
 
-def _links(begin_us: int, part: tuple[int, int] | None) -> str:
-    """Return the query that sums up what steps say about a record: those that begin at it, and those that end there.
+def _links_query(begin_us: int, time_range_us: tuple[int, int] | None) -> str:
+    """Return the query that sums up, for each record, the steps of `edges` that begin or end at it.
 
     A consumption counts only if the broker's own log has it: for others, the broker stores copies.
 
     Args:
         begin_us: time from which records are read.
-        part: times between which the records are; None if this leaves no row out.
+        time_range_us: times between which the records are; None if this leaves no row out.
     """
-    moved = f"{_is_any('kind', (*_WAITS, EdgeKind.COMMITTED, EdgeKind.RECHECKED))} AND NOT {_IS_CANCELLED}"
+    waits = _is_any_of_sql("kind", _WAITS)
+    moved = f"{_is_any_of_sql('kind', (*_WAITS, EdgeKind.COMMITTED, EdgeKind.RECHECKED))} AND NOT {_IS_CANCELLED}"
     is_committed = f"kind = '{EdgeKind.FINISHED}' AND coalesce(outcome, '') = '{StepOutcome.COMMITTED}'"
     is_rolled_back = f"kind = '{EdgeKind.FINISHED}' AND coalesce(outcome, '') = '{StepOutcome.ROLLED_BACK}'"
-    is_tracked = f"{_is_any('kind', (*_WAITS, EdgeKind.FINISHED, EdgeKind.COMMITTED, EdgeKind.RECHECKED))}"
+    is_tracked = f"{_is_any_of_sql('kind', (*_WAITS, EdgeKind.FINISHED, EdgeKind.COMMITTED, EdgeKind.RECHECKED))}"
     is_clear = f"coalesce(absent_reason, '') <> '{AbsentReason.AMBIGUOUS}'"
     done = "is_from = 1 AND is_there = 1 AND is_done = 1"
     logged = f"is_from = 1 AND {_OF_CONSUME_LOG} AND outcome = '%s'"
     in_store = f"is_from = 1 AND {_IS_STORED} AND is_done = 1 AND kind = '%s'"
-    comes = f"is_from = 0 AND {_is_any('kind', (*_COPIES, *_REPLAYS))}"
+    comes = f"is_from = 0 AND {_is_any_of_sql('kind', (*_COPIES, *_REPLAYS))}"
     facts = ",\n        ".join(
         (
-            _flag("is_tracked", f"is_from = 1 AND {is_tracked} AND {is_clear}"),
-            _flag("has_moved", f"{done} AND (({moved}) OR ({is_committed}))"),
-            _flag("is_rolled_back", f"{done} AND {is_rolled_back}"),
-            _flag("is_cancelled", f"{done} AND ({_IS_CANCELLED} OR kind = '{EdgeKind.GIVEN_UP}')"),
-            _flag("was_sent_again", f"{done} AND {_is_any('kind', _REPLAYS)}"),
-            f"max(CASE WHEN is_from = 1 AND ({_is_any('kind', _WAITS)} OR {_IS_STORED}) THEN due_us END) AS due_us",
-            f"{_count(in_store % EdgeKind.RETRIED)} AS kept",
-            f"{_count(logged % StepOutcome.FAILED)} AS failures",
-            f"greatest({_count(logged % StepOutcome.DEAD)}, {_count(in_store % EdgeKind.DEAD)}) AS deaths",
-            _flag("is_copy", f"is_from = 0 AND {_is_any('kind', _COPIES)}"),
-            _flag("is_again", f"is_from = 0 AND {_is_any('kind', _REPLAYS)}"),
-            _flag("is_mark", f"is_from = 0 AND {_IS_CANCELLED}"),
-            _flag("has_origin", f"{comes} AND is_there = 1 AND from_us >= {begin_us}"),
+            _flag_column_sql("is_tracked", f"is_from = 1 AND {is_tracked} AND {is_clear}"),
+            _flag_column_sql("has_moved", f"{done} AND (({moved}) OR ({is_committed}))"),
+            _flag_column_sql("is_rolled_back", f"{done} AND {is_rolled_back}"),
+            _flag_column_sql("is_cancelled", f"{done} AND ({_IS_CANCELLED} OR kind = '{EdgeKind.GIVEN_UP}')"),
+            _flag_column_sql("was_sent_again", f"{done} AND {_is_any_of_sql('kind', _REPLAYS)}"),
+            f"max(CASE WHEN is_from = 1 AND ({waits} OR {_IS_STORED}) THEN due_us END) AS due_us",
+            f"{_count_sql(in_store % EdgeKind.RETRIED)} AS kept",
+            f"{_count_sql(logged % StepOutcome.FAILED)} AS failures",
+            f"greatest({_count_sql(logged % StepOutcome.DEAD)}, {_count_sql(in_store % EdgeKind.DEAD)}) AS deaths",
+            _flag_column_sql("is_copy", f"is_from = 0 AND {_is_any_of_sql('kind', _COPIES)}"),
+            _flag_column_sql("is_again", f"is_from = 0 AND {_is_any_of_sql('kind', _REPLAYS)}"),
+            _flag_column_sql("is_mark", f"is_from = 0 AND {_IS_CANCELLED}"),
+            _flag_column_sql("has_origin", f"{comes} AND is_there = 1 AND from_us >= {begin_us}"),
         )
     )
     columns = (
@@ -362,7 +367,11 @@ def _links(begin_us: int, part: tuple[int, int] | None) -> str:
         f"{end}_us AS record_us, {columns} FROM known"
         for end, is_from in (("from", 1), ("to", 0))
     )
-    in_part = "" if part is None else f" AND (record_us IS NULL OR record_us >= {part[0]} AND record_us < {part[1]})"
+    in_part = (
+        ""
+        if time_range_us is None
+        else f" AND (record_us IS NULL OR record_us >= {time_range_us[0]} AND record_us < {time_range_us[1]})"
+    )
     return f"""
     SELECT broker, physical_offset,
         {facts}
@@ -406,19 +415,20 @@ SENT_COUNTS: Mapping[str, str] = {
 """Numbers, summed up over the records of a message."""
 
 
-def _linked(rows: str, clustered: str) -> str:
+def _linked_query(rows_query_name: str, cluster_clause: str) -> str:
     """Return the query that adds what is known of each record, without marks that only cancel a timer."""
     facts = ", ".join(f"coalesce(links.{name}, 0) AS {name}" for name in _FACTS)
     return f"""
     SELECT key, topic, node, kind, stored_us, broker, physical_offset, {", ".join(_FACTS)}, due_us,
         CASE WHEN is_copy + is_again > 0 AND has_origin = 0 THEN 1 ELSE 0 END AS lacks_origin
     FROM (
-        SELECT {rows}.key, {rows}.topic, {rows}.node, {rows}.kind, {rows}.stored_us, {rows}.broker,
-            {rows}.physical_offset, links.due_us, coalesce(links.is_mark, 0) AS is_mark, {facts}
-        FROM links RIGHT JOIN {rows}
-            ON {rows}.broker = links.broker AND {rows}.physical_offset = links.physical_offset
+        SELECT {rows_query_name}.key, {rows_query_name}.topic, {rows_query_name}.node, {rows_query_name}.kind,
+            {rows_query_name}.stored_us, {rows_query_name}.broker, {rows_query_name}.physical_offset,
+            links.due_us, coalesce(links.is_mark, 0) AS is_mark, {facts}
+        FROM links RIGHT JOIN {rows_query_name}
+            ON {rows_query_name}.broker = links.broker AND {rows_query_name}.physical_offset = links.physical_offset
     ) AS joined
-    WHERE is_mark = 0{clustered}"""
+    WHERE is_mark = 0{cluster_clause}"""
 
 
 # Messages whose first record is not there come to the step before of their topic; those before any are one step.
@@ -428,13 +438,13 @@ _NUMBERED = f"""
     FROM sent"""
 
 
-def _merged(first: str) -> str:
-    """Return the query that makes one step of the messages that belong to it.
+def _merged_query(first_function: str) -> str:
+    """Return the query that merges the messages of each step into one row.
 
     Args:
-        first: function that returns the value of the first row of a group.
+        first_function: function that returns the value of the first row of a group.
     """
-    places = ", ".join(f"{first % name} AS {name}" for name in ("broker", "physical_offset"))
+    places = ", ".join(f"{first_function % name} AS {name}" for name in ("broker", "physical_offset"))
     return f"""
     SELECT key, topic, step, min(stored_us) AS sent_us, max(last_us) AS last_us,
         {places},
@@ -497,8 +507,8 @@ _RANKED = (
 )
 
 
-def _bound(delay: str) -> str:
+def _round_up_sql(delay_column: str) -> str:
     """Return SQL that rounds a delay up to two digits: 1,234 ms to 1,300 ms."""
-    units = " ".join(f"WHEN {delay} < {100 * unit} THEN {unit}" for unit in (1, *_DIGIT_UNITS[:-1]))
+    units = " ".join(f"WHEN {delay_column} < {100 * unit} THEN {unit}" for unit in (1, *_DIGIT_UNITS[:-1]))
     unit = f"(CASE {units} ELSE {_DIGIT_UNITS[-1]} END)"
-    return f"{delay} + ({unit} - {delay} % {unit}) % {unit}"
+    return f"{delay_column} + ({unit} - {delay_column} % {unit}) % {unit}"

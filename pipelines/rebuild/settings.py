@@ -209,7 +209,7 @@ def _find_index_settings(
 ) -> _IndexSettings:
     names = files.files_in(INDEX, lambda name: len(name) == _INDEX_NAME_LENGTH and name.isdecimal())
     index_files = [f"{INDEX}/{name}" for name in names]
-    found = _find_geometry(files, index_files)
+    found = _find_index_geometry(files, index_files)
     slots, entries = requested.index_slots or found.slots, requested.index_entries or found.entries
     if slots < 1 or entries < 2:  # entry 0 is never used
         raise UsageError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
@@ -230,7 +230,7 @@ def _queue_file_size(files: StoreFiles, requested_size: int | None, layout: Queu
     return size
 
 
-def _find_geometry(files: StoreFiles, index_files: Sequence[str]) -> Geometry:
+def _find_index_geometry(files: StoreFiles, index_files: Sequence[str]) -> Geometry:
     """Return the numbers of slots and entries of the IndexFiles; the defaults where no file has a valid size."""
     for path in index_files:
         with suppress(LayoutError, FileNotFoundError):

@@ -77,9 +77,9 @@ def decode_messages(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, lis
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA), errors
 
 
-def _drop_column_properties(entries: pa.MapArray) -> pa.MapArray:
+def _drop_column_properties(properties: pa.MapArray) -> pa.MapArray:
     """Return properties without those that have columns of their own."""
-    lengths, names, values = split_properties(entries)
+    lengths, names, values = split_properties(properties)
     is_kept = np.asarray(pc.invert(pc.is_in(names, value_set=OWN_COLUMNS)))
     owners = np.repeat(np.arange(len(lengths)), lengths)[is_kept]
     starts = np.searchsorted(owners, np.arange(len(lengths) + 1))
@@ -136,7 +136,7 @@ def _reason_not_sendable(message: Message) -> str | None:
         return "keys: expected keys without blanks"
     texts: Iterable[str | None] = (*message.keys, message.tags, *message.properties, *message.properties.values())
     if any(mark in text for text in texts if text for mark in ("\x01", "\x02")):
-        return "expected keys, tags and properties without the characters 1 and 2, which separate them"
+        return "expected keys, tags and properties without the characters 0x01 and 0x02, which separate properties"
     return None
 
 

@@ -38,17 +38,17 @@ _STATISTICS = ("broker", "physical_offset", "topic", "queue_id", "queue_offset",
 
 def copy_log_messages(
     stores: Sequence[Store],
-    wanted: Selection,
+    selection: Selection,
     lake: Lake,
     advance: Callable[[int, int], None] = lambda *_: None,
     *,
     has_bodies: bool = True,
 ) -> int:
-    """Copy the current messages of logs.
+    """Copy the current messages of stores' logs into the table `messages` of a new lake.
 
     Args:
         stores: from `find_stores`.
-        wanted: messages to read, by topic, queue and store time. More may be copied, but never less.
+        selection: messages to read, by topic, queue and store time. More may be copied, but never less.
         lake: location of the table, which must not exist.
         advance: called with the number of bytes read so far, and in total.
         has_bodies: True if the table has a column of bodies.
@@ -57,13 +57,13 @@ def copy_log_messages(
         The number of ranges that are missing or hold no intact record.
     """
     options = ReadOptions(path="", mode=Mode.PERMISSIVE, body=BodyForm.STORED)
-    splits = plan_snapshot(stores, take_snapshot(stores), options, Filters.of(wanted)).splits
+    splits = plan_snapshot(stores, take_snapshot(stores), options, Filters.of(selection)).splits
     # A reader that filters by content does not report damage, so rows are filtered here.
     columns = _columns_to_copy(has_bodies=has_bodies)
-    request = Request.of(options, Filters(), _read_schema(columns))
+    request = Request.of(options, Filters(), _schema_to_read(columns))
     total = sum(split.size for split in splits)
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def read_batches() -> Iterator[pa.RecordBatch]:
         done = 0
         for split in splits:
             yield from read_split(split, request)
@@ -71,12 +71,12 @@ def copy_log_messages(
             done += split.size
             advance(done, total)
 
-    return _copy_batches(batches(), wanted, columns, lake)
+    return _copy_batches(read_batches(), selection, columns, lake)
 
 
 def copy_topic_messages(
     name_servers: str,
-    wanted: Selection,
+    selection: Selection,
     lake: Lake,
     advance: Callable[[int, int], None] = lambda *_: None,
     *,
@@ -86,7 +86,7 @@ def copy_topic_messages(
 
     Args:
         name_servers: `host:port` of each, separated by semicolons.
-        wanted: messages to read; must name topics.
+        selection: messages to read; must name topics.
         lake: location of the table, which must not exist.
         advance: called with the number of queue offsets read so far, and in total.
         has_bodies: True if the table has a column of bodies.
@@ -94,27 +94,32 @@ def copy_topic_messages(
     Raises:
         RocketMQError: if messages are deleted while they are read.
     """
-    given = {"namesrv": name_servers, "topics": ",".join(wanted.topics), "mode": str(Mode.PERMISSIVE), "body": "stored"}
-    filters = Filters.of(wanted)
+    given = {
+        "namesrv": name_servers,
+        "topics": ",".join(selection.topics),
+        "mode": str(Mode.PERMISSIVE),
+        "body": "stored",
+    }
+    filters = Filters.of(selection)
     if filters.min_store_timestamp is not None:
         given["startingTimestamp"] = str(filters.min_store_timestamp)
     if filters.end_store_timestamp is not None:
         given["endingTimestamp"] = str(filters.end_store_timestamp)
     options, columns = SourceOptions.parse(given).for_batch(), _columns_to_copy(has_bodies=has_bodies)
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def read_batches() -> Iterator[pa.RecordBatch]:
         with options.open_puller() as puller:
             ranges = [each for partition in plan_batch(puller, options) for each in partition]
-            if wanted.queue_ids:
-                ranges = [each for each in ranges if each.queue.queue_id in wanted.queue_ids]
-            reader = RangeReader(puller, options, _read_schema(columns))
+            if selection.queue_ids:
+                ranges = [each for each in ranges if each.queue.queue_id in selection.queue_ids]
+            reader = RangeReader(puller, options, _schema_to_read(columns))
             total, done = sum(each.size for each in ranges), 0
             for each in ranges:
                 yield from reader.read([each])
                 done += each.size
                 advance(done, total)
 
-    return _copy_batches(batches(), wanted, columns, lake)
+    return _copy_batches(read_batches(), selection, columns, lake)
 
 
 def _columns_to_copy(*, has_bodies: bool) -> Columns:
@@ -122,17 +127,17 @@ def _columns_to_copy(*, has_bodies: bool) -> Columns:
     return SOURCE.drop_columns(*without)
 
 
-def _read_schema(columns: Columns) -> pa.Schema:
+def _schema_to_read(columns: Columns) -> pa.Schema:
     return arrow_schema(Columns([*columns, CORRUPT_RECORD]))
 
 
-def _copy_batches(batches: Iterable[pa.RecordBatch], wanted: Selection, columns: Columns, lake: Lake) -> int:
+def _copy_batches(batches: Iterable[pa.RecordBatch], selection: Selection, columns: Columns, lake: Lake) -> int:
     damaged = 0
     files: list[DataFile] = []
     waiting: list[pa.RecordBatch] = []
     size = 0
 
-    def write() -> None:
+    def write_waiting_batches() -> None:
         rows = pa.Table.from_batches(waiting)
         dates = rows.column("store_timestamp").cast(pa.date32())
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
@@ -142,15 +147,15 @@ def _copy_batches(batches: Iterable[pa.RecordBatch], wanted: Selection, columns:
     for batch in batches:
         intact = batch.filter(pc.is_valid(batch.column("size"))).drop_columns([CORRUPT_RECORD.name])
         damaged += batch.num_rows - intact.num_rows
-        if wanted.topics:
-            intact = intact.filter(pc.is_in(intact.column("topic"), pa.array(wanted.topics, pa.string())))
+        if selection.topics:
+            intact = intact.filter(pc.is_in(intact.column("topic"), pa.array(selection.topics, pa.string())))
         if intact.num_rows:
             waiting.append(intact)
             size += intact.nbytes
         if size >= _MAX_BYTES:
-            write()
+            write_waiting_batches()
             waiting, size = [], 0
     if waiting:
-        write()
+        write_waiting_batches()
     append_files(lake, "messages", files, 1, Columns([*columns, STORE_DATE]))
     return damaged

@@ -106,18 +106,18 @@ def add_replay_event(
     speed: float | None = None,
     counts: Counts | None = None,
     detail: str | None = None,
-    senders: int = 0,
+    sender_count: int = 0,
 ) -> None:
     """Add a row to `replays`.
 
     Args:
-        senders: number of tasks that share the work of this process; 0 if it sends itself.
+        sender_count: number of tasks that share the work of this process; 0 if it sends itself.
     """
     row = {
         "replay_id": replay_id,
         "at": datetime.datetime.now(datetime.UTC),
         "event": str(event),
-        "owner": identify_this_process(senders),
+        "owner": identify_this_process(sender_count),
         "plan": None if plan is None else plan_to_json(plan),
         "rate": rate,
         "sent": None if counts is None else counts.sent,
@@ -175,7 +175,7 @@ def read_events(lake: Lake, replay_id: str | None = None) -> list[dict[str, Any]
 
 
 def read_replay_state(lake: Lake, replay_id: str) -> ReplayState:
-    """Return one replay. Raises the errors of `read_replay_states`, too.
+    """Read the state of one replay. Raises the errors of `read_replay_states`, too.
 
     Raises:
         ReplayError: if the lake has no such replay.
@@ -184,7 +184,7 @@ def read_replay_state(lake: Lake, replay_id: str) -> ReplayState:
 
 
 def to_replay_state(replay_id: str, events: Sequence[dict[str, Any]]) -> ReplayState:
-    """Return a replay, given its rows of the table `replays`.
+    """Compute the state of a replay from its rows in the table `replays`.
 
     Raises:
         ReplayError: if there is no such replay.
@@ -223,9 +223,9 @@ def _parse_state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
     )
 
 
-def _last_number(rows: list[dict[str, Any]], name: str) -> float | None:
+def _last_number(rows: list[dict[str, Any]], column_name: str) -> float | None:
     """Return the last number in a column; None if it has only nulls, as in rows of earlier versions."""
-    found = [row[name] for row in rows if row.get(name) is not None]
+    found = [row[column_name] for row in rows if row.get(column_name) is not None]
     return found[-1] if found else None
 
 
@@ -269,11 +269,11 @@ class Ledger:
         self._version: int | None = None
         self._lock = threading.Lock()
 
-    def claim(self, senders: int = 0) -> list[SenderClaim]:
+    def claim_replay(self, sender_count: int = 0) -> list[SenderClaim]:
         """Take the replay over: from now on only this process, or its senders, can add rows.
 
         Args:
-            senders: number of senders that share the work; 0 if this process sends everything.
+            sender_count: number of senders that share the work; 0 if this process sends everything.
 
         Returns:
             One claim for each sender.
@@ -284,15 +284,15 @@ class Ledger:
         before = self._transaction_version(self._application)
         for _ in range(_MAX_COMMITS):
             known = self._sender_versions()
-            following = [version + 1 for version in known] + [1] * (senders - len(known))
-            beside = {self._sender_application(each): (number - 1, number) for each, number in enumerate(following)}
-            if self._commit([], before, beside):
+            following = [version + 1 for version in known] + [1] * (sender_count - len(known))
+            beside = {self._sender_application_id(each): (number - 1, number) for each, number in enumerate(following)}
+            if self._try_commit([], before, beside):
                 run = (before or 0) + 1
-                return [SenderClaim(number, run, version) for number, version in enumerate(following[:senders])]
+                return [SenderClaim(number, run, version) for number, version in enumerate(following[:sender_count])]
             # A task of an earlier run may have raised its sender's number at the same time.
             if self._transaction_version(self._application) != before:
                 break
-        raise self._taken_over()
+        raise self._taken_over_error()
 
     def claim_sender(self, claim: SenderClaim) -> bool:
         """Take over the share of a sender: from now on only this process can add rows of it.
@@ -303,14 +303,14 @@ class Ledger:
         Raises:
             OtherProcessError: if another process does so at the same time, or has taken the replay over.
         """
-        table = self._table()
-        sender = self._sender_application(claim.number)
+        table = self._open_table()
+        sender = self._sender_application_id(claim.number)
         version = None if table is None else table.transaction_version(sender)
         if table is None or table.transaction_version(self._application) != claim.run:
-            raise self._taken_over()
+            raise self._taken_over_error()
         # A process that takes the replay over now raises the sender's number, too, so that this claim fails.
         self._application = sender
-        self._advance([], version)
+        self._commit_with_retries([], version)
         return version == claim.version
 
     def count_senders(self) -> int:
@@ -325,7 +325,7 @@ class Ledger:
         """
         with self._lock:
             if self._transaction_version(self._application) != self._version:
-                raise self._taken_over()
+                raise self._taken_over_error()
 
     def add_outcomes(self, rows: pa.Table) -> None:
         """Add the outcomes of messages.
@@ -339,68 +339,73 @@ class Ledger:
         rows = rows.cast(arrow_schema(REPLAY_MESSAGES))
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
         file = write_plain_file(rows, self._lake, "replay_messages", name)
-        self._advance([file], self._version)
+        self._commit_with_retries([file], self._version)
 
-    def _advance(self, files: list[Any], version: int | None) -> None:
+    def _commit_with_retries(self, files: list[Any], version: int | None) -> None:
         for _ in range(_MAX_COMMITS):
-            if self._commit(files, version):
+            if self._try_commit(files, version):
                 return
             if self._transaction_version(self._application) != version:
                 break
-        raise self._taken_over()
+        raise self._taken_over_error()
 
-    def _commit(
-        self, files: list[Any], version: int | None, beside: Mapping[str, tuple[int, int]] | None = None
+    def _try_commit(
+        self, files: list[Any], version: int | None, other_transactions: Mapping[str, tuple[int, int]] | None = None
     ) -> bool:
-        """Add files if nobody has raised the transaction number, which is raised by one; return whether that was so.
+        """Add files and raise the transaction number by one, unless another process raised it; return success.
 
         It is also False if too many commits of others were first.
         """
         following = (version or 0) + 1
         with self._lock:
             is_done = commit_with_transaction(
-                self._lake, "replay_messages", files, self._application, (version, following), other_transactions=beside
+                self._lake,
+                "replay_messages",
+                files,
+                self._application,
+                (version, following),
+                other_transactions=other_transactions,
             )
             if is_done:
                 self._version = following
         return is_done
 
-    def _taken_over(self) -> OtherProcessError:
+    def _taken_over_error(self) -> OtherProcessError:
         return OtherProcessError(f"another process has taken over the replay {self._id}, so this one has stopped")
 
-    def _transaction_version(self, application: str) -> int | None:
-        table = self._table()
-        return None if table is None else table.transaction_version(application)
+    def _transaction_version(self, application_id: str) -> int | None:
+        table = self._open_table()
+        return None if table is None else table.transaction_version(application_id)
 
-    def _sender_application(self, number: int) -> str:
-        return f"commitlake.replay/{self._id}/{number}"
+    def _sender_application_id(self, sender_number: int) -> str:
+        return f"commitlake.replay/{self._id}/{sender_number}"
 
     def _sender_versions(self) -> list[int]:
         """Return the transaction numbers of all senders of the replay so far."""
-        table = self._table()
+        table = self._open_table()
         found: list[int] = []
         while table is not None:
-            version = table.transaction_version(self._sender_application(len(found)))
+            version = table.transaction_version(self._sender_application_id(len(found)))
             if version is None:
                 break
             found.append(version)
         return found
 
-    def _table(self) -> DeltaTable | None:
+    def _open_table(self) -> DeltaTable | None:
         try:
             return self._lake.table("replay_messages")
         except NoTableError:
             return None
 
-    def _query_rows(self, columns: str, condition: str = "true", rest: str = "") -> pa.Table | None:
-        table = self._table()
+    def _query_rows(self, columns: str, condition: str = "true", sql_suffix: str = "") -> pa.Table | None:
+        table = self._open_table()
         if table is None:
             return None
-        sql = f"SELECT {columns} FROM t WHERE replay_id = {text_literal(self._id)} AND {condition} {rest}"
+        sql = f"SELECT {columns} FROM t WHERE replay_id = {text_literal(self._id)} AND {condition} {sql_suffix}"
         return run_sql(table, "t", sql).read_all()
 
-    def counts(self) -> Counts:
-        """Return the number of messages that have an outcome."""
+    def count_sent_and_failed(self) -> Counts:
+        """Return the numbers of messages that were sent, and that could not be sent."""
         sent = f"count(*) FILTER (WHERE outcome IN ('{SendOutcome.SENT}', '{SendOutcome.FOUND}')) AS sent"
         rows = self._query_rows(f"{sent}, count(*) AS known")
         if rows is None:
@@ -412,35 +417,35 @@ class Ledger:
         """Return, for each queue of the target and outcome, the number of messages, and their first and last offset."""
         names = "target_topic, target_broker, target_queue_id, outcome"
         figures = "count(*) AS messages, min(target_offset) AS first_offset, max(target_offset) AS last_offset"
-        rows = self._query_rows(f"{names}, {figures}", rest=f"GROUP BY {names} ORDER BY {names}")
+        rows = self._query_rows(f"{names}, {figures}", sql_suffix=f"GROUP BY {names} ORDER BY {names}")
         return [] if rows is None else rows.to_pylist()
 
     def count_by_part(self) -> dict[int, int]:
         """Return the number of messages that have an outcome, by part."""
-        rows = self._query_rows("part, count(*) AS known", rest="GROUP BY part")
+        rows = self._query_rows("part, count(*) AS known", sql_suffix="GROUP BY part")
         return {} if rows is None else {row["part"]: row["known"] for row in rows.to_pylist()}
 
-    def last_parts(self) -> dict[MessageQueue, int]:
+    def last_part_by_queue(self) -> dict[MessageQueue, int]:
         """Return the last part of which a message has an outcome, for each queue of the target that has one."""
         rows = self._query_rows(
-            "target_topic, target_broker, target_queue_id, max(part) AS part", rest="GROUP BY 1, 2, 3"
+            "target_topic, target_broker, target_queue_id, max(part) AS part", sql_suffix="GROUP BY 1, 2, 3"
         )
         if rows is None:
             return {}
         return {MessageQueue(*list(row.values())[:3]): row["part"] for row in rows.to_pylist()}
 
-    def origins_of_part(self, part: int) -> set[Origin]:
-        """Return the messages of a part that have an outcome."""
-        rows = self._query_rows("broker, physical_offset", f"part = {part}")
+    def origins_of_part(self, part_number: int) -> set[Origin]:
+        """Return the origins of the messages of a part that have an outcome."""
+        rows = self._query_rows("broker, physical_offset", f"part = {part_number}")
         return set() if rows is None else {Origin(*row.values()) for row in rows.to_pylist()}
 
-    def sent_places_of_part(self, part: int) -> pa.Table:
+    def sent_offsets_of_part(self, part_number: int) -> pa.Table:
         """Return the locations in the target of those messages of a part that were stored there.
 
         Returns:
             `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.
         """
-        rows = self._query_rows(", ".join(_PLACE), f"part = {part} AND target_offset IS NOT NULL")
+        rows = self._query_rows(", ".join(_PLACE), f"part = {part_number} AND target_offset IS NOT NULL")
         schema = arrow_schema(REPLAY_MESSAGES.only(_PLACE))
         return schema.empty_table() if rows is None else rows.cast(schema)
 
@@ -474,7 +479,7 @@ def check_has_copies(state: ReplayState) -> None:
         )
 
 
-def check_is_not_running(state: ReplayState, last_written: datetime.datetime | None) -> None:
+def check_is_not_running(state: ReplayState, last_written_at: datetime.datetime | None) -> None:
     """Raise an error if a process is sending a replay, or may be sending it.
 
     Raises:
@@ -491,7 +496,7 @@ def check_is_not_running(state: ReplayState, last_written: datetime.datetime | N
                 f"'commitlake replay stop {replay_id}'"
             )
         return
-    seen = max(state.at, last_written or state.at)
+    seen = max(state.at, last_written_at or state.at)
     left = _OTHER_HOST_SECONDS - (datetime.datetime.now(datetime.UTC) - seen).total_seconds()
     if left > 0:
         raise OtherProcessError(
@@ -531,15 +536,15 @@ def _parse_owner(replay_id: str, text: str) -> _Owner:
     return owner
 
 
-def identify_this_process(senders: int = 0) -> str:
+def identify_this_process(sender_count: int = 0) -> str:
     """Return a text that identifies this process among all hosts, even after its number is reused.
 
     Args:
-        senders: number of tasks that share the work of this process, which the text also says.
+        sender_count: number of tasks that share the work of this process, which the text also says.
     """
     pid = os.getpid()
     known = {"host": socket.gethostname(), "pid": pid, "started": _process_start_time(pid)}
-    return json.dumps(known | ({"senders": senders} if senders else {}))
+    return json.dumps(known | ({"senders": sender_count} if sender_count else {}))
 
 
 def _process_start_time(pid: int) -> str | None:

@@ -63,20 +63,20 @@ def origin_properties(rows: pa.Table, replay_id: str) -> pa.Array:
             `messages`. All messages of a batch have one born time, that of the request, so theirs is a property.
     """
 
-    def text(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    def encode_property(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pc.binary_join_element_wise(f"{name}\x01", column.cast(pa.string()), "\x02", "")
 
-    def milliseconds(name: str) -> pa.ChunkedArray:
-        return pc.divide(rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
+    def time_column_to_ms(column_name: str) -> pa.ChunkedArray:
+        return pc.divide(rows.column(column_name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
 
     parts = [
-        text(ORIGIN_MSG_ID, rows.column("msg_id")),
-        text(ORIGIN_TOPIC, rows.column("topic")),
-        text(ORIGIN_QUEUE_ID, rows.column("queue_id")),
-        text(ORIGIN_STORE_TIMESTAMP, milliseconds("store_timestamp")),
-        text(ORIGIN_BORN_TIMESTAMP, milliseconds("born_timestamp")),
-        text(ORIGIN_BROKER, rows.column("broker")),
-        text(ORIGIN_PHYSICAL_OFFSET, rows.column("physical_offset")),
+        encode_property(ORIGIN_MSG_ID, rows.column("msg_id")),
+        encode_property(ORIGIN_TOPIC, rows.column("topic")),
+        encode_property(ORIGIN_QUEUE_ID, rows.column("queue_id")),
+        encode_property(ORIGIN_STORE_TIMESTAMP, time_column_to_ms("store_timestamp")),
+        encode_property(ORIGIN_BORN_TIMESTAMP, time_column_to_ms("born_timestamp")),
+        encode_property(ORIGIN_BROKER, rows.column("broker")),
+        encode_property(ORIGIN_PHYSICAL_OFFSET, rows.column("physical_offset")),
     ]
     known = [pc.fill_null(part, "") for part in parts]
     joined = pc.binary_join_element_wise(f"{REPLAY_ID}\x01{replay_id}\x02", *known, "")
@@ -96,7 +96,7 @@ def original_topic_sql(table: DeltaTable | None) -> str:
 
 
 def original_topics(rows: pa.Table) -> pa.Array:
-    """Return the original topics of rows that have been read.
+    """Return the original topic of each retry or dead letter; null if it is not known.
 
     Args:
         rows: `topic`, `origin_topic` and `properties` of `messages`.

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import ReplayState, add_replay_event, read_replay_states
-from commitlake.pipelines.replay.parts import part_condition
+from commitlake.pipelines.replay.parts import log_ranges_condition
 from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ENDED, ReplayEvent
@@ -42,7 +42,7 @@ class OtherReplay(NamedTuple):
 def find_other_replays(
     lake: Lake,
     plan: ReplayPlan,
-    table: DeltaTable,
+    messages_table: DeltaTable,
     *,
     on_unreadable: Callable[[str, ReplayError], None] = lambda *_: None,
 ) -> list[OtherReplay]:
@@ -52,8 +52,8 @@ def find_other_replays(
     one that another version wrote, is left out.
 
     Args:
-        plan: the plan; its condition applies to `table`.
-        table: the table `messages`, of the lake or copied.
+        plan: the plan; its condition applies to `messages_table`.
+        messages_table: the table `messages`, of the lake or copied.
         on_unreadable: called with the id of each replay that cannot be read.
     """
     states = read_replay_states(lake, on_error=on_unreadable)
@@ -66,18 +66,18 @@ def find_other_replays(
         ended += state.event in ENDED
         if state.event in ENDED and ended > _MAX_ENDED:
             continue
-        if count := _count_shared(lake, plan, table, state):
-            found.append(OtherReplay(state, min(count, other.wanted)))
+        if count := _count_shared_messages(lake, plan, messages_table, state):
+            found.append(OtherReplay(state, min(count, other.messages_to_send)))
     return found[::-1]
 
 
-def check_no_unfinished(others: Collection[OtherReplay]) -> None:
+def check_no_unfinished_replay(other_replays: Collection[OtherReplay]) -> None:
     """Raise an error if another, unfinished replay may be sending the same messages, or may have sent them.
 
     Raises:
         ReplayError: if there is such a replay.
     """
-    for other in others:
+    for other in other_replays:
         if other.is_unfinished:
             name = other.state.plan.replay_id
             raise ReplayError(
@@ -89,7 +89,11 @@ def check_no_unfinished(others: Collection[OtherReplay]) -> None:
 
 
 def record_plan(
-    lake: Lake, plan: ReplayPlan, table: DeltaTable, known: Collection[OtherReplay], selection: str | None = None
+    lake: Lake,
+    plan: ReplayPlan,
+    messages_table: DeltaTable,
+    accepted_replays: Collection[OtherReplay],
+    selection: str | None = None,
 ) -> None:
     """Record a new plan; raise an error if another process has just recorded one for the same messages.
 
@@ -97,41 +101,41 @@ def record_plan(
 
     Args:
         plan: the plan to record.
-        table: the table with which `known` was found.
-        known: other replays that are accepted.
-        selection: SQL that chose the messages from `table`; by default that of the plan.
+        messages_table: the table with which `accepted_replays` was found.
+        accepted_replays: other replays that are accepted.
+        selection: SQL that chose the messages from `messages_table`; by default that of the plan.
 
     Raises:
         ReplayError: if there is a new one; nothing is sent.
     """
     add_replay_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
-    names = {other.state.plan.replay_id for other in known}
+    names = {other.state.plan.replay_id for other in accepted_replays}
     chosen = plan if selection is None else replace(plan, selection=selection)
     try:
-        found = find_other_replays(lake, chosen, table)
-        check_no_unfinished([other for other in found if other.state.plan.replay_id not in names])
+        found = find_other_replays(lake, chosen, messages_table)
+        check_no_unfinished_replay([other for other in found if other.state.plan.replay_id not in names])
     except ReplayError as error:
         add_replay_event(lake, plan.replay_id, ReplayEvent.WITHDRAWN, detail=str(error))
         raise
 
 
-def _may_share_messages(plan: ReplayPlan, other: ReplayPlan) -> bool:
+def _may_share_messages(plan: ReplayPlan, other_plan: ReplayPlan) -> bool:
     """Return whether two plans have a target broker and topic, and a range of a log, in common."""
     queues = {(queue.topic, queue.broker) for queue in plan.target.queues}
-    if not any((queue.topic, queue.broker) in queues for queue in other.target.queues):
+    if not any((queue.topic, queue.broker) in queues for queue in other_plan.target.queues):
         return False
-    if not _target_addresses(plan) & _target_addresses(other):
+    if not _target_addresses(plan) & _target_addresses(other_plan):
         return False
-    return any(True for _ in _shared_ranges(plan, other))
+    return any(True for _ in _shared_ranges(plan, other_plan))
 
 
 def _target_addresses(plan: ReplayPlan) -> set[str]:
     return set(plan.target.name_servers.replace(",", ";").split(";"))
 
 
-def _shared_ranges(plan: ReplayPlan, other: ReplayPlan) -> Iterator[LogRange]:
+def _shared_ranges(plan: ReplayPlan, other_plan: ReplayPlan) -> Iterator[LogRange]:
     """Yield the range that two plans share in each log, each taken from its first to its last message."""
-    mine, theirs = _log_extents(plan), _log_extents(other)
+    mine, theirs = _log_extents(plan), _log_extents(other_plan)
     for broker in mine.keys() & theirs.keys():
         start = max(mine[broker].start, theirs[broker].start)
         end = min(mine[broker].end, theirs[broker].end)
@@ -148,16 +152,16 @@ def _log_extents(plan: ReplayPlan) -> dict[str, LogRange]:
     return found
 
 
-def _count_shared(lake: Lake, plan: ReplayPlan, table: DeltaTable, state: ReplayState) -> int:
+def _count_shared_messages(lake: Lake, plan: ReplayPlan, messages_table: DeltaTable, other_state: ReplayState) -> int:
     """Count the messages that two plans share; if the other's copies were dropped, those that it has sent."""
-    other = state.plan
+    other = other_state.plan
     # If the archive has grown since the other replay was planned, it has messages beyond that plan's ranges.
-    shared = part_condition(sorted(_shared_ranges(plan, other)))
-    tables = {"messages": table}
+    shared = log_ranges_condition(sorted(_shared_ranges(plan, other)))
+    tables = {"messages": messages_table}
     if plan.selection and other.selection:
         sql = f"SELECT count(*) AS messages FROM messages WHERE ({plan.selection}) AND {shared} AND ({other.selection})"
     else:
-        has_copies = state.copies_dropped_at is None
+        has_copies = other_state.copies_dropped_at is None
         names = [] if plan.selection and not has_copies else ["replay_rows"]
         names += [] if has_copies else ["replay_messages"]
         tables |= {name: lake.table(name) for name in names}

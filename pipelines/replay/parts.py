@@ -46,17 +46,17 @@ class StoredBodies:
     errors: dict[int, str]
 
 
-def part_condition(part: Sequence[LogRange]) -> str:
+def log_ranges_condition(ranges: Sequence[LogRange]) -> str:
     """Return SQL for the rows of the given ranges of logs."""
     return join_with_or(
         [
             f"(broker = {text_literal(broker)} AND physical_offset >= {start} AND physical_offset < {end})"
-            for broker, start, end in part
+            for broker, start, end in ranges
         ]
     )
 
 
-def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa.Table:
+def read_part_rows(table: DeltaTable, condition: str, ranges: Sequence[LogRange]) -> pa.Table:
     """Return the rows of a part, in the order of sending.
 
     Args:
@@ -69,7 +69,7 @@ def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa
     known = {field.name for field in table.schema().fields}
     columns = [SOURCE[name] if name == BODY.name else MESSAGES[name] for name in (*COLUMNS, BODY.name)]
     present = arrow_schema(Columns([column for column in columns if column.name in known]))
-    sql = f"SELECT {', '.join(present.names)} FROM messages WHERE {part_condition(part)} AND {condition}"
+    sql = f"SELECT {', '.join(present.names)} FROM messages WHERE {log_ranges_condition(ranges)} AND {condition}"
     # The engine returns strings in a form that not all functions of Arrow accept.
     rows = pa.Table.from_batches([batch.cast(present) for batch in run_sql(table, "messages", sql)], present)
     for place, field in enumerate(arrow_schema(Columns(columns[:-1]))):
@@ -98,17 +98,17 @@ def sending_order(rows: pa.Table) -> Array:
     return order[np.lexsort((offsets[order], codes[order], reached))]
 
 
-def bodies_in_rows(rows: pa.Table) -> StoredBodies:
+def bodies_from_column(rows: pa.Table) -> StoredBodies:
     """Return the bodies of rows that have them in a column."""
     return StoredBodies(pc.fill_null(rows.column(BODY.name).combine_chunks().cast(pa.large_binary()), b""), {})
 
 
-def read_bodies_of(rows: pa.Table, store: PackStore) -> StoredBodies:
+def read_bodies_from_packs(rows: pa.Table, pack_store: PackStore) -> StoredBodies:
     """Read the bodies of rows from packs.
 
     Args:
         rows: `body_ref`, `body_size` and `body_crc` of `messages`.
-        store: packs of the lake.
+        pack_store: packs of the lake.
 
     Raises:
         PackStoreError: The packs cannot be reached.
@@ -123,7 +123,7 @@ def read_bodies_of(rows: pa.Table, store: PackStore) -> StoredBodies:
     missing = np.asarray(pc.and_(pc.is_null(packs), has_body))
     errors = dict.fromkeys(np.flatnonzero(missing).tolist(), _NO_BODY)
     found = [
-        _read_bodies(batch, order[start : start + batch.num_rows], store, errors)
+        _read_batch_bodies(batch, order[start : start + batch.num_rows], pack_store, errors)
         for start, batch in _batches_with_starts(places.take(pa.array(order)))
     ]
     values = pa.concat_arrays(found) if found else pa.array([], pa.large_binary())
@@ -132,36 +132,39 @@ def read_bodies_of(rows: pa.Table, store: PackStore) -> StoredBodies:
     return StoredBodies(values.take(pa.array(back)), errors)
 
 
-def _batches_with_starts(places: pa.Table) -> Sequence[tuple[int, pa.RecordBatch]]:
+def _batches_with_starts(rows: pa.Table) -> Sequence[tuple[int, pa.RecordBatch]]:
     batches, start = [], 0
-    for batch in places.combine_chunks().to_batches():
+    for batch in rows.combine_chunks().to_batches():
         batches.append((start, batch))
         start += batch.num_rows
     return batches
 
 
-def _read_bodies(batch: pa.RecordBatch, numbers: Array, store: PackStore, errors: dict[int, str]) -> pa.Array:
+def _read_batch_bodies(
+    batch: pa.RecordBatch, row_numbers: Array, pack_store: PackStore, errors: dict[int, str]
+) -> pa.Array:
     """Return the bodies of a batch. If one of them cannot be read, each is read separately."""
     cache = FrameCache()
     try:
-        parts = [some.column("body") for some in batches_with_bodies(batch, store, cache)]
+        parts = [some.column("body") for some in batches_with_bodies(batch, pack_store, cache)]
     except PackStoreError:
         raise
     except PackError:
         parts = [
-            _read_body(batch.slice(row, 1), int(numbers[row]), store, cache, errors) for row in range(len(numbers))
+            _read_body(batch.slice(row, 1), int(row_numbers[row]), pack_store, cache, errors)
+            for row in range(len(row_numbers))
         ]
     return pa.concat_arrays([pc.fill_null(part.cast(pa.large_binary()), b"") for part in parts])
 
 
 def _read_body(
-    row: pa.RecordBatch, number: int, store: PackStore, cache: FrameCache, errors: dict[int, str]
+    row: pa.RecordBatch, row_number: int, pack_store: PackStore, cache: FrameCache, errors: dict[int, str]
 ) -> pa.Array:
     try:
-        (only,) = batches_with_bodies(row, store, cache)
+        (only,) = batches_with_bodies(row, pack_store, cache)
     except PackStoreError:
         raise
     except PackError as error:
-        errors[number] = str(error)
+        errors[row_number] = str(error)
         return pa.array([b""], pa.binary())
     return only.column("body")

@@ -109,7 +109,7 @@ class ReplayPlan:
     lag_limit: tuple[str, int] | None = None
 
     @property
-    def wanted(self) -> int:
+    def messages_to_send(self) -> int:
         """Number of messages to send."""
         return min(self.messages, self.limit) if self.limit else self.messages
 
@@ -121,7 +121,7 @@ def plan_to_json(plan: ReplayPlan) -> str:
 
 
 def plan_from_json(text: str) -> ReplayPlan:
-    """Read a plan.
+    """Return the plan of a replay from the text that `plan_to_json` wrote.
 
     Raises:
         ReplayError: if this version cannot read the plan.
@@ -129,12 +129,12 @@ def plan_from_json(text: str) -> ReplayPlan:
     try:
         fields = _check_object(json.loads(text), "the plan")
     except (ValueError, RecursionError) as error:
-        raise _plan_error(_shorten(str(error))) from None
+        raise _plan_error(_shorten_repr(str(error))) from None
     version = fields.get("version")
     if type(version) is int and version != VERSION:
         raise ReplayError(
-            f"the plan has version {_shorten(version)}, and this program reads version {VERSION}. Resume the replay "
-            "with the program that planned it"
+            f"the plan has version {_shorten_repr(version)}, and this program reads version {VERSION}. Resume the "
+            "replay with the program that planned it"
         )
     _integer_field(fields, "version", VERSION, VERSION)
     return ReplayPlan(
@@ -178,7 +178,7 @@ def _parse_lag_limit(values: object) -> tuple[str, int]:
 
 def _parse_log_range(values: object) -> LogRange:
     found = dict(
-        zip(LogRange._fields, _check_list_size(values, len(LogRange._fields), "a stretch of a log"), strict=True)
+        zip(LogRange._fields, _check_list_size(values, len(LogRange._fields), "a range of a log"), strict=True)
     )
     return LogRange(_text_field(found, "broker"), _integer_field(found, "start"), _integer_field(found, "end"))
 
@@ -255,14 +255,14 @@ def _number_field(fields: dict[str, Any], name: str) -> float:
 
 
 def _field_error(name: str, expected: str, found: object) -> ReplayError:
-    return _plan_error(f"{name}: expected {expected}, found {_shorten(found)}")
+    return _plan_error(f"{name}: expected {expected}, found {_shorten_repr(found)}")
 
 
-def _plan_error(why: str) -> ReplayError:
-    return ReplayError(f"the plan in the table 'replays' cannot be read: {why}")
+def _plan_error(reason: str) -> ReplayError:
+    return ReplayError(f"the plan in the table 'replays' cannot be read: {reason}")
 
 
-def _shorten(value: object) -> str:
+def _shorten_repr(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # a number with more digits than Python prints

@@ -31,10 +31,10 @@ from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.parts import (
     COLUMNS,
     StoredBodies,
-    bodies_in_rows,
-    part_condition,
-    read_bodies_of,
-    read_part,
+    bodies_from_column,
+    log_ranges_condition,
+    read_bodies_from_packs,
+    read_part_rows,
     sending_order,
 )
 from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
@@ -76,29 +76,29 @@ class PlannedMessages:
     table: DeltaTable
     packs: PackStore | None
 
-    def read_rows_of_part(self, number: int, before: int) -> pa.Table:
+    def read_rows_of_part(self, part_number: int, messages_before: int) -> pa.Table:
         """Return the rows of a part, in the order of sending.
 
         Args:
-            number: index of the part.
-            before: number of messages in the parts before it, which count for the plan's limit.
+            part_number: index of the part.
+            messages_before: number of messages in the parts before it, which count for the plan's limit.
 
         Returns:
             `parts.COLUMNS` of `messages`; an inner batch has a row for each of its messages.
         """
         plan = self.plan
-        read = read_changed if plan.is_changed else read_part
-        rows = split_inner_batches(read(self.table, plan.condition, plan.parts[number]), self._stored_bodies)
-        return rows.slice(0, max(0, plan.limit - before)) if plan.limit else rows
+        read = read_changed_rows if plan.is_changed else read_part_rows
+        rows = split_inner_batches(read(self.table, plan.condition, plan.parts[part_number]), self._stored_bodies)
+        return rows.slice(0, max(0, plan.limit - messages_before)) if plan.limit else rows
 
     def read_bodies_of_rows(self, rows: pa.Table) -> StoredBodies:
         """Return the bodies of rows that `read_rows_of_part` returned."""
-        return bodies_of_split(rows, self._stored_bodies)
+        return bodies_of_split_rows(rows, self._stored_bodies)
 
     def _stored_bodies(self, rows: pa.Table) -> StoredBodies:
         if self.plan.is_changed:
-            return bodies_of_changed(rows)
-        return bodies_in_rows(rows) if self.packs is None else read_bodies_of(rows, self.packs)
+            return bodies_of_changed_rows(rows)
+        return bodies_from_column(rows) if self.packs is None else read_bodies_from_packs(rows, self.packs)
 
     @property
     def failure_outcome(self) -> SendOutcome:
@@ -120,7 +120,7 @@ def changed_rows_condition(replay_id: str) -> str:
     return f"replay_id = {text_literal(replay_id)} AND is_changed"
 
 
-def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa.Table:
+def read_changed_rows(table: DeltaTable, condition: str, ranges: Sequence[LogRange]) -> pa.Table:
     """Return the rows of a part as they are sent.
 
     Args:
@@ -133,14 +133,14 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
     Raises:
         ReplayError: if a row lacks a required value.
     """
-    sql = f"SELECT * FROM replay_rows WHERE {part_condition(part)} AND {condition}"
+    sql = f"SELECT * FROM replay_rows WHERE {log_ranges_condition(ranges)} AND {condition}"
     rows = pa.Table.from_batches([batch.cast(SCHEMA) for batch in run_sql(table, "replay_rows", sql)], SCHEMA)
     if empty := [name for name in _NEVER_NULL if rows.column(name).null_count]:
         raise ReplayError(f"the table 'replay_rows': expected no null in {', '.join(empty)}, found one")
     rows = rows.take(pa.array(sending_order(rows)))
     known = {name: rows.column(name) for name in COLUMNS if name in rows.column_names}
     known |= {
-        "format": _body_formats(rows),
+        "format": _row_formats(rows),
         "body_size": pc.binary_length(rows.column("body")),
     }
     columns = {
@@ -151,7 +151,7 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
     return sent.append_column("body", rows.column("body")).append_column("error", rows.column("error"))
 
 
-def _body_formats(rows: pa.Table) -> pa.Array:
+def _row_formats(rows: pa.Table) -> pa.Array:
     lengths, names, _ = split_properties(rows.column("properties").combine_chunks())
     owners = np.repeat(np.arange(len(lengths)), lengths)[np.asarray(pc.is_in(names, value_set=OWN_COLUMNS))]
     is_copied = np.zeros(rows.num_rows, np.bool_)
@@ -159,8 +159,8 @@ def _body_formats(rows: pa.Table) -> pa.Array:
     return pc.if_else(pa.array(is_copied), _COPIED_FORMAT, _FORMAT)
 
 
-def bodies_of_changed(rows: pa.Table) -> StoredBodies:
-    """Return the bodies of rows that were returned by `read_changed`."""
+def bodies_of_changed_rows(rows: pa.Table) -> StoredBodies:
+    """Return the bodies of rows that were returned by `read_changed_rows`."""
     errors = rows.column("error").to_pylist()
     values = pc.fill_null(rows.column("body").combine_chunks().cast(pa.large_binary()), b"")
     return StoredBodies(
@@ -168,15 +168,15 @@ def bodies_of_changed(rows: pa.Table) -> StoredBodies:
     )
 
 
-def count_further_messages(table: DeltaTable, condition: str, group: str) -> dict[tuple[Any, ...], int]:
+def count_further_messages(table: DeltaTable, condition: str, group_expressions: str) -> dict[tuple[Any, ...], int]:
     """Count the messages in inner batches, except the first of each batch, by the values of SQL expressions.
 
     Args:
         condition: SQL condition on its rows.
-        group: SQL expressions, separated by commas.
+        group_expressions: SQL expressions, separated by commas.
     """
-    keys = [f"key_{number}" for number in range(group.count(",") + 1)]
-    named = ", ".join(f"{each} AS {key}" for each, key in zip(group.split(", "), keys, strict=True))
+    keys = [f"key_{number}" for number in range(group_expressions.count(",") + 1)]
+    named = ", ".join(f"{each} AS {key}" for each, key in zip(group_expressions.split(", "), keys, strict=True))
     has_format = any(field.name == "format" for field in table.schema().fields)
     is_rocketmq = "coalesce(format, 'rocketmq') = 'rocketmq'" if has_format else "true"
     sql = (
@@ -187,23 +187,23 @@ def count_further_messages(table: DeltaTable, condition: str, group: str) -> dic
     for batch in run_sql(table, "messages", sql):
         for row in batch.to_pylist():
             key = tuple(row[name] for name in keys)
-            found[key] = found.get(key, 0) + _count_in_batch({INNER_BASE: row["base"], INNER_NUM: row["count"]}) - 1
+            found[key] = found.get(key, 0) + _inner_batch_size({INNER_BASE: row["base"], INNER_NUM: row["count"]}) - 1
     return found
 
 
-def _count_in_batch(properties: Mapping[str, str | None]) -> int:
+def _inner_batch_size(properties: Mapping[str, str | None]) -> int:
     return base_offset_and_count({name: text for name, text in properties.items() if text is not None}, 0)[1]
 
 
-def split_inner_batches(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodies]) -> pa.Table:
+def split_inner_batches(rows: pa.Table, read_bodies: Callable[[pa.Table], StoredBodies]) -> pa.Table:
     """Return rows in which each message of an inner batch has a row of its own.
 
     Args:
         rows: `parts.COLUMNS` of `messages`.
-        bodies: returns the stored bodies of rows.
+        read_bodies: returns the stored bodies of rows.
 
     Returns:
-        The rows, in their order, and columns for `bodies_of_split` if there is an inner batch.
+        The rows, in their order, and columns for `bodies_of_split_rows` if there is an inner batch.
     """
     is_flagged = (to_int64_array(rows.column("sys_flag").combine_chunks()) & INNER_BATCH) != 0
     formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq")  # JMQ has another meaning of the bit
@@ -213,7 +213,7 @@ def split_inner_batches(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodie
     if not places:
         return rows
     records = rows.take(pa.array(places))
-    stored = bodies(records)
+    stored = read_bodies(records)
     schema = rows.schema.append(pa.field(_BODY, pa.large_binary())).append(pa.field(_ERROR, pa.string()))
     pieces, position = [], 0
     for number, (place, record) in enumerate(zip(places, records.to_pylist(), strict=True)):
@@ -225,16 +225,16 @@ def split_inner_batches(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodie
     return pa.concat_tables(pieces).combine_chunks()
 
 
-def bodies_of_split(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodies]) -> StoredBodies:
+def bodies_of_split_rows(rows: pa.Table, read_bodies: Callable[[pa.Table], StoredBodies]) -> StoredBodies:
     """Return the bodies of rows from `split_inner_batches`.
 
     Args:
-        bodies: returns the stored bodies of other rows.
+        read_bodies: returns the stored bodies of other rows.
     """
     if _BODY not in rows.column_names:
-        return bodies(rows)
+        return read_bodies(rows)
     is_split = np.asarray(pc.or_(pc.is_valid(rows.column(_BODY)), pc.is_valid(rows.column(_ERROR))))
-    others = bodies(rows.filter(pa.array(~is_split)))
+    others = read_bodies(rows.filter(pa.array(~is_split)))
     own = rows.filter(pa.array(is_split))
     places = np.empty(rows.num_rows, np.int64)
     places[~is_split] = np.arange(len(others.values))
@@ -265,12 +265,12 @@ def _rows_of_record(record: Mapping[str, Any], body: bytes, error: str | None) -
     items: list[BatchItem] = []
     if error is None:
         try:
-            items, flags = _parse_items(body, flags)
+            items, flags = _parse_batch_items(body, flags)
         except (LayoutError, BodyError) as problem:
             error = f"an inner batch whose messages cannot be read: {problem}"
         else:
             if len(items) != count:
-                error = f"an inner batch of {len(items)} messages, expected {count}"
+                error = f"expected an inner batch of {count} messages, found {len(items)}"
     for number in range(count):
         row = dict(record) | {
             "physical_offset": record["physical_offset"] + number, "queue_offset": base + number, "sys_flag": flags,
@@ -279,14 +279,14 @@ def _rows_of_record(record: Mapping[str, Any], body: bytes, error: str | None) -
         yield row if error is not None else row | _columns_of_item(items[number])
 
 
-def _parse_items(body: bytes, flags: int) -> tuple[list[BatchItem], int]:
+def _parse_batch_items(body: bytes, sys_flag: int) -> tuple[list[BatchItem], int]:
     """Return the messages of a body, which may be compressed as a whole, and the flags of each."""
     try:
-        return parse_batch(body), flags
+        return parse_batch(body), sys_flag
     except LayoutError:
-        if not flags & _CODEC_BITS:
+        if not sys_flag & _CODEC_BITS:
             raise
-        return parse_batch(decompress_by_sys_flag(body, flags)), flags & ~_CODEC_BITS
+        return parse_batch(decompress_by_sys_flag(body, sys_flag)), sys_flag & ~_CODEC_BITS
 
 
 def _columns_of_item(item: BatchItem) -> dict[str, Any]:

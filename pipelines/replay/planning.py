@@ -68,7 +68,7 @@ class QueueCount:
     last_at: datetime.datetime | None
 
 
-def count_queues(table: DeltaTable, condition: str) -> list[QueueCount]:
+def count_messages_by_queue(table: DeltaTable, condition: str) -> list[QueueCount]:
     """Count the chosen messages of each queue, also those in inner batches, sorted by store, topic and queue.
 
     Args:
@@ -98,7 +98,7 @@ def divide_into_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange,
     several stores in the order of their times.
 
     Raises:
-        QueryError: in the cases of `count_queues`.
+        QueryError: in the cases of `count_messages_by_queue`.
     """
     sql = (
         f"SELECT broker, physical_offset / {STRETCH_BYTES} AS stretch, min(physical_offset) AS first, "
@@ -110,7 +110,7 @@ def divide_into_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange,
         more = count_further_messages(table, condition, f"broker, physical_offset / {STRETCH_BYTES}")
         for row in stretches:
             row["messages"] += more.get((row["broker"], row["stretch"]), 0)
-    return list(_join_into_parts(_sort_by_time(stretches)))
+    return list(_join_into_parts(_sort_ranges_by_time(stretches)))
 
 
 _FLAGGED = f"sum(CASE WHEN {IS_FLAGGED} THEN 1 ELSE 0 END) AS flagged"
@@ -122,7 +122,7 @@ class _Stretch(NamedTuple):
     bytes: int
 
 
-def _sort_by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
+def _sort_ranges_by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
     """Return the ranges, sorted by the largest time so far in each store."""
     newest: dict[str, datetime.datetime] = {}
     found = []
@@ -134,10 +134,10 @@ def _sort_by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
     return [stretch for _, stretch in sorted(found)]
 
 
-def _join_into_parts(stretches: Iterable[_Stretch]) -> Iterator[tuple[LogRange, ...]]:
+def _join_into_parts(sized_ranges: Iterable[_Stretch]) -> Iterator[tuple[LogRange, ...]]:
     ranges: list[LogRange] = []
     messages = size = 0
-    for where, more, more_bytes in stretches:
+    for where, more, more_bytes in sized_ranges:
         if ranges and (size + more_bytes > PART_BYTES or messages + more > PART_MESSAGES):
             yield tuple(ranges)
             ranges, messages, size = [], 0, 0
@@ -151,13 +151,15 @@ def _join_into_parts(stretches: Iterable[_Stretch]) -> Iterator[tuple[LogRange, 
         yield tuple(ranges)
 
 
-def needed_target_topics(choice: Sequence[QueueCount], target_topic: str | None, origins: Iterable[str]) -> list[str]:
+def needed_target_topics(
+    queue_counts: Sequence[QueueCount], target_topic: str | None, original_topics: Iterable[str]
+) -> list[str]:
     """Return the names of the topics that the target must have, sorted.
 
     Args:
-        choice: from `count_queues`.
+        queue_counts: from `count_messages_by_queue`.
         target_topic: topic for all messages; None for the original topic of each.
-        origins: original topics of dead letters and retries.
+        original_topics: original topics of dead letters and retries.
 
     Raises:
         ReplayError: if one of them is not a topic of applications.
@@ -165,19 +167,19 @@ def needed_target_topics(choice: Sequence[QueueCount], target_topic: str | None,
     if target_topic is not None:
         topics = {target_topic}
     else:
-        stored = {queue.topic for queue in choice}
-        topics = {topic for topic in stored if kind_of(topic) is Kind.NORMAL} | set(origins)
+        stored = {queue.topic for queue in queue_counts}
+        topics = {topic for topic in stored if kind_of(topic) is Kind.NORMAL} | set(original_topics)
     for topic in topics:
         if kind_of(topic) is not Kind.NORMAL:
             raise ReplayError(f"{topic} is a system topic of the broker: messages cannot be sent to it")
     return sorted(topics)
 
 
-def origin_topics(table: DeltaTable, condition: str) -> list[str]:
+def find_original_topics(table: DeltaTable, condition: str) -> list[str]:
     """Return the original topics of the chosen dead letters and retries, sorted.
 
     Raises:
-        QueryError: in the cases of `count_queues`.
+        QueryError: in the cases of `count_messages_by_queue`.
         ReplayError: if the original topic of one of them is not known.
     """
     failed = f"kind IN ('{Kind.DLQ}', '{Kind.RETRY}')"
@@ -239,40 +241,41 @@ def _check_has_brokers(client: TargetClient) -> None:
             )
 
 
-def check_queue_numbers(choice: Sequence[QueueCount], target: Target) -> None:
+def check_queue_numbers(queue_counts: Sequence[QueueCount], target: Target) -> None:
     """Raise an error if queues are assigned by number and the target lacks a queue with the same number.
 
     Dead letters and retries that go to their original topics are only checked when they are sent.
 
     Args:
-        choice: from `count_queues`.
+        queue_counts: from `count_messages_by_queue`.
 
     Raises:
         ReplayError: names the first missing queue.
     """
     if target.mapping is not QueueMapping.SAME:
         return
-    queues_of_choice(
-        [queue for queue in choice if target.topic is not None or kind_of(queue.topic) is Kind.NORMAL], target
+    target_queue_indexes(
+        [queue for queue in queue_counts if target.topic is not None or kind_of(queue.topic) is Kind.NORMAL], target
     )
 
 
-def queues_of_choice(choice: Sequence[QueueCount], target: Target) -> Array:
+def target_queue_indexes(queue_counts: Sequence[QueueCount], target: Target) -> Array:
     """Return, for each queue of the lake, the index of its queue in the target, which has the same number.
 
     Args:
-        choice: from `count_queues`; without dead letters and retries if each message goes to its original topic.
+        queue_counts: from `count_messages_by_queue`; without dead letters and retries if each goes to its original
+            topic.
 
     Raises:
         ReplayError: names the first missing queue.
     """
     rows = pa.table(
         {
-            "broker": [queue.broker for queue in choice],
-            "queue_id": pa.array([queue.queue_id for queue in choice], "int32"),
+            "broker": [queue.broker for queue in queue_counts],
+            "queue_id": pa.array([queue.queue_id for queue in queue_counts], "int32"),
         }
     )
-    topics = pa.array([target.topic or queue.topic for queue in choice], pa.string())
+    topics = pa.array([target.topic or queue.topic for queue in queue_counts], pa.string())
     return target_queues(rows, topics, target, [MessageQueue(*queue[:3]) for queue in target.queues])
 
 
@@ -282,7 +285,7 @@ def new_replay_id(now: datetime.datetime) -> str:
 
 
 def make_plan(
-    choice: Sequence[QueueCount],
+    queue_counts: Sequence[QueueCount],
     parts: Sequence[tuple[LogRange, ...]],
     condition: str,
     target: Target,
@@ -294,7 +297,7 @@ def make_plan(
     """Return the plan of a new replay.
 
     Args:
-        choice: from `count_queues`.
+        queue_counts: from `count_messages_by_queue`.
         parts: from `divide_into_parts`.
         condition: from `selection.selection_condition`.
         limit: number of messages to send, the first ones; 0 for all.
@@ -307,8 +310,8 @@ def make_plan(
         created_at=now,
         condition=condition,
         parts=tuple(parts),
-        messages=sum(queue.messages for queue in choice),
-        bytes=sum(queue.bytes for queue in choice),
+        messages=sum(queue.messages for queue in queue_counts),
+        bytes=sum(queue.bytes for queue in queue_counts),
         limit=limit,
         target=target,
         batch_bytes=batch_bytes,
@@ -317,19 +320,19 @@ def make_plan(
     )
 
 
-def plan_changed_messages(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
+def plan_changed_messages(plan: ReplayPlan, changed_rows_table: DeltaTable) -> ReplayPlan:
     """Return the plan of a replay whose messages have been written to `replay_rows`.
 
     Args:
         plan: the plan by which they were written; its limit has been applied.
-        changed: the table `replay_rows`.
+        changed_rows_table: the table `replay_rows`.
     """
     condition = changed_rows_condition(plan.replay_id)
-    choice = count_queues(changed, condition)
+    choice = count_messages_by_queue(changed_rows_table, condition)
     return replace(
         plan,
         condition=condition,
-        parts=tuple(divide_into_parts(changed, condition)),
+        parts=tuple(divide_into_parts(changed_rows_table, condition)),
         messages=sum(queue.messages for queue in choice),
         bytes=sum(queue.bytes for queue in choice),
         limit=0,
@@ -352,19 +355,19 @@ class CountsOverTime:
     messages: dict[str, list[int]]
 
 
-def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueCount]) -> CountsOverTime:
+def count_over_time(table: DeltaTable, condition: str, queue_counts: Sequence[QueueCount]) -> CountsOverTime:
     """Count the chosen messages that were stored in each time window, in at most `MAX_WINDOWS` windows.
 
     Messages without a store time are not counted.
 
     Args:
         condition: condition of the chosen messages.
-        choice: the chosen messages by queue.
+        queue_counts: the chosen messages by queue.
 
     Raises:
-        QueryError: in the cases of `count_queues`.
+        QueryError: in the cases of `count_messages_by_queue`.
     """
-    times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
+    times = [moment for queue in queue_counts for moment in (queue.first_at, queue.last_at) if moment is not None]
     if not times:
         return CountsOverTime(_STEPS[0], (), {})
     first, last = min(times), max(times)

@@ -82,10 +82,10 @@ def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequ
     return found
 
 
-def _queues_of_same_number(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
+def _queues_of_same_number(rows: pa.Table, queue_indexes: Mapping[MessageQueue, int]) -> Array:
     """Return, for each message, the target's queue with the same number, on the broker of the same name if possible."""
-    by_place = {(queue.broker_name, queue.queue_id): number for queue, number in queues.items()}
-    brokers = sorted({queue.broker_name for queue in queues})
+    by_place = {(queue.broker_name, queue.queue_id): number for queue, number in queue_indexes.items()}
+    brokers = sorted({queue.broker_name for queue in queue_indexes})
     coded = rows.column("broker").cast(pa.string()).combine_chunks().dictionary_encode()
     names = coded.dictionary.to_pylist()
     # A store whose name the target does not have is always assigned to the same broker.
@@ -128,10 +128,10 @@ def _order_hashes(rows: pa.Table, mapping: QueueMapping) -> Array:
     return found
 
 
-def _first_keys(keys: pa.ListArray) -> pa.Array:
-    lengths = np.asarray(pc.fill_null(pc.list_value_length(keys), 0))
-    firsts = np.zeros(len(keys), np.int64)
+def _first_keys(key_lists: pa.ListArray) -> pa.Array:
+    lengths = np.asarray(pc.fill_null(pc.list_value_length(key_lists), 0))
+    firsts = np.zeros(len(key_lists), np.int64)
     np.cumsum(lengths[:-1], out=firsts[1:])
     has_key = lengths > 0
     places = pa.array(firsts, mask=~has_key)
-    return keys.flatten().cast(pa.string()).take(places)
+    return key_lists.flatten().cast(pa.string()).take(places)

@@ -68,21 +68,21 @@ def write_changed_rows(
     """
     replay_id = messages.plan.replay_id
     if changes.transform is None:
-        _commit(lake, replay_id, "masked", _write_masked_files(lake, messages, changes))
+        _commit_files(lake, replay_id, "masked", _write_masked_files(lake, messages, changes))
         return
     if spark is None:
         raise ValueError("expected a Spark session for a function over a DataFrame, found none")
     from commitlake.pipelines.replay.spark_transform import transformed_rows  # noqa: PLC0415 (loads Spark)
 
-    _commit(lake, replay_id, "originals", _write_original_files(lake, messages))
+    _commit_files(lake, replay_id, "originals", _write_original_files(lake, messages))
     try:
         rows = transformed_rows(spark, lake, replay_id, changes.transform)
-        _commit(lake, replay_id, "transformed", _write_transformed_files(lake, replay_id, rows, changes))
+        _commit_files(lake, replay_id, "transformed", _write_transformed_files(lake, replay_id, rows, changes))
         _check_identity_unchanged(lake, replay_id)
     except BaseException:
-        _delete(lake, f"replay_id = {text_literal(replay_id)}")
+        _delete_rows(lake, f"replay_id = {text_literal(replay_id)}")
         raise
-    _delete(lake, f"replay_id = {text_literal(replay_id)} AND NOT is_changed")
+    _delete_rows(lake, f"replay_id = {text_literal(replay_id)} AND NOT is_changed")
 
 
 def write_copied_rows(lake: Lake, messages: PlannedMessages) -> None:
@@ -91,7 +91,7 @@ def write_copied_rows(lake: Lake, messages: PlannedMessages) -> None:
     Args:
         messages: messages of a plan on a table that was copied from a log or from topics.
     """
-    _commit(lake, messages.plan.replay_id, "copied", _write_copied_files(lake, messages))
+    _commit_files(lake, messages.plan.replay_id, "copied", _write_copied_files(lake, messages))
 
 
 def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
@@ -105,11 +105,11 @@ def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataF
         yield _write_file(lake, messages.plan.replay_id, rows, errors, is_changed=True)
 
 
-def _commit(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
+def _commit_files(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
     commit_with_transaction(lake, "replay_rows", list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
 
 
-def _delete(lake: Lake, condition: str) -> None:
+def _delete_rows(lake: Lake, condition: str) -> None:
     lake.table("replay_rows").delete(condition)
     lake.seal("replay_rows")
 
@@ -200,30 +200,30 @@ class OldCopies:
     unknown: tuple[str, ...] = ()
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """Number of rows to be dropped."""
         return sum(rows for _, rows in self.files)
 
     @property
-    def bytes(self) -> int:
-        """Size of the messages that the replay has sent, bytes; estimated where a data file also has other rows."""
+    def size_bytes(self) -> int:
+        """Size of the rows to be dropped, bytes; estimated where a data file also has other rows."""
         return sum(file.size * rows // max(1, file.rows or rows) for file, rows in self.files)
 
 
 def find_old_copies(
     lake: Lake,
     now: datetime.datetime,
-    keep: datetime.timedelta,
-    unfinished_after: datetime.timedelta,
+    retention: datetime.timedelta,
+    min_unplanned_age: datetime.timedelta,
     *,
     drops_resumable: bool,
 ) -> OldCopies:
-    """Return the copies that are not needed any more.
+    """Return the rows of `replay_rows` that are no longer needed, by replay.
 
     Args:
         now: the moment from which ages count.
-        keep: how long the copies of a replay are kept after its newest event.
-        unfinished_after: age from which copies are dropped if their replay was killed before its plan was recorded.
+        retention: how long the copies of a replay are kept after its newest event.
+        min_unplanned_age: age from which copies are dropped if their replay was killed before its plan was recorded.
         drops_resumable: whether to include those of a replay that has stopped or failed, and could be resumed. Those of
             a replay that a process may be sending are always kept.
 
@@ -233,7 +233,7 @@ def find_old_copies(
     table = lake.find("replay_rows")
     if table is None:
         return OldCopies()
-    files = [(file, _rows_by_replay(lake, file)) for file in read_table_files(table)]
+    files = [(file, _count_rows_by_replay(lake, file)) for file in read_table_files(table)]
     unreadable: set[str] = set()
     states = read_replay_states(lake, on_error=lambda replay_id, _: unreadable.add(replay_id))
     old: set[str] = set()
@@ -245,12 +245,12 @@ def find_old_copies(
         if replay_id in unreadable or (state is None and planned_at is None):
             unknown.add(replay_id)
         elif state is None:  # killed before its plan was recorded, or still copying
-            if _is_older(planned_at, now - unfinished_after):
+            if _is_older(planned_at, now - min_unplanned_age):
                 old.add(replay_id)
         elif state.copies_dropped_at is not None:
             old.add(replay_id)
-        elif _is_older(state.last_at, now - keep):
-            if state.event in ENDED or (drops_resumable and _is_abandoned(lake, state, now - keep)):
+        elif _is_older(state.last_at, now - retention):
+            if state.event in ENDED or (drops_resumable and _is_abandoned(lake, state, now - retention)):
                 old.add(replay_id)
             else:
                 resumable.add(replay_id)
@@ -258,35 +258,35 @@ def find_old_copies(
     return OldCopies(tuple(sorted(old)), hits, tuple(sorted(resumable)), tuple(sorted(unknown)))
 
 
-def drop_copies(lake: Lake, found: OldCopies) -> None:
+def drop_copies(lake: Lake, old_copies: OldCopies) -> None:
     """Record that the copies are dropped, and drop them in one commit.
 
     Args:
-        found: what `find_old_copies` has found.
+        old_copies: what `find_old_copies` has found.
 
     Raises:
         ConcurrentMaintenanceError: if another process has replaced files of the table meanwhile.
     """
-    if not found.files:
+    if not old_copies.files:
         return
     states = read_replay_states(lake, on_error=lambda *_: None)
-    for replay_id in found.replays:
+    for replay_id in old_copies.replays:
         state = states.get(replay_id)
         if state is not None and state.copies_dropped_at is None:
             add_replay_event(lake, replay_id, ReplayEvent.COPIES_DROPPED)
-    left_out = partial(_drop_rows_of, frozenset(found.replays))
+    left_out = partial(_drop_rows_of, frozenset(old_copies.replays))
     added = [
         rewrite_file(lake, "replay_rows", file, left_out)
-        for file, rows in found.files
+        for file, rows in old_copies.files
         if file.rows is None or rows < file.rows
     ]
     replace_table_files(
         lake,
         "replay_rows",
-        [file for file, _ in found.files],
+        [file for file, _ in old_copies.files],
         [file for file in added if file.rows],
         changes_data=True,
-        note={"action": "drop copies", "replays": list(found.replays)},
+        note={"action": "drop copies", "replays": list(old_copies.replays)},
     )
 
 
@@ -294,10 +294,10 @@ def _is_older(moment: datetime.datetime | None, limit: datetime.datetime) -> boo
     return moment is not None and moment < limit
 
 
-def _is_abandoned(lake: Lake, state: ReplayState, limit: datetime.datetime) -> bool:
+def _is_abandoned(lake: Lake, state: ReplayState, cutoff: datetime.datetime) -> bool:
     """Return True if no process sends a replay, and none has sent it since a time."""
     last_written = Ledger(lake, state.plan.replay_id).last_outcome_time()
-    if last_written is not None and last_written >= limit:
+    if last_written is not None and last_written >= cutoff:
         return False
     with suppress(OtherProcessError):
         check_is_not_running(state, last_written)
@@ -314,8 +314,8 @@ def _time_in_id(replay_id: str) -> datetime.datetime | None:
     return None
 
 
-def _rows_by_replay(lake: Lake, file: TableFile) -> Counter[str]:
-    """Return how many rows of a data file each replay has."""
+def _count_rows_by_replay(lake: Lake, file: TableFile) -> Counter[str]:
+    """Count the rows of each replay in a data file."""
     counts: Counter[str] = Counter()
     with pq.ParquetFile(lake.open_folder("replay_rows").open_input_file(file.path)) as opened:
         for batch in opened.iter_batches(columns=["replay_id"]):
@@ -324,9 +324,9 @@ def _rows_by_replay(lake: Lake, file: TableFile) -> Counter[str]:
     return counts
 
 
-def _drop_rows_of(replays: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _drop_rows_of(replay_ids: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out the rows of the given replays."""
-    names = pa.array(sorted(replays), pa.string())
+    names = pa.array(sorted(replay_ids), pa.string())
     for batch in batches:
         kept = batch.filter(pc.invert(pc.is_in(batch.column("replay_id").cast(pa.string()), value_set=names)))
         if kept.num_rows:

@@ -36,34 +36,35 @@ class Origin(NamedTuple):
 
 
 def find_sent_messages(
-    puller: Puller, queue: MessageQueue, start: int, replay_id: str
+    puller: Puller, queue: MessageQueue, start_offset: int, replay_id: str
 ) -> Iterator[tuple[Origin, Message]]:
     """Yield a replay's messages in a queue, from a queue offset to the queue's end.
 
     Args:
         queue: queue of the target.
-        start: the first queue offset to read.
+        start_offset: the first queue offset to read.
 
     Raises:
-        ReplayError: if the queue ends before `start`, so that it is no longer the same queue.
+        ReplayError: if the queue ends before `start_offset`, so that it is no longer the same queue.
         RocketMQError: in the cases of `Puller.read`.
     """
     end = puller.max_offset(queue)
-    if end < start:
+    if end < start_offset:
         raise ReplayError(
-            f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at {end}, but ended at {start} "
-            "before: the topic was deleted and created again, or the broker has lost messages. Plan a new replay",
+            f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at {end}, but ended at "
+            f"{start_offset} before: the topic was deleted and created again, or the broker has lost messages. "
+            "Plan a new replay",
             exit_code=ExitCode.REFUSED,
         )
     empty = 0
-    while start < end:
-        result = puller.pull(queue, start, max_messages=_MESSAGES)
+    while start_offset < end:
+        result = puller.pull(queue, start_offset, max_messages=_MESSAGES)
         empty = 0 if result.messages else empty + 1
         # A queue that cannot be read must not look like one without messages.
-        if result.next_offset <= start or empty > MAX_EMPTY_ANSWERS:
+        if result.next_offset <= start_offset or empty > MAX_EMPTY_ANSWERS:
             raise ProtocolError(
                 f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected messages from offset "
-                f"{start} to {end}, found {result.status.name}"
+                f"{start_offset} to {end}, found {result.status.name}"
             )
         for message in result.messages:
             origin = origin_of(message, replay_id)
@@ -71,10 +72,10 @@ def find_sent_messages(
                 if not 0 <= message.queue_offset <= MAX_QUEUE_OFFSET:
                     raise ProtocolError(
                         f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected a message at offset "
-                        f"{start} or later, found one at {message.queue_offset}"
+                        f"{start_offset} or later, found one at {message.queue_offset}"
                     )
                 yield origin, message
-        start = result.next_offset
+        start_offset = result.next_offset
 
 
 def origin_of(message: Message, replay_id: str) -> Origin | None:
@@ -121,17 +122,17 @@ def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
 
 
 def add_unrecorded_runs(
-    runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: ReplayPlan, puller: Puller
+    recorded_runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: ReplayPlan, puller: Puller
 ) -> RunsByQueue:
     """Add messages that a replay sent but did not record before its process ended; reads the target.
 
     Args:
-        runs: From `read_sent_runs`.
+        recorded_runs: From `read_sent_runs`.
 
     Raises:
         ReplayError: A queue ends before the recorded messages.
     """
-    found: RunsByQueue = {queue: list(known) for queue, known in runs.items()}
+    found: RunsByQueue = {queue: list(known) for queue, known in recorded_runs.items()}
     for target in plan.target.queues:
         queue = MessageQueue(target.topic, target.broker, target.queue_id)
         known = found.get(queue, [])

@@ -42,11 +42,11 @@ def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
         raise ReplayError(f"--transform: the function failed: {type(error).__name__}: {error}") from error
     if not isinstance(changed, DataFrame):
         raise ReplayError(f"--transform: expected a DataFrame from the function, found {type(changed).__name__}")
-    _check_transformed(changed.schema)
+    _check_transformed_schema(changed.schema)
     return changed.select(TRANSFORMED.names)
 
 
-def _check_transformed(schema: StructType) -> None:
+def _check_transformed_schema(schema: StructType) -> None:
     """Raise an error if the schema that a user's function returns cannot be sent.
 
     Raises:

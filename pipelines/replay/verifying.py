@@ -147,7 +147,7 @@ class _QueueVerifier:
         self._expired: list[tuple[int, int]] = []
         self._last_offset = -1  # of the parts before
 
-    def compare(self, expected: _ExpectedMessages) -> None:
+    def compare_messages(self, expected: _ExpectedMessages) -> None:
         """Read up to the last message of a part, and compare the messages."""
         is_seen = np.zeros(len(expected.offsets), np.bool_)
         self._check_order(expected)
@@ -170,42 +170,42 @@ class _QueueVerifier:
         self._add_row_differences(Problem.ORDER, expected.rows.take(pa.array(wrong)), expected.offsets[wrong])
         self._last_offset = max(self._last_offset, int(offsets.max()))
 
-    def finish(self) -> None:
+    def check_rest_of_queue(self) -> None:
         """Read the rest of the queue; it must not have messages of the replay."""
         for batch in self._read_replay_messages(self._puller.max_offset(self.queue)):
             self._add_duplicates(batch)
 
-    def _read_replay_messages(self, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield the replay's messages in the queue from where the last call ended to before `end`."""
+    def _read_replay_messages(self, end_offset: int) -> Iterator[pa.RecordBatch]:
+        """Yield the replay's messages in the queue from where the last call ended to before `end_offset`."""
         waiting: list[bytes] = []
-        if end <= self._position:
+        if end_offset <= self._position:
             return
-        wanted = QueueRange(self.queue, self._position, end)
+        wanted = QueueRange(self.queue, self._position, end_offset)
         for answer in read_range(self._puller, wanted, self._note_expired):
             waiting.append(answer.body)
             if sum(map(len, waiting)) >= _ANSWERS_BYTES:
-                yield from self._replay_batches(waiting, end)
+                yield from self._filter_replay_messages(waiting, end_offset)
                 waiting = []
-        yield from self._replay_batches(waiting, end)
-        self._position = end
+        yield from self._filter_replay_messages(waiting, end_offset)
+        self._position = end_offset
 
-    def _note_expired(self, lost: QueueRange, _why: str) -> None:
-        self._expired.append((lost.begin, lost.end))
+    def _note_expired(self, lost_range: QueueRange, _reason: str) -> None:
+        self._expired.append((lost_range.begin, lost_range.end))
 
-    def _replay_batches(self, answers: list[bytes], end: int) -> Iterator[pa.RecordBatch]:
+    def _filter_replay_messages(self, answers: list[bytes], end_offset: int) -> Iterator[pa.RecordBatch]:
         for batch in self._records.decode_answers(answers):
             own = pc.equal(_property_values(batch, REPLAY_ID), self._replay_id)
-            is_within = pc.less(batch.column("queue_offset"), end)
+            is_within = pc.less(batch.column("queue_offset"), end_offset)
             chosen = batch.filter(pc.fill_null(pc.and_(own, is_within), False))
             if chosen.num_rows:
                 yield chosen
 
-    def _compare_batch(self, expected: _ExpectedMessages, places: Array, batch: pa.RecordBatch) -> None:
-        if not len(places):
+    def _compare_batch(self, expected: _ExpectedMessages, expected_indexes: Array, batch: pa.RecordBatch) -> None:
+        if not len(expected_indexes):
             return
-        chosen = pa.array(places)
+        chosen = pa.array(expected_indexes)
         rows, bodies = expected.rows.take(chosen), expected.bodies.take(chosen)
-        has_body = pa.array(expected.has_body[places])
+        has_body = pa.array(expected.has_body[expected_indexes])
         is_same_body = pc.equal(batch.column("body").cast(pa.large_binary()), bodies)
         is_same_sum = pc.and_(_equals_column(batch, rows, "body_crc"), _equals_column(batch, rows, "body_size"))
         own_codec = pc.bit_wise_and(batch.column("sys_flag"), _CODEC_BITS)
@@ -217,16 +217,18 @@ class _QueueVerifier:
         }
         for problem, is_wrong in wrong.items():
             numbers = np.flatnonzero(is_wrong)
-            self._add_row_differences(problem, rows.take(pa.array(numbers)), expected.offsets[places[numbers]])
-        self._found.add_counts(len(places), int((~expected.has_body[places]).sum()))
+            self._add_row_differences(
+                problem, rows.take(pa.array(numbers)), expected.offsets[expected_indexes[numbers]]
+            )
+        self._found.add_counts(len(expected_indexes), int((~expected.has_body[expected_indexes]).sum()))
 
-    def _add_missing(self, expected: _ExpectedMessages, numbers: Array) -> None:
-        offsets = expected.offsets[numbers]
+    def _add_missing(self, expected: _ExpectedMessages, missing_indexes: Array) -> None:
+        offsets = expected.offsets[missing_indexes]
         is_expired = np.zeros(len(offsets), np.bool_)
         for begin, end in self._expired:
             is_expired |= (offsets >= begin) & (offsets < end)
         for problem, is_of in ((Problem.EXPIRED, is_expired), (Problem.MISSING, ~is_expired)):
-            self._add_row_differences(problem, expected.rows.take(pa.array(numbers[is_of])), offsets[is_of])
+            self._add_row_differences(problem, expected.rows.take(pa.array(missing_indexes[is_of])), offsets[is_of])
 
     def _add_row_differences(self, problem: Problem, rows: pa.Table, offsets: Array) -> None:
         brokers, origins = rows.column("broker").to_pylist(), rows.column("physical_offset").to_pylist()
@@ -276,21 +278,21 @@ def verify_replay(
         for number in range(len(plan.parts)):
             rows = messages.read_rows_of_part(number, before)
             before += rows.num_rows
-            expected = _expected_by_queue(rows, ledger.sent_places_of_part(number), messages, found)
-            list(pool.map(lambda item: queues[item[0]].compare(item[1]), expected.items()))
+            expected = _expected_by_queue(rows, ledger.sent_offsets_of_part(number), messages, found)
+            list(pool.map(lambda item: queues[item[0]].compare_messages(item[1]), expected.items()))
             on_progress(rows.num_rows)
-        list(pool.map(_QueueVerifier.finish, queues.values()))
+        list(pool.map(_QueueVerifier.check_rest_of_queue, queues.values()))
     return found
 
 
 def _expected_by_queue(
-    rows: pa.Table, places: pa.Table, messages: PlannedMessages, found: Verification
+    rows: pa.Table, sent_offsets: pa.Table, messages: PlannedMessages, verification: Verification
 ) -> Mapping[tuple[str, str, int], _ExpectedMessages]:
     """Return the messages that a part has sent to each queue."""
     numbers = rows.select(["broker", "physical_offset"]).append_column("row", pa.array(np.arange(rows.num_rows)))
-    known = places.join(numbers, ["broker", "physical_offset"], join_type="left outer")
+    known = sent_offsets.join(numbers, ["broker", "physical_offset"], join_type="left outer")
     is_gone = pc.is_null(known.column("row"))
-    found.add_differences([_missing_in_lake(row) for row in known.filter(is_gone).to_pylist()])
+    verification.add_differences([_not_in_lake_difference(row) for row in known.filter(is_gone).to_pylist()])
     known = known.filter(pc.invert(is_gone)).sort_by([(name, "ascending") for name in (*_QUEUE, "target_offset")])
     if not known.num_rows:
         return {}
@@ -311,7 +313,7 @@ def _expected_by_queue(
     return result
 
 
-def _missing_in_lake(row: Mapping[str, object]) -> Difference:
+def _not_in_lake_difference(row: Mapping[str, object]) -> Difference:
     return Difference(
         Problem.NOT_IN_LAKE,
         str(row["target_topic"]),

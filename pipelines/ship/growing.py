@@ -167,7 +167,7 @@ class GrowingFiles:
         kept = []
         for entry, part in self.dropped:
             named = (manifest.files[entry.name].parts for manifest in manifests if entry.name in manifest.files)
-            if any(_part_key(part) == _part_key(other) for parts in named for other in parts):
+            if any(_part_range_and_crc(part) == _part_range_and_crc(other) for parts in named for other in parts):
                 kept.append((entry, part))
             else:
                 self.target.drop_parts(entry, [part])
@@ -237,5 +237,5 @@ def _size_tier(size: int) -> int:
     return max(0, (max(size, 1) // _SMALLEST_TIER_BYTES).bit_length() + 2) // 3
 
 
-def _part_key(part: Part) -> tuple[int, int, int]:
+def _part_range_and_crc(part: Part) -> tuple[int, int, int]:
     return part.offset, part.size, part.crc

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
-from commitlake.jobs.report.blocks import paragraph
+from commitlake.jobs.report.blocks import paragraph_html
 from commitlake.jobs.report.markup import join_html, name_html, tag
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outcome, Record, Story
 from commitlake.pipelines.lineage.value_texts import approximate_duration_text
@@ -45,8 +45,8 @@ def step_details_html(story: Story, rows: Rows) -> Html:
             continue
         step_id = row.step.id
         content = [
-            paragraph(name_html(row.step.text[:MAX_VALUE])),
-            *(paragraph(tag("b", "Now: "), name_html(outcome.text[:MAX_VALUE]))
+            paragraph_html(name_html(row.step.text[:MAX_VALUE])),
+            *(paragraph_html(tag("b", "Now: "), name_html(outcome.text[:MAX_VALUE]))
               for outcome in outcomes.get(step_id, [])[:_MAX_LINKS]),
             _definition_list_html(_step_details(row)),
             *_edge_list_html("Came of", led_by.get(step_id, [])),
@@ -55,7 +55,9 @@ def step_details_html(story: Story, rows: Rows) -> Html:
         ]  # fmt: skip
         if left <= 0:
             content.append(
-                paragraph("Properties and body are left out, because the page would become too large.", is_quiet=True)
+                paragraph_html(
+                    "Properties and body are left out, because the page would become too large.", is_quiet=True
+                )
             )
         shown = tag(
             "details",
@@ -163,16 +165,16 @@ def _properties_and_body_html(record: Record) -> Iterator[Html]:
         yield tag("h4", "Properties")
         yield _definition_list_html(pairs[:MAX_PROPERTIES])
         if len(pairs) > MAX_PROPERTIES:
-            yield paragraph(f"and {len(pairs) - MAX_PROPERTIES:,} more", is_quiet=True)
+            yield paragraph_html(f"and {len(pairs) - MAX_PROPERTIES:,} more", is_quiet=True)
     if record.body is not None:
         yield tag("h4", "Body")
         shown, note = body_text(record.body)
         yield tag("pre", *_escaped_lines(shown), class_="body", tabindex=0)
         if note:
-            yield paragraph(note, is_quiet=True)
+            yield paragraph_html(note, is_quiet=True)
     elif record.body_problem is not None:
         yield tag("h4", "Body")
-        yield paragraph(_shorten(record.body_problem))
+        yield paragraph_html(_shorten(record.body_problem))
 
 
 def _escaped_lines(text: str) -> Iterator[Html]:

@@ -32,7 +32,7 @@ def is_null(column: Column) -> Array:
     return found
 
 
-def definer_columns(members: LinkableRecords, rows: Array) -> dict[str, Column]:
+def step_definer_columns(members: LinkableRecords, rows: Array) -> dict[str, Column]:
     """Return the columns `definer_broker` and `definer_offset`: the place of the record that defines each step."""
     return {"definer_broker": members.column("broker", rows), "definer_offset": members.column("physical_offset", rows)}
 

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array
 from commitlake.pipelines.edges.links.common import (
-    definer_columns,
     is_null,
     no_predecessor_reasons,
     reasons_or_ambiguous,
     replace_unmatched,
+    step_definer_columns,
 )
 from commitlake.pipelines.edges.matching import (
     NONE,
@@ -125,7 +125,7 @@ def _make_delay_steps(
         "to_key": members.column("unique_key", known),
         "from_broker": members.column("broker", known),
         "to_broker": members.column("broker", known),
-        **definer_columns(members, definers),
+        **step_definer_columns(members, definers),
         **extra_columns,
     }
     kinds = pc.if_else(to_boolean_array(by_timer), str(EdgeKind.TIMER), str(EdgeKind.DELAYED))
@@ -244,7 +244,7 @@ def link_retries(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
         "from_broker": pc.if_else(is_placed, brokers, None),
         "from_physical_offset": pa.array(offsets, mask=offsets < 0),
         "from_topic": pc.if_else(is_placed, members.column("origin_topic", copies), None),
-        **definer_columns(members, copies),
+        **step_definer_columns(members, copies),
         **absent_end_columns(FROM, found, reasons),
     }
     is_dead = to_boolean_array(leads_to_dead_letters(members)[copies])
@@ -336,7 +336,7 @@ def link_replays(members: LinkableRecords, spans: Spans) -> list[pa.Table]:
             "from_physical_offset": offsets,
             "from_topic": topics,
             "replay_id": members.column("replay_id", sent),
-            **definer_columns(members, sent),
+            **step_definer_columns(members, sent),
             **absent_end_columns(FROM, found, spans.reasons_at_positions(brokers, offsets)),
         })
     ]  # fmt: skip

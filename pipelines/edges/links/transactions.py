@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import to_boolean_array, to_numpy_numbers
-from commitlake.pipelines.edges.links.common import definer_columns, is_null, no_predecessor_reasons
+from commitlake.pipelines.edges.links.common import is_null, no_predecessor_reasons, step_definer_columns
 from commitlake.pipelines.edges.matching import NONE, LinkableRecords, encode_key_columns, match_latest_before
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.step_records import Role
@@ -73,7 +73,7 @@ def link_transactions(members: LinkableRecords, ops: pa.Table, spans: Spans) -> 
         "from_physical_offset": places,
         "from_topic": repeat_text(HALF_TOPIC, len(copies)),
         "outcome": repeat_text(str(StepOutcome.COMMITTED), len(copies)),
-        **definer_columns(members, copies),
+        **step_definer_columns(members, copies),
         **absent_end_columns(FROM, prepared, spans.reasons_at_positions(members.column("broker", copies), places)),
     })  # fmt: skip
     checks = members.numbers("checks")[halves] > 0
@@ -90,7 +90,7 @@ def link_transactions(members: LinkableRecords, ops: pa.Table, spans: Spans) -> 
     ):
         more = {
             "from_key": members.column("unique_key", to_rows),
-            **definer_columns(members, to_rows),
+            **step_definer_columns(members, to_rows),
             **absent_end_columns(FROM, from_rows, no_predecessor_reasons(members, to_rows, spans)),
         }
         steps.append(make_steps(kind, members.table, from_rows, to_rows, more))
@@ -102,7 +102,7 @@ def link_transactions(members: LinkableRecords, ops: pa.Table, spans: Spans) -> 
     waiting = make_steps(EdgeKind.FINISHED, members.table, pending, nothing, {
         "to_key": members.column("unique_key", pending),
         "outcome": pc.if_else(to_boolean_array(is_there), str(StepOutcome.COMMITTED), pa.scalar(None, pa.string())),
-        **definer_columns(members, pending),
+        **step_definer_columns(members, pending),
         **absent_end_columns(TO, nothing, repeat_text(str(AbsentReason.NOT_YET), len(pending))),
     })  # fmt: skip
     return [*steps, finished, waiting]
@@ -132,7 +132,7 @@ def _link_transaction_ends(
         "from_queue_id": ops.column("queue_id"),
         "from_queue_offset": ops.column("half_offset"),
         "outcome": pc.if_else(to_boolean_array(found >= 0), outcome, pa.scalar(None, pa.string())),
-        **definer_columns(members, of_op),
+        **step_definer_columns(members, of_op),
         **absent_end_columns(FROM, found, spans.reasons_before(members.column("broker", of_op), members.times[of_op])),
     })  # fmt: skip
     return steps, found

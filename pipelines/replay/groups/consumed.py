@@ -99,8 +99,8 @@ class ChosenMessages:
 
     Args:
         table: `messages`.
-        condition: What is chosen.
-        choice: The same, by queue.
+        condition: SQL condition for the chosen rows of `messages`.
+        choice: Numbers of the chosen messages by queue, from `count_messages_by_queue`.
         as_of: Time of the groups' offsets, by store.
     """
 
@@ -117,25 +117,25 @@ class ChosenMessages:
         self._others = [queue for queue in choice if kind_of(queue.topic) not in FAILED_KINDS]
 
     @property
-    def has_failed(self) -> bool:
+    def has_retries_or_dead_letters(self) -> bool:
         """True if retries or dead letters are among the chosen messages."""
         return bool(self._failed)
 
-    def count_consumed(self, offsets: Mapping[tuple[str, str, int], int]) -> ConsumedCount:
+    def count_consumed(self, group_offsets: Mapping[tuple[str, str, int], int]) -> ConsumedCount:
         """Return how many of the chosen messages are before a group's offsets."""
-        messages = sum(self._count_consumed_in_queue(queue, offsets) for queue in self._others)
-        unknown = self._count_of_deleted_topics
+        messages = sum(self._count_consumed_in_queue(queue, group_offsets) for queue in self._others)
+        unknown = self._deleted_topic_message_count
         if not self._failed:
             return ConsumedCount(messages, unknown)
         unknown += sum(queue.messages for queue in self._failed)
-        for broker, topic, queue_id, numbers in self._first_records:
+        for broker, topic, queue_id, numbers in self._original_records:
             unknown -= len(numbers)
-            messages += int((numbers < offsets.get((broker, topic, queue_id), 0)).sum())
+            messages += int((numbers < group_offsets.get((broker, topic, queue_id), 0)).sum())
         return ConsumedCount(messages, unknown)
 
-    def _count_consumed_in_queue(self, queue: QueueCount, offsets: Mapping[tuple[str, str, int], int]) -> int:
+    def _count_consumed_in_queue(self, queue: QueueCount, group_offsets: Mapping[tuple[str, str, int], int]) -> int:
         place = Queue(queue.broker, queue.topic, queue.queue_id)
-        offset, life = offsets.get(place, 0), self._recreated_queues.get(place)
+        offset, life = group_offsets.get(place, 0), self._recreated_queues.get(place)
         if offset > queue.last_offset and life is None:
             return queue.messages
         if offset <= queue.first_offset:
@@ -166,7 +166,7 @@ class ChosenMessages:
         return found
 
     @cached_property
-    def _count_of_deleted_topics(self) -> int:
+    def _deleted_topic_message_count(self) -> int:
         """Number of chosen messages whose topic was deleted before the groups' offsets were read."""
         chosen = {Queue(queue.broker, queue.topic, queue.queue_id) for queue in self._others}
         return sum(
@@ -176,7 +176,7 @@ class ChosenMessages:
         )
 
     @cached_property
-    def _first_records(self) -> list[tuple[str, str, int, Array]]:
+    def _original_records(self) -> list[tuple[str, str, int, Array]]:
         """Original records of the chosen retries and dead letters: store, topic, queue id, and queue offsets."""
         kinds = ", ".join(text_literal(kind) for kind in sorted(FAILED_KINDS))
         sql = (

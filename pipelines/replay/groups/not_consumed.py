@@ -90,7 +90,7 @@ class NotConsumed:
         """Topics that the group consumes on any broker."""
         return {topic for _, topic in self.topics} | {queue.topic for queue in self.queues}
 
-    def committed(self, broker: str, topic: str, queue_id: int) -> int | None:
+    def committed_offset(self, broker: str, topic: str, queue_id: int) -> int | None:
         """Return the group's offset in a queue; None if it has none."""
         start = self.queues.get(Queue(broker, topic, queue_id))
         return start.offset if start is not None and start.is_committed else None
@@ -126,19 +126,19 @@ class _StoreOffsets(NamedTuple):
 
 def find_not_consumed_in_lake(
     lake: Lake,
-    messages: DeltaTable,
+    messages_table: DeltaTable,
     group: str,
     brokers: Iterable[str],
-    takes_topic: Callable[[str], bool],
-    at: datetime.datetime | None = None,
+    is_topic_selected: Callable[[str], bool],
+    offsets_time: datetime.datetime | None = None,
 ) -> NotConsumed:
     """Return which messages of a lake a group has not consumed, by its offsets in the lake.
 
     Args:
         group: the consumer group.
         brokers: the stores.
-        takes_topic: returns whether a topic is of interest.
-        at: the time; None for the last snapshots.
+        is_topic_selected: returns whether a topic is of interest.
+        offsets_time: the time; None for the last snapshots.
 
     Raises:
         ReplayError: if no snapshot has the group, or its offsets at the time are not known.
@@ -147,34 +147,38 @@ def find_not_consumed_in_lake(
     stores: list[_StoreOffsets] = []
     missing: list[str] = []
     for broker in sorted(brokers):
-        moment = None if offsets is None else offsets_at(offsets, broker, at).get(OffsetKind.GROUP)
+        moment = None if offsets is None else offsets_at(offsets, broker, offsets_time).get(OffsetKind.GROUP)
         if moment is None:
             missing.append(broker)
             continue
-        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at)
+        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, offsets_time)
 
         def has_messages(topic: str, broker: str = broker) -> bool:
             where = f"broker = {text_literal(broker)} AND topic = {text_literal(topic)}"
-            found = run_sql(messages, "messages", f"SELECT 1 FROM messages WHERE {where} LIMIT 1")
+            found = run_sql(messages_table, "messages", f"SELECT 1 FROM messages WHERE {where} LIMIT 1")
             return any(batch.num_rows for batch in found)
 
-        stores.append(_StoreOffsets(moment, subscriptions, LakeQueues(messages, broker, lake.packs), has_messages))
-    when = "" if at is None else " at that time"
-    then = "" if at is None else f" at or before {_time_text(at)}"
+        stores.append(
+            _StoreOffsets(moment, subscriptions, LakeQueues(messages_table, broker, lake.packs), has_messages)
+        )
+    when = "" if offsets_time is None else " at that time"
+    then = "" if offsets_time is None else f" at or before {_time_text(offsets_time)}"
     warnings = [
         f"{broker}: the lake has no snapshot of its groups{then}: none of its messages is chosen" for broker in missing
     ]
     if not any(_is_known_group(group, store) for store in stores):
         raise UnknownGroupError(f"the lake has no offsets of the group {group!r}{when}. {_STORE_IT}")
-    return _join_not_consumed(group, stores, takes_topic, warnings)
+    return _join_not_consumed(group, stores, is_topic_selected, warnings)
 
 
-def find_not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
+def find_not_consumed_in_stores(
+    stores: Iterable[Store], group: str, is_topic_selected: Callable[[str], bool]
+) -> NotConsumed:
     """Return which messages of stores a group has not consumed, by its offsets in the stores' own files.
 
     Args:
         group: the consumer group.
-        takes_topic: returns whether a topic is of interest.
+        is_topic_selected: returns whether a topic is of interest.
 
     Raises:
         ReplayError: if no store has the group, or it broadcasts.
@@ -195,7 +199,7 @@ def find_not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic
         found.append(_StoreOffsets(moment, subscriptions_of_snapshot(progress), queues, has_messages))
     if not any(_is_known_group(group, store) for store in found):
         raise UnknownGroupError(f"the store has no offsets of the group {group!r}")
-    return _join_not_consumed(group, found, takes_topic, warnings)
+    return _join_not_consumed(group, found, is_topic_selected, warnings)
 
 
 def find_not_consumed_live(
@@ -253,17 +257,17 @@ class _LiveQueues:
 
 
 def _join_not_consumed(
-    group: str, stores: Sequence[_StoreOffsets], takes_topic: Callable[[str], bool], warnings: list[str]
+    group: str, stores: Sequence[_StoreOffsets], is_topic_selected: Callable[[str], bool], warnings: list[str]
 ) -> NotConsumed:
     queues: dict[Queue, QueueStart] = {}
     topics: set[tuple[str, str]] = set()
     notes: list[str] = []
     for store in stores:
-        _check_does_not_broadcast(group, store.subscriptions, takes_topic)
-        _check_offsets_are_known(group, store.moment, takes_topic)
-        names = _consumed_topics(group, store, takes_topic)
+        _check_does_not_broadcast(group, store.subscriptions, is_topic_selected)
+        _check_offsets_are_known(group, store.moment, is_topic_selected)
+        names = _consumed_topics(group, store, is_topic_selected)
         topics |= {(store.moment.broker, topic) for topic in names}
-        found, more = _queue_starts(group, store, names, takes_topic)
+        found, more = _queue_starts(group, store, names, is_topic_selected)
         queues |= found
         notes += more
     consumed = {topic for _, topic in topics} | {queue.topic for queue in queues}
@@ -282,10 +286,12 @@ def _join_not_consumed(
     return NotConsumed(group, queues, topics, as_of, notes, warnings)
 
 
-def _check_does_not_broadcast(group: str, subscriptions: Subscriptions, takes_topic: Callable[[str], bool]) -> None:
+def _check_does_not_broadcast(
+    group: str, subscriptions: Subscriptions, is_topic_selected: Callable[[str], bool]
+) -> None:
     """Raise an error if a group broadcasts a topic, even if it has offsets there from the time before."""
     for key, one in sorted(subscriptions.found.items()):
-        if key.group == group and one.message_model == BROADCASTING and takes_topic(key.topic):
+        if key.group == group and one.message_model == BROADCASTING and is_topic_selected(key.topic):
             raise ReplayError(
                 f"the group {group} broadcasts {key.topic}: each of its clients keeps its own offsets, so what it has "
                 "consumed is not known"
@@ -299,19 +305,19 @@ def _is_known_group(group: str, store: _StoreOffsets) -> bool:
 
 
 def _consumes_topic(
-    broker: str, topic: str, topics: Collection[tuple[str, str]], queues: Mapping[Queue, QueueStart]
+    broker: str, topic: str, consumed_topics: Collection[tuple[str, str]], consumed_queues: Mapping[Queue, QueueStart]
 ) -> bool:
-    return (broker, topic) in topics or any(queue[:2] == (broker, topic) for queue in queues)
+    return (broker, topic) in consumed_topics or any(queue[:2] == (broker, topic) for queue in consumed_queues)
 
 
-def _check_offsets_are_known(group: str, moment: Moment, takes_topic: Callable[[str], bool]) -> None:
-    """Raise an error if a group's offset at the time is not known, because it has no upper bound."""
+def _check_offsets_are_known(group: str, moment: Moment, is_topic_selected: Callable[[str], bool]) -> None:
+    """Raise an error if a group's offset at the requested time lies between two snapshots and has no upper bound."""
     if moment.taken_next is None or moment.at == moment.taken:
         return
     unknown: dict[str, OffsetAt] = {
         f"{position.topic}/{position.queue_id}": offset
         for position, offset in sorted(moment.offsets.items())
-        if position.group == group and takes_topic(position.topic) and offset.high is None
+        if position.group == group and is_topic_selected(position.topic) and offset.high is None
     }
     if not unknown:
         return
@@ -326,50 +332,50 @@ def _check_offsets_are_known(group: str, moment: Moment, takes_topic: Callable[[
     )
 
 
-def _consumed_topics(group: str, store: _StoreOffsets, takes_topic: Callable[[str], bool]) -> set[str]:
+def _consumed_topics(group: str, store: _StoreOffsets, is_topic_selected: Callable[[str], bool]) -> set[str]:
     """Return the topics all of whose queues a group consumes."""
 
-    def is_chosen(key: GroupTopic) -> bool:
-        return key.group == group and takes_topic(key.topic)
+    def is_chosen(group_topic: GroupTopic) -> bool:
+        return group_topic.group == group and is_topic_selected(group_topic.topic)
 
     committed = {GroupTopic(group, position.topic) for position in store.moment.offsets if position.group == group}
     return set(find_consumers_by_topic(committed, store.subscriptions, is_chosen))
 
 
 def _queue_starts(
-    group: str, store: _StoreOffsets, names: Collection[str], takes_topic: Callable[[str], bool]
+    group: str, store: _StoreOffsets, topic_names: Collection[str], is_topic_selected: Callable[[str], bool]
 ) -> tuple[dict[Queue, QueueStart], list[str]]:
-    """Return the place from which a group has not consumed each queue, and sentences on what is not certain."""
+    """Return the first offset of each queue that a group has not consumed, and notes on what is not certain."""
     moment = store.moment
     committed = {
         Queue(moment.broker, position.topic, position.queue_id): offset
         for position, offset in moment.offsets.items()
-        if position.group == group and takes_topic(position.topic)
+        if position.group == group and is_topic_selected(position.topic)
     }
-    topics = {queue.topic for queue in committed}.union(names)
+    topics = {queue.topic for queue in committed}.union(topic_names)
     now = store.queues.queue_spans(topics)
     lives = find_offset_log_ranges(store.queues, now, moment.at)
     found: dict[Queue, QueueStart] = {}
-    for queue in committed.keys() | {queue for queue in now if queue.topic in names}:
+    for queue in committed.keys() | {queue for queue in now if queue.topic in topic_names}:
         offset = committed.get(queue)
         low = 0 if offset is None else offset.low
         life = lives.get(queue, OffsetLogRange(0, None))
         found[queue] = QueueStart(low, life.floor, life.restart, is_committed=offset is not None)
-    return found, [*_notes_on_bounds(group, moment, committed), *_notes_on_queues(moment.broker, found, now)]
+    return found, [*_notes_on_uncertain_offsets(group, moment, committed), *_notes_on_queues(moment.broker, found, now)]
 
 
 def find_offset_log_ranges(
-    queues: QueueSpans, now: Mapping[Queue, QueueSpan], at: datetime.datetime
+    queues: QueueSpans, current_spans: Mapping[Queue, QueueSpan], offsets_time: datetime.datetime
 ) -> dict[Queue, OffsetLogRange]:
     """Return, for queues whose topic was created again, the range of the log to which a group's offset applies.
 
     Args:
         queues: the queues of a store.
-        now: first and end offsets of the queues in question.
-        at: time of a group's offsets.
+        current_spans: first and end offsets of the queues in question.
+        offsets_time: time of a group's offsets.
     """
-    floors = {queue: span.floor for queue, span in now.items() if span.floor is not None}
-    then = queues.queue_spans({queue.topic for queue in floors}, at)
+    floors = {queue: span.floor for queue, span in current_spans.items() if span.floor is not None}
+    then = queues.queue_spans({queue.topic for queue in floors}, offsets_time)
     found = {}
     for queue, restart in floors.items():
         floor = then[queue].floor or 0 if queue in then else 0
@@ -377,31 +383,35 @@ def find_offset_log_ranges(
     return found
 
 
-def _notes_on_bounds(group: str, moment: Moment, committed: Mapping[Queue, OffsetAt]) -> Iterable[str]:
-    if moment.at == moment.taken or not committed:
+def _notes_on_uncertain_offsets(
+    group: str, moment: Moment, committed_offsets: Mapping[Queue, OffsetAt]
+) -> Iterable[str]:
+    if moment.at == moment.taken or not committed_offsets:
         return
     at, taken = _time_text(moment.at), _time_text(moment.taken)
     if moment.taken_next is None:
         yield f"{moment.broker}: {group} may have consumed some of them between {taken} and {at}"
-    elif between := sum((offset.high or offset.low) - offset.low for offset in committed.values()):
+    elif between := sum((offset.high or offset.low) - offset.low for offset in committed_offsets.values()):
         yield (
             f"{moment.broker}: {group} consumed {format_count(between, 'message')} between the snapshots of {taken} "
             f"and {_time_text(moment.taken_next)}, perhaps before {at}: they are chosen, too"
         )
 
 
-def _notes_on_queues(broker: str, starts: Mapping[Queue, QueueStart], known: Collection[Queue]) -> Iterable[str]:
-    without = [queue for queue, start in starts.items() if not start.is_committed and queue in known]
+def _notes_on_queues(
+    broker: str, queue_starts: Mapping[Queue, QueueStart], known_queues: Collection[Queue]
+) -> Iterable[str]:
+    without = [queue for queue, start in queue_starts.items() if not start.is_committed and queue in known_queues]
     if without:
         yield (
             f"{broker}: no committed offset in {format_count(len(without), 'queue')} of {_topics_text(without)}: "
             "chosen from the first message"
         )
-    if again := [queue for queue, start in starts.items() if start.floor and start.restart is None]:
+    if again := [queue for queue, start in queue_starts.items() if start.floor and start.restart is None]:
         yield (
             f"{broker}: {_topics_text(again)}: deleted and created again; messages of the deleted topic are not chosen"
         )
-    if later := [queue for queue, start in starts.items() if start.restart is not None]:
+    if later := [queue for queue, start in queue_starts.items() if start.restart is not None]:
         yield (
             f"{broker}: {_topics_text(later)}: deleted and created again after the time of the offsets; all messages "
             "of the new topic are chosen"

@@ -98,13 +98,13 @@ class GroupOutcomes:
         """Return the number of messages with a state."""
         return int(np.count_nonzero(self.states == state))
 
-    def detail(self, row: int) -> str:
+    def describe_state(self, row_number: int) -> str:
         """Return details on the state of a message, in words."""
-        if row in self.details or self.states[row] != State.WAITING:
-            return self.details.get(row, "")
-        if self.ahead[row] < 0:
+        if row_number in self.details or self.states[row_number] != State.WAITING:
+            return self.details.get(row_number, "")
+        if self.ahead[row_number] < 0:
             return "the group has no offset in its queue"
-        return f"{format_count(self.ahead[row], 'message')} before it in its queue"
+        return f"{format_count(self.ahead[row_number], 'message')} before it in its queue"
 
 
 def read_replay_rows(lake: Lake, replay_id: str) -> pa.Table:
@@ -172,11 +172,11 @@ class GroupFollower:
     def __post_init__(self) -> None:
         outcomes = self.rows.column("outcome")
         self._is_sent = np.asarray(pc.is_in(outcomes, pa.array([SendOutcome.SENT, SendOutcome.FOUND], pa.string())))
-        self._queues, self._codes = _queues_of(self.rows)
+        self._queues, self._codes = _target_queues(self.rows)
         self._offsets: Array = self.rows.column("target_offset").fill_null(-1).to_numpy()
         self._places = _RowNumbers(self.rows)
 
-    def read(self) -> GroupOutcomes:
+    def read_outcomes(self) -> GroupOutcomes:
         """Return the current states of the messages.
 
         Raises:
@@ -217,46 +217,48 @@ class GroupFollower:
 
     def _read_copies(self, broker: str, retry_topics: Sequence[str]) -> None:
         for queue, ends in self._topic_stats(SCHEDULE_TOPIC, broker).items():
-            for origin, message in self._new_messages(queue, ends, self._next.setdefault(queue, ends.min_offset)):
+            for origin, message in self._read_new_messages(queue, ends, self._next.setdefault(queue, ends.min_offset)):
                 if message.properties.get(REAL_TOPIC) in retry_topics:
                     copies = self._copies.setdefault(origin, _Copies())
                     copies.scheduled = max(copies.scheduled, message.reconsume_times)
         for topic in retry_topics:
             for queue, ends in self._topic_stats(topic, broker).items():
-                for origin, message in self._new_messages(queue, ends, self._search_start(queue, ends)):
+                for origin, message in self._read_new_messages(queue, ends, self._search_start(queue, ends)):
                     copies = self._copies.setdefault(origin, _Copies())
                     if message.reconsume_times >= copies.retried:
                         copies.retried = message.reconsume_times
                         copies.retry_queue, copies.retry_offset = queue, message.queue_offset
         for queue, ends in self._topic_stats(f"{DLQ_PREFIX}{self.group}", broker).items():
-            for origin, message in self._new_messages(queue, ends, self._search_start(queue, ends)):
+            for origin, message in self._read_new_messages(queue, ends, self._search_start(queue, ends)):
                 self._copies.setdefault(origin, _Copies()).dead_offset = message.queue_offset
 
-    def _new_messages(self, queue: MessageQueue, ends: TopicOffset, start: int) -> Iterator[tuple[Origin, Message]]:
+    def _read_new_messages(
+        self, queue: MessageQueue, queue_bounds: TopicOffset, start: int
+    ) -> Iterator[tuple[Origin, Message]]:
         """Yield the replay's messages in a queue that have not been read before."""
-        if ends.min_offset > start:
+        if queue_bounds.min_offset > start:
             self._cautions[
-                f"{queue.topic} on {queue.broker_name} now starts at {ends.min_offset}: messages from {start} to there "
-                f"were deleted before they were read"
+                f"{queue.topic} on {queue.broker_name} now starts at {queue_bounds.min_offset}: messages from {start} "
+                "to there were deleted before they were read"
             ] = None
-            start = ends.min_offset
-        if start < ends.max_offset:
+            start = queue_bounds.min_offset
+        if start < queue_bounds.max_offset:
             yield from find_sent_messages(self.client.puller, queue, start, self.plan.replay_id)
-        self._next[queue] = ends.max_offset
+        self._next[queue] = queue_bounds.max_offset
 
-    def _search_start(self, queue: MessageQueue, ends: TopicOffset) -> int:
+    def _search_start(self, queue: MessageQueue, queue_bounds: TopicOffset) -> int:
         """Return the first queue offset at which a queue may have copies of the replay's messages."""
-        if queue in self._next or not ends.max_offset:
+        if queue in self._next or not queue_bounds.max_offset:
             return self._next.get(queue, 0)
         if self._since_ms is None:
-            self._since_ms = self._first_stored_ms() - _CLOCK_MARGIN_MS
+            self._since_ms = self._first_store_time_ms() - _CLOCK_MARGIN_MS
         offsets = self.client.admin.offsets
-        first_ms = offsets.earliest_store_time_ms(queue) if ends.min_offset else None
+        first_ms = offsets.earliest_store_time_ms(queue) if queue_bounds.min_offset else None
         if first_ms is not None and first_ms > self._since_ms:
             return 0  # older messages were deleted, and copies may have been among them
-        return min(offsets.search_by_time(queue, self._since_ms), ends.max_offset)
+        return min(offsets.search_by_time(queue, self._since_ms), queue_bounds.max_offset)
 
-    def _first_stored_ms(self) -> int:
+    def _first_store_time_ms(self) -> int:
         """Return the store time of the first message, by the clock of its broker."""
         found = []
         for code, queue in enumerate(self._queues):
@@ -266,35 +268,37 @@ class GroupFollower:
                 found.append(result.messages[0].store_timestamp)
         return min(found, default=epoch_ms(self.plan.created_at) - _PLAN_MARGIN_MS)
 
-    def _current_outcomes(self, committed: Mapping[MessageQueue, int | None]) -> GroupOutcomes:
+    def _current_outcomes(self, committed_offsets: Mapping[MessageQueue, int | None]) -> GroupOutcomes:
         states = np.full(self.rows.num_rows, State.WAITING, np.int8)
         ahead = np.full(self.rows.num_rows, -1, np.int64)
         details: dict[int, str] = {}
         retries: dict[int, int] = {}
         for code, queue in enumerate(self._queues):
-            offset = committed[queue]
+            offset = committed_offsets[queue]
             is_here = self._is_sent & (self._codes == code)
             if offset is not None:
                 states[is_here & (self._offsets < offset)] = State.CONSUMED
                 ahead[is_here] = np.maximum(self._offsets[is_here] - offset, 0)
-            self._find_lost(queue, is_here & (states == State.WAITING), states, details)
+            self._mark_lost_messages(queue, is_here & (states == State.WAITING), states, details)
         for origin, copies in self._copies.items():
-            row = self._places.row_of(origin)
+            row = self._places.find_row(origin)
             if row is not None:
-                states[row], details[row] = _state_of_copies(copies, committed, self.group)
+                states[row], details[row] = _state_of_copies(copies, committed_offsets, self.group)
                 retries[row] = max(copies.scheduled, copies.retried)
         errors = self.rows.column("error")
         for row in np.flatnonzero(~self._is_sent).tolist():
             states[row], details[row] = State.NOT_SENT, errors[row].as_py() or ""
         return GroupOutcomes(self.group, self.rows, states, ahead, details, retries, tuple(self._cautions))
 
-    def _find_lost(self, queue: MessageQueue, waiting: Array, states: Array, details: dict[int, str]) -> None:
+    def _mark_lost_messages(
+        self, queue: MessageQueue, is_waiting: Array, states: Array, details: dict[int, str]
+    ) -> None:
         """Set the state of waiting messages that are no longer in their queue."""
-        if not waiting.any():
+        if not is_waiting.any():
             return
         ends = self._topic_stats(queue.topic, queue.broker_name).get(queue, TopicOffset(0, 0))
-        is_deleted = waiting & (self._offsets < ends.min_offset)
-        is_missing = waiting & (self._offsets >= ends.max_offset)
+        is_deleted = is_waiting & (self._offsets < ends.min_offset)
+        is_missing = is_waiting & (self._offsets >= ends.max_offset)
         states[is_deleted | is_missing] = State.LOST
         where = f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}"
         details.update(dict.fromkeys(np.flatnonzero(is_deleted).tolist(), f"{where} now starts at {ends.min_offset}"))
@@ -314,7 +318,7 @@ class _RowNumbers:
         self._order = [order[starts[code] : starts[code + 1]] for code in range(len(self._codes))]
         self._offsets = [offsets[part] for part in self._order]
 
-    def row_of(self, origin: Origin) -> int | None:
+    def find_row(self, origin: Origin) -> int | None:
         """Return the row number of a message; None if there is none."""
         code = self._codes.get(origin.broker)
         if code is None:
@@ -325,7 +329,7 @@ class _RowNumbers:
         return int(self._order[code][place])
 
 
-def _queues_of(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
+def _target_queues(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
     """Return the queues to which messages were sent, and the index of each row's queue; -1 for unsent messages."""
     names = ("target_topic", "target_broker", "target_queue_id")
     found: dict[MessageQueue, int] = {}
@@ -342,13 +346,15 @@ def _queues_of(rows: pa.Table) -> tuple[list[MessageQueue], Array]:
     return list(found), codes
 
 
-def _state_of_copies(copies: _Copies, committed: Mapping[MessageQueue, int | None], group: str) -> tuple[State, str]:
+def _state_of_copies(
+    copies: _Copies, committed_offsets: Mapping[MessageQueue, int | None], group: str
+) -> tuple[State, str]:
     """Return the state of a message that failed, by its copies."""
     if copies.dead_offset is not None:
         return State.DEAD, f"offset {copies.dead_offset} of {DLQ_PREFIX}{group}"
     if copies.scheduled > copies.retried or copies.retry_queue is None:
         return State.WAITING, f"retry {copies.scheduled} waits for its delay"
     topic = copies.retry_queue.topic
-    if copies.retry_offset < (committed.get(copies.retry_queue) or 0):
+    if copies.retry_offset < (committed_offsets.get(copies.retry_queue) or 0):
         return State.CONSUMED, f"retry {copies.retried}"
     return State.WAITING, f"retry {copies.retried} is in {topic}"

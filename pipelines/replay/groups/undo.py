@@ -64,7 +64,7 @@ class GroupStep:
 
 
 def find_consumer_groups(
-    client: OffsetClient, queues: Collection[MessageQueue], sources: Sequence[OffsetSource]
+    client: OffsetClient, queues: Collection[MessageQueue], offset_sources: Sequence[OffsetSource]
 ) -> dict[str, set[str]]:
     """Return the groups that consume the topic of each queue, from the brokers and the lake, without system groups.
 
@@ -73,15 +73,15 @@ def find_consumer_groups(
     """
     found = {}
     for topic in sorted({queue.topic for queue in queues}):
-        _check_route(client, topic, {queue.broker_name for queue in queues if queue.topic == topic})
+        _check_route_has_brokers(client, topic, {queue.broker_name for queue in queues if queue.topic == topic})
         groups = set(client.admin.groups_of_topic(topic))
-        groups |= {place.group for source in sources for place in source.newest if place.topic == topic}
-        groups |= {key.group for source in sources for key in source.subscriptions.found if key.topic == topic}
+        groups |= {place.group for source in offset_sources for place in source.newest if place.topic == topic}
+        groups |= {key.group for source in offset_sources for key in source.subscriptions.found if key.topic == topic}
         found[topic] = {group for group in groups if not is_system_group(group)}
     return found
 
 
-def _check_route(client: OffsetClient, topic: str, brokers: Collection[str]) -> None:
+def _check_route_has_brokers(client: OffsetClient, topic: str, brokers: Collection[str]) -> None:
     """Check that a topic's route has all brokers to which messages were sent; groups of others would be missed."""
     routed = {broker.broker_name for broker in client.admin.route(topic).broker_datas}
     if missing := sorted(set(brokers) - routed):
@@ -94,59 +94,65 @@ def _check_route(client: OffsetClient, topic: str, brokers: Collection[str]) -> 
 def plan_group_steps(
     client: OffsetClient,
     replay_id: str,
-    runs: Mapping[MessageQueue, Sequence[OffsetRun]],
-    groups: Mapping[str, Collection[str]],
-    sources: Sequence[OffsetSource],
+    offset_runs: Mapping[MessageQueue, Sequence[OffsetRun]],
+    groups_by_topic: Mapping[str, Collection[str]],
+    offset_sources: Sequence[OffsetSource],
     *,
-    skips_others: bool = False,
+    skips_other_messages: bool = False,
 ) -> Iterator[GroupStep]:
     """Yield the move of each group past the messages of a replay, queue by queue.
 
     Args:
-        runs: Offsets of its messages.
-        groups: By topic, the groups.
-        sources: Stores of the lake, whose snapshots have the filters of groups that have no client now.
-        skips_others: True to skip other messages as well.
+        offset_runs: Offsets of its messages.
+        groups_by_topic: By topic, the groups.
+        offset_sources: Stores of the lake, whose snapshots have the filters of groups that have no client now.
+        skips_other_messages: True to skip other messages as well.
     """
-    for queue, of_queue in sorted(runs.items()):
+    for queue, of_queue in sorted(offset_runs.items()):
         first, end = client.admin.offsets.first(queue), client.admin.offsets.next(queue)
-        for group in sorted(groups.get(queue.topic, ())):
+        for group in sorted(groups_by_topic.get(queue.topic, ())):
             sent = sum(run.end - run.start for run in of_queue)
             offset = client.admin.offsets.committed(queue, group)
             if problem := _offset_problem(of_queue, offset, end):
                 yield GroupStep(group, queue, sent, offset, None, problem)
                 continue
             assert offset is not None
-            reader = OtherMessagesReader(client.puller, queue, replay_id, _group_filter(client, group, queue, sources))
-            step = move_past_runs(of_queue, max(offset, first), reader.read_others_in, skips_others=skips_others)
-            problem = _queue_mismatch(reader, of_queue, max(offset, first), step)
+            reader = OtherMessagesReader(
+                client.puller, queue, replay_id, _group_filter(client, group, queue, offset_sources)
+            )
+            step = move_past_runs(
+                of_queue, max(offset, first), reader.read_other_messages, skips_other_messages=skips_other_messages
+            )
+            problem = _skipped_message_problem(reader, of_queue, max(offset, first), step)
             yield GroupStep(group, queue, sent, offset, None if problem else step, problem)
 
 
-def _offset_problem(runs: Sequence[OffsetRun], offset: int | None, end: int) -> str:
-    if end < runs[-1].end:
+def _offset_problem(offset_runs: Sequence[OffsetRun], committed_offset: int | None, queue_end: int) -> str:
+    if queue_end < offset_runs[-1].end:
         return (
-            f"the queue ends at {end}, but the replay's last message was at {runs[-1].end - 1}: the topic was deleted "
-            "and created again, or the broker has lost messages"
+            f"the queue ends at {queue_end}, but the replay's last message was at {offset_runs[-1].end - 1}: the topic "
+            "was deleted and created again, or the broker has lost messages"
         )
-    if offset is None:
+    if committed_offset is None:
         return "the group has no offset in this queue; its clients' own settings decide where they start"
     return ""
 
 
-def _queue_mismatch(reader: OtherMessagesReader, runs: Sequence[OffsetRun], position: int, step: GroupMove) -> str:
+def _skipped_message_problem(
+    reader: OtherMessagesReader, offset_runs: Sequence[OffsetRun], next_offset: int, move: GroupMove
+) -> str:
     """Return an error text if the first or last message to skip is not the replay's; else an empty string."""
-    stepped = [run for run in runs if position < run.end <= step.to]
-    if not step.stepped or not stepped:
+    stepped = [run for run in offset_runs if next_offset < run.end <= move.to]
+    if not move.stepped or not stepped:
         return ""
-    for offset in (max(stepped[0].start, position), stepped[-1].end - 1):
+    for offset in (max(stepped[0].start, next_offset), stepped[-1].end - 1):
         if not reader.is_of_replay(offset):
             return f"the message at offset {offset} is no longer the replay's: the topic was deleted and created again"
     return ""
 
 
 def _group_filter(
-    client: OffsetClient, group: str, queue: MessageQueue, sources: Sequence[OffsetSource]
+    client: OffsetClient, group: str, queue: MessageQueue, offset_sources: Sequence[OffsetSource]
 ) -> SubscriptionFilter:
     """Return a group's subscription to a topic from its clients, or else from the lake, or else to everything."""
     try:
@@ -157,7 +163,7 @@ def _group_filter(
         subscribed = None
     if subscribed is not None:
         return SubscriptionFilter.of(subscribed.expression_type, subscribed.sub_string)
-    known = (source.subscriptions.found.get(GroupTopic(group, queue.topic)) for source in sources)
+    known = (source.subscriptions.found.get(GroupTopic(group, queue.topic)) for source in offset_sources)
     return next((one.wanted for one in known if one is not None), SubscriptionFilter())
 
 
@@ -196,27 +202,31 @@ class GroupMove:
 
 
 def move_past_runs(
-    runs: Sequence[OffsetRun], position: int, others_in: Callable[[int, int], OtherMessages], *, skips_others: bool
+    offset_runs: Sequence[OffsetRun],
+    next_offset: int,
+    read_other_messages: Callable[[int, int], OtherMessages],
+    *,
+    skips_other_messages: bool,
 ) -> GroupMove:
     """Compute how far a group's offset can move past a replay's messages.
 
     Args:
-        runs: Runs of the replay, in ascending order.
-        position: The next offset that the group consumes.
-        others_in: Returns the wanted messages in a range of offsets that are not the replay's.
-        skips_others: True to skip other messages as well, up to the end of the last run.
+        offset_runs: Runs of the replay, in ascending order.
+        next_offset: The next offset that the group consumes.
+        read_other_messages: Returns the wanted messages in a range of offsets that are not the replay's.
+        skips_other_messages: True to skip other messages as well, up to the end of the last run.
     """
-    to, stepped, left = position, 0, 0
+    to, stepped, left = next_offset, 0, 0
     skipped, others = OtherMessages(), OtherMessages()
-    end = position
+    end = next_offset
     is_blocked = False
-    for run in runs:
-        if run.end <= position:
+    for run in offset_runs:
+        if run.end <= next_offset:
             continue
-        between = others_in(end, run.start) if run.start > end else OtherMessages()
+        between = read_other_messages(end, run.start) if run.start > end else OtherMessages()
         end = run.end
-        size = run.end - max(run.start, position)
-        if between.count and not skips_others:
+        size = run.end - max(run.start, next_offset)
+        if between.count and not skips_other_messages:
             is_blocked = True
         if is_blocked:
             others = _join_other_messages(others, between)
@@ -224,7 +234,7 @@ def move_past_runs(
         else:
             skipped = _join_other_messages(skipped, between)
             to, stepped = run.end, stepped + size
-    consumed = sum(min(run.end, position) - run.start for run in runs if run.start < position)
+    consumed = sum(min(run.end, next_offset) - run.start for run in offset_runs if run.start < next_offset)
     return GroupMove(to, stepped, consumed, left, skipped, others)
 
 
@@ -247,7 +257,7 @@ class OtherMessagesReader:
         self._is_wanted = _compile_filter(wanted)
         self._left = MAX_READ
 
-    def read_others_in(self, start: int, end: int) -> OtherMessages:
+    def read_other_messages(self, start: int, end: int) -> OtherMessages:
         """Return the other messages from `start` to before `end`."""
         if end - start > self._left:
             return OtherMessages(end - start, self._message_names(self._read_messages(start, start + MAX_NAMED)))
@@ -279,9 +289,9 @@ class OtherMessagesReader:
         return found
 
 
-def _compile_filter(wanted: SubscriptionFilter) -> Callable[[Message], bool]:
-    if wanted.expression_type == SQL92_EXPRESSION:
-        condition = compile_sql92(wanted.expression)
+def _compile_filter(subscription: SubscriptionFilter) -> Callable[[Message], bool]:
+    if subscription.expression_type == SQL92_EXPRESSION:
+        condition = compile_sql92(subscription.expression)
         return lambda message: condition(message.properties)
-    tags = wanted.tags
+    tags = subscription.tags
     return lambda message: tags is None or message.tags in tags

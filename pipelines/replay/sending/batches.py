@@ -22,8 +22,8 @@ from commitlake.schemas.remoting.batch import ITEM, MIN_ITEM_SIZE
 
 OWN_COLUMNS = to_string_array([props.KEYS, props.TAGS])
 """Properties that rows also have as columns."""
-_TOO_LONG = "its properties and those of the replay are longer than 32,767 bytes"
-_SEPARATORS = "a property, key, tag or topic of it has the character 0x01 or 0x02, which ends a property in a message"
+_TOO_LONG = "its properties and those that the replay adds are longer than 32,767 bytes"
+_SEPARATORS = "a property, key, tag or topic has the character 0x01 or 0x02, which ends a property in a message"
 _EQUALS = layout.NAME_VALUE_SEPARATOR
 _NEXT = layout.PROPERTY_SEPARATOR
 _FLAG_AT = ITEM.offset_of("flag")
@@ -137,7 +137,7 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
     return EncodedPart(starts, out.data, sys_flags, refused)
 
 
-def _has_separators(rows: pa.Table, lengths: Array, is_kept: Array, keys: pa.Array, items: pa.Array) -> Array:
+def _has_separators(rows: pa.Table, property_counts: Array, is_kept: Array, names: pa.Array, values: pa.Array) -> Array:
     """Return, for each row, whether a text has a character that would start another property in a message.
 
     In RocketMQ's own logs only damaged or forged records have such a text; in JMQ's any record may.
@@ -148,16 +148,18 @@ def _has_separators(rows: pa.Table, lengths: Array, is_kept: Array, keys: pa.Arr
     listed = rows.column("keys").combine_chunks()
     _mark_rows_with_items(found, to_int64_array(pc.fill_null(pc.list_value_length(listed), 0)),
           _contains_separator(listed.flatten(), props.PROPERTY_SEPARATOR))  # fmt: skip
-    is_wrong = _contains_separator(keys, props.PROPERTY_SEPARATOR) | _contains_separator(
-        keys, props.NAME_VALUE_SEPARATOR
+    is_wrong = _contains_separator(names, props.PROPERTY_SEPARATOR) | _contains_separator(
+        names, props.NAME_VALUE_SEPARATOR
     )
-    _mark_rows_with_items(found, lengths, is_kept & (is_wrong | _contains_separator(items, props.PROPERTY_SEPARATOR)))
+    _mark_rows_with_items(
+        found, property_counts, is_kept & (is_wrong | _contains_separator(values, props.PROPERTY_SEPARATOR))
+    )
     return found
 
 
-def _mark_rows_with_items(rows: Array, lengths: Array, is_of_items: Array) -> None:
-    """Set True in `rows` for each row with a true item; `lengths` has the number of items of each row."""
-    rows[np.repeat(np.arange(len(rows)), lengths)[is_of_items]] = True
+def _mark_rows_with_items(row_mask: Array, item_counts: Array, item_mask: Array) -> None:
+    """Set `row_mask` for each row with an item in `item_mask`; `item_counts` has the number of items of each row."""
+    row_mask[np.repeat(np.arange(len(row_mask)), item_counts)[item_mask]] = True
 
 
 def _contains_separator(texts: pa.Array, separator: int) -> Array:
@@ -171,9 +173,9 @@ def _sizes_to_starts(sizes: Array) -> Array:
     return starts
 
 
-def split_properties(entries: pa.MapArray) -> tuple[Array, pa.Array, pa.Array]:
+def split_properties(properties: pa.MapArray) -> tuple[Array, pa.Array, pa.Array]:
     """Return the number of properties of each message, and the names and values of all messages, concatenated."""
-    listed = entries.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+    listed = properties.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
     flat = listed.flatten()
     return to_int64_array(pc.fill_null(pc.list_value_length(listed), 0)), flat.field("key"), flat.field("value")
 
@@ -199,18 +201,18 @@ def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
 
 
 @inlined
-def _put_int32(out: Array, at: int, value: int) -> None:
-    out[at] = (value >> 24) & 0xFF
-    out[at + 1] = (value >> 16) & 0xFF
-    out[at + 2] = (value >> 8) & 0xFF
-    out[at + 3] = value & 0xFF
+def _put_int32(out: Array, offset: int, value: int) -> None:
+    out[offset] = (value >> 24) & 0xFF
+    out[offset + 1] = (value >> 16) & 0xFF
+    out[offset + 2] = (value >> 8) & 0xFF
+    out[offset + 3] = value & 0xFF
 
 
 @compiled
 def write_batch_items(
     out: Array, item_starts: Array, flags: Array, bodies: Array, body_starts: Array, property_sizes: Array,
-    firsts: Array, is_kept: Array, names: Array, name_starts: Array, values: Array, value_starts: Array,
-    stamps: Array, stamp_starts: Array,
+    first_properties: Array, is_sent: Array, names: Array, name_starts: Array, values: Array, value_starts: Array,
+    extra_properties: Array, extra_starts: Array,
 ) -> None:  # fmt: skip
     """Serialize messages into `out` one after another, each as an item of a batch request.
 
@@ -220,15 +222,15 @@ def write_batch_items(
         flags: int64, the applications' flags.
         bodies: uint8, read-only, bodies as they are sent.
         body_starts: int64[rows + 1], start of each body.
-        property_sizes: int64, size of each message's properties, including stamps.
-        firsts: int64[rows + 1], index of each message's first property.
-        is_kept: bool, True for each property that is sent.
+        property_sizes: int64, size of each message's properties, including the extra ones.
+        first_properties: int64[rows + 1], index of each message's first property.
+        is_sent: bool, True for each property that is sent.
         names: uint8, read-only, names of all properties.
         name_starts: int64[properties + 1], start of each name.
         values: uint8, read-only, values of all properties.
         value_starts: int64[properties + 1], start of each value.
-        stamps: uint8, read-only, properties that are added after a message's own.
-        stamp_starts: int64[rows + 1], start of each message's stamps.
+        extra_properties: uint8, read-only, properties that are added after a message's own.
+        extra_starts: int64[rows + 1], start of each message's extra properties.
     """
     for row in range(len(flags)):
         at = item_starts[row]
@@ -242,8 +244,8 @@ def write_batch_items(
         out[at] = (property_sizes[row] >> 8) & 0xFF
         out[at + 1] = property_sizes[row] & 0xFF
         at += 2
-        for entry in range(firsts[row], firsts[row + 1]):
-            if is_kept[entry]:
+        for entry in range(first_properties[row], first_properties[row + 1]):
+            if is_sent[entry]:
                 size = name_starts[entry + 1] - name_starts[entry]
                 copy(out, at, names, name_starts[entry], size)
                 out[at + size] = _EQUALS
@@ -252,4 +254,4 @@ def write_batch_items(
                 copy(out, at, values, value_starts[entry], size)
                 out[at + size] = _NEXT
                 at += size + 1
-        copy(out, at, stamps, stamp_starts[row], stamp_starts[row + 1] - stamp_starts[row])
+        copy(out, at, extra_properties, extra_starts[row], extra_starts[row + 1] - extra_starts[row])

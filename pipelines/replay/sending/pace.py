@@ -55,7 +55,7 @@ class Pace:
         return self._speed
 
     def set_rate(self, rate: float) -> None:
-        """Change the limit. Threads that wait notice it within a fifth of a second."""
+        """Change the limit in messages per second. Threads that wait notice it within a fifth of a second."""
         with self._lock:
             self._rate = rate * self._share
             self._restart_clock()
@@ -66,15 +66,15 @@ class Pace:
             self._speed = speed
             self._restart_clock()
 
-    def pause(self, *, is_paused: bool) -> None:
+    def set_paused(self, *, is_paused: bool) -> None:
         """Pause sending, or continue if `is_paused` is False; the time of the pause is not made up for."""
         with self._lock:
             self._is_paused = is_paused
             if not is_paused:
                 self._restart_clock()
 
-    def restart_speed(self) -> None:
-        """Keep to the speed from the next message on, after a time in which nothing could be sent.
+    def restart_speed_clock(self) -> None:
+        """Measure the speed from the next message on, after a time in which nothing could be sent.
 
         That time is not made up for. A rate does not make up for any time.
         """
@@ -97,51 +97,51 @@ class Pace:
         """True after `stop`."""
         return self._is_stopped
 
-    def count_fitting(self, stored_ms: Array) -> int:
+    def count_sendable_now(self, store_times_ms: Array) -> int:
         """Return how many of the next messages may be sent together without exceeding the pace; at least 1.
 
         Args:
-            stored_ms: Original store times of the next messages, in the order in which they are sent.
+            store_times_ms: Original store times of the next messages, in the order in which they are sent.
         """
-        rate, speed, most = self._rate, self._speed, len(stored_ms)
+        rate, speed, most = self._rate, self._speed, len(store_times_ms)
         if rate:
             most = min(most, int(rate * _BURST_SECONDS))
         if speed:
-            is_later = stored_ms[:most] > stored_ms[0] + 1000 * speed * _BURST_SECONDS
+            is_later = store_times_ms[:most] > store_times_ms[0] + 1000 * speed * _BURST_SECONDS
             most = int(is_later.argmax()) if is_later.any() else most
         return max(1, most)
 
-    def wait(self, messages: int, stored_ms: int) -> bool:
+    def wait(self, message_count: int, first_store_time_ms: int) -> bool:
         """Wait until the next messages may be sent.
 
         Args:
-            messages: Number of messages.
-            stored_ms: Original store time of the first message, ms since 1970.
+            message_count: Number of messages.
+            first_store_time_ms: Original store time of the first message, ms since 1970.
 
         Returns:
             True if they may be sent; False if the replay is to stop.
         """
-        due, changes = self._reserve_time(messages, stored_ms)
+        due, changes = self._reserve_time(message_count, first_store_time_ms)
         while not self._is_stopped:
             if changes != self._changes:
-                due, changes = self._reserve_time(messages, stored_ms)
+                due, changes = self._reserve_time(message_count, first_store_time_ms)
             left = due - self._clock()
             if left <= 0 and not self._is_paused:
                 return True
             self._sleep(min(max(left, 0.001), _LOOK_SECONDS) if not self._is_paused else _LOOK_SECONDS)
         return False
 
-    def _reserve_time(self, messages: int, stored_ms: int) -> tuple[float, int]:
+    def _reserve_time(self, message_count: int, first_store_time_ms: int) -> tuple[float, int]:
         """Return the clock time at which messages may be sent, and the number of changes of the pace so far."""
         with self._lock:
             now = self._clock()
             due = now
             if self._rate:
                 due = max(self._next, now - _BURST_SECONDS)
-                self._next = due + messages / self._rate
+                self._next = due + message_count / self._rate
             if self._speed:
                 if self._began is None:
-                    self._began = (now, stored_ms)
+                    self._began = (now, first_store_time_ms)
                 began, first_ms = self._began
-                due = max(due, began + (stored_ms - first_ms) / 1000 / self._speed)
+                due = max(due, began + (first_store_time_ms - first_ms) / 1000 / self._speed)
             return due, self._changes

@@ -129,13 +129,13 @@ class QueueSender:
         self._target_timeout, self._sleep, self._clock = target_timeout_seconds, sleep, clock
         self._is_stopped = is_stopped
 
-    def check_target(self) -> None:
+    def check_lists_connections(self) -> None:
         """Check that the queue's broker reports its connections, for `wait_for_late_messages`.
 
         Raises:
             ReplayError: if it does not say that, or if it does not answer.
         """
-        self._retry(lambda: self._check_connections(self._connections.earlier_count))
+        self._retry_request(lambda: self._check_connections(self._connections.earlier_count))
 
     def wait_for_late_messages(self, connection: TrackedConnection | None = None) -> None:
         """Wait until no more messages of the replay can arrive at the broker over earlier connections.
@@ -147,15 +147,15 @@ class QueueSender:
             ReplayError: if the broker does not say which connections it has, or if one of them is still open after too
                 long, or the broker does not answer.
         """
-        self._retry(
+        self._retry_request(
             lambda: self._check_connections(
                 lambda broker: self._connections.wait_for_earlier_connections(broker, connection)
             )
         )
 
-    def _check_connections(self, ask: Callable[[str], object]) -> None:
+    def _check_connections(self, query_broker: Callable[[str], object]) -> None:
         try:
-            ask(self.queue.broker_name)
+            query_broker(self.queue.broker_name)
         except RefusedError as error:
             if error.code not in NEVER_LISTED:
                 raise
@@ -174,16 +174,16 @@ class QueueSender:
         Raises:
             ReplayError: if the queue is no longer the same, or if the target does not answer.
         """
-        return self._retry(self._find_in_queue)
+        return self._retry_request(self._find_replay_messages)
 
-    def _find_in_queue(self) -> dict[Origin, int]:
+    def _find_replay_messages(self) -> dict[Origin, int]:
         log_extent(self._client.admin, self.queue.broker_name, clock=self._clock, sleep=self._sleep)
         if self._needs_all:
-            self._check_none_deleted()
+            self._check_no_messages_deleted()
         found = find_sent_messages(self._client.puller, self.queue, self._end, self._replay_id)
         return {origin: message.queue_offset for origin, message in found}
 
-    def _check_none_deleted(self) -> None:
+    def _check_no_messages_deleted(self) -> None:
         """Raise an error if the queue's oldest messages were deleted, which may include messages of the replay."""
         first = self._client.puller.min_offset(self.queue)
         if first > self._end:
@@ -194,12 +194,12 @@ class QueueSender:
                 exit_code=ExitCode.REFUSED,
             )
 
-    def send(self, batch: Batch, origin_of: Callable[[int], Origin]) -> Iterator[SendResult]:
+    def send(self, batch: Batch, get_origin: Callable[[int], Origin]) -> Iterator[SendResult]:
         """Send a batch, and yield the outcomes of its messages as soon as they are known.
 
         Args:
             batch: Messages of a part.
-            origin_of: Returns the origin of the message of a row.
+            get_origin: Returns the origin of the message of a row.
 
         Raises:
             ReplayError: if the topic is gone, the queue is no longer the same, or the broker confirmed messages that
@@ -221,7 +221,7 @@ class QueueSender:
                     if len(batch) == 1 and not is_alone:
                         is_alone = True
                         continue
-                    yield from self._send_each(batch, origin_of, attempts, error)
+                    yield from self._send_separately(batch, get_origin, attempts, error)
                     return
                 problem: Exception = error
                 is_in_doubt = error.code == ResponseCode.SYSTEM_ERROR  # it may come after the broker has stored them
@@ -234,7 +234,7 @@ class QueueSender:
                 yield SendResult(batch.rows, SendOutcome.SENT, np.arange(first, self._end), attempts)
                 return
             if is_in_doubt:
-                found = self._find_stored(batch, origin_of, attempts)
+                found = self._find_stored_of_batch(batch, get_origin, attempts)
                 yield found
                 batch = batch.without_rows(found.rows.tolist())
                 if not len(batch):
@@ -247,15 +247,15 @@ class QueueSender:
                     )
             retries.wait_after(problem, f"{format_queue(self.queue)}: not sent")
 
-    def _send_each(
-        self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int, error: RefusedError
+    def _send_separately(
+        self, batch: Batch, get_origin: Callable[[int], Origin], attempts: int, error: RefusedError
     ) -> Iterator[SendResult]:
         """Send each message of a refused batch separately; a batch of one message is given up."""
         if len(batch) == 1:
             yield SendResult(batch.rows, SendOutcome.REFUSED, None, attempts, str(error))
             return
         for one in batch.split_by_message():
-            yield from self.send(one, origin_of)
+            yield from self.send(one, get_origin)
 
     def _send_batch(self, batch: Batch, connection: TrackedConnection, *, is_alone: bool) -> int:
         producer = self._client.producer
@@ -271,21 +271,23 @@ class QueueSender:
 
     def _raise_if_topic_error(self, error: RefusedError) -> None:
         if error.code in _OF_TOPIC:
-            raise ReplayError(f"{self.queue.topic}: {error}", exit_code=ExitCode.REFUSED) from None
+            raise ReplayError(
+                f"cannot send to the topic {self.queue.topic}: {error}", exit_code=ExitCode.REFUSED
+            ) from None
 
-    def _find_stored(self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int) -> SendResult:
+    def _find_stored_of_batch(self, batch: Batch, get_origin: Callable[[int], Origin], attempts: int) -> SendResult:
         """Return the messages of a batch that were stored although no answer confirmed it."""
         there = self.find_stored_messages()
-        places = {row: there[origin] for row in batch.rows.tolist() if (origin := origin_of(row)) in there}
+        places = {row: there[origin] for row in batch.rows.tolist() if (origin := get_origin(row)) in there}
         rows, offsets = np.array(list(places), np.int64), np.array(list(places.values()), np.int64)
         return SendResult(rows, SendOutcome.FOUND, offsets, attempts)
 
-    def _retry(self, ask: Callable[[], _T]) -> _T:
+    def _retry_request(self, request: Callable[[], _T]) -> _T:
         """Repeat a request until the target answers."""
         retries = self._start_retries()
         while True:
             try:
-                return ask()
+                return request()
             except (UnreachableError, NoRouteError, ProtocolError, RefusedError) as error:
                 retries.wait_after(error, f"{format_queue(self.queue)}: no answer")
 
@@ -309,19 +311,19 @@ class _RetryWaits:
         self._deadline = clock() + seconds
         self._wait = _FIRST_WAIT_SECONDS
 
-    def wait_after(self, problem: Exception, what: str) -> None:
+    def wait_after(self, error: Exception, failed_step: str) -> None:
         """Wait before the next attempt.
 
         Args:
-            problem: error of the last attempt.
-            what: the queue and the failed step, for messages.
+            error: error of the last attempt.
+            failed_step: the queue and the failed step, for messages.
         """
         if self._is_stopped():
-            raise StoppedError(f"the replay was stopped while it retried: {what}: {problem}") from None
+            raise StoppedError(f"the replay was stopped while it retried: {failed_step}: {error}") from None
         if self._clock() > self._deadline:
             raise ReplayError(
-                f"{what} for {self._seconds:.0f} s: {problem}. 'commitlake replay resume {self._replay_id}' continues "
-                "the replay",
+                f"{failed_step} for {self._seconds:.0f} s: {error}. 'commitlake replay resume {self._replay_id}' "
+                "continues the replay",
                 exit_code=ExitCode.FAILED,
                 is_transient=True,
             ) from None

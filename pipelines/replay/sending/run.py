@@ -66,13 +66,13 @@ class ReplayRun:
             ReplayError: if it cannot continue; the ledger has all that was done.
         """
         shares = [] if self._runner is None else divide_queues(self._messages, self._runner.cores)
-        claims = self._ledger.claim(len(shares))
+        claims = self._ledger.claim_replay(len(shares))
         record = partial(add_replay_event, self._lake, self._plan.replay_id)
-        record(ReplayEvent.STARTED, senders=len(shares))
+        record(ReplayEvent.STARTED, sender_count=len(shares))
         try:
-            self._counts = self._ledger.counts()
+            self._counts = self._ledger.count_sent_and_failed()
             if self._runner is None:
-                is_done = self._send_here(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
+                is_done = self._send_in_this_process(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
             else:
                 with follow_tasks(self._lake, self._plan.replay_id, self._pace, self._note_progress):
                     is_done = send_on_runner(
@@ -85,7 +85,7 @@ class ReplayRun:
                         is_resumed=is_resumed,
                         has_lost_rows=has_lost_rows,
                     )
-                self._note_progress(self._ledger.counts())
+                self._note_progress(self._ledger.count_sent_and_failed())
             if is_done:
                 self._check_no_rows_deleted()
         except BaseException as error:
@@ -94,7 +94,7 @@ class ReplayRun:
         record(ReplayEvent.FINISHED if is_done else ReplayEvent.STOPPED, counts=self._counts)
         return self._counts
 
-    def _send_here(self, *, is_resumed: bool, has_lost_rows: bool) -> bool:
+    def _send_in_this_process(self, *, is_resumed: bool, has_lost_rows: bool) -> bool:
         producer, admin = self._client.producer, self._client.admin
         sender = ShareSender(
             self._messages,
@@ -116,7 +116,7 @@ class ReplayRun:
 
     def _check_no_rows_deleted(self) -> None:
         """Raise an error if messages of the plan were deleted from the lake, so that they have no outcome."""
-        found, wanted = self._counts.sent + self._counts.failed, self._plan.wanted
+        found, wanted = self._counts.sent + self._counts.failed, self._plan.messages_to_send
         if found < wanted:
             raise ReplayError(
                 f"expected the {format_count(wanted, 'message')} of the plan in the lake, found {found:,}: the others "

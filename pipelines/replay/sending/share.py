@@ -79,7 +79,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _KnownParts:
-    """Parts of the plan by what the ledger has of them.
+    """Parts of the plan that the ledger has outcomes of, and the part at which sending continues.
 
     Attributes:
         first: first part that may have messages to send.
@@ -172,7 +172,7 @@ class ShareSender:
         }
         with ThreadPoolExecutor(min(_MAX_THREADS, len(senders))) as pool, ThreadPoolExecutor(1) as reading:
             try:
-                there = self._find_sent(senders, pool, is_resumed=is_resumed or has_lost_rows)
+                there = self._find_unrecorded_messages(senders, pool, is_resumed=is_resumed or has_lost_rows)
             except StoppedError:
                 return False
             coming = reading.submit(self._prepare_part, known.first, known.before, known)
@@ -190,7 +190,7 @@ class ShareSender:
             return _KnownParts(0, 0, len(self._plan.parts))
         if self._ledger.count_senders() > 1:
             # Each sender has sent its queues' messages part by part; other queues were at other parts.
-            last = self._ledger.last_parts()
+            last = self._ledger.last_part_by_queue()
             known = [last.get(self._queues[number], -1) for number in self._own]
             first = 0 if self._plan.limit else max(0, min(known))
             return _KnownParts(first, 0, max(known) + 1)
@@ -198,13 +198,16 @@ class ShareSender:
         first = max(counts, default=0)
         return _KnownParts(first, sum(count for part, count in counts.items() if part < first), first + bool(counts))
 
-    def _find_sent(
+    def _find_unrecorded_messages(
         self, senders: Mapping[int, QueueSender], pool: ThreadPoolExecutor, *, is_resumed: bool
     ) -> dict[Origin, tuple[int, int]]:
         """Return messages that an earlier process has sent but not recorded, with queue index and queue offset."""
         by_broker = {sender.queue.broker_name: sender for sender in senders.values()}
         list(
-            pool.map(QueueSender.wait_for_late_messages if is_resumed else QueueSender.check_target, by_broker.values())
+            pool.map(
+                QueueSender.wait_for_late_messages if is_resumed else QueueSender.check_lists_connections,
+                by_broker.values(),
+            )
         )
         found = pool.map(QueueSender.find_stored_messages, senders.values()) if is_resumed else ()
         return {
@@ -213,13 +216,13 @@ class ShareSender:
             for origin, offset in offsets.items()
         }
 
-    def _prepare_part(self, number: int, before: int, known: _KnownParts) -> tuple[_Part, int]:
+    def _prepare_part(self, part_number: int, messages_before: int, known_parts: _KnownParts) -> tuple[_Part, int]:
         """Read and encode a part. Returns it with the number of messages of the plan up to its end."""
         plan = self._plan
-        rows = self._messages.read_rows_of_part(number, before)
-        end = before + rows.num_rows
-        if number < known.end:
-            done = self._ledger.origins_of_part(number)
+        rows = self._messages.read_rows_of_part(part_number, messages_before)
+        end = messages_before + rows.num_rows
+        if part_number < known_parts.end:
+            done = self._ledger.origins_of_part(part_number)
             rows = rows.filter(pa.array([origin not in done for origin in _origins_of(rows)], pa.bool_()))
         topics = target_topics(rows, plan.target.topic)
         lanes = target_queues(rows, topics, plan.target, self._queues)
@@ -232,25 +235,31 @@ class ShareSender:
         # A message without a store time takes the time of the one before it, so that a pace does not wait for it.
         stored = pc.fill_null_backward(pc.fill_null_forward(rows.column("store_timestamp")))
         times = stored.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).fill_null(0)
-        return _Part(number, rows, lanes, times.to_numpy() // 1000, encoded, {**bodies.errors, **encoded.refused}), end
+        return _Part(
+            part_number, rows, lanes, times.to_numpy() // 1000, encoded, {**bodies.errors, **encoded.refused}
+        ), end
 
     def _send_part(
         self,
         part: _Part,
         senders: Mapping[int, QueueSender],
-        there: Mapping[Origin, tuple[int, int]],
+        stored_by_origin: Mapping[Origin, tuple[int, int]],
         pool: ThreadPoolExecutor,
     ) -> bool:
         """Send a part and record the outcomes. Returns whether all of it was sent."""
-        left = self._record_unsent(part, there)
+        left = self._record_without_sending(part, stored_by_origin)
         return all(self._send_wave(part, wave, senders, pool) for wave in self._split_into_waves(part, left))
 
-    def _record_unsent(self, part: _Part, there: Mapping[Origin, tuple[int, int]]) -> Array:
+    def _record_without_sending(self, part: _Part, stored_by_origin: Mapping[Origin, tuple[int, int]]) -> Array:
         """Record the messages that need not or cannot be sent. Returns the row numbers of the others."""
         landings: list[SendResult] = []
         lanes = part.lanes.copy()
-        if there:
-            places = {row: there[origin] for row, origin in enumerate(_origins_of(part.rows)) if origin in there}
+        if stored_by_origin:
+            places = {
+                row: stored_by_origin[origin]
+                for row, origin in enumerate(_origins_of(part.rows))
+                if origin in stored_by_origin
+            }
             if places:
                 rows = np.array(list(places), np.int64)
                 lanes[rows] = [lane for lane, _ in places.values()]
@@ -304,59 +313,59 @@ class ShareSender:
             self._write_outcomes(part, landings, part.lanes)
         return all([future.result() for future in work])  # noqa: C419 (each may raise)
 
-    def _send_to_queue(self, part: _Part, rows: Array, sender: QueueSender, landings: list[SendResult]) -> bool:
+    def _send_to_queue(self, part: _Part, rows: Array, sender: QueueSender, results: list[SendResult]) -> bool:
         brokers, offsets = part.rows.column("broker"), part.rows.column("physical_offset")
 
         def origin_of(row: int) -> Origin:
             return Origin(brokers[row].as_py(), offsets[row].as_py())
 
         while len(rows):
-            most = self._pace.count_fitting(part.stored_ms[rows[:MAX_BATCH_MESSAGES]])
+            most = self._pace.count_sendable_now(part.stored_ms[rows[:MAX_BATCH_MESSAGES]])
             batch = next(part.encoded.batches(rows, self._plan.batch_bytes, most))
             if not self._pace.wait(len(batch), int(part.stored_ms[batch.rows[0]])):
                 return False
             began = self._clock()
             try:
                 for landing in sender.send(batch, origin_of):
-                    landings.append(landing)
+                    results.append(landing)
                     self._count_outcome(landing)
             except StoppedError:  # the run that resumes the replay checks whether the batch was stored
                 return False
             if self._clock() - began > _AWAY_SECONDS:
-                self._pace.restart_speed()
+                self._pace.restart_speed_clock()
             rows = rows[len(batch) :]
         return True
 
-    def _count_outcome(self, landing: SendResult) -> None:
-        is_there = landing.queue_offsets is not None
+    def _count_outcome(self, result: SendResult) -> None:
+        is_there = result.queue_offsets is not None
         with self._counting:
             sent, failed = self._counts
-            self._counts = Counts(sent + len(landing.rows) * is_there, failed + len(landing.rows) * (not is_there))
+            self._counts = Counts(sent + len(result.rows) * is_there, failed + len(result.rows) * (not is_there))
             self._on_progress(self._counts)
 
-    def _write_outcomes(self, part: _Part, landings: Sequence[SendResult], lanes: Array) -> None:
+    def _write_outcomes(self, part: _Part, results: Sequence[SendResult], queue_indexes: Array) -> None:
         """Add the outcomes of a part's messages to the ledger."""
-        if not landings:
+        if not results:
             return
-        rows = np.concatenate([landing.rows for landing in landings])
-        sizes = [len(landing.rows) for landing in landings]
-        queues = [self._queues[lane] for lane in lanes[rows].tolist()]
+        rows = np.concatenate([landing.rows for landing in results])
+        sizes = [len(landing.rows) for landing in results]
+        queues = [self._queues[lane] for lane in queue_indexes[rows].tolist()]
         offsets = [
             pa.nulls(size, pa.int64()) if landing.queue_offsets is None else pa.array(landing.queue_offsets, pa.int64())
-            for landing, size in zip(landings, sizes, strict=True)
+            for landing, size in zip(results, sizes, strict=True)
         ]
         columns = {name: part.rows.column(name).take(pa.array(rows)) for name in _KEPT}
         columns |= {
             "replay_id": pa.repeat(self._plan.replay_id, len(rows)),
             "part": pa.repeat(pa.scalar(part.number, pa.int32()), len(rows)),
-            "outcome": _repeat_values([str(landing.outcome) for landing in landings], sizes, pa.string()),
+            "outcome": _repeat_values([str(landing.outcome) for landing in results], sizes, pa.string()),
             "target_topic": pa.array([queue.topic for queue in queues]),
             "target_broker": pa.array([queue.broker_name for queue in queues]),
             "target_queue_id": pa.array([queue.queue_id for queue in queues], pa.int32()),
             "target_offset": pa.chunked_array(offsets),
-            "attempts": _repeat_values([landing.attempts for landing in landings], sizes, pa.int32()),
+            "attempts": _repeat_values([landing.attempts for landing in results], sizes, pa.int32()),
             "sent_at": pa.repeat(pa.scalar(datetime.datetime.now(datetime.UTC), pa.timestamp("us", "UTC")), len(rows)),
-            "error": _repeat_values([landing.error for landing in landings], sizes, pa.string()),
+            "error": _repeat_values([landing.error for landing in results], sizes, pa.string()),
         }
         self._unwritten.append(pa.table({name: columns[name] for name in REPLAY_MESSAGES.names}).cast(_OUTCOMES))
         is_due = self._clock() - self._written_at >= self._ledger_seconds
@@ -377,15 +386,15 @@ def _origins_of(rows: pa.Table) -> Iterator[Origin]:
     return map(Origin, brokers, rows.column("physical_offset").to_pylist())
 
 
-def _repeat_values(values: Sequence[object], sizes: Sequence[int], kind: pa.DataType) -> pa.Array:
+def _repeat_values(values: Sequence[object], sizes: Sequence[int], data_type: pa.DataType) -> pa.Array:
     """Repeat each value as often as the size at the same index says."""
-    return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
+    return pa.array(values, data_type).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
 
 
-def _extend_to_earlier_rows(is_chosen: Array, lanes: Array) -> Array:
-    """Extend a mask of rows by all rows that precede a chosen row of the same lane; rows are sorted by lane."""
-    places = np.arange(len(lanes))
-    last = np.full(int(lanes.max()) + 1, -1)
-    np.maximum.at(last, lanes[is_chosen], places[is_chosen])
-    chosen: Array = places <= last[lanes]
+def _extend_to_earlier_rows(is_chosen: Array, queue_indexes: Array) -> Array:
+    """Extend a mask of rows by all rows before a chosen row of the same target queue; rows are sorted by queue."""
+    places = np.arange(len(queue_indexes))
+    last = np.full(int(queue_indexes.max()) + 1, -1)
+    np.maximum.at(last, queue_indexes[is_chosen], places[is_chosen])
+    chosen: Array = places <= last[queue_indexes]
     return chosen

@@ -47,7 +47,7 @@ from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
-from commitlake.pipelines.replay.planning import count_queues, queues_of_choice
+from commitlake.pipelines.replay.planning import count_messages_by_queue, target_queue_indexes
 from commitlake.pipelines.replay.sending.pace import Pace
 from commitlake.pipelines.replay.sending.share import ReplaySettings, ShareSender
 from commitlake.pipelines.replay.sending.target import open_target_client
@@ -115,20 +115,20 @@ class TaskResult:
     error: ReplayError | None = None
 
 
-def divide_queues(messages: PlannedMessages, tasks: int) -> list[QueueShare]:
+def divide_queues(messages: PlannedMessages, max_tasks: int) -> list[QueueShare]:
     """Divide the target's queues among tasks, so that each has about the same number of messages.
 
     Args:
         messages: Messages of the plan.
-        tasks: Maximum number of tasks.
+        max_tasks: Maximum number of tasks.
 
     Returns:
         The shares; queues that get no message are in none.
     """
-    sizes = _messages_by_queue(messages)
+    sizes = _target_queue_sizes(messages)
     total = sum(sizes)
     largest_first = sorted((number for number, size in enumerate(sizes) if size), key=lambda number: -sizes[number])
-    count = min(tasks, len(largest_first))
+    count = min(max_tasks, len(largest_first))
     queues: list[list[int]] = [[] for _ in range(count)]
     loads = [0] * count
     for number in largest_first:
@@ -138,17 +138,17 @@ def divide_queues(messages: PlannedMessages, tasks: int) -> list[QueueShare]:
     return [QueueShare(tuple(sorted(each)), load / total) for each, load in zip(queues, loads, strict=True)]
 
 
-def _messages_by_queue(messages: PlannedMessages) -> list[int]:
+def _target_queue_sizes(messages: PlannedMessages) -> list[int]:
     """Return the number of messages for each queue of the target; 1 for each if that depends on keys or properties."""
     plan = messages.plan
     unknown = [1] * len(plan.target.queues)
     if plan.target.mapping is not QueueMapping.SAME:
         return unknown
-    choice = count_queues(messages.table, plan.condition)
+    choice = count_messages_by_queue(messages.table, plan.condition)
     if plan.target.topic is None and any(kind_of(queue.topic) is not Kind.NORMAL for queue in choice):
         return unknown
     sizes = [0] * len(plan.target.queues)
-    for queue, number in zip(choice, queues_of_choice(choice, plan.target).tolist(), strict=True):
+    for queue, number in zip(choice, target_queue_indexes(choice, plan.target).tolist(), strict=True):
         sizes[number] += queue.messages
     return sizes if any(sizes) else unknown
 
@@ -188,14 +188,14 @@ def send_on_runner(
 def send_share(task: SendingTask) -> TaskResult:
     """Send the messages of a task, in any process."""
     try:
-        return TaskResult(_send_share(task))
+        return TaskResult(_claim_and_send_share(task))
     except ReplayError as error:
         if not isinstance(error, OtherProcessError):
             add_replay_event(task.lake, task.plan.value.replay_id, ReplayEvent.STOPPING, detail=str(error))
         return TaskResult(False, error)
 
 
-def _send_share(task: SendingTask) -> bool:
+def _claim_and_send_share(task: SendingTask) -> bool:
     lake, plan, claim = task.lake, task.plan.value, task.claim
     ledger = Ledger(lake, plan.replay_id)
     is_first = ledger.claim_sender(claim)
@@ -214,20 +214,20 @@ def _send_share(task: SendingTask) -> bool:
             share=str(claim.number),
             check_owner=ledger.check_is_owner,
         ) as connections,
-        watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, _discard, ledger.check_is_owner),
+        watch_replay(lake, plan.replay_id, pace, client.admin, plan.lag_limit, _ignore_message, ledger.check_is_owner),
     ):
         sender = ShareSender(messages, client, ledger, pace, task.settings, task.share.queues, task.ledger_seconds)
         is_resumed = task.is_resumed or not is_first
         return sender.send(connections, is_resumed=is_resumed, has_lost_rows=task.has_lost_rows)
 
 
-def _discard(_: str) -> None:
+def _ignore_message(_: str) -> None:
     """Do nothing with a message; the driver prints them."""
 
 
 @contextmanager
 def follow_tasks(lake: Lake, replay_id: str, pace: Pace, on_progress: Callable[[Counts], None]) -> Iterator[None]:
-    """While the block runs, hand a stop on to the tasks of a replay, and report their progress.
+    """While the block runs, forward a stop to the tasks of a replay, and report their progress.
 
     Args:
         pace: A stop of this pace stops the tasks.
@@ -246,12 +246,12 @@ def follow_tasks(lake: Lake, replay_id: str, pace: Pace, on_progress: Callable[[
 
 
 def _follow_tasks(
-    lake: Lake, replay_id: str, pace: Pace, on_progress: Callable[[Counts], None], end: threading.Event
+    lake: Lake, replay_id: str, pace: Pace, on_progress: Callable[[Counts], None], end_event: threading.Event
 ) -> None:
     ledger = Ledger(lake, replay_id)
     is_requested = False
     looks = 0
-    while not end.wait(_LOOK_SECONDS):
+    while not end_event.wait(_LOOK_SECONDS):
         with suppress(CommitLakeError, OSError):  # the next look may succeed
             if pace.is_stopped and not is_requested:
                 if not read_replay_state(lake, replay_id).wants_stop:
@@ -259,4 +259,4 @@ def _follow_tasks(
                 is_requested = True
             looks += 1
             if looks % _COUNT_LOOKS == 0:
-                on_progress(ledger.counts())
+                on_progress(ledger.count_sent_and_failed())

@@ -24,7 +24,7 @@ def watch_replay(
     pace: Pace,
     admin: Admin,
     lag_limit: tuple[str, int] | None,
-    tell: Callable[[str], None],
+    notify: Callable[[str], None],
     check_owner: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
     """While the block runs, apply requests from the replay's ledger, and pause while a group's lag is too large.
@@ -33,16 +33,16 @@ def watch_replay(
         pace: pace of the replay.
         admin: client of the target.
         lag_limit: a group, and the largest lag that it may have, in messages; None for no limit.
-        tell: receives a sentence for each change.
+        notify: receives a sentence for each change.
         check_owner: raises `OtherProcessError` if another process has taken over the work, which also stops the pace.
     """
-    lag = None if lag_limit is None else _LagWatch(pace, admin, lag_limit, tell)
+    lag = None if lag_limit is None else _LagWatch(pace, admin, lag_limit, notify)
     if lag is not None:
         lag.pause_or_continue()  # before the first message is sent
     stop = threading.Event()
     thread = threading.Thread(
         target=_apply_requests,
-        args=(lake, replay_id, pace, lag, tell, check_owner, stop),
+        args=(lake, replay_id, pace, lag, notify, check_owner, stop),
         name="replay-watch",
         daemon=True,
     )
@@ -58,14 +58,14 @@ def _apply_requests(
     lake: Lake,
     replay_id: str,
     pace: Pace,
-    lag: _LagWatch | None,
-    tell: Callable[[str], None],
+    lag_watch: _LagWatch | None,
+    notify: Callable[[str], None],
     check_owner: Callable[[], object],
-    stop: threading.Event,
+    stop_event: threading.Event,
 ) -> None:
     rate, speed = pace.rate, pace.speed
     trouble = ""
-    while not stop.wait(_LOOK_SECONDS):
+    while not stop_event.wait(_LOOK_SECONDS):
         try:
             state = read_replay_state(lake, replay_id)
             check_owner()
@@ -75,25 +75,25 @@ def _apply_requests(
         except (CommitLakeError, OSError) as error:
             # The thread continues, because without it a paused replay could neither be continued nor be stopped.
             if str(error) != trouble:
-                tell(f"the ledger cannot be read, so requests to stop are not seen: {error}")
+                notify(f"the ledger cannot be read, so requests to stop are not seen: {error}")
             trouble = str(error)
         else:
             trouble = ""
             if state.wants_stop:
-                tell("a stop was requested: the messages under way are finished")
+                notify("a stop was requested: the messages under way are finished")
                 pace.stop()
                 return
             if state.rate is not None and state.rate != rate:
                 rate = state.rate
                 pace.set_rate(rate)
-                tell(f"the rate is now {rate:g} messages/s" if rate else "the rate is no longer limited")
+                notify(f"the rate is now {rate:g} messages/s" if rate else "the rate is no longer limited")
             if state.speed is not None and state.speed != speed:
                 speed = state.speed
                 pace.set_speed(speed)
-                tell(f"the speed is now {speed:g} times the pace at which the messages were stored" if speed else
+                notify(f"the speed is now {speed:g} times the pace at which the messages were stored" if speed else
                      "the pace at which the messages were stored is no longer kept")  # fmt: skip
-        if lag is not None:
-            lag.pause_or_continue()
+        if lag_watch is not None:
+            lag_watch.pause_or_continue()
 
 
 class _LagWatch:
@@ -122,7 +122,7 @@ class _LagWatch:
         if is_behind == self._is_paused:
             return
         self._is_paused = is_behind
-        self._pace.pause(is_paused=is_behind)
+        self._pace.set_paused(is_paused=is_behind)
         if trouble:
             self._tell(f"paused: the lag of {self._group} is not known: {trouble}")
         else:

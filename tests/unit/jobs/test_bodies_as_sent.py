@@ -27,7 +27,7 @@ from commitlake.jobs.dlq import command as dlq
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.replay.changes import decode_messages
-from commitlake.pipelines.replay.parts import COLUMNS, read_bodies_of
+from commitlake.pipelines.replay.parts import COLUMNS, read_bodies_from_packs
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.tables.messages import SOURCE
@@ -148,7 +148,7 @@ def of_spark(growing: GrowingLake, _: object) -> Found:
 def of_replay(growing: GrowingLake, _: object) -> Found:
     """The function of `replay --transform`."""
     rows = growing.lake.table("messages").to_pyarrow_table().select(COLUMNS)
-    made, errors = decode_messages(rows, read_bodies_of(rows, open_store(growing.lake.packs)))
+    made, errors = decode_messages(rows, read_bodies_from_packs(rows, open_store(growing.lake.packs)))
     for row, error in zip(made.to_pylist(), errors, strict=True):
         yield row["keys"][0], row["body"].decode() or None, error is not None
 

@@ -204,14 +204,14 @@ def test_a_flow_has_a_link_for_each_pair_of_topics(capsys: pytest.CaptureFixture
 def test_a_given_session_opens_the_place_as_it_is_named() -> None:
     session = object()
     given = notebook_module.Notebook({"lake": "main.logs"}, {"spark": session})
-    assert (given.place, given.spark) == ("main.logs", session)
+    assert (given.lake_location, given.spark) == ("main.logs", session)
 
 
 def test_pictures_are_shown_in_cells_in_ipython(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     module = type("Display", (), {"HTML": staticmethod(str), "display": staticmethod(shown.append)})
     monkeypatch.setitem(sys.modules, "IPython.display", module)
-    open_notebook("x", {"get_ipython": object(), "display": list}, notebook_module.LAKE).show(PICTURE)
+    open_notebook("x", {"get_ipython": object(), "display": list}, notebook_module.LAKE).show_sections(PICTURE)
     (frame,) = parse_page(shown[0]).all("iframe")
     assert frame.attributes["sandbox"] == "allow-scripts"
     assert_self_contained(frame.attributes["srcdoc"])
@@ -219,14 +219,16 @@ def test_pictures_are_shown_in_cells_in_ipython(monkeypatch: pytest.MonkeyPatch)
 
 def test_pictures_are_shown_in_cells_on_databricks() -> None:
     shown: list[str] = []
-    notebook_module.Notebook({"plots": ""}, {"displayHTML": shown.append, "get_ipython": object()}).show(PICTURE)
+    notebook_module.Notebook({"plots": ""}, {"displayHTML": shown.append, "get_ipython": object()}).show_sections(
+        PICTURE
+    )
     assert_self_contained(shown[0])
 
 
 def test_no_name_in_a_table_becomes_a_formula_in_jupyter(capsys: pytest.CaptureFixture[str]) -> None:
     shown: list[str] = []
     names = {"get_ipython": object(), "display": lambda frame: shown.append(frame.to_html())}
-    notebook_module.Notebook({"plots": ""}, names).show(
+    notebook_module.Notebook({"plots": ""}, names).show_sections(
         Section("x", "x", [Table.of_values("Names", [{"name": HOSTILE}])])
     )
     assert capsys.readouterr().out == "\nNames\n"

@@ -258,7 +258,7 @@ def test_the_option_resume_continues_a_replay(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "claim", lambda *_: 1 / 0)
+        patched.setattr(Ledger, "claim_replay", lambda *_: 1 / 0)
         assert world.replay("--topic", TOPIC) == 1
     lake = ["--lake", world.lake.root]
     assert main(["--resume", world.replay_id(), "--topic", TOPIC, *lake]) == 2
@@ -285,7 +285,7 @@ def test_messages_deleted_from_the_lake_after_the_plan_are_reported(
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Ledger, "claim", end)
+        patched.setattr(Ledger, "claim_replay", end)
         assert world.replay("--topic", TOPIC) == 1
     table = DeltaTable(world.lake.uri("messages"))
     table.delete(f"topic = '{TOPIC}' AND queue_offset >= 3")
@@ -301,10 +301,10 @@ def test_messages_deleted_from_the_lake_after_the_plan_are_reported(
 def test_a_second_process_can_take_over_a_replay(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     first, second = (Ledger(world.lake, world.replay_id()) for _ in range(2))
-    first.claim()
-    second.claim()
+    first.claim_replay()
+    second.claim_replay()
     with pytest.raises(Exception, match="another process has taken over the replay"):
-        first._advance([], first._version)
+        first._commit_with_retries([], first._version)
     add_replay_event(world.lake, world.replay_id(), ReplayEvent.STARTED)
     assert world.act("resume", world.replay_id()) == 4
     assert "of this host is sending the replay" in capsys.readouterr().err
@@ -327,7 +327,7 @@ def test_tasks_of_a_runner_send_and_need_a_rate_not_a_speed(
     assert world.origins() == by_queue(chosen(world))
     name = world.replay_id()
     assert Ledger(world.lake, name).count_senders() == 3
-    add_replay_event(world.lake, name, ReplayEvent.STARTED, senders=3)
+    add_replay_event(world.lake, name, ReplayEvent.STARTED, sender_count=3)
     assert world.act("throttle", name, "--rate", "7", "--speed", "none") == 0
     assert world.act("throttle", name, "--speed", "2x") == 2
     assert "the replay is sent by tasks on Spark" in capsys.readouterr().err

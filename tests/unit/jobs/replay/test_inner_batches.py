@@ -87,7 +87,7 @@ def test_an_inner_batch_that_cannot_be_split_is_not_sent_and_the_others_are(
     errors = [row["error"] for row in world.ledger() if row["error"]]
     assert (
         errors
-        == ["an inner batch of 5 messages, expected 6"] * 6
+        == ["expected an inner batch of 6 messages, found 5"] * 6
         + ["an inner batch whose messages cannot be read: batch item at byte 0: expected at least 22 bytes, found 8"]
         * 5
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from commitlake.jobs.report.flow_diagram import MAX_STOPS, Flow, flow_diagram
+from commitlake.jobs.report.flow_diagram import MAX_STOPS, Flow, flow_diagram_html
 
 FLOWS = [Flow(["orders", "payments", "mails"], 900, "path-1"), Flow(["orders", "mails"], 100, "path-2")]
 
 
 def drawn(flows: list[Flow]) -> ET.Element:
     """Return a diagram as an element."""
-    return ET.fromstring(flow_diagram("Keys by path", "A note", flows))
+    return ET.fromstring(flow_diagram_html("Keys by path", "A note", flows))
 
 
 def test_each_path_is_a_link_as_wide_as_its_number() -> None:

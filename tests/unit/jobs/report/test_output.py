@@ -13,7 +13,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import ErrorText, JobError
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.blocks import blocks_html
-from commitlake.jobs.report.history import RunHistory, history_section, read_history, seconds_text
+from commitlake.jobs.report.history import RunHistory, history_section, read_run_history, seconds_text
 from commitlake.jobs.report.output import (
     PageFile,
     check_page_file,
@@ -68,7 +68,7 @@ def test_a_long_error_is_cut_and_escaped() -> None:
 
 def fail(file: PageFile, error: Exception, shown: tuple[type[Exception], ...] = ()) -> None:
     """Write a page, and raise an error."""
-    with write_page_on_failure(file, "audit", "Audit", [], shown=shown):
+    with write_page_on_failure(file, "audit", "Audit", [], shown_errors=shown):
         file.write(GOOD)
         raise error
 
@@ -152,7 +152,7 @@ def test_the_heading_of_a_history_states_whether_it_is_complete() -> None:
 
 
 def test_an_unreadable_history_has_the_reason(tmp_path: Path) -> None:
-    assert "does not exist" in read_history(Lake(str(tmp_path / "nowhere"))).problem
+    assert "does not exist" in read_run_history(Lake(str(tmp_path / "nowhere"))).problem
 
 
 def lose_data(table: Path) -> None:

@@ -90,7 +90,7 @@ def test_tables_of_commands_fit_every_terminal(name: str, monkeypatch: pytest.Mo
 def test_no_line_is_wider_than_the_terminal(rows: list[list[str]], spare: list[int], width: int) -> None:
     cells = [[re.sub(r"[^ -~\u4e00-\u9fff]", "", cell) for cell in row] for row in rows]
     table = TextTable([Column(f"column_{number}", order) for number, order in enumerate(spare)], cells, width)
-    lines = list(table.lines())
+    lines = list(table.body_lines())
     assert all(cell_len(line) <= width for line in table.titles + lines)
     assert not table.titles or len(lines) == len(rows)
     for number, column in enumerate(table.columns):

@@ -47,7 +47,7 @@ def test_a_complete_archive_has_no_missing_parts(growing: GrowingLake) -> None:
         "broker-a", len(growing.log), datetime.datetime.fromtimestamp(newest_ms / 1000, datetime.UTC)
     )
     assert store.is_intact
-    age = state.age(datetime.datetime.now(datetime.UTC))
+    age = state.time_since_last_run(datetime.datetime.now(datetime.UTC))
     assert age is not None
     assert datetime.timedelta() <= age < datetime.timedelta(minutes=10)
 
@@ -82,7 +82,7 @@ def test_minutes_outside_the_calendar_and_without_a_broker_are_not_counted(growi
 
 
 def test_a_lake_without_runs_has_no_age() -> None:
-    assert ArchiveState([]).age(datetime.datetime.now(datetime.UTC)) is None
+    assert ArchiveState([]).time_since_last_run(datetime.datetime.now(datetime.UTC)) is None
 
 
 def test_a_folder_without_a_lake_is_refused(tmp_path: Path) -> None:

@@ -77,9 +77,9 @@ def test_steps_are_joined_in_parts_of_the_time(tmp_path: Path, monkeypatch: pyte
     asked: list[tuple[int, int]] = []
     write = Statements.records_sql
 
-    def records_sql(self: Statements, first_us: int, end_us: int, *, near: bool) -> str:
+    def records_sql(self: Statements, first_us: int, end_us: int, *, only_window_keys: bool) -> str:
         asked.append((first_us, end_us))
-        return write(self, first_us, end_us, near=near)
+        return write(self, first_us, end_us, only_window_keys=only_window_keys)
 
     monkeypatch.setattr(Statements, "records_sql", records_sql)
     (found,) = slices_of(root, Limits(part_steps=3), monkeypatch)

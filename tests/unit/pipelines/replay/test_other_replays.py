@@ -12,7 +12,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.replay import other_replays
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import add_replay_event, read_replay_state, read_replay_states
-from commitlake.pipelines.replay.other_replays import check_no_unfinished, find_other_replays, record_plan
+from commitlake.pipelines.replay.other_replays import check_no_unfinished_replay, find_other_replays, record_plan
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.lakes import GrowingLake, shop_messages
@@ -64,11 +64,11 @@ def test_a_replay_is_refused_while_another_has_not_finished(lake: Lake, event: R
     add_replay_event(lake, "A", event)
     found = find_other_replays(lake, plan("B", "true"), lake.table("messages"))
     with pytest.raises(ReplayError, match=rf"100 of these messages belong to the replay A, .* \({event}\)"):
-        check_no_unfinished(found)
+        check_no_unfinished_replay(found)
     add_replay_event(lake, "A", ReplayEvent.FINISHED)
     found = find_other_replays(lake, plan("B", "true"), lake.table("messages"))
     assert [other.is_unfinished for other in found] == [False]
-    check_no_unfinished(found)
+    check_no_unfinished_replay(found)
 
 
 def test_the_newest_of_the_ended_replays_are_reported(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ PLAN = ReplayPlan(
 
 def test_a_plan_round_trips() -> None:
     assert plan_from_json(plan_to_json(PLAN)) == PLAN
-    assert PLAN.wanted == 3
+    assert PLAN.messages_to_send == 3
 
 
 def test_a_plan_of_another_version_is_refused_with_the_remedy() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.replay.planning import MAX_WINDOWS, count_over_time, count_queues
+from commitlake.pipelines.replay.planning import MAX_WINDOWS, count_messages_by_queue, count_over_time
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -30,7 +30,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 def test_messages_are_counted_by_second(growing: GrowingLake) -> None:
     table = growing.lake.table("messages")
     where = f"store_timestamp < '{START + datetime.timedelta(days=1)}'"
-    found = count_over_time(table, where, count_queues(table, where))
+    found = count_over_time(table, where, count_messages_by_queue(table, where))
     assert found.step == datetime.timedelta(seconds=1)
     assert found.starts == [START + datetime.timedelta(seconds=second) for second in range(14)]
     expected = {f"topic-{odd}": [0] * 14 for odd in (0, 1)}
@@ -41,7 +41,7 @@ def test_messages_are_counted_by_second(growing: GrowingLake) -> None:
 
 def test_the_length_of_windows_depends_on_the_time(growing: GrowingLake) -> None:
     table = growing.lake.table("messages")
-    found = count_over_time(table, "true", count_queues(table, "true"))
+    found = count_over_time(table, "true", count_messages_by_queue(table, "true"))
     assert found.step == datetime.timedelta(days=30)
     assert len(found.starts) <= MAX_WINDOWS
     assert sum(map(sum, found.messages.values())) == 21

@@ -57,8 +57,8 @@ def test_copies_of_a_replay_that_ended_long_ago_are_dropped(lake: Lake, events: 
     add_copied_replay(lake, "ended", *events)
     assert find(lake, NOW + KEEP - WEEK) == OldCopies()
     found = find(lake)
-    assert (found.replays, found.rows, found.resumable) == (("ended",), COPIES, ())
-    assert found.bytes > 0
+    assert (found.replays, found.row_count, found.resumable) == (("ended",), COPIES, ())
+    assert found.size_bytes > 0
     before = read_replay_state(lake, "ended")
     drop_copies(lake, found)
     assert copies(lake) == {}
@@ -139,7 +139,7 @@ def test_a_lake_without_copies_has_no_old_copies(lake: Lake) -> None:
 def test_a_replay_with_a_recent_outcome_is_resumable(lake: Lake) -> None:
     add_copied_replay(lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
     ledger = Ledger(lake, "left")
-    ledger.claim()
+    ledger.claim_replay()
     row = {"replay_id": "left", "part": 0, "broker": "broker-a", "physical_offset": 0, "sent_at": LATER}
     ledger.add_outcomes(pa.Table.from_pylist([row], arrow_schema(REPLAY_MESSAGES)))
     assert find(lake, drops_resumable=True).resumable == ("left",)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.pipelines.replay.groups.consumed import ChosenMessages, ConsumedCount
-from commitlake.pipelines.replay.planning import count_queues
+from commitlake.pipelines.replay.planning import count_messages_by_queue
 from tests.support.lag_places import stored
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of, shop_messages
 from tests.support.logs import new_message
@@ -43,14 +43,14 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 def chosen(growing: GrowingLake, topic: str) -> ChosenMessages:
     """Return all messages of a topic."""
     table, condition = growing.lake.table("messages"), f"topic = '{topic}'"
-    return ChosenMessages(table, condition, count_queues(table, condition))
+    return ChosenMessages(table, condition, count_messages_by_queue(table, condition))
 
 
 def test_messages_before_the_offsets_are_consumed(growing: GrowingLake) -> None:
     rows = [row for row in rows_of(growing.lake.uri("messages")) if row["topic"] == TOPIC]
     ends = {("broker-a", TOPIC, row["queue_id"]): 1 for row in rows}
     messages = chosen(growing, TOPIC)
-    assert not messages.has_failed
+    assert not messages.has_retries_or_dead_letters
     assert messages.count_consumed(ends) == ConsumedCount(len(ends))
     assert messages.count_consumed(dict.fromkeys(ends, 100)) == ConsumedCount(10)
     assert messages.count_consumed({}) == ConsumedCount(0)
@@ -66,7 +66,7 @@ def test_messages_of_a_deleted_topic_are_unknown(tmp_path: Path) -> None:
 
     def consumed(offset: int, second: int) -> ConsumedCount:
         as_of = {"broker-a": START + datetime.timedelta(seconds=second)}
-        choice = count_queues(table, "topic = 'orders'")
+        choice = count_messages_by_queue(table, "topic = 'orders'")
         return ChosenMessages(table, "topic = 'orders'", choice, as_of).count_consumed(
             {("broker-a", "orders", 0): offset}
         )
@@ -79,7 +79,7 @@ def test_a_dead_letter_is_consumed_according_to_its_first_record(growing: Growin
     messages = chosen(growing, LETTERS)
     rows = sorted(rows_of(growing.lake.uri("messages")), key=lambda row: row["physical_offset"])
     given_up = [rows[number] for number in (0, 4, 8)]
-    assert messages.has_failed
+    assert messages.has_retries_or_dead_letters
     everywhere = {("broker-a", TOPIC, queue): 100 for queue in range(8)}
     assert messages.count_consumed(everywhere) == ConsumedCount(3, unknown=1)
     before_last = everywhere | {("broker-a", TOPIC, given_up[-1]["queue_id"]): given_up[-1]["queue_offset"]}

@@ -34,21 +34,21 @@ ONE = OtherMessages(1, ("offset 8",))
     ],
 )
 def test_a_group_skips_the_replays_messages_and_stops_at_others(position: int, expected: GroupMove) -> None:
-    assert move_past_runs(RUNS, position, others_in, skips_others=False) == expected
+    assert move_past_runs(RUNS, position, others_in, skips_other_messages=False) == expected
 
 
 def test_other_messages_are_skipped_on_request() -> None:
-    assert move_past_runs(RUNS, 6, others_in, skips_others=True) == GroupMove(14, 7, 1, 0, ONE, NONE)
+    assert move_past_runs(RUNS, 6, others_in, skips_other_messages=True) == GroupMove(14, 7, 1, 0, ONE, NONE)
 
 
 def test_filtered_messages_of_others_do_not_stop_a_group() -> None:
-    assert move_past_runs(RUNS, 5, lambda *_: NONE, skips_others=False) == GroupMove(14, 8, 0, 0, NONE, NONE)
+    assert move_past_runs(RUNS, 5, lambda *_: NONE, skips_other_messages=False) == GroupMove(14, 8, 0, 0, NONE, NONE)
 
 
 def test_at_most_three_others_are_named() -> None:
-    found = move_past_runs([OffsetRun(10, 11)], 0, others_in, skips_others=False).others
+    found = move_past_runs([OffsetRun(10, 11)], 0, others_in, skips_other_messages=False).others
     assert found == OtherMessages(10, ("offset 0", "offset 1", "offset 2"))
-    found = move_past_runs([OffsetRun(2, 3), OffsetRun(9, 10)], 0, others_in, skips_others=False).others
+    found = move_past_runs([OffsetRun(2, 3), OffsetRun(9, 10)], 0, others_in, skips_other_messages=False).others
     assert found == OtherMessages(8, ("offset 0", "offset 1", "offset 3"))
 
 

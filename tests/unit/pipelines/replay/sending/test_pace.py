@@ -38,7 +38,7 @@ def test_every_ten_seconds_have_as_many_messages_as_the_rate_allows(clock: Clock
     pace = pace_of(clock, rate)
     sent: list[tuple[float, int]] = []
     while clock.now < 1060:
-        together = pace.count_fitting(np.zeros(1000, np.int64))
+        together = pace.count_sendable_now(np.zeros(1000, np.int64))
         assert pace.wait(together, 0)
         sent.append((clock.now, together))
     for start in range(1000, 1050, 5):
@@ -50,7 +50,7 @@ def test_without_a_limit_there_is_no_wait(clock: Clock) -> None:
     pace = pace_of(clock)
     assert all(pace.wait(1000, 0) for _ in range(100))
     assert clock.now == 1000
-    assert pace.count_fitting(np.zeros(1000, np.int64)) == 1000
+    assert pace.count_sendable_now(np.zeros(1000, np.int64)) == 1000
 
 
 def test_messages_keep_their_distance_in_time(clock: Clock) -> None:
@@ -79,8 +79,8 @@ def test_a_stopped_replay_sends_no_message(clock: Clock) -> None:
 
 
 def test_a_paused_replay_waits_until_it_is_resumed(clock: Clock) -> None:
-    pace = Pace(clock=clock.time, sleep=lambda _: pace.pause(is_paused=False))
-    pace.pause(is_paused=True)
+    pace = Pace(clock=clock.time, sleep=lambda _: pace.set_paused(is_paused=False))
+    pace.set_paused(is_paused=True)
     assert pace.wait(1, 0)
 
 
@@ -116,9 +116,9 @@ def test_a_waiting_replay_applies_a_change(clock: Clock, change: str) -> None:
 def test_messages_due_during_a_pause_are_not_sent_faster_afterwards(clock: Clock) -> None:
     pace = pace_of(clock, speed=1)
     assert pace.wait(1, 0)
-    pace.pause(is_paused=True)
+    pace.set_paused(is_paused=True)
     clock.sleep(3600)
-    pace.pause(is_paused=False)
+    pace.set_paused(is_paused=False)
     before = clock.now
     for stored_ms in (1000, 2000, 3000):
         assert pace.wait(1, stored_ms)
@@ -128,17 +128,17 @@ def test_messages_due_during_a_pause_are_not_sent_faster_afterwards(clock: Clock
 def test_messages_stored_together_are_sent_together(clock: Clock) -> None:
     pace = pace_of(clock, speed=10)
     stored_ms = np.array([50_000, 50_500, 51_000, 51_001, 60_000], np.int64)  # a tenth of a second of sending: 1000 ms
-    assert pace.count_fitting(stored_ms) == 3
-    assert pace.count_fitting(stored_ms[3:]) == 1
-    assert pace_of(clock).count_fitting(stored_ms) == 5
-    assert pace_of(clock, rate=20, speed=10).count_fitting(stored_ms) == 2
+    assert pace.count_sendable_now(stored_ms) == 3
+    assert pace.count_sendable_now(stored_ms[3:]) == 1
+    assert pace_of(clock).count_sendable_now(stored_ms) == 5
+    assert pace_of(clock, rate=20, speed=10).count_sendable_now(stored_ms) == 2
 
 
 def test_messages_are_not_sent_faster_after_the_target_was_unreachable(clock: Clock) -> None:
     pace = pace_of(clock, speed=1)
     assert pace.wait(1, 50_000)
     clock.sleep(60)  # the target is away
-    pace.restart_speed()
+    pace.restart_speed_clock()
     at = []
     for stored_ms in (51_000, 52_000, 53_000):
         assert pace.wait(1, stored_ms)

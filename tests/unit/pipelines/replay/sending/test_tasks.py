@@ -132,8 +132,8 @@ def check_sent_once_in_order(world: ReplayWorld) -> None:
 def claimed_tasks(world: ReplayWorld, plan: ReplayPlan, count: int, *, is_resumed: bool = False) -> list[SendingTask]:
     """Take a replay over, and return its tasks."""
     shares = divide_queues(planned(world, plan), count)
-    claims = Ledger(world.lake, plan.replay_id).claim(len(shares))
-    add_replay_event(world.lake, plan.replay_id, ReplayEvent.STARTED, senders=len(shares))
+    claims = Ledger(world.lake, plan.replay_id).claim_replay(len(shares))
+    add_replay_event(world.lake, plan.replay_id, ReplayEvent.STARTED, sender_count=len(shares))
     return [
         SendingTask(world.lake, Shared(plan), each, claim, world.name_servers, 0.0, SETTINGS, is_resumed, False)
         for each, claim in zip(shares, claims, strict=True)
@@ -281,7 +281,7 @@ def test_two_processes_do_not_wait_for_each_other(
     def replaced(connections: TrackedConnections, broker_name: str) -> int:
         connections.open(broker_name)  # and has checked that it is the owner
         if not others._current:
-            Ledger(world.lake, plan.replay_id).claim()
+            Ledger(world.lake, plan.replay_id).claim_replay()
             others.open(broker_name)
         return list_connections(connections, broker_name)
 
@@ -338,26 +338,26 @@ def test_a_claim_of_an_earlier_run_is_refused(world: ReplayWorld, plan: ReplayPl
 
 def test_no_process_of_an_earlier_run_adds_rows(world: ReplayWorld, plan: ReplayPlan) -> None:
     first, second, driver = (Ledger(world.lake, plan.replay_id) for _ in range(3))
-    claims = driver.claim(2)
+    claims = driver.claim_replay(2)
     assert first.claim_sender(claims[0])
     assert second.claim_sender(claims[1])
-    first._advance([], first._version)
+    first._commit_with_retries([], first._version)
     assert not Ledger(world.lake, plan.replay_id).claim_sender(claims[1])
     with pytest.raises(OtherProcessError):
-        second._advance([], second._version)
-    Ledger(world.lake, plan.replay_id).claim()
+        second._commit_with_retries([], second._version)
+    Ledger(world.lake, plan.replay_id).claim_replay()
     for ledger in (first, driver):
         with pytest.raises(OtherProcessError):
             ledger.check_is_owner()
         with pytest.raises(OtherProcessError):
-            ledger._advance([], ledger._version)
+            ledger._commit_with_retries([], ledger._version)
 
 
 def test_a_driver_takes_over_while_a_task_of_the_run_before_claims_its_share(
     world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, late = (Ledger(world.lake, plan.replay_id) for _ in range(2))
-    claims = first.claim(2)
+    claims = first.claim_replay(2)
     read_versions = Ledger._sender_versions
     is_claimed = threading.Event()
 
@@ -369,7 +369,7 @@ def test_a_driver_takes_over_while_a_task_of_the_run_before_claims_its_share(
         return found
 
     monkeypatch.setattr(Ledger, "_sender_versions", read)
-    assert Ledger(world.lake, plan.replay_id).claim(3) == [
+    assert Ledger(world.lake, plan.replay_id).claim_replay(3) == [
         SenderClaim(0, 2, 2),
         SenderClaim(1, 2, 3),
         SenderClaim(2, 2, 1),
