@@ -88,7 +88,8 @@ class Journeys(JourneysOptions):
 
 def _open_lake_and_print(command: Journeys, page_file: PageFile | None) -> ExitCode:
     lake = open_lake_argument(command)
-    with explain_damaged_files(lake, _READ), _explain_invalid_where(command):
+    # A damaged file is explained first: its error is one of the query engine, too.
+    with _explain_invalid_where(command), explain_damaged_files(lake, _READ):
         return _print_rows_and_page(command, lake, page_file)
 
 
@@ -110,7 +111,7 @@ def _print_rows_and_page(command: Journeys, lake: Lake, page_file: PageFile | No
         if command.show_choice == KEYS:
             _show_keys(command, answer, known, missing)
         elif command.show_choice == HOPS:
-            _write_rows(command, answer.hops(), HOP_COLUMNS, missing)
+            _show_hops(command, answer, missing)
         else:
             _show_paths(command, answer, missing)
         notes = [] if command.quiet and page_file is None else list(_note_sentences(answer, question, known))
@@ -135,7 +136,15 @@ def _show_paths(command: Journeys, answer: Answer, missing_data_sentences: Seque
     _write_rows(command, rows, PATH_COLUMNS, missing_data_sentences)
     if command.output == "table" and rows and command.show is None:
         print()
-        _write_rows(command, answer.hops(), HOP_COLUMNS, ())
+        _show_hops(command, answer, ())
+
+
+def _show_hops(command: Journeys, answer: Answer, missing_data_sentences: Sequence[str]) -> None:
+    hops = answer.hops()
+    shown = hops[: command.limit or None]
+    _write_rows(command, shown, HOP_COLUMNS, missing_data_sentences)
+    if len(shown) < len(hops) and not command.quiet:
+        print(f"the first {len(shown):,} of {len(hops):,} hops are shown, --limit 0 shows all", file=sys.stderr)
 
 
 def _paths_with_shares(answer: Answer, limit: int | None) -> list[dict[str, Any]]:
@@ -200,6 +209,8 @@ def _make_report(
             hop_columns=HOP_COLUMNS,
             misfits=None if found is None else list(found.rows),
             misfit_count=0 if found is None else found.count,
+            has_reasons=wanted.needs_reason,
+            through=wanted.through,
             key_columns=KEY_COLUMNS,
             notes=notes[1:],
             missing=missing_data_sentences,

@@ -33,6 +33,8 @@ SHOWN_PATHS = 20
 """Number of paths on a page; the others are counted."""
 KEYS_OF_PATH = 20
 """Number of keys that a page lists of each path."""
+MAX_HOPS = 200
+"""Largest number of hops on a page; the others are counted."""
 MAX_KEYS = 1_000
 """Largest number of keys that do not fit on a page; the others are counted."""
 _NOTE = (
@@ -55,6 +57,8 @@ class JourneysPage:
         hop_columns: their columns.
         misfits: keys that do not fit; None if the command asks for none.
         misfit_count: number of all of them.
+        has_reasons: True if the command asks for keys that do not fit, and not only for those through some topics.
+        through: these topics.
         key_columns: their columns.
         notes: sentences on what is cut.
         missing: sentences on what the lake has lost.
@@ -70,6 +74,8 @@ class JourneysPage:
     hop_columns: Sequence[Column]
     misfits: Sequence[Row] | None
     misfit_count: int
+    has_reasons: bool
+    through: Sequence[str]
     key_columns: Sequence[Column]
     notes: Sequence[str]
     missing: Sequence[str]
@@ -83,7 +89,7 @@ def journeys_report(page: JourneysPage) -> Report:
         Section("hops", "Times from topic to topic", _hop_blocks(page)),
     ]
     if page.misfits is not None:
-        sections.insert(0, Section("keys", "Keys that do not fit", _misfit_blocks(page)))
+        sections.insert(0, Section("keys", _keys_title(page), _misfit_blocks(page)))
     return Report(TITLE, _verdict(page), page.facts, sections, "journeys")
 
 
@@ -93,6 +99,9 @@ def _verdict(page: JourneysPage) -> Verdict:
         return Verdict(Kind.CRITICAL, f"The lake has lost messages of the time; {keys} began in it", "Incomplete")
     if page.misfits is None:
         return Verdict(Kind.INFO, f"{keys} took {format_count(page.path_count, 'path')}", "Paths")
+    if not page.has_reasons:
+        through = f"{page.misfit_count:,} of {keys} {'passes' if page.misfit_count == 1 else 'pass'}"
+        return Verdict(Kind.INFO, f"{through} through {' and '.join(page.through)}", "Keys")
     if not page.misfit_count:
         return Verdict(Kind.GOOD, f"All of {keys} fit", "Good")
     return Verdict(
@@ -144,13 +153,20 @@ def _hop_blocks(page: JourneysPage) -> list[Block]:
     if not page.hops:
         return [Paragraph("No key went from one topic to another.")]
     text = "A hop counts where its later message was sent. Times are rounded up to two digits."
-    return [Paragraph(text, is_quiet=True), Table.of("From topic to topic", page.hop_columns, page.hops)]
+    rest = len(page.hops) - MAX_HOPS
+    left = f"{rest:,} rarer hops are left out of this page; --show hops --limit 0 lists all." if rest > 0 else ""
+    return [Paragraph(text, is_quiet=True),
+            Table.of("From topic to topic", page.hop_columns, page.hops[:MAX_HOPS], left)]  # fmt: skip
 
 
 def _misfit_blocks(page: JourneysPage) -> list[Block]:
     assert page.misfits is not None
     if not page.misfits:
-        return [Paragraph("All keys fit.")]
+        return [Paragraph("All keys fit." if page.has_reasons else "No key passes through these topics.")]
     rest = page.misfit_count - len(page.misfits)
     left = f"{rest:,} more keys are left out of this page; --limit 0 --json lists all." if rest else ""
-    return [Table.of("Keys that do not fit", page.key_columns, page.misfits, left)]
+    return [Table.of(_keys_title(page), page.key_columns, page.misfits, left)]
+
+
+def _keys_title(page: JourneysPage) -> str:
+    return "Keys that do not fit" if page.has_reasons else "Keys that pass through the topics"

@@ -111,11 +111,10 @@ class KeyRecords:
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as closing:
-            self._folder = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="commitlake-journeys-")))
+        with self._closing:
             for chunk in self._read_chunks():
                 self._add_chunk(chunk)
-            self._closing = closing.pop_all()
+            self._closing = self._closing.pop_all()  # what an error before this closes stays open from here on
         return self
 
     def __exit__(
@@ -140,6 +139,8 @@ class KeyRecords:
             if self._kept_rows <= self._limits.slice_rows:
                 return
             self._ends = self._sample_slice_boundaries()
+            folder = tempfile.TemporaryDirectory(prefix="commitlake-journeys-")
+            self._folder = Path(self._closing.enter_context(folder))
         for each in self._kept:
             numbers = slice_numbers(to_single_array(each.column("key")), self._ends)
             self._files.append(write_partitions(each, numbers, len(self._ends) + 1, self._folder))

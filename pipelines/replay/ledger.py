@@ -11,10 +11,12 @@ import datetime
 import json
 import math
 import os
+import random
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +35,7 @@ from commitlake.connectors.plain_arrays import to_utc_times
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.plan import ReplayPlan, plan_from_json, plan_to_json
 from commitlake.pipelines.replay.sent_messages import Origin
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT32_MAX, int_in_range
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replays import REPLAY_MESSAGES, REPLAYS, ReplayEvent, SendOutcome
@@ -41,7 +44,9 @@ _OTHER_HOST_SECONDS = 60
 """Time without writes after which a process on another host counts as ended."""
 
 _MAX_SHOWN = 100
-_MAX_COMMITS = 5
+_TRY_SECONDS = 120
+"""Time for which a commit is tried again while other senders of the replay commit first."""
+_MAX_WAIT_SECONDS = 0.5
 """Number of attempts to add rows; one fails if too many commits of other senders were first."""
 
 _PLACE = ("broker", "physical_offset", "target_topic", "target_broker", "target_queue_id", "target_offset")
@@ -115,7 +120,7 @@ def add_replay_event(
     """
     row = {
         "replay_id": replay_id,
-        "at": datetime.datetime.now(datetime.UTC),
+        "at": _event_time(lake, replay_id),
         "event": str(event),
         "owner": identify_this_process(sender_count),
         "plan": None if plan is None else plan_to_json(plan),
@@ -126,6 +131,22 @@ def add_replay_event(
         "speed": speed,
     }
     append_rows(lake, "replays", pa.Table.from_pylist([row], arrow_schema(REPLAYS)))
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _event_time(lake: Lake, replay_id: str) -> datetime.datetime:
+    """Return the time of a new event: now, but later than the replay's events so far, as clocks of hosts differ."""
+    now = _now()
+    try:
+        table = lake.table("replays")
+    except NoTableError:
+        return now
+    sql = f"SELECT max(at) AS last FROM replays WHERE replay_id = {text_literal(replay_id)}"
+    last: datetime.datetime | None = run_sql(table, "replays", sql).read_all().column("last")[0].as_py()
+    return now if last is None else max(now, last + datetime.timedelta(microseconds=1))
 
 
 def read_replay_states(
@@ -265,7 +286,7 @@ class Ledger:
 
     def __init__(self, lake: Lake, replay_id: str) -> None:
         self._lake, self._id = lake, replay_id
-        self._application = f"commitlake.replay/{replay_id}"
+        self._application = _application_id(replay_id)
         self._version: int | None = None
         self._lock = threading.Lock()
 
@@ -282,7 +303,7 @@ class Ledger:
             OtherProcessError: if another process does so at the same time.
         """
         before = self._transaction_version(self._application)
-        for _ in range(_MAX_COMMITS):
+        for _ in _tries():
             known = self._sender_versions()
             following = [version + 1 for version in known] + [1] * (sender_count - len(known))
             beside = {self._sender_application_id(each): (number - 1, number) for each, number in enumerate(following)}
@@ -291,8 +312,8 @@ class Ledger:
                 return [SenderClaim(number, run, version) for number, version in enumerate(following[:sender_count])]
             # A task of an earlier run may have raised its sender's number at the same time.
             if self._transaction_version(self._application) != before:
-                break
-        raise self._taken_over_error()
+                raise self._taken_over_error()
+        raise _busy_error()
 
     def claim_sender(self, claim: SenderClaim) -> bool:
         """Take over the share of a sender: from now on only this process can add rows of it.
@@ -342,12 +363,21 @@ class Ledger:
         self._commit_with_retries([file], self._version)
 
     def _commit_with_retries(self, files: list[Any], version: int | None) -> None:
-        for _ in range(_MAX_COMMITS):
+        for _ in _tries():
             if self._try_commit(files, version):
                 return
             if self._transaction_version(self._application) != version:
-                break
-        raise self._taken_over_error()
+                raise self._taken_over_error()
+        raise _busy_error()
+
+    def is_superseded(self, claim: SenderClaim) -> bool:
+        """Return whether another process has taken over the replay, or the share that this one has claimed."""
+        table = self._open_table()
+        replay, sender = _application_id(self._id), self._sender_application_id(claim.number)
+        if table is None or table.transaction_version(replay) != claim.run:
+            return True
+        known = self._version if self._application == sender else claim.version
+        return table.transaction_version(sender) != known
 
     def _try_commit(
         self, files: list[Any], version: int | None, other_transactions: Mapping[str, tuple[int, int]] | None = None
@@ -378,7 +408,7 @@ class Ledger:
         return None if table is None else table.transaction_version(application_id)
 
     def _sender_application_id(self, sender_number: int) -> str:
-        return f"commitlake.replay/{self._id}/{sender_number}"
+        return f"{_application_id(self._id)}/{sender_number}"
 
     def _sender_versions(self) -> list[int]:
         """Return the transaction numbers of all senders of the replay so far."""
@@ -534,6 +564,28 @@ def _parse_owner(replay_id: str, text: str) -> _Owner:
             f"{text[:_MAX_SHOWN]!r}"
         )
     return owner
+
+
+def _application_id(replay_id: str) -> str:
+    return f"commitlake.replay/{replay_id}"
+
+
+def _tries() -> Iterator[None]:
+    """Yield for each time that a commit is tried; random waits keep many senders from meeting again and again."""
+    end = time.monotonic() + _TRY_SECONDS
+    yield
+    while time.monotonic() < end:
+        time.sleep(random.uniform(0, _MAX_WAIT_SECONDS))  # noqa: S311 (no secret)
+        yield
+
+
+def _busy_error() -> ReplayError:
+    return ReplayError(
+        f"other processes added rows to the table 'replay_messages' first for {_TRY_SECONDS} s. Resume the replay, "
+        "with fewer tasks if it has more than a hundred",
+        exit_code=ExitCode.FAILED,
+        is_transient=True,
+    )
 
 
 def identify_this_process(sender_count: int = 0) -> str:

@@ -35,7 +35,7 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._share = share
+        self._share, self._total_rate = share, rate
         self._rate, self._speed, self._clock, self._sleep = rate * share, speed, clock, sleep
         self._lock = threading.Lock()
         self._next = clock()
@@ -50,6 +50,11 @@ class Pace:
         return self._rate
 
     @property
+    def total_rate(self) -> float:
+        """The limit in messages per second of all processes that share it; 0 if there is none."""
+        return self._total_rate
+
+    @property
     def speed(self) -> float:
         """The factor of the pace at which the messages were stored; 0 if that pace is not kept."""
         return self._speed
@@ -57,7 +62,7 @@ class Pace:
     def set_rate(self, rate: float) -> None:
         """Change the limit in messages per second. Threads that wait notice it within a fifth of a second."""
         with self._lock:
-            self._rate = rate * self._share
+            self._rate, self._total_rate = rate * self._share, rate
             self._restart_clock()
 
     def set_speed(self, speed: float) -> None:

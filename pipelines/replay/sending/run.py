@@ -9,7 +9,7 @@ from functools import partial
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_replay_event
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.sending.pace import Pace
@@ -74,7 +74,7 @@ class ReplayRun:
             if self._runner is None:
                 is_done = self._send_in_this_process(is_resumed=is_resumed, has_lost_rows=has_lost_rows)
             else:
-                with follow_tasks(self._lake, self._plan.replay_id, self._pace, self._note_progress):
+                with follow_tasks(self._lake, self._plan.replay_id, self._pace, self._ledger, self._note_progress):
                     is_done = send_on_runner(
                         self._runner,
                         self._lake,
@@ -89,7 +89,8 @@ class ReplayRun:
             if is_done:
                 self._check_no_rows_deleted()
         except BaseException as error:
-            record(ReplayEvent.FAILED, counts=self._counts, detail=str(error) or type(error).__name__)
+            if not isinstance(error, OtherProcessError) or self._is_owner():  # or else the state is that of the other
+                record(ReplayEvent.FAILED, counts=self._counts, detail=str(error) or type(error).__name__)
             raise
         record(ReplayEvent.FINISHED if is_done else ReplayEvent.STOPPED, counts=self._counts)
         return self._counts
@@ -109,6 +110,13 @@ class ReplayRun:
         check_owner = self._ledger.check_is_owner
         with TrackedConnections(producer, admin, self._plan.replay_id, check_owner=check_owner) as connections:
             return sender.send(connections, is_resumed=is_resumed, has_lost_rows=has_lost_rows)
+
+    def _is_owner(self) -> bool:
+        try:
+            self._ledger.check_is_owner()
+        except OtherProcessError:
+            return False
+        return True
 
     def _note_progress(self, counts: Counts) -> None:
         self._counts = counts

@@ -9,6 +9,7 @@ The next part is read and encoded while one is sent.
 from __future__ import annotations
 
 import datetime
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -129,7 +130,8 @@ class ShareSender:
         self._own = sorted(range(len(self._queues)) if queues is None else queues)
         self._ledger_seconds = ledger_seconds
         self._unwritten: list[pa.Table] = []
-        self._written_at = clock()
+        # Tasks that begin at the same time do not all commit at the same time.
+        self._written_at = clock() - random.uniform(0, ledger_seconds)  # noqa: S311 (no secret)
         self._counts = counts
         self._counting = threading.Lock()
 

@@ -39,11 +39,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from deltalake.exceptions import DeltaError
+
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
 from commitlake.connectors.runtime.runner import Runner, Shared
-from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned_messages
@@ -187,17 +189,17 @@ def send_on_runner(
 
 def send_share(task: SendingTask) -> TaskResult:
     """Send the messages of a task, in any process."""
+    ledger = Ledger(task.lake, task.plan.value.replay_id)
     try:
-        return TaskResult(_claim_and_send_share(task))
+        return TaskResult(_claim_and_send_share(task, ledger))
     except ReplayError as error:
-        if not isinstance(error, OtherProcessError):
+        if not ledger.is_superseded(task.claim):  # or else a stop would be one of the successor
             add_replay_event(task.lake, task.plan.value.replay_id, ReplayEvent.STOPPING, detail=str(error))
         return TaskResult(False, error)
 
 
-def _claim_and_send_share(task: SendingTask) -> bool:
+def _claim_and_send_share(task: SendingTask, ledger: Ledger) -> bool:
     lake, plan, claim = task.lake, task.plan.value, task.claim
-    ledger = Ledger(lake, plan.replay_id)
     is_first = ledger.claim_sender(claim)
     state = read_replay_state(lake, plan.replay_id)
     if state.wants_stop:
@@ -226,16 +228,19 @@ def _ignore_message(_: str) -> None:
 
 
 @contextmanager
-def follow_tasks(lake: Lake, replay_id: str, pace: Pace, on_progress: Callable[[Counts], None]) -> Iterator[None]:
+def follow_tasks(
+    lake: Lake, replay_id: str, pace: Pace, ledger: Ledger, on_progress: Callable[[Counts], None]
+) -> Iterator[None]:
     """While the block runs, forward a stop to the tasks of a replay, and report their progress.
 
     Args:
         pace: A stop of this pace stops the tasks.
+        ledger: The ledger that has claimed the replay. Tasks of a process that has taken it over are not stopped.
         on_progress: Called with the numbers of messages in the ledger.
     """
     end = threading.Event()
     thread = threading.Thread(
-        target=_follow_tasks, args=(lake, replay_id, pace, on_progress, end), name="replay-tasks", daemon=True
+        target=_follow_tasks, args=(lake, replay_id, pace, ledger, on_progress, end), name="replay-tasks", daemon=True
     )
     thread.start()
     try:
@@ -246,14 +251,19 @@ def follow_tasks(lake: Lake, replay_id: str, pace: Pace, on_progress: Callable[[
 
 
 def _follow_tasks(
-    lake: Lake, replay_id: str, pace: Pace, on_progress: Callable[[Counts], None], end_event: threading.Event
+    lake: Lake,
+    replay_id: str,
+    pace: Pace,
+    ledger: Ledger,
+    on_progress: Callable[[Counts], None],
+    end_event: threading.Event,
 ) -> None:
-    ledger = Ledger(lake, replay_id)
     is_requested = False
     looks = 0
     while not end_event.wait(_LOOK_SECONDS):
-        with suppress(CommitLakeError, OSError):  # the next look may succeed
+        with suppress(CommitLakeError, DeltaError, OSError):  # the next look may succeed
             if pace.is_stopped and not is_requested:
+                ledger.check_is_owner()
                 if not read_replay_state(lake, replay_id).wants_stop:
                     add_replay_event(lake, replay_id, ReplayEvent.STOPPING)
                 is_requested = True

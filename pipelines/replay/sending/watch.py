@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from deltalake.exceptions import DeltaError
+
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, RocketMQError
 from commitlake.pipelines.replay.errors import OtherProcessError
@@ -63,7 +65,7 @@ def _apply_requests(
     check_owner: Callable[[], object],
     stop_event: threading.Event,
 ) -> None:
-    rate, speed = pace.rate, pace.speed
+    rate, speed = pace.total_rate, pace.speed
     trouble = ""
     while not stop_event.wait(_LOOK_SECONDS):
         try:
@@ -72,7 +74,7 @@ def _apply_requests(
         except OtherProcessError:
             pace.stop()
             return
-        except (CommitLakeError, OSError) as error:
+        except (CommitLakeError, DeltaError, OSError) as error:
             # The thread continues, because without it a paused replay could neither be continued nor be stopped.
             if str(error) != trouble:
                 notify(f"the ledger cannot be read, so requests to stop are not seen: {error}")

@@ -155,6 +155,21 @@ def test_wrong_options_are_refused(
     assert message in capsys.readouterr().err
 
 
+def test_hops_are_limited(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--lake", root, *TIME, "--show", "hops", "--limit", "1", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert [json.loads(line)["target"] for line in shown.out.splitlines()] == ["payments"]
+    assert "the first 1 of 2 hops are shown, --limit 0 shows all" in shown.err
+
+
+def test_a_damaged_file_is_not_called_a_wrong_condition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = JourneyedLake(tmp_path, PLAN).root
+    for file in (Path(root) / "messages").rglob("*.parquet"):
+        file.write_bytes(bytes(file.stat().st_size))
+    assert main(["--lake", root, *TIME, "--where", "queue_id = 0"]) == 3
+    assert "--where" not in capsys.readouterr().err
+
+
 def test_topics_and_tags_that_no_message_has_are_named(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--topic", "orders", "--through", "payment", "--missing", "shipment", "--stuck-after", "order:1s"]
     assert main(["--lake", root, *TIME, *given, "--tag", "nosuch"]) == 0

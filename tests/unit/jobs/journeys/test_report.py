@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from commitlake.jobs.journeys.command import HOP_COLUMNS, KEY_COLUMNS
-from commitlake.jobs.journeys.report import JourneysPage, journeys_report
+from commitlake.jobs.journeys.report import MAX_HOPS, JourneysPage, journeys_report
 from commitlake.jobs.report.page import render_page
 from commitlake.schemas.report import Kind
 
@@ -28,7 +28,7 @@ def page(**changes: Any) -> JourneysPage:
         "facts": [("Lake", "lake")], "counts": {"keys": 100, "began_before": 3}, "paths": PATHS, "path_count": 2,
         "examples": {("orders", "payments"): ["o1", "o 2"], ("orders",): ["o<7"]}, "hops": [HOP],
         "hop_columns": HOP_COLUMNS, "misfits": None, "misfit_count": 0, "key_columns": KEY_COLUMNS,
-        "notes": ["3 more keys began before"], "missing": [], "lake": "lake",
+        "has_reasons": True, "through": (), "notes": ["3 more keys began before"], "missing": [], "lake": "lake",
     }  # fmt: skip
     return JourneysPage(**{**known, **changes})
 
@@ -52,6 +52,11 @@ def test_bands_lead_to_keys_of_their_path() -> None:
         ({}, Kind.INFO, "100 keys took 2 paths"),
         ({"misfits": [KEY], "misfit_count": 1}, Kind.WARNING, "1 of 100 keys does not fit"),
         ({"misfits": [], "misfit_count": 0}, Kind.GOOD, "All of 100 keys fit"),
+        (
+            {"misfits": [KEY], "misfit_count": 1, "has_reasons": False, "through": ("a", "b")},
+            Kind.INFO,
+            "1 of 100 keys passes through a and b",
+        ),
         ({"missing": ["gone"]}, Kind.CRITICAL, "The lake has lost messages of the time; 100 keys began in it"),
     ],
 )
@@ -79,3 +84,8 @@ def test_a_time_without_keys_has_a_page() -> None:
     html = render_page(journeys_report(nothing))
     assert "No key began in the time." in html
     assert "No key went from one topic to another." in html
+
+
+def test_hops_that_are_not_shown_are_counted() -> None:
+    html = render_page(journeys_report(page(hops=[{**HOP, "source": f"t{number}"} for number in range(MAX_HOPS + 7)])))
+    assert "7 rarer hops are left out of this page" in html

@@ -272,7 +272,7 @@ def test_the_folder_for_pictures_is_created_before_anything_is_read(
         ({"late": "1"}, lambda found: found.duration_parameter("late"), "late: '1' is not a duration"),
         ({"disk": "-3"}, lambda found: found.number_parameter("disk"), "disk: '-3' is not a positive number"),
         ({"disk": "nan"}, lambda found: found.number_parameter("disk"), "disk: 'nan' is not a positive number"),
-        ({"plots": "none/there"}, lambda found: found.show(PICTURE), "plots: expected an existing folder"),
+        ({"plots": "none/there"}, lambda found: found.show_sections(PICTURE), "plots: expected an existing folder"),
     ],
 )
 def test_invalid_values_are_refused(values: dict[str, str], ask: Callable[[Any], object], expected: str) -> None:

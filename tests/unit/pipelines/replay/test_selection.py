@@ -54,7 +54,7 @@ def starts(offsets: dict[tuple[str, int], int], topics: list[str] | None = None)
     [
         (ALL_MESSAGES, {}, ["k0", "k1", "k7"]),
         (Selection(keys=["all"]), {}, ["k0", "k1", "k7"]),
-        (ALL_MESSAGES, {"has_replayed": True}, ["k0", "k1", "k7", "k8"]),
+        (ALL_MESSAGES, {"includes_replayed": True}, ["k0", "k1", "k7", "k8"]),
         (Selection(topics=["orders"]), {}, ["k0", "k7"]),
         (Selection(kinds=["retry"]), {}, ["k2"]),
         (Selection(topics=["orders", "%RETRY%billing"]), {}, ["k0", "k2", "k7"]),

@@ -8,6 +8,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import Tracked
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Result, Shared, Task
 from commitlake.jobs.replay import send
+from commitlake.pipelines.replay import ledger as ledger_module
 from commitlake.pipelines.replay import planning
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, SenderClaim, add_replay_event, read_replay_state
@@ -37,7 +39,7 @@ from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
 from tests.support.lakes import GrowingLake, prepared_lake, shop_messages
 from tests.support.replays import ReplayWorld
-from tests.support.waiting import wait_until
+from tests.support.waiting import let_pass, wait_until
 
 MESSAGES, QUEUES, PARTS = 400, 4, 8
 SETTINGS = ReplaySettings(target_timeout_seconds=30)
@@ -448,3 +450,73 @@ def test_queues_are_divided_by_their_messages(world: ReplayWorld, plan: ReplayPl
     assert divide("queue_id = 2 OR queue_id = 3 AND queue_offset < 5", 2)[1].part == pytest.approx(25 / 125)
     by_key = divide("queue_id = 3", 3, QueueMapping.KEY)
     assert [(each.queues, each.part) for each in by_key] == [((0, 3), 0.5), ((1,), 0.25), ((2,), 0.25)]
+
+
+@pytest.mark.parametrize("rate", [40.0, 20.0])
+def test_a_throttle_to_the_rate_of_one_task_is_applied(
+    world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch, rate: float
+) -> None:
+    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.05)
+    pace = Pace(80, share=0.5)
+    owner = Ledger(world.lake, plan.replay_id)
+    with watch.watch_replay(world.lake, plan.replay_id, pace, world.client.admin, None, print, owner.check_is_owner):
+        add_replay_event(world.lake, plan.replay_id, ReplayEvent.THROTTLED, rate=rate)
+        wait_until(lambda: pace.total_rate == rate, 20)
+    assert pace.rate == rate / 2
+
+
+def test_a_driver_that_was_replaced_stops_no_task_of_its_successor(
+    world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_LOOK_SECONDS", 0.05)
+    released = threading.Event()
+    pace = Pace()
+
+    class WaitingRunner(ThreadRunner):
+        def run(
+            self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_io_bound: bool = False
+        ) -> Iterator[tuple[int, Result]]:
+            assert released.wait(60)
+            return super().run(function, tasks, is_io_bound=is_io_bound)
+
+    replay = ReplayRun(
+        world.lake, planned(world, plan), world.client, pace, SETTINGS, runner=WaitingRunner(2)
+    )  # fmt: skip
+    failed: list[BaseException] = []
+
+    def send_all() -> None:
+        try:
+            replay.run(is_resumed=False)
+        except ReplayError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=send_all)
+    thread.start()
+    wait_until(lambda: read_replay_state(world.lake, plan.replay_id).event is ReplayEvent.STARTED, 20)
+    claimed_tasks(world, plan, 2, is_resumed=True)
+    pace.stop()
+    let_pass(0.5, "several looks of the driver's thread")
+    assert not read_replay_state(world.lake, plan.replay_id).wants_stop
+    released.set()
+    thread.join(60)
+    assert [type(error) for error in failed] == [OtherProcessError]
+    assert read_replay_state(world.lake, plan.replay_id).event is ReplayEvent.STARTED
+    assert not read_replay_state(world.lake, plan.replay_id).wants_stop
+
+
+def test_many_senders_claim_at_the_same_time(world: ReplayWorld, plan: ReplayPlan) -> None:
+    claims = Ledger(world.lake, plan.replay_id).claim_replay(24)
+    with ThreadPoolExecutor(len(claims)) as pool:
+        found = list(pool.map(lambda claim: Ledger(world.lake, plan.replay_id).claim_sender(claim), claims))
+    assert found == [True] * len(claims)
+
+
+def test_a_stop_by_a_host_whose_clock_is_behind_is_seen(
+    world: ReplayWorld, plan: ReplayPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed_tasks(world, plan, 2)
+    behind = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger_module, "_now", lambda: behind)
+        add_replay_event(world.lake, plan.replay_id, ReplayEvent.STOPPING, detail="no route to the broker")
+    assert read_replay_state(world.lake, plan.replay_id).wants_stop
