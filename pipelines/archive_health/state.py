@@ -69,10 +69,6 @@ class ArchiveState:
     stores: Sequence[StoreState]
     last_run: datetime.datetime | None = None
 
-    def time_since_last_run(self, now: datetime.datetime) -> datetime.timedelta | None:
-        """Return the time since the end of the last run; None if there is none."""
-        return None if self.last_run is None else max(now - self.last_run, datetime.timedelta())
-
 
 def read_archive_state(lake: Lake) -> ArchiveState:
     """Return the state of a lake."""
