@@ -36,7 +36,7 @@ class Pace:
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._share, self._total_rate = share, rate
-        self._rate, self._speed, self._clock, self._sleep = rate * share, speed, clock, sleep
+        self._speed, self._clock, self._sleep = speed, clock, sleep
         self._lock = threading.Lock()
         self._next = clock()
         self._began: tuple[float, int] | None = None
@@ -47,7 +47,7 @@ class Pace:
     @property
     def rate(self) -> float:
         """The limit in messages per second that applies here; 0 if there is none."""
-        return self._rate
+        return self._total_rate * self._share
 
     @property
     def total_rate(self) -> float:
@@ -62,7 +62,7 @@ class Pace:
     def set_rate(self, rate: float) -> None:
         """Change the limit in messages per second. Threads that wait notice it within a fifth of a second."""
         with self._lock:
-            self._rate, self._total_rate = rate * self._share, rate
+            self._total_rate = rate
             self._restart_clock()
 
     def set_speed(self, speed: float) -> None:
@@ -108,7 +108,7 @@ class Pace:
         Args:
             store_times_ms: Original store times of the next messages, in the order in which they are sent.
         """
-        rate, speed, most = self._rate, self._speed, len(store_times_ms)
+        rate, speed, most = self.rate, self._speed, len(store_times_ms)
         if rate:
             most = min(most, int(rate * _BURST_SECONDS))
         if speed:
@@ -141,9 +141,9 @@ class Pace:
         with self._lock:
             now = self._clock()
             due = now
-            if self._rate:
+            if self.rate:
                 due = max(self._next, now - _BURST_SECONDS)
-                self._next = due + message_count / self._rate
+                self._next = due + message_count / self.rate
             if self._speed:
                 if self._began is None:
                     self._began = (now, first_store_time_ms)
