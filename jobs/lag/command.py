@@ -199,12 +199,17 @@ def _print_lag_and_page(page_file: PageFile | None, command: LagCommand) -> Exit
 
 
 def _make_report(command: LagCommand, answer: LagAnswer, unknown_name_warnings: Sequence[str]) -> Report:
+    from commitlake.jobs.arguments.lake_location import open_lake_argument
     from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, LagSource, lag_report
     from commitlake.jobs.lag.source import find_worst_group_stalled_since, measure_lag_history
 
-    history = measure_lag_history(command, command, answer, MAX_HEAT_GROUPS)
-    since = find_worst_group_stalled_since(command, answer)
-    return lag_report(answer, history, LagSource(command.source_option, command.at), unknown_name_warnings, since)
+    source = LagSource(command.source_option, command.at)
+    if not source.is_lake:  # a store has no history
+        return lag_report(answer, None, source, unknown_name_warnings)
+    lake = open_lake_argument(command).pin_versions()
+    history = measure_lag_history(lake, command, answer, MAX_HEAT_GROUPS)
+    since = find_worst_group_stalled_since(lake, answer)
+    return lag_report(answer, history, source, unknown_name_warnings, since)
 
 
 def _is_behind(row: Lag) -> bool:

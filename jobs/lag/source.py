@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from commitlake.connectors.lake.archive_commits import read_last_commit
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import Lake, PinnedLake
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.jobs.arguments.broker_conf import read_store_conf
 from commitlake.jobs.arguments.broker_name import find_named_stores
@@ -71,11 +71,12 @@ def measure_lag(arguments: LagArguments, group_arguments: LagGroupArguments | No
 
 
 def measure_lag_history(
-    arguments: LagArguments, group_arguments: LagGroupArguments, answer: LagAnswer, max_groups: int
+    lake: PinnedLake, group_arguments: LagGroupArguments, answer: LagAnswer, max_groups: int
 ) -> LagHistory | None:
-    """Return how far the worst groups were behind over time; None for a store, which has no history.
+    """Return how far the worst groups were behind over time; None without a group.
 
     Args:
+        lake: The lake that was measured.
         answer: Result of `measure_lag`.
         max_groups: The largest number of groups.
 
@@ -83,9 +84,8 @@ def measure_lag_history(
         QueryError: A table cannot be read.
     """
     groups = [group.group for group in summarize_by_group(answer.rows)[:max_groups]]
-    if arguments.lake is None or not groups:
+    if not groups:
         return None
-    lake = open_lake_argument(arguments).pin_versions()
     until = max(row.as_of for row in answer.rows)
     brokers = sorted({row.broker for row in answer.rows})
     filters, topics = _filters_by_group(group_arguments.filter), group_arguments.topic
@@ -93,19 +93,19 @@ def measure_lag_history(
         return lag_history(lake, groups, until, brokers, filters, topics)
 
 
-def find_worst_group_stalled_since(arguments: LagArguments, answer: LagAnswer) -> datetime.datetime | None:
-    """Return the time since which the worst group has not moved; None if it moves, or is in a store without history.
+def find_worst_group_stalled_since(lake: PinnedLake, answer: LagAnswer) -> datetime.datetime | None:
+    """Return the time since which the worst group has not moved; None if it moves, or there is none.
 
     Args:
+        lake: The lake that was measured.
         answer: Result of `measure_lag`.
 
     Raises:
         QueryError: A table cannot be read.
     """
     groups = summarize_by_group(answer.rows)
-    if arguments.lake is None or not groups or groups[0].verdict not in NOT_MOVING:
+    if not groups or groups[0].verdict not in NOT_MOVING:
         return None
-    lake = open_lake_argument(arguments).pin_versions()
     with explain_damaged_files(lake, _READ):
         return find_stalled_since(lake, groups[0].worst_row)
 
