@@ -25,6 +25,8 @@ from commitlake.jobs.metrics.command import main as metrics
 from commitlake.jobs.replay.command import main as replay
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.group_lag import NO_OFFSET
+from commitlake.pipelines.restore.config_files import parse_offsets
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
@@ -88,8 +90,17 @@ class World:
             return admin.all_group_offsets(BROKER).offset_table.get(f"{TOPIC}@{owner}", {})
 
     def wait_for_offsets(self, owner: str) -> None:
-        """Wait until a group has offsets in all queues."""
-        wait_for(lambda: self.offsets(owner), lambda found: len(found) == QUEUES and min(found.values()) > 0)
+        """Wait until a group has offsets in all queues, also in the broker's file, from which an archive takes them."""
+        wait_for(lambda: self.offsets(owner), _are_all_stored)
+        wait_for(lambda: self.offsets_in_file(owner), _are_all_stored)
+
+    def offsets_in_file(self, owner: str) -> dict[int, int]:
+        """Return the offsets of a group in the file that the broker writes every half second."""
+        path = self.servers.store / "config" / "consumerOffset.json"
+        try:
+            return parse_offsets(path.read_bytes(), str(path)).get(f"{TOPIC}@{owner}", {})
+        except (FileNotFoundError, UsageError):  # the broker moves the old file away before it writes the new one
+            return {}
 
     def keep(self) -> None:
         """Archive the log, then ask the broker for offsets and subscriptions."""
@@ -157,6 +168,10 @@ def world(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
             if radio is not None:
                 radio.kill()
         yield world
+
+
+def _are_all_stored(offsets: dict[int, int]) -> bool:
+    return len(offsets) == QUEUES and min(offsets.values()) > 0
 
 
 def _subscribe_all(client: Network, servers: RocketMQ) -> None:
